@@ -1,0 +1,35 @@
+"""The judge's settings."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from kernels_eval.settings import FrozenModel
+
+
+class JudgeConfig(FrozenModel):
+    """How kernels are judged."""
+
+    workers: int = Field(default=2, ge=1, le=512)
+    """Kernels judged at the same time on this machine."""
+    backend: Literal["triton", "cuda"] = "triton"
+    targets: tuple[str, ...] = ("cuda:90",)
+    """Architectures that a Triton kernel must compile for: `cuda:80`, `cuda:90`, `cuda:100`, `hip:gfx942`."""
+    compile: Literal["never", "correct", "always"] = "correct"
+    """Compile to machine code: never; only what the interpreter found correct; or always, before running."""
+    timeout_s: float = Field(default=10.0, gt=0)
+    """Wall time that one kernel may take in all."""
+    memory_mb: int = Field(default=2048, ge=256)
+    """Address space that a kernel may add to the worker's own."""
+    trials: int = Field(default=2, ge=1, le=32)
+    """Input sets (seed, distribution, shape) that every kernel must get right."""
+    policy: Literal["strict", "mixed"] = "strict"
+    """`strict`: everything is computed by the candidate's own kernels. `mixed`: library calls are allowed beside them."""
+    cache_dir: str | None = None
+    """Folder of the content-addressed verdict cache; none: verdicts are cached in memory only."""
+    require_sandbox: bool = False
+    """Refuse to start where the operating system cannot keep a candidate in."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where kernels run: Triton's interpreter on the CPU, or a GPU."""
+    roofline_hardware: Literal["h100", "a100", "mi300x"] = "h100"
+    """The machine whose speed is estimated where there is no GPU."""

@@ -1,0 +1,56 @@
+"""A problem in KernelBench's format, and the digest that names it.
+
+A problem is Python source: a module with a class `Model` (an `nn.Module`), `get_inputs()` returning the list of forward
+arguments and `get_init_inputs()` returning the list of constructor arguments. A candidate is Python source that defines
+`ModelNew` with the same constructor and forward arguments.
+"""
+
+import ast
+import hashlib
+
+from kernels_eval.errors import InputError
+from kernels_eval.settings import FrozenModel
+
+REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
+
+
+class Problem(FrozenModel):
+    """One problem: a reference program to be replaced by a faster one."""
+
+    problem_id: str
+    source: str
+    level: int = 1
+    """KernelBench's level: 1 one operator, 2 a fused chain, 3 a block."""
+    family: str = ""
+    name: str = ""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (16 hex digits) of the normalised source: comments, layout and docstrings do not count."""
+        return hashlib.sha256(normalise_source(self.source).encode()).hexdigest()[:16]
+
+
+def normalise_source(source: str) -> str:
+    """Return the source as its syntax tree prints it, without docstrings; source that does not parse is returned stripped."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return source.strip()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+def check_problem_source(source: str, where: str) -> None:
+    """Raise InputError, naming `where`, unless `source` parses and defines the three names of KernelBench's format."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        raise InputError(f"{where}: not Python: {error.msg} (line {error.lineno})") from error
+    defined = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    missing = [name for name in REQUIRED_NAMES if name not in defined]
+    if missing:
+        raise InputError(
+            f"{where}: expected a KernelBench problem that defines {', '.join(REQUIRED_NAMES)}; missing: {', '.join(missing)}"
+        )

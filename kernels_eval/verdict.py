@@ -1,0 +1,77 @@
+"""What the judge says of one kernel. A verdict is data: it is stored, cached, shown to the model, and rewarded."""
+
+from enum import StrEnum
+
+from kernels_eval.settings import FrozenModel
+
+JUDGE_VERSION = "1"
+"""Rises whenever the same kernel could get another verdict; part of every cache key."""
+
+
+class Status(StrEnum):
+    """The outcome of one evaluation."""
+
+    CORRECT = "correct"
+    """Compiled, ran, and agreed with the oracle on every check."""
+    INCORRECT = "incorrect"
+    """Ran, and its output was wrong."""
+    COMPILE_ERROR = "compile_error"
+    """Is not Python, does not define ModelNew, or a compiler refused a kernel of it."""
+    RUNTIME_ERROR = "runtime_error"
+    """Raised, crashed, or asked for more memory than allowed."""
+    TIMEOUT = "timeout"
+    """Ran longer than allowed."""
+    REJECTED = "rejected"
+    """Broke a rule: did not do the work itself, or tried to cheat. `rejection_reason` names the rule."""
+    INFRASTRUCTURE_ERROR = "infrastructure_error"
+    """The judge or the machine failed. Says nothing of the kernel, and never becomes a reward."""
+
+
+class TimingSource(StrEnum):
+    """Where the times come from. An estimate is never shown beside a measurement without this mark."""
+
+    GPU = "gpu"
+    ROOFLINE = "roofline"
+
+
+class Resources(FrozenModel):
+    """What the compiler says one kernel uses, for one architecture."""
+
+    kernel: str
+    architecture: str
+    registers: int | None = None
+    shared_bytes: int | None = None
+    spills: int | None = None
+
+
+class Verdict(FrozenModel):
+    """One evaluation of one kernel against one problem."""
+
+    status: Status
+    compiled: bool = False
+    correct: bool = False
+    speedup: float | None = None
+    """reference_ms / candidate_ms; None unless correct."""
+    candidate_ms: float | None = None
+    reference_ms: float | None = None
+    timing_source: TimingSource | None = None
+    rejection_reason: str | None = None
+    """A stable snake_case name of the broken rule; None unless rejected."""
+    error_category: str | None = None
+    """A stable snake_case name, e.g. `syntax_error`, `missing_model`, `triton_compile`, `wrong_values`, `wrong_shape`."""
+    error_message: str | None = None
+    """What the compiler, the exception or the first mismatch said."""
+    max_abs_error: float | None = None
+    max_rel_error: float | None = None
+    resources: tuple[Resources, ...] = ()
+    judge_version: str = JUDGE_VERSION
+    hardware: str = ""
+    sandbox: str = ""
+    """What kept the candidate in, e.g. `process,rlimits,seccomp`."""
+    seed_commitment: str = ""
+    """SHA-256 of the secret seed that the inputs were drawn from."""
+
+    @property
+    def is_fault(self) -> bool:
+        """True where the machine failed and nothing was said of the kernel."""
+        return self.status is Status.INFRASTRUCTURE_ERROR

@@ -1,0 +1,1 @@
+"""The stages: plain functions, each with a thin module of Prefect tasks."""

@@ -1,0 +1,19 @@
+"""Settings of held-out evaluation."""
+
+from pydantic import Field
+
+from kernels_eval.settings import FrozenModel
+
+
+class EvaluationConfig(FrozenModel):
+    """How a policy is measured on the held-out problems."""
+
+    samples_per_problem: int = Field(default=4, ge=1)
+    temperature: float = Field(default=1.0, ge=0)
+    pass_at: tuple[int, ...] = (1, 4)
+    """k of pass@k (unbiased; at most the samples)."""
+    fast_thresholds: tuple[float, ...] = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
+    """p of fast_p: correct and faster than p times the reference."""
+    bootstrap_resamples: int = Field(default=2000, ge=100)
+    confidence: float = Field(default=0.95, gt=0, lt=1)
+    seed: int = Field(default=12345, ge=0)

@@ -1,0 +1,1 @@
+"""The policy's model, tokenizer, chat template and checkpoints."""

@@ -1,0 +1,26 @@
+"""Settings of the policy's model."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from kernels_eval.settings import FrozenModel
+
+
+class ModelConfig(FrozenModel):
+    """A Qwen3-architecture model from scratch, or a pretrained Hugging Face causal language model."""
+
+    pretrained: str | None = None
+    """Hugging Face folder or hub name to start from; none: a new model of the shape below, with a tokenizer trained on the corpus."""
+    vocabulary: int = Field(default=2048, ge=300)
+    """Tokens of the trained byte-level BPE."""
+    layers: int = Field(default=2, ge=1)
+    hidden: int = Field(default=128, ge=8)
+    intermediate: int = Field(default=384, ge=8)
+    heads: int = Field(default=4, ge=1)
+    key_value_heads: int = Field(default=2, ge=1)
+    head_dim: int = Field(default=32, ge=4)
+    rope_theta: float = Field(default=1e4, gt=0)
+    max_positions: int = Field(default=2048, ge=64)
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type of the weights. bfloat16 is refused on CPUs without its instructions: it is 200 times slower there."""

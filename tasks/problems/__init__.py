@@ -1,0 +1,1 @@
+"""The problem set: loaded or generated, split, checked for contamination, published."""

@@ -1,0 +1,26 @@
+"""One row of a problem set: a problem, its split, and what the generated suite knows about it."""
+
+from enum import StrEnum
+
+from kernels_eval.problem import Problem
+from kernels_eval.settings import FrozenModel
+
+
+class Split(StrEnum):
+    """Which problems may be learnt from."""
+
+    TRAIN = "train"
+    """SFT and RL use these."""
+    HELDOUT = "heldout"
+    """Measured, never trained on."""
+
+
+class ProblemRow(FrozenModel):
+    """A problem in its set."""
+
+    problem: Problem
+    split: Split
+    composition: str = ""
+    """What decides the split: the operator sequence of a generated problem, e.g. `linear>relu>softmax`; else the digest."""
+    reference_kernel: str | None = None
+    """A kernel that is known to solve it, where there is one."""

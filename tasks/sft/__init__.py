@@ -1,0 +1,1 @@
+"""Supervised fine-tuning: judged pairs, then imitation of them."""

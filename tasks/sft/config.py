@@ -1,0 +1,44 @@
+"""Settings of supervised fine-tuning."""
+
+from pydantic import Field
+
+from kernels_eval.settings import FrozenModel
+
+
+class SftDataConfig(FrozenModel):
+    """Which pairs of problem and kernel the policy first imitates."""
+
+    path: str | None = None
+    """A file or folder of pairs (KernelBook's columns or ours); none: pairs generated for the training problems."""
+    verified: bool = True
+    """Train on pairs whose kernel was judged correct only; false: on all, as scraped corpora are used."""
+    bug_probability: float = Field(default=0.0, ge=0, le=1)
+    """Share of operator uses that are written with a plausible bug (unverified corpora are like that)."""
+    compositions: int = Field(default=800, ge=1)
+    """Distinct operator sequences in the generated corpus; none of them is in the held-out set."""
+    styles_per_composition: int = Field(default=2, ge=1, le=8)
+    """Kernels written for each: fused, a kernel per step, good and poor block sizes, needless passes."""
+    repair_fraction: float = Field(default=0.3, ge=0, le=1)
+    """Share of two-turn conversations: an earlier kernel, the judge's feedback, a better kernel."""
+
+
+class SftConfig(FrozenModel):
+    """How the policy is first trained."""
+
+    data: SftDataConfig = SftDataConfig()
+    steps: int = Field(default=600, ge=1)
+    """Optimizer steps."""
+    batch_size: int = Field(default=32, ge=1)
+    """Conversations an optimizer step, over all ranks."""
+    learning_rate: float = Field(default=5e-3, gt=0)
+    warmup_steps: int = Field(default=50, ge=0)
+    final_learning_rate_fraction: float = Field(default=0.05, ge=0, le=1)
+    """The cosine ends at this share of the peak."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = Field(default=0.01, ge=0)
+    gradient_clip: float = Field(default=1.0, gt=0)
+    max_tokens: int = Field(default=2048, ge=16)
+    """Longer conversations are dropped and counted."""
+    validation_fraction: float = Field(default=0.02, ge=0, lt=1)
+    save_interval: int = Field(default=200, ge=1)
+    """Steps between checkpoints that a killed run resumes from."""

@@ -1,0 +1,134 @@
+"""The artifact store: where a stage publishes what it made, with one atomic step.
+
+A stage writes into a temporary folder beside its destination. When it is done, `manifest.json` (content digest, size of
+each file, metadata) is written last and the folder is renamed to its destination. A folder without a manifest
+does not exist for a reader; a killed stage leaves at most a `.partial-*` folder, which the next publication removes.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kernels_eval.errors import InputError
+from tasks.references import ArtifactRef
+
+MANIFEST = "manifest.json"
+_PARTIAL_PREFIX = ".partial-"
+_PARTIAL_LIFETIME_S = 24 * 3600.0
+
+
+def digest_of(value: Any) -> str:
+    """Return 16 hex digits of SHA-256 over the value's canonical JSON (sorted keys)."""
+    text = json.dumps(value, sort_keys=True, default=str, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file so that a reader sees the old or the new content, never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{_PARTIAL_PREFIX}{path.name}-{uuid.uuid4().hex[:8]}")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+@contextmanager
+def publish(destination: Path, metadata: dict[str, Any] | None = None) -> Generator[Path]:
+    """Yield a temporary folder to fill; on success it becomes `destination`, on an error nothing is left.
+
+    `metadata` is a mutable mapping: what the block puts into it is stored in the manifest. If another writer has
+    published the same destination meanwhile, its folder is replaced: equal keys mean equal content.
+    """
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    _remove_stale_partials(destination.parent)
+    partial = destination.parent / f"{_PARTIAL_PREFIX}{destination.name}-{uuid.uuid4().hex[:8]}"
+    partial.mkdir()
+    started = time.time()
+    try:
+        yield partial
+        files = {str(file.relative_to(partial)): _file_digest(file) for file in _files(partial)}
+        manifest = {
+            "digest": digest_of(files),
+            "files": files,
+            "seconds": round(time.time() - started, 3),
+            "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "metadata": metadata or {},
+        }
+        write_atomically(partial / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
+        _replace_folder(partial, destination)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest of a published folder, or None where nothing was published."""
+    try:
+        return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{folder / MANIFEST}: not a manifest: {error}; delete the folder to have it made again"
+        ) from error
+
+
+def published_digest(folder: Path) -> str:
+    """Return the content digest of a published folder; InputError where there is none."""
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise InputError(f"{folder}: expected a published artifact with a {MANIFEST}, found none")
+    return str(manifest["digest"])
+
+
+def is_available(reference: ArtifactRef) -> bool:
+    """True where the artifact behind a reference is still there, with the same content digest and all of its files."""
+    manifest = read_manifest(reference.path)
+    return (
+        manifest is not None
+        and manifest["digest"] == reference.digest
+        and all((reference.path / name).exists() for name in manifest["files"])
+    )
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
+
+
+def _replace_folder(source: Path, destination: Path) -> None:
+    """Rename `source` to `destination`; a folder that is there already is moved aside first and then removed."""
+    for _ in range(3):
+        try:
+            source.rename(destination)
+            return
+        except OSError:
+            aside = destination.parent / f"{_PARTIAL_PREFIX}old-{destination.name}-{uuid.uuid4().hex[:8]}"
+            try:
+                destination.rename(aside)
+            except FileNotFoundError:
+                continue
+            shutil.rmtree(aside, ignore_errors=True)
+    raise InputError(f"{destination}: could not be published: other writers keep replacing it")
+
+
+def _remove_stale_partials(folder: Path) -> None:
+    for path in folder.glob(f"{_PARTIAL_PREFIX}*"):
+        try:
+            if time.time() - path.stat().st_mtime > _PARTIAL_LIFETIME_S:
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+        except FileNotFoundError:
+            continue

@@ -1,0 +1,1 @@
+"""The policy update: advantages, losses, and the DeepSpeed engine on Ray."""

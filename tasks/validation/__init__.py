@@ -1,0 +1,1 @@
+"""Checks between stages: Great Expectations suites, quarantine, Data Docs."""

@@ -1,0 +1,14 @@
+"""Settings of the checks between stages."""
+
+from pydantic import Field
+
+from kernels_eval.settings import FrozenModel
+
+
+class ValidationConfig(FrozenModel):
+    """When a batch with bad rows still goes on."""
+
+    max_quarantined_fraction: float = Field(default=0.05, ge=0, le=1)
+    """A batch of which more rows are quarantined stops the flow."""
+    suites: str | None = None
+    """Folder of edited Great Expectations suites; none: the ones that ship with kernelmill."""

@@ -1,0 +1,39 @@
+"""Warm Ray actors: a process that has imported torch and holds a policy is kept for the next stage of the same driver.
+
+Starting such a process costs about ten seconds; an iteration has several stages. A worker found dead is made anew.
+Workers die with the driver's Ray job, so that nothing outlives the run.
+"""
+
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError
+
+_workers: dict[str, Any] = {}
+
+
+def warm_worker(name: str, actor_class: Any, **options: Any) -> Any:
+    """Return the living actor of this name, or start one: `actor_class.options(**options).remote()`."""
+    worker = _workers.get(name)
+    if worker is not None:
+        try:
+            ray.get(worker.ping.remote(), timeout=30)
+            return worker
+        except (RayActorError, GetTimeoutError):
+            stop_worker(name)
+    worker = actor_class.options(max_restarts=0, **options).remote()
+    _workers[name] = worker
+    return worker
+
+
+def stop_worker(name: str) -> None:
+    """Kill one worker, if there is one."""
+    worker = _workers.pop(name, None)
+    if worker is not None:
+        ray.kill(worker)
+
+
+def stop_workers() -> None:
+    """Kill every worker of this driver."""
+    for name in list(_workers):
+        stop_worker(name)

@@ -1,0 +1,30 @@
+"""Fixtures that every test may use."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+# Before torch is imported anywhere: tests share two cores with Ray workers and judge processes.
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+for name, value in {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "WANDB_MODE": "offline",
+    "WANDB_ERROR_REPORTING": "false",
+    "GX_ANALYTICS_ENABLED": "false",
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}.items():
+    os.environ.setdefault(name, value)
+
+
+@pytest.fixture(scope="session")
+def ray_local() -> Iterator[None]:
+    """A local Ray cluster for the whole test session."""
+    import ray
+
+    ray.init(num_cpus=4, include_dashboard=False, object_store_memory=100 * 2**20, log_to_driver=False)
+    yield
+    ray.shutdown()

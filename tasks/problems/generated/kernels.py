@@ -1,0 +1,123 @@
+"""Writes a Triton kernel for a composition, in one of several styles that are all correct and differ in speed."""
+
+from collections.abc import Collection
+from enum import StrEnum
+
+from tasks.problems.generated.composition import Composition
+from tasks.problems.generated.operators import Operator, Place
+from tasks.problems.generated.source import forward_arguments, init_lines
+
+ROWS_PLAIN = 4
+ROWS_MATMUL = 32
+
+
+class Style(StrEnum):
+    """How a kernel is written."""
+
+    FUSED = "fused"
+    """One kernel, one pass over memory, a good block size."""
+    SMALL_BLOCKS = "small_blocks"
+    """One kernel, and a program for every row (every 16 rows of a matrix product)."""
+    EXTRA_PASSES = "extra_passes"
+    """One kernel that writes its tile to memory and reads it back after every operator."""
+    STEPWISE = "stepwise"
+    """A kernel an operator, as eager PyTorch does."""
+
+
+_HEADER = ["import torch", "import torch.nn as nn", "import triton", "import triton.language as tl", ""]
+_SPILL = ["tl.store(out_ptr + offs, x, mask=mask)", "x = tl.load(out_ptr + offs, mask=mask, other=0.0)"]
+
+
+def kernel_source(composition: Composition, style: Style, wrong: Collection[str] = ()) -> str:
+    """Return a module that defines `ModelNew`; operators named in `wrong` are written with their mistake."""
+    if style is Style.STEPWISE and len(composition.names) > 1:
+        return _stepwise(composition, wrong)
+    small = style is Style.SMALL_BLOCKS
+    rows = (16 if small else ROWS_MATMUL) if composition.head else (1 if small else ROWS_PLAIN)
+    lines = [*_HEADER, *_kernel("fused_kernel", composition, wrong, spill=style is Style.EXTRA_PASSES), ""]
+    last = composition.operators[-1]
+    operands = [name if name in {"y", "c"} else f"self.{name}" for name in composition.operands]
+    lines += _model_lines(composition)
+    lines += [
+        f"        out = torch.empty({last.output_shape}, device=x.device)",
+        _launch("fused_kernel", ["x", *operands, "out"], composition.head is not None, rows),
+        "        return out",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _stepwise(composition: Composition, wrong: Collection[str]) -> str:
+    lines = list(_HEADER)
+    forward: list[str] = []
+    for number, operator in enumerate(composition.operators, start=1):
+        step = Composition(names=(operator.name,))
+        name = f"step{number}_kernel"
+        lines += [*_kernel(name, step, wrong, spill=False), ""]
+        operands = [operand if operand in {"y", "c"} else f"self.{operand}" for operand in step.operands]
+        is_head = step.head is not None
+        forward += [
+            f"        out = torch.empty({operator.output_shape}, device=x.device)",
+            _launch(name, ["x", *operands, "out"], is_head, ROWS_MATMUL if is_head else ROWS_PLAIN),
+            "        x = out",
+        ]
+    return "\n".join([*lines, *_model_lines(composition), *forward, "        return x"]) + "\n"
+
+
+def _kernel(name: str, composition: Composition, wrong: Collection[str], spill: bool) -> list[str]:
+    """One kernel for the whole composition; lines at module level."""
+    operators = composition.operators
+    has_head = composition.head is not None
+    pointers = ["x_ptr", *(f"{operand}_ptr" for operand in composition.operands), "out_ptr"]
+    sizes = ["M", "N", "K"] if has_head else ["M", "N"]
+    blocks = ["ROWS: tl.constexpr", "BLOCK: tl.constexpr", *(["BLOCK_K: tl.constexpr"] if has_head else [])]
+    body = [
+        "rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]",
+        "cols = tl.arange(0, BLOCK)[None, :]",
+        "offs = rows * N + cols",
+        "mask = (rows < M) & (cols < N)",
+    ]
+    if not has_head:
+        body.append("x = tl.load(x_ptr + offs, mask=mask, other=0.0)")
+    # A tile fits where it is spilt only if the output has the tile's shape.
+    spill = spill and operators[-1].output_shape == "M, N"
+    for index, operator in enumerate(operators):
+        is_last = index == len(operators) - 1
+        is_wrong = operator.name in wrong
+        body += _tile_lines(operator, is_wrong)
+        if spill and not is_last:
+            body += _SPILL
+        if is_last:
+            body.append(_store_line(operator, is_wrong))
+    return [
+        "@triton.jit",
+        f"def {name}({', '.join([*pointers, *sizes, *blocks])}):",
+        *(f"    {line}" for line in body),
+    ]
+
+
+def _tile_lines(operator: Operator, is_wrong: bool) -> tuple[str, ...]:
+    if is_wrong and operator.kernel_lines:
+        return operator.wrong_lines
+    return operator.kernel_lines
+
+
+def _store_line(operator: Operator, is_wrong: bool) -> str:
+    """A layout operator's mistake is in its store."""
+    if is_wrong and operator.place is Place.TAIL and not operator.kernel_lines:
+        return operator.wrong_lines[-1]
+    return operator.store
+
+
+def _model_lines(composition: Composition) -> list[str]:
+    arguments = ", ".join(["self", *forward_arguments(composition)])
+    lines = ["class ModelNew(nn.Module):", *init_lines(composition), f"    def forward({arguments}):"]
+    if composition.head is None:
+        return [*lines, "        M, N = x.shape"]
+    n_axis = 0 if composition.head.name == "linear" else 1
+    return [*lines, "        M, K = x.shape", f"        N = self.weight.shape[{n_axis}]"]
+
+
+def _launch(name: str, tensors: list[str], is_matmul: bool, rows: int) -> str:
+    sizes = ["M", "N", "K"] if is_matmul else ["M", "N"]
+    blocks = [f"ROWS={rows}", "BLOCK=triton.next_power_of_2(N)", *(["BLOCK_K=32"] if is_matmul else [])]
+    return f"        {name}[(triton.cdiv(M, {rows}),)]({', '.join([*tensors, *sizes, *blocks])})"

@@ -1,12 +1,16 @@
-"""The configuration of a run: one typed tree, from a YAML file and `--set a.b=c` overrides."""
+"""The configuration of a run: one typed tree, from a YAML file and `--set a.b=c` overrides.
 
-import difflib
+Importing this module imports neither torch nor ray: a configuration is checked before anything expensive starts.
+"""
+
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from flows.configuration_errors import explain
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
 from kernels_eval.settings import FrozenModel
@@ -15,7 +19,7 @@ from tasks.models.config import ModelConfig
 from tasks.problems.config import ProblemsConfig
 from tasks.rollout.config import RolloutConfig
 from tasks.sft.config import SftConfig
-from tasks.store import digest_of
+from tasks.store import digest_of, write_atomically
 from tasks.tracking.config import TrackingConfig
 from tasks.update.config import UpdateConfig
 from tasks.validation.config import ValidationConfig
@@ -56,5 +60,88 @@ class RunConfig(FrozenModel):
     @property
     def run_id(self) -> str:
         """`<name>-<digest>` of what decides the result: the same configuration names the same run, which then resumes."""
-        decisive = self.model_dump(mode="json", exclude={"runs_dir", "tracking", "ray"})
+        decisive = self.model_dump(
+            mode="json",
+            exclude={"runs_dir": True, "tracking": True, "ray": True, "judge": {"workers", "cache_dir"}},
+        )
         return f"{self.name}-{digest_of(decisive)[:8]}"
+
+
+def load_configuration(path: Path | str, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read a YAML file, apply `a.b=c` overrides (values as YAML), and check the result.
+
+    The key `extends` names another file, relative to this one, whose settings hold where this one says nothing.
+    Raises InputError: no such file, not YAML, not a mapping, or a key that is unknown or of the wrong type (with its
+    dotted path, what was found, what was expected, and the nearest valid name).
+    """
+    values = _read_yaml(Path(path))
+    for override in overrides:
+        apply_override(values, override)
+    return check_configuration(values, str(path))
+
+
+def _read_yaml(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Return the nested mappings of a file, on top of those that it extends."""
+    if path.resolve() in extended_by:
+        raise InputError(f"{path}: extends itself")
+    try:
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        by = f", which {extended_by[-1]} extends" if extended_by else ""
+        raise InputError(f"{path}: no such configuration file{by}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as a configuration file: {error}") from error
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise InputError(f"{path}: expected a mapping of settings, found {type(loaded).__name__}")
+    values: dict[str, Any] = {str(key): value for key, value in loaded.items()}
+    base = values.pop("extends", None)
+    if base is None:
+        return values
+    if not isinstance(base, str):
+        raise InputError(f"{path}: extends: found {base!r}, expected the name of a file")
+    return _merged(_read_yaml(path.parent / base, (*extended_by, path.resolve())), values)
+
+
+def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Return `base` with the values of `over`; groups of settings are merged, lists and values replaced."""
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def check_configuration(values: dict[str, Any], where: str) -> RunConfig:
+    """Return the typed configuration, or raise InputError naming `where` and the first key that is wrong."""
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        raise InputError(f"{where}: {explain(error, RunConfig)}") from error
+
+
+def apply_override(values: dict[str, Any], override: str) -> None:
+    """Put one `a.b=c` into nested mappings; `c` is YAML, so that numbers, lists and null are what they look like."""
+    name, equals, text = override.partition("=")
+    keys = name.strip().split(".")
+    if not equals or not all(keys):
+        raise InputError(f"--set {override}: expected the form a.b=value")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"--set {override}: the value is not YAML: {' '.join(str(error).split())}") from error
+    target = values
+    for position, key in enumerate(keys[:-1]):
+        inner = target.setdefault(key, {})
+        if not isinstance(inner, dict):
+            raise InputError(f"--set {override}: {'.'.join(keys[: position + 1])} is a value, not a group of settings")
+        target = inner
+    target[keys[-1]] = value
+
+
+def save_configuration(config: RunConfig, path: Path) -> None:
+    """Write the resolved configuration as YAML that `load_configuration` reads back to an equal value."""
+    write_atomically(path, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))

@@ -1,4 +1,4 @@
-"""One row of a problem set: a problem, its split, and what the generated suite knows about it."""
+"""One row of a problem set: a problem, its split, and what decides the split."""
 
 from enum import StrEnum
 
@@ -21,6 +21,7 @@ class ProblemRow(FrozenModel):
     problem: Problem
     split: Split
     composition: str = ""
-    """What decides the split: the operator sequence of a generated problem, e.g. `linear>relu>softmax`; else the digest."""
+    """What decides the split: the operator sequence of a generated problem, e.g. `linear>relu>softmax`; for a loaded one
+    what its source says, or the digest of its shape (tasks.problems.shape)."""
     reference_kernel: str | None = None
     """A kernel that is known to solve it, where there is one."""

@@ -50,5 +50,11 @@ class RolloutConfig(FrozenModel):
     """Size of a group. A group of one has no baseline and is dropped by the update."""
     batch_size: int = Field(default=256, ge=1)
     """Sequences that the embedded engine decodes together."""
+    threads: int = Field(default=2, ge=1)
+    """CPU threads of the embedded engine."""
+    judge_patience_s: float = Field(default=600.0, gt=0)
+    """A kernel that has waited longer for its verdict, the judge's queue included, is handed over once more, then given up."""
+    gpus: float = Field(default=0, ge=0)
+    """GPUs of the process that generates (the embedded engine)."""
     sampling: SamplingConfig = SamplingConfig()
     episode: EpisodeConfig = EpisodeConfig()

@@ -1,1 +1,1 @@
-"""The trajectory data set: two flat Parquet tables, and the returns computed from them."""
+"""The trajectory data set: two flat Parquet tables (`schema`, `writer`, `reader`), and the returns computed from them (`returns`)."""

@@ -1,0 +1,58 @@
+# `make train` and `make test` need Python 3.11 to 3.13 and nothing else: what they need is installed into .venv, once.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+CONFIG ?= deployments/configs/local.yaml
+ARGS ?=
+BIN := .venv/bin
+PACKAGES := flows tasks kernels_eval
+# Named by content, not by time stamps: a fresh checkout of the same files installs nothing again, a moved folder does.
+INSTALLED := .venv/.installed-$(shell { cat pyproject.toml deployments/constraints.txt; pwd; } | cksum | cut -d' ' -f1)
+
+.PHONY: help setup train test quick lint format constraints clean
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | column -t -s '|' | sed 's/^/  make /'
+	@echo '  ARGS passes through:  make train ARGS="--set seed=1"    make test ARGS="-k store -x"'
+	@echo '  another interpreter:  make setup PYTHON=/path/to/python3.12'
+
+setup: $(INSTALLED) ## create .venv and install the pinned dependencies (train and test do this themselves)
+
+train: $(INSTALLED) ## the whole loop on this machine, no GPU needed; another run with CONFIG=file.yaml
+	$(BIN)/kernelmill train --config $(CONFIG) $(ARGS)
+
+test: $(INSTALLED) ## every test, the whole loop at a small size included
+	$(BIN)/python -m pytest $(ARGS)
+
+quick: $(INSTALLED) ## the tests that take seconds
+	$(BIN)/python -m pytest -m 'not slow and not e2e and not gpu' $(ARGS)
+
+lint: $(INSTALLED) ## style, format, types and import rules, changing nothing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: $(INSTALLED) ## mend style and format in place
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+constraints: $(INSTALLED) ## write deployments/constraints.txt anew from what is installed in .venv
+	$(BIN)/python .ci/constraints.py
+
+clean: ## remove caches and build output; runs/ and .venv stay
+	rm -rf build dist *.egg-info .pytest_cache .hypothesis .ruff_cache .import_linter_cache
+	find $(PACKAGES) tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED):
+	@python=$$(.ci/find-python $(PYTHON)); \
+	if ! [ -x $(BIN)/python ] || ! $(BIN)/python -c 'import os, sys; sys.exit(sys.prefix != os.path.realpath(".venv"))' 2> /dev/null; then \
+	  echo "Creating .venv with $$python"; "$$python" -m venv --clear .venv; \
+	fi
+	@echo 'Installing the pinned dependencies into .venv: a few minutes the first time, seconds afterwards'
+	@rm -f .venv/.installed-*
+	$(BIN)/python -m pip install --disable-pip-version-check -c deployments/constraints.txt -e '.[dev]' | { grep -v -e '^Requirement already satisfied' || true; }
+	@touch $@

@@ -1,0 +1,138 @@
+"""`kernelmill train | iterate | sft | rollout | update | evaluate | report`: the whole loop, or one stage of it."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+DEFAULT_CONFIG = Path("deployments/configs/local.yaml")
+
+ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="YAML file with the run's settings.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", "-s", metavar="A.B=VALUE", help="Override one setting; may be repeated.")
+]
+RefreshOption = Annotated[
+    list[str] | None,
+    typer.Option("--refresh", metavar="STAGE", help="Compute this stage again even if it is cached; may be repeated."),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this group."""
+    for name, panel_help, flow in (
+        ("train", "Run the whole loop: SFT, RL iterations, held-out evaluation before and after, report.", _training),
+        ("iterate", "Run one more iteration from the run's newest policy.", _iteration),
+        ("sft", "Problems, judged SFT pairs, and SFT.", _sft),
+        ("rollout", "Collect and check the newest policy's trajectories.", _rollout),
+        ("update", "Update the newest policy on its trajectories.", _update),
+        ("evaluate", "Measure the newest policy on the held-out problems.", _evaluation),
+        ("report", "Write summary.json and report.html of the run again.", _report),
+    ):
+        app.command(name, help=panel_help, rich_help_panel="Training")(_command(flow))
+
+
+def _command(flow: Callable[[], Callable[..., Any]]) -> Callable[..., None]:
+    def command(config: ConfigOption = DEFAULT_CONFIG, set_: SetOption = None, refresh: RefreshOption = None) -> None:
+        _run(flow, config, set_ or [], frozenset(refresh or []))
+
+    return command
+
+
+def _run(load_flow: Callable[[], Callable[..., Any]], path: Path, overrides: list[str], again: frozenset[str]) -> None:
+    from rich.console import Console
+
+    from flows.configuration import load_configuration
+    from flows.environment import set_defaults
+    from flows.plan import describe, estimated_minutes
+    from flows.preflight import check_before_start
+    from flows.state import read_state
+
+    began = time.monotonic()
+    set_defaults()
+    config = load_configuration(path, overrides)
+    check_before_start(config)
+    console = Console(highlight=False)
+    runs_dir = Path(config.runs_dir)
+    run_dir = runs_dir / config.run_id
+    state = read_state(run_dir)
+    console.print(f"[bold]kernelmill[/bold] run [bold]{config.run_id}[/bold] → {run_dir}")
+    flow = load_flow()
+    if load_flow is _training:
+        minutes = estimated_minutes(config, state)
+        for number, line in enumerate(describe(config, state), start=1):
+            console.print(f"  {number}. {line}")
+        if minutes is not None:
+            console.print(f"  about {minutes:.0f} min on two CPU cores; Ctrl-C any time, the same command goes on")
+
+    from flows.cli.console import ConsoleListener
+    from flows.run import listener, refresh
+    from flows.server import prefect_server
+
+    _keep_prefect_off_the_terminal()
+    drawn = ConsoleListener(console)
+    listener.set(drawn)
+    refresh.set(again)
+    with prefect_server(runs_dir) as server:
+        if server.unanswered:
+            console.print(f"[yellow]no Prefect server answers at {server.unanswered}; using one of our own[/yellow]")
+        console.print(f"  Prefect: {server.ui_url}" + (" (until the end of this run)" if server.ours else ""))
+        with drawn.drawing():
+            flow(config)
+    console.print(f"done in {time.monotonic() - began:.0f} s: {run_dir}")
+
+
+def _keep_prefect_off_the_terminal() -> None:
+    """The terminal shows the stages; Prefect's log goes to its UI and to the run's log.txt."""
+    import logging
+
+    import prefect.main  # pyright: ignore[reportUnusedImport]  # its import sets up the handlers that are removed here  # noqa: F401
+    from prefect.logging.handlers import PrefectConsoleHandler
+
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if isinstance(handler, PrefectConsoleHandler):
+            root.removeHandler(handler)
+
+
+def _training() -> Callable[..., Any]:
+    from flows.training import training_flow
+
+    return training_flow
+
+
+def _iteration() -> Callable[..., Any]:
+    from flows.iteration import training_iteration_flow
+
+    return training_iteration_flow
+
+
+def _sft() -> Callable[..., Any]:
+    from flows.sft import sft_flow
+
+    return sft_flow
+
+
+def _rollout() -> Callable[..., Any]:
+    from flows.iteration import rollout_flow
+
+    return rollout_flow
+
+
+def _update() -> Callable[..., Any]:
+    from flows.iteration import update_flow
+
+    return update_flow
+
+
+def _evaluation() -> Callable[..., Any]:
+    from flows.evaluation import evaluation_flow
+
+    return evaluation_flow
+
+
+def _report() -> Callable[..., Any]:
+    from flows.report import report_flow
+
+    return report_flow

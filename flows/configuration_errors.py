@@ -1,0 +1,72 @@
+"""Turns pydantic's findings about a configuration into one clear line."""
+
+import difflib
+import types
+from collections.abc import Iterator
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+
+def explain(error: ValidationError, root: type[BaseModel]) -> str:
+    """Return one sentence on the first finding: dotted path, what was found, what was expected, nearest valid name."""
+    findings = error.errors(include_url=False)
+    first = findings[0]
+    path = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        sentence = f"{path}: unknown setting{_nearest(first['loc'], root)}"
+    elif not path:
+        sentence = _expectation(first["msg"])
+    else:
+        sentence = f"{path}: found {_shown(first['input'])}, expected {_expectation(first['msg'])}"
+    return sentence + (f" (and {len(findings) - 1} more)" if len(findings) > 1 else "")
+
+
+def setting_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Yield the dotted path of every setting and group of a configuration model."""
+    for name, field in model.model_fields.items():
+        yield prefix + name
+        inner = _model_of(field.annotation)
+        if inner is not None:
+            yield from setting_names(inner, f"{prefix}{name}.")
+
+
+def _nearest(location: tuple[int | str, ...], root: type[BaseModel]) -> str:
+    """Say which valid name is meant: the most similar one beside it, else the same name elsewhere in the tree."""
+    *parents, unknown = (str(part) for part in location)
+    group: type[BaseModel] | None = root
+    for parent in parents:
+        field = group.model_fields.get(parent) if group is not None else None
+        group = _model_of(field.annotation) if field is not None else None
+    siblings = list(group.model_fields) if group is not None else []
+    prefix = ".".join([*parents, ""])
+    close = difflib.get_close_matches(unknown, siblings, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {prefix}{close[0]}?"
+    every = list(setting_names(root))
+    elsewhere = [name for name in every if name.rpartition(".")[2] == unknown] or [
+        name for name in every if difflib.get_close_matches(unknown, [name.rpartition(".")[2]], n=1, cutoff=0.8)
+    ]
+    if elsewhere:
+        return f"; did you mean {' or '.join(elsewhere[:3])}?"
+    return f"; {'there are' if prefix else 'at the top there are'} {', '.join(prefix + name for name in siblings)}"
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    """Return the configuration model in an annotation such as `Inner` or `Inner | None`."""
+    candidates = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+    for candidate in candidates:
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None
+
+
+def _expectation(message: str) -> str:
+    for prefix in ("Input should be ", "Value error, "):
+        message = message.removeprefix(prefix)
+    return message.replace("String should match pattern", "text that matches")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

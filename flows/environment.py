@@ -1,0 +1,23 @@
+"""Environment variables that every process of a run shares. Set before Prefect, Ray or a tracker is imported.
+
+Nothing here overrides what the user has set.
+"""
+
+import os
+
+QUIET = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "WANDB_ERROR_REPORTING": "false",
+    "GX_ANALYTICS_ENABLED": "false",
+    "TOKENIZERS_PARALLELISM": "false",
+    # Ray would otherwise replace accelerator variables in actors without GPUs, and warn of it in every process.
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+
+def set_defaults() -> None:
+    """Set what is not set yet."""
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)

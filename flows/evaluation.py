@@ -1,0 +1,48 @@
+"""Held-out evaluation of a policy."""
+
+from prefect import flow
+
+from flows.configuration import RunConfig
+from flows.iteration import newest_policy
+from flows.problems import prepare_problems
+from flows.run import Run, open_run
+from tasks.evaluation.task import evaluate
+from tasks.references import CheckpointRef, EvaluationRef, ProblemSetRef
+from tasks.rollout.config import RolloutConfig
+from tasks.rollout.task import roll_out
+
+
+def examine(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> EvaluationRef:
+    """Return how the policy does on every held-out problem."""
+    config, version = run.config, policy.weight_version
+    batch = roll_out(
+        run.workspace,
+        policy,
+        problems,
+        "heldout",
+        _examination(config),
+        config.judge,
+        iteration=version,
+        seed=config.evaluation.seed,
+    )
+    return run.add_evaluation(evaluate(run.workspace, batch, problems, config.evaluation, version), version)
+
+
+def _examination(config: RunConfig) -> RolloutConfig:
+    """The rollout's settings with the evaluation's samples and temperature; what only training reads does not count."""
+    sampling = config.rollout.sampling.model_copy(update={"temperature": config.evaluation.temperature})
+    return config.rollout.model_copy(
+        update={
+            "samples_per_problem": config.evaluation.samples_per_problem,
+            "problems_per_iteration": 1,
+            "sampling": sampling,
+        }
+    )
+
+
+@flow(name="evaluation", flow_run_name="evaluation-{config.name}")
+def evaluation_flow(config: RunConfig) -> EvaluationRef:
+    """The run's newest policy on the held-out problems."""
+    with open_run(config) as run:
+        problems = prepare_problems(run)
+        return examine(run, problems, newest_policy(run, problems))

@@ -1,0 +1,78 @@
+"""One training iteration: rollout, check, update, check."""
+
+from prefect import flow
+
+from flows.configuration import RunConfig
+from flows.problems import prepare_problems
+from flows.report import conclude
+from flows.run import Run, open_run
+from flows.sft import teach
+from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.rollout.task import roll_out
+from tasks.update.task import update
+from tasks.validation.task import check_update, publish_checked
+
+
+def collect(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> TrajectoryBatchRef:
+    """Return the checked training trajectories of one iteration; a policy's weight version is its iteration's number."""
+    config, iteration = run.config, policy.weight_version
+    raw = roll_out(
+        run.workspace, policy, problems, "train", config.rollout, config.judge, iteration=iteration, seed=config.seed
+    )
+    episode = config.rollout.episode
+    batch = publish_checked(run.workspace, raw, config.validation, episode.gamma, episode.reward, iteration=iteration)
+    return run.add_batch(batch, iteration)
+
+
+def improve(run: Run, policy: CheckpointRef, batch: TrajectoryBatchRef) -> CheckpointRef:
+    """Return the next policy: one update on checked trajectories."""
+    config, iteration = run.config, policy.weight_version
+    reference = run.state.policies[0] if config.update.kl_coefficient > 0 else None
+    total = max(config.iterations, iteration + 1)
+    updated = update(
+        run.workspace,
+        policy,
+        reference,
+        batch,
+        config.update,
+        iteration=iteration,
+        total_iterations=total,
+        seed=config.seed,
+    )
+    return run.add_policy(check_update(run.workspace, updated, config.validation, iteration=iteration))
+
+
+def iterate(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> CheckpointRef:
+    """Return the policy after one more iteration."""
+    return improve(run, policy, collect(run, problems, policy))
+
+
+def newest_policy(run: Run, problems: ProblemSetRef) -> CheckpointRef:
+    """Return the newest policy that descends from this configuration's SFT; at first that is SFT's own."""
+    first = teach(run, problems)
+    return run.state.newest_policy or first
+
+
+@flow(name="training-iteration", flow_run_name="iteration-{config.name}")
+def training_iteration_flow(config: RunConfig) -> str:
+    """One iteration from the run's newest policy. After a kill the same iteration is finished, not begun again."""
+    with open_run(config) as run:
+        problems = prepare_problems(run)
+        iterate(run, problems, newest_policy(run, problems))
+        return conclude(run)
+
+
+@flow(name="rollout", flow_run_name="rollout-{config.name}")
+def rollout_flow(config: RunConfig) -> TrajectoryBatchRef:
+    """Trajectories of the run's newest policy."""
+    with open_run(config) as run:
+        problems = prepare_problems(run)
+        return collect(run, problems, newest_policy(run, problems))
+
+
+@flow(name="update", flow_run_name="update-{config.name}")
+def update_flow(config: RunConfig) -> CheckpointRef:
+    """One update of the run's newest policy, on its trajectories (which are collected if they are not there)."""
+    with open_run(config) as run:
+        problems = prepare_problems(run)
+        return iterate(run, problems, newest_policy(run, problems))

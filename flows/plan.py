@@ -1,0 +1,55 @@
+"""Says before a run what it will do, and about how long."""
+
+from flows.configuration import RunConfig
+from flows.state import RunState
+
+
+def describe(config: RunConfig, state: RunState) -> list[str]:
+    """Return one line a step, in order."""
+    rollout, evaluation, sft = config.rollout, config.evaluation, config.sft
+    origin = "generated" if config.problems.source == "generated" else f"from {config.problems.path}"
+    model = config.model.pretrained or f"a new Qwen3 model ({config.model.layers} layers, {config.model.hidden} wide)"
+    turns = rollout.episode.max_turns if rollout.episode.task.endswith("multiturn") else 1
+    lines = [
+        f"problems: {origin}, up to {config.problems.train} to train on, {config.problems.heldout} held out",
+        f"SFT: {model}, {sft.steps} steps of {sft.batch_size} conversations",
+        f"held-out evaluation: {config.problems.heldout} problems × {evaluation.samples_per_problem} samples",
+    ]
+    if config.iterations:
+        lines += [
+            f"{config.iterations} iterations: {rollout.problems_per_iteration} problems × "
+            f"{rollout.samples_per_problem} samples, up to {turns} turns, then {config.update.optimizer_steps} "
+            f"optimizer steps",
+            "held-out evaluation again, report",
+        ]
+    finished = sorted(state.policies)
+    if finished:
+        lines.append(f"to be continued: policies up to {finished[-1]} are there; finished stages are not repeated")
+    return lines
+
+
+def parameters_of(config: RunConfig) -> float:
+    """Return the number of weights of a model from scratch."""
+    model = config.model
+    attention = model.hidden * model.head_dim * (2 * model.heads + 2 * model.key_value_heads)
+    return model.vocabulary * model.hidden + model.layers * (attention + 3 * model.hidden * model.intermediate)
+
+
+def estimated_minutes(config: RunConfig, state: RunState) -> float | None:
+    """Return about how long the run will take; None for pretrained models, whose speed depends on the machine.
+
+    From what the stages of this run took, where it has been run before; else from rates measured with 0.5 M parameters
+    on two CPU cores, and conversations of about 150 tokens.
+    """
+    if config.model.pretrained is not None:
+        return None
+    scale = max(parameters_of(config) / 0.525e6, 0.25)
+    turns = config.rollout.episode.max_turns if config.rollout.episode.task.endswith("multiturn") else 1
+    sft_s = config.sft.steps * config.sft.batch_size * 150 * scale / 9_500
+    sample_s = 60 * turns * scale / 6_000 + 0.02
+    held_out = config.problems.heldout * config.evaluation.samples_per_problem * sample_s
+    iteration = config.rollout.problems_per_iteration * config.rollout.samples_per_problem * sample_s * 1.6 + 4
+    corpus = config.sft.data.compositions * config.sft.data.styles_per_composition * 0.05
+    seconds = 60 + corpus + sft_s + 2 * held_out + config.iterations * iteration
+    done = sum(timing.seconds for timing in state.timings.values())
+    return max(seconds - done, 10.0) / 60

@@ -1,0 +1,99 @@
+"""What is looked at before anything expensive starts. Every finding is an InputError that names the setting and the remedy.
+
+Light where it can be: torch is not imported, an archive of problems is read once. It looks at what a person can have
+got wrong, not at what the stages check themselves.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from flows.configuration import RunConfig
+from flows.ray_cluster import check_address
+from kernels_eval.errors import InputError
+
+FREE_BYTES = 2 * 2**30
+"""Below this a run of the small model cannot finish: store, checkpoints, Prefect's database."""
+
+
+def check_before_start(config: RunConfig) -> None:
+    """Raise InputError for the first thing that would stop the run later."""
+    check_disk(Path(config.runs_dir))
+    check_address(config.ray)
+    check_settings(config)
+    check_problems(config)
+    check_pretrained(config)
+
+
+def check_disk(runs_dir: Path) -> None:
+    """The folder of runs can be written, on a disk with room."""
+    try:
+        runs_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"runs_dir: cannot make {runs_dir}: {error.strerror or error}") from error
+    if not os.access(runs_dir, os.W_OK):
+        raise InputError(f"runs_dir: {runs_dir} is not writable")
+    free = shutil.disk_usage(runs_dir).free
+    if free < FREE_BYTES:
+        raise InputError(
+            f"runs_dir: {free / 2**30:.1f} GiB are free at {runs_dir}, expected at least {FREE_BYTES / 2**30:.0f} GiB"
+        )
+
+
+def check_settings(config: RunConfig) -> None:
+    """Settings that are wrong only together."""
+    samples = config.evaluation.samples_per_problem
+    too_many = [k for k in config.evaluation.pass_at if k > samples]
+    if too_many:
+        raise InputError(
+            f"evaluation.pass_at: found {too_many[0]}, expected at most evaluation.samples_per_problem = {samples}"
+        )
+    if config.model.pretrained is None and config.model.heads % config.model.key_value_heads:
+        raise InputError(
+            f"model.key_value_heads: found {config.model.key_value_heads}, "
+            f"expected a divisor of model.heads = {config.model.heads}"
+        )
+    for name, folder in (
+        ("validation.suites", config.validation.suites),
+        ("update.deepspeed", config.update.deepspeed),
+    ):
+        if folder is not None and not Path(folder).exists():
+            raise InputError(f"{name}: no such file or folder: {folder}")
+    if config.update.deepspeed is not None:
+        try:
+            json.loads(Path(config.update.deepspeed).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"update.deepspeed: {config.update.deepspeed}: expected a JSON file: {error}") from error
+
+
+def check_problems(config: RunConfig) -> None:
+    """Problems and pairs that are loaded from files can be read, and every problem has KernelBench's three names."""
+    if config.problems.source != "generated":
+        if config.problems.path is None:
+            raise InputError(f"problems.path: expected a file or folder for problems.source = {config.problems.source}")
+        from tasks.problems.loaders import load_problems
+
+        load_problems(config.problems)
+    if config.sft.data.path is not None:
+        from tasks.problems.pairs import load_pairs
+
+        load_pairs(Path(config.sft.data.path))
+
+
+def check_pretrained(config: RunConfig) -> None:
+    """A folder of pretrained weights is a Hugging Face model with safetensors and a tokenizer. Hub names are let through."""
+    if config.model.pretrained is None:
+        return
+    folder = Path(config.model.pretrained)
+    if not folder.is_dir():
+        if folder.is_absolute() or config.model.pretrained.startswith("."):
+            raise InputError(f"model.pretrained: no such folder: {folder}")
+        return
+    for pattern, what in (
+        ("config.json", "a model configuration"),
+        ("*.safetensors", "weights"),
+        ("tokenizer*", "a tokenizer"),
+    ):
+        if not any(folder.glob(pattern)):
+            raise InputError(f"model.pretrained: {folder}: expected {what} ({pattern}), found none")

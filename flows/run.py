@@ -1,0 +1,179 @@
+"""One run while it runs: its folder, its stages' workspace, Ray, its log, and the lock that keeps a second driver out.
+
+runs/<run_id>/config.yaml      the resolved configuration
+              state.json       references to everything made so far (flows.state)
+              log.txt          what Prefect and the stages logged
+              checkpoints/     policy-000 (SFT), policy-001, … : links into the store
+              trajectories/    iteration=0, … : links to the validated batches
+              evaluations/     policy-000, … : links to held-out evaluations
+              summary.json, report.html
+runs/latest                    link to the newest run
+"""
+
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flows.configuration import RunConfig, save_configuration
+from flows.ray_cluster import RayCluster
+from flows.state import RunState, StageTiming, read_state, write_state
+from kernels_eval.errors import InputError
+from tasks.orchestration import StageListener, Workspace
+from tasks.references import ArtifactRef, CheckpointRef, EvaluationRef, TrajectoryBatchRef
+
+logger = logging.getLogger("prefect.kernelmill")
+
+
+class LogListener:
+    """Writes what stages do to the log, which Prefect shows in its UI: the listener of runs without a terminal."""
+
+    def __init__(self, interval_s: float = 30.0) -> None:
+        self.interval_s = interval_s
+        self._last = 0.0
+
+    def started(self, label: str) -> None:
+        """Log the start."""
+        logger.info("%s: started", label)
+
+    def progressed(self, label: str, done: int, total: int, figures: dict[str, float]) -> None:
+        """Log progress now and then."""
+        now = time.monotonic()
+        if now - self._last >= self.interval_s:
+            self._last = now
+            shown = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
+            logger.info("%s: %d of %d %s", label, done, total, shown)
+
+    def finished(self, label: str, seconds: float, cached: bool) -> None:
+        """Log the end."""
+        logger.info("%s: %s", label, "cached" if cached else f"done in {seconds:.1f} s")
+
+    def failed(self, label: str, error: BaseException) -> None:
+        """Log the failure."""
+        logger.error("%s: failed: %s", label, error)
+
+
+listener: ContextVar[StageListener | None] = ContextVar("listener", default=None)
+"""Who is told what the stages do; the command line puts its own here."""
+refresh: ContextVar[frozenset[str]] = ContextVar("refresh", default=frozenset())
+"""Stages that are computed again even if they are cached."""
+
+
+@dataclass
+class Run:
+    """A run that is going on."""
+
+    config: RunConfig
+    workspace: Workspace
+    state: RunState
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def run_dir(self) -> Path:
+        """`runs/<run_id>`."""
+        return self.workspace.run_dir
+
+    def add_policy(self, policy: CheckpointRef) -> CheckpointRef:
+        """Note a new policy and link it."""
+        self._link("checkpoints", f"policy-{policy.weight_version:03d}", policy)
+        self.state = self.state.with_policy(policy)
+        self._note()
+        return policy
+
+    def add_batch(self, batch: TrajectoryBatchRef, version: int) -> TrajectoryBatchRef:
+        """Note a validated batch of training trajectories and link it."""
+        self._link("trajectories", f"iteration={version}", batch)
+        self._note(batches={**self.state.batches, version: batch})
+        return batch
+
+    def add_evaluation(self, evaluation: EvaluationRef, version: int) -> EvaluationRef:
+        """Note a held-out evaluation and link it."""
+        self._link("evaluations", f"policy-{version:03d}", evaluation)
+        self._note(evaluations={**self.state.evaluations, version: evaluation})
+        return evaluation
+
+    def note(self, **references: ArtifactRef) -> None:
+        """Note the problem set or the SFT data."""
+        self._note(**references)
+
+    def _note(self, **changes: object) -> None:
+        timings = {
+            record.label: StageTiming(
+                label=record.label, stage=record.stage, seconds=record.seconds, overhead_s=record.overhead_s
+            )
+            for record in self.workspace.records
+            if not (record.cached and record.label in self.state.timings)
+        }
+        self.state = self.state.model_copy(update={**changes, "timings": {**self.state.timings, **timings}})
+        write_state(self.run_dir, self.state)
+        for record in self.workspace.records:
+            if record.docs_dir.is_dir():
+                link_to(self.run_dir / "data_docs" / record.label.replace(" ", "-"), record.docs_dir)
+
+    def _link(self, folder: str, name: str, reference: ArtifactRef) -> None:
+        link_to(self.run_dir / folder / name, reference.path)
+
+
+@contextmanager
+def open_run(config: RunConfig) -> Generator[Run]:
+    """Yield the run of this configuration, new or to be continued; only one driver at a time has it."""
+    runs_dir = Path(config.runs_dir).resolve()
+    run_dir = runs_dir / config.run_id
+    run_dir.mkdir(parents=True, exist_ok=True)
+    cluster = RayCluster(config.ray)
+    with _locked(run_dir), _logged_to(run_dir / "log.txt"):
+        save_configuration(config, run_dir / "config.yaml")
+        link_to(runs_dir / "latest", run_dir)
+        workspace = Workspace(
+            runs_dir=runs_dir,
+            run_id=config.run_id,
+            listener=listener.get() or LogListener(),
+            before_work=cluster.start,
+            refresh=refresh.get(),
+        )
+        try:
+            yield Run(config, workspace, read_state(run_dir))
+        finally:
+            cluster.stop()
+
+
+def link_to(link: Path, target: Path) -> None:
+    """Make or replace a relative symbolic link, in one step."""
+    link.parent.mkdir(parents=True, exist_ok=True)
+    partial = link.with_name(f".{link.name}-{os.getpid()}")
+    partial.unlink(missing_ok=True)
+    partial.symlink_to(os.path.relpath(target, link.parent))
+    partial.replace(link)
+
+
+@contextmanager
+def _locked(run_dir: Path) -> Generator[None]:
+    """Hold the run's lock; the kernel frees it when this process ends, in whatever way."""
+    with (run_dir / ".lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(
+                f"{run_dir}: this run is going on in another process; wait for it, or change the name of the run"
+            ) from error
+        yield
+
+
+@contextmanager
+def _logged_to(path: Path) -> Generator[None]:
+    """Append everything that is logged from INFO upwards to the run's log."""
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    handler.setLevel(logging.INFO)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()

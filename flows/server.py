@@ -1,0 +1,178 @@
+"""The Prefect server of a run: the one that the user points at, or one of our own.
+
+Without a server every process of a run would start one for itself (8 to 15 s each). So there is exactly one: the server
+that PREFECT_API_URL (or the active Prefect profile) names, if it answers; else `prefect server start` on loopback with
+SQLite under `runs/prefect`. Ours ends with this process even if that is killed, unless it is asked to stay. Its address is
+put into PREFECT_API_URL, so that all children use it too.
+"""
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernels_eval.errors import InfrastructureError
+
+STARTUP_TIMEOUT_S = 120.0
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class PrefectServer:
+    """A server that answers."""
+
+    api_url: str
+    ours: bool
+    unanswered: str | None = None
+    """Address that the user's settings name, if nothing answered there."""
+
+    @property
+    def ui_url(self) -> str:
+        """Where a browser finds it."""
+        return self.api_url.removesuffix("/api")
+
+
+@contextmanager
+def prefect_server(runs_dir: Path) -> Generator[PrefectServer]:
+    """Yield a server that answers, and have every child process use it.
+
+    Raises InfrastructureError where none answers and none can be started.
+    """
+    named = _named_server()
+    if named is not None and answers(named):
+        yield PrefectServer(named, ours=False)
+        return
+    home = runs_dir.resolve() / "prefect"
+    process, api_url = start_server(home)
+    try:
+        with _pointed_at(api_url):
+            yield PrefectServer(api_url, ours=True, unanswered=named)
+            _send_what_is_queued()
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def answers(api_url: str, timeout_s: float = 2.0) -> bool:
+    """True where a Prefect server is healthy at this address."""
+    try:
+        with urllib.request.urlopen(f"{api_url.rstrip('/')}/health", timeout=timeout_s) as response:
+            return response.status == 200
+    except (urllib.error.URLError, OSError, ValueError):
+        return False
+
+
+def start_server(
+    home: Path, port: int = 0, host: str = "127.0.0.1", stay: bool = False
+) -> tuple[subprocess.Popen[bytes], str]:
+    """Start a server with its database and log under `home`; return it and its API address once it answers.
+
+    port: 0 takes a free one. stay: go on when this process ends.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    for _ in range(3):
+        chosen = port or _free_port(host)
+        process = _launch(home, host, chosen, stay)
+        api_url = f"http://{host}:{chosen}/api"
+        deadline = time.monotonic() + STARTUP_TIMEOUT_S
+        while process.poll() is None and time.monotonic() < deadline:
+            if answers(api_url):
+                return process, api_url
+            time.sleep(0.1)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        if port:
+            break
+    raise InfrastructureError(
+        f"the Prefect server did not start; its log is {home / 'server.log'}, its last line: {_last_line(home)}"
+    )
+
+
+def _launch(home: Path, host: str, port: int, stay: bool) -> subprocess.Popen[bytes]:
+    environment = {
+        **os.environ,
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        "PREFECT_HOME": str(home),
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home / 'prefect.db'}",
+        # The address that the UI in the browser talks to.
+        "PREFECT_UI_API_URL": f"http://{host}:{port}/api",
+    }
+    environment.pop("PREFECT_API_URL", None)
+    with (home / "server.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "prefect", "server", "start", "--host", host, "--port", str(port)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            # A session of its own: Ctrl-C in the terminal reaches the driver, which then says good-bye to the server.
+            start_new_session=True,
+            preexec_fn=None if stay else _end_with_parent,
+        )
+
+
+def _end_with_parent() -> None:
+    """Have the kernel end this process when its parent ends, in whatever way (Linux; elsewhere: at a normal end only)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _send_what_is_queued() -> None:
+    """Wait until states and logs have reached the server; Prefect sends both from threads of its own."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    EventsWorker.drain_all(timeout=10, at_exit=False)
+    APILogWorker.drain_all(timeout=10, at_exit=False)
+
+
+def _named_server() -> str | None:
+    from prefect.settings import get_current_settings
+
+    return get_current_settings().api.url
+
+
+@contextmanager
+def _pointed_at(api_url: str) -> Generator[None]:
+    """Set PREFECT_API_URL for this process and its children."""
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    before = os.environ.get("PREFECT_API_URL")
+    os.environ["PREFECT_API_URL"] = api_url
+    try:
+        with temporary_settings({PREFECT_API_URL: api_url}):
+            yield
+    finally:
+        if before is None:
+            del os.environ["PREFECT_API_URL"]
+        else:
+            os.environ["PREFECT_API_URL"] = before
+
+
+def _free_port(host: str) -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def _last_line(home: Path) -> str:
+    try:
+        lines = (home / "server.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        return "(none)"
+    return lines[-1] if lines else "(none)"

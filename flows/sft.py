@@ -1,0 +1,28 @@
+"""Supervised fine-tuning: judged pairs, checked, then imitation of them."""
+
+from prefect import flow
+
+from flows.configuration import RunConfig
+from flows.problems import prepare_problems
+from flows.run import Run, open_run
+from tasks.references import CheckpointRef, ProblemSetRef
+from tasks.sft.task import fine_tune, make_sft_data
+from tasks.validation.task import check_sft_data
+
+
+def teach(run: Run, problems: ProblemSetRef) -> CheckpointRef:
+    """Return policy 0: what SFT makes of the judged pairs."""
+    config = run.config
+    data = make_sft_data(
+        run.workspace, problems, config.sft.data, config.problems, config.rollout.episode, config.judge, config.seed
+    )
+    data = check_sft_data(run.workspace, data, config.validation, config.rollout.episode.reward)
+    run.note(sft_data=data)
+    return run.add_policy(fine_tune(run.workspace, data, config.model, config.sft, config.update, config.seed))
+
+
+@flow(name="sft", flow_run_name="sft-{config.name}")
+def sft_flow(config: RunConfig) -> CheckpointRef:
+    """Problems, SFT data, SFT."""
+    with open_run(config) as run:
+        return teach(run, prepare_problems(run))

@@ -1,0 +1,77 @@
+"""What a run has made so far: `runs/<run_id>/state.json`, written atomically after every stage that adds to it.
+
+It names the newest policy, so that one more iteration can be run at any time, and everything that the report needs. It
+holds references only. A run that is killed loses nothing by it: the stages' own cache finds finished work.
+"""
+
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from kernels_eval.errors import InputError
+from kernels_eval.settings import FrozenModel
+from tasks.references import CheckpointRef, EvaluationRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
+from tasks.store import write_atomically
+
+STATE_FILE = "state.json"
+
+
+class StageTiming(FrozenModel):
+    """How long one stage took."""
+
+    label: str
+    stage: str
+    seconds: float
+    overhead_s: float
+
+
+class RunState(FrozenModel):
+    """References to everything that one run has published."""
+
+    problems: ProblemSetRef | None = None
+    sft_data: SftDataRef | None = None
+    policies: dict[int, CheckpointRef] = Field(default_factory=dict[int, CheckpointRef])
+    """By weight version; 0 is what SFT made."""
+    batches: dict[int, TrajectoryBatchRef] = Field(default_factory=dict[int, TrajectoryBatchRef])
+    """Validated training trajectories, by the weight version that made them."""
+    evaluations: dict[int, EvaluationRef] = Field(default_factory=dict[int, EvaluationRef])
+    """Held-out evaluations, by weight version."""
+    timings: dict[str, StageTiming] = Field(default_factory=dict[str, StageTiming])
+    """By label; of a cached stage: how long it took when it was computed."""
+
+    def with_policy(self, policy: CheckpointRef) -> "RunState":
+        """Return the state with one more policy. Where it replaces another one, what descended from that is left out."""
+        version = policy.weight_version
+        known = self.policies.get(version)
+        if known is None or known.digest == policy.digest:
+            return self.model_copy(update={"policies": {**self.policies, version: policy}})
+        return self.model_copy(
+            update={
+                "policies": {**{old: ref for old, ref in self.policies.items() if old < version}, version: policy},
+                "batches": {old: ref for old, ref in self.batches.items() if old < version},
+                "evaluations": {old: ref for old, ref in self.evaluations.items() if old < version},
+            }
+        )
+
+    @property
+    def newest_policy(self) -> CheckpointRef | None:
+        """The policy of the highest weight version."""
+        return self.policies[max(self.policies)] if self.policies else None
+
+
+def read_state(run_dir: Path) -> RunState:
+    """Return the state of a run; an empty one where it has none yet."""
+    path = run_dir / STATE_FILE
+    try:
+        return RunState.model_validate_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return RunState()
+    except ValidationError as error:
+        raise InputError(
+            f"{path}: not the state of a run; delete it, finished stages are found again: {error}"
+        ) from error
+
+
+def write_state(run_dir: Path, state: RunState) -> None:
+    """Replace the state of a run."""
+    write_atomically(run_dir / STATE_FILE, state.model_dump_json(indent=1))

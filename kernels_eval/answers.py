@@ -1,0 +1,54 @@
+"""What a candidate's process may say. Everything is checked here, before the judge looks at it."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from kernels_eval.launches import Launch, Name
+from kernels_eval.settings import FrozenModel
+from kernels_eval.tensors import DTYPES, Size
+
+
+class StateAnswer(FrozenModel):
+    """The candidate is loaded; its parameters and buffers by name: type and shape."""
+
+    kind: Literal["ready"]
+    state: Annotated[
+        dict[Name, tuple[Annotated[str, Field(max_length=20)], Annotated[tuple[Size, ...], Field(max_length=16)]]],
+        Field(max_length=10_000),
+    ]
+
+
+class FailedAnswer(FrozenModel):
+    """The candidate failed; it gains nothing by saying so."""
+
+    kind: Literal["failed"]
+    status: Literal["compile_error", "runtime_error", "rejected"]
+    category: Annotated[str, Field(pattern=r"^[a-z_]{1,40}$")]
+    message: Annotated[str, Field(max_length=1000)]
+
+
+class OutputForm(FrozenModel):
+    """One output: a tensor whose bytes follow, or something else."""
+
+    kind: Literal["tensor", "other"]
+    dtype: Annotated[str, Field(max_length=20, pattern="|".join(f"^{name}$" for name in DTYPES))] = "float32"
+    shape: Annotated[tuple[Size, ...], Field(max_length=16)] = ()
+    type: Annotated[str, Field(max_length=100)] = "Tensor"
+    share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of the elements that kernels stored."""
+    expanded: bool = False
+    aliased_inputs: Annotated[tuple[int, ...], Field(max_length=64)] = ()
+
+
+class RunAnswer(FrozenModel):
+    """The outputs of one run, and the launches that made them."""
+
+    kind: Literal["answer"]
+    sequence: bool
+    outputs: Annotated[tuple[OutputForm, ...], Field(max_length=256)]
+    launches: Annotated[tuple[Launch, ...], Field(max_length=20_000)]
+
+
+Answer = StateAnswer | FailedAnswer | RunAnswer
+ANSWER: TypeAdapter[Answer] = TypeAdapter(Annotated[Answer, Field(discriminator="kind")])

@@ -1,0 +1,69 @@
+"""Compares a candidate's outputs with the oracle's.
+
+Tolerances follow KernelBench v0.2 (fp32 1e-4; fp16 and bf16 1e-2), with the absolute part scaled to the mean magnitude of the
+output: where outputs are small, zeros or a constant are not close. The oracle ran in float64; an element is also
+right where it agrees with the reference in its own precision (rounding decides ties, thresholds and overflow there).
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 1e-2, torch.float32: 1e-4, torch.float64: 1e-6}
+_SMALLEST_SCALE = 1e-12
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What comparing one output said."""
+
+    agrees: bool
+    message: str = ""
+    max_abs_error: float | None = None
+    max_rel_error: float | None = None
+    """Largest error relative to the mean magnitude of the output."""
+
+
+def compare(actual: torch.Tensor, oracle: torch.Tensor, native: torch.Tensor, label: str) -> Comparison:
+    """Compare one output of equal shape. `native`: the reference in its own precision; `oracle`: in float64 where it can."""
+    if actual.numel() == 0:
+        return Comparison(True, max_abs_error=0.0, max_rel_error=0.0)
+    if not actual.dtype.is_floating_point:
+        right = (actual == native) | (actual == oracle.to(actual.dtype))
+        worst = (actual.double() - native.double()).abs().max().item() if not actual.dtype.is_complex else 0.0
+        return Comparison(bool(right.all()), "" if right.all() else _first(actual, native, right, label), worst, None)
+    tolerance = TOLERANCES[actual.dtype]
+    wide, exact, near = actual.double(), oracle.double(), native.double()
+    finite = exact.isfinite()
+    scale = max(exact[finite].abs().mean().item() if bool(finite.any()) else 0.0, _SMALLEST_SCALE)
+    error = (wide - exact).abs()
+    bound = tolerance * (scale + exact.abs())
+    right = error <= bound
+    if not bool(right.all()):
+        right |= (wide == exact) | (wide.isnan() & exact.isnan())
+        right |= ((wide - near).abs() <= tolerance * (scale + near.abs())) | (wide == near)
+    errors = torch.nan_to_num(error[finite], nan=float("inf"))
+    largest = errors.max().item() if errors.numel() else 0.0
+    finite_largest = largest if largest != float("inf") else None
+    relative = None if finite_largest is None else finite_largest / scale
+    agrees = bool(right.all())
+    return Comparison(agrees, "" if agrees else _first(actual, oracle, right, label), finite_largest, relative)
+
+
+def _first(actual: torch.Tensor, expected: torch.Tensor, right: torch.Tensor, label: str) -> str:
+    """Say where the first wrong element is, both values, and which share is wrong."""
+    wrong = ~right
+    flat = int(wrong.reshape(-1).to(torch.uint8).argmax())
+    index: list[int] = []
+    for size in reversed(actual.shape):
+        index.insert(0, flat % size)
+        flat //= size
+    place = tuple(index)
+    share = wrong.double().mean().item()
+    got, wanted = actual[place].item(), expected[place].item()
+    note = ""
+    if isinstance(got, float):
+        unwritten = int(actual.isnan().sum() - expected.isnan().sum())
+        note = f"; {unwritten} elements are NaN: never written, or computed so" if unwritten > 0 else ""
+        got, wanted = f"{got:.6g}", f"{wanted:.6g}"
+    return f"{label}{list(place)} is {got}, expected {wanted}; {share:.1%} of {actual.numel()} elements are wrong{note}"

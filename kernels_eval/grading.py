@@ -1,0 +1,227 @@
+"""Grades one candidate: the questions that are put to it, and what its answers amount to.
+
+Order: load, weights, then one trial after the other with an early exit at the first wrong answer; while the candidate works on a
+trial, the oracle does too. Reduced leading sizes alternate between trials, so that both a hidden shape and the slope of
+the traffic come with the correctness runs.
+"""
+
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from kernels_eval.answers import RunAnswer
+from kernels_eval.comparison import compare
+from kernels_eval.config import JudgeConfig
+from kernels_eval.confinement import Limits
+from kernels_eval.conversation import CandidateFailed, Conversation, bytes_needed
+from kernels_eval.inputs import SecretSeed
+from kernels_eval.launches import Launch
+from kernels_eval.nursery import Nursery
+from kernels_eval.reference import MIN_REDUCED, Reference, Truth
+from kernels_eval.roofline import HARDWARE, extrapolate, time_of, total_s
+from kernels_eval.tensors import NAMES
+from kernels_eval.verdict import Status, TimingSource, Verdict
+
+LIBRARY_PREFIX = "aten."
+_MAX_REFERENCES = 128
+_MIN_KERNEL_SHARE = 0.3
+_MIN_KERNEL_TIME = 0.3
+_SIZES = ((MIN_REDUCED, 2 * MIN_REDUCED), (8 * MIN_REDUCED, 16 * MIN_REDUCED))
+"""Pairs of leading sizes; the second is for kernels whose unmasked tiles need more rows than the first has."""
+
+
+@dataclass
+class Graded:
+    """A verdict, and what was launched at the true size (what there is to compile)."""
+
+    verdict: Verdict
+    launches: list[Launch] = field(default_factory=list)
+
+
+class Grader:
+    """Holds the references of one worker and grades candidates that its nursery bears."""
+
+    def __init__(self, nursery: Nursery) -> None:
+        self._nursery = nursery
+        self._references: OrderedDict[str, Reference] = OrderedDict()
+        self._weight_seed = secrets.randbits(48)
+
+    def grade(self, problem_source: str, kernel_source: str, config: JudgeConfig) -> Graded:
+        """Grade one candidate. Raises ReferenceFailed where the problem itself is at fault."""
+        reference = self._reference(problem_source)
+        seed = SecretSeed(secrets.token_bytes(16))
+        pairs = [pair for pair in _SIZES if reference.can_be_reduced and pair[1] < (reference.true_size or 0)] or [None]
+        graded = Graded(Verdict(status=Status.INFRASTRUCTURE_ERROR))
+        for pair in pairs:
+            graded = self._grade_at(reference, kernel_source, config, seed, pair)
+            if graded.verdict.error_category != "out_of_bounds":
+                break
+        facts = {
+            "hardware": f"triton-interpreter/{config.roofline_hardware}",
+            "sandbox": ",".join(self._nursery.sandbox),
+            "seed_commitment": seed.commitment,
+        }
+        graded.verdict = graded.verdict.model_copy(update=facts)
+        return graded
+
+    def _reference(self, source: str) -> Reference:
+        reference = self._references.pop(source, None) or Reference(source, self._weight_seed)
+        self._references[source] = reference
+        if len(self._references) > _MAX_REFERENCES:
+            self._references.popitem(last=False)
+        return reference
+
+    def _grade_at(
+        self,
+        reference: Reference,
+        kernel_source: str,
+        config: JudgeConfig,
+        seed: SecretSeed,
+        sizes: tuple[int, int] | None,
+    ) -> Graded:
+        limits = Limits(wall_s=config.timeout_s, memory_mb=config.memory_mb)
+        trials = max(config.trials, 2) if sizes else config.trials
+        answers: dict[int | None, RunAnswer] = {}
+        worst_absolute = worst_relative = 0.0
+        compiled = False
+        try:
+            with Conversation(self._nursery, limits) as conversation:
+                strict = config.policy == "strict"
+                conversation.load(kernel_source, reference.arguments, reference.weight_seed, strict)
+                drawn = [reference.draw(sizes[trial % 2] if sizes else None, trial, seed, trial == 0) for trial in range(trials)]
+                perturbed = self._set_weights(conversation, reference, max(bytes_needed(inputs) for inputs in drawn))
+                compiled = True
+                for trial, inputs in enumerate(drawn):
+                    size = sizes[trial % 2] if sizes else None
+                    if trial:
+                        inputs = self._finite_inputs(reference, inputs, perturbed, size, trial, seed)
+                    conversation.run(inputs)
+                    truth = reference.truth(inputs, perturbed)
+                    expected = sum(tensor.numel() * tensor.element_size() for tensor in truth.native)
+                    answer, outputs = conversation.outputs(8 * expected)
+                    changed = conversation.changed_inputs(inputs) - truth.changed_inputs
+                    absolute, relative = _check(answer, outputs, truth, changed, strict)
+                    worst_absolute, worst_relative = max(worst_absolute, absolute), max(worst_relative, relative)
+                    answers.setdefault(size, answer)
+        except CandidateFailed as failed:
+            return Graded(_failure(failed, compiled))
+        small = answers[sizes[0] if sizes else None].launches
+        if sizes:
+            large = answers[sizes[1]].launches
+            launches = extrapolate(small, large, *sizes, reference.true_size or sizes[1])
+        else:
+            launches = list(small)
+        return self._timed(reference, launches, list(small), config, worst_absolute, worst_relative)
+
+    def _set_weights(self, conversation: Conversation, reference: Reference, input_bytes: int) -> bool:
+        """Copy weights by name. Where the candidate has every parameter, constant ones get values that matter; True then."""
+        state = conversation.ready()
+        wanted = reference.state(False)
+
+        def matches(name: str) -> bool:
+            tensor = wanted[name]
+            return state.get(name) == (NAMES.get(tensor.dtype, "?"), tuple(tensor.shape))
+
+        perturbed = bool(wanted) and all(matches(name) for name in wanted)
+        weights = reference.state(perturbed)
+        conversation.set_weights({name: weights[name] for name in wanted if matches(name)}, input_bytes)
+        return perturbed
+
+    def _finite_inputs(
+        self, reference: Reference, inputs: list[Any], perturbed: bool, size: int | None, trial: int, seed: SecretSeed
+    ) -> list[Any]:
+        """Values outside the reference's domain (the logarithm of a negative) test nothing: draw from the problem's own then."""
+        if size is None or reference.truth(inputs, perturbed).is_finite:
+            return inputs
+        return reference.draw(size, trial, seed, own=True)
+
+    def _timed(
+        self,
+        reference: Reference,
+        launches: list[Launch],
+        launched: list[Launch],
+        config: JudgeConfig,
+        absolute: float,
+        relative: float,
+    ) -> Graded:
+        hardware = HARDWARE[config.roofline_hardware]
+        candidate_s = total_s(launches, hardware, reference.is_half)
+        reference_s = total_s(reference.eager_launches, hardware, reference.is_half)
+        own_s = sum(time_of(item, hardware, reference.is_half) for item in launches if not is_library(item))
+        if own_s < _MIN_KERNEL_TIME * candidate_s and config.policy == "mixed":
+            failed = CandidateFailed(
+                Status.REJECTED, "library_compute", f"own kernels take {own_s / candidate_s:.0%} of the time"
+            )
+            return Graded(_failure(failed, compiled=True))
+        verdict = Verdict(
+            status=Status.CORRECT,
+            compiled=True,
+            correct=True,
+            speedup=reference_s / candidate_s,
+            candidate_ms=1e3 * candidate_s,
+            reference_ms=1e3 * reference_s,
+            timing_source=TimingSource.ROOFLINE,
+            max_abs_error=absolute,
+            max_rel_error=relative,
+        )
+        return Graded(verdict, launched)
+
+
+def is_library(launch: Launch) -> bool:
+    """True for an operator of PyTorch, false for a kernel of the candidate."""
+    return launch.kernel.startswith(LIBRARY_PREFIX)
+
+
+def _failure(failed: CandidateFailed, compiled: bool) -> Verdict:
+    rejected = failed.status is Status.REJECTED
+    return Verdict(
+        status=failed.status,
+        compiled=compiled and failed.status is not Status.COMPILE_ERROR,
+        rejection_reason=failed.category if rejected else None,
+        error_category=failed.category,
+        error_message=failed.message,
+    )
+
+
+def _check(
+    answer: RunAnswer, outputs: list[torch.Tensor | None], truth: Truth, changed: set[int], strict: bool
+) -> tuple[float, float]:
+    """Return the largest absolute and relative error of a right answer; raise CandidateFailed on a wrong one."""
+    if len(outputs) != len(truth.native):
+        raise CandidateFailed(
+            Status.INCORRECT, "wrong_output_count", f"returned {len(outputs)} outputs, expected {len(truth.native)}"
+        )
+    worst_absolute = worst_relative = 0.0
+    for index, (form, actual, native, oracle) in enumerate(
+        zip(answer.outputs, outputs, truth.native, truth.oracle, strict=True)
+    ):
+        label = f"output {index}" if len(outputs) > 1 else "output"
+        if actual is None:
+            raise CandidateFailed(Status.INCORRECT, "wrong_type", f"{label} is a {form.type}, expected a tensor")
+        if actual.shape != native.shape:
+            raise CandidateFailed(
+                Status.INCORRECT, "wrong_shape", f"{label} has shape {list(actual.shape)}, expected {list(native.shape)}"
+            )
+        if actual.dtype is not native.dtype:
+            raise CandidateFailed(
+                Status.INCORRECT, "wrong_dtype", f"{label} is {form.dtype}, expected {NAMES.get(native.dtype)}"
+            )
+        comparison = compare(actual, oracle, native, label)
+        if not comparison.agrees:
+            raise CandidateFailed(Status.INCORRECT, "wrong_values", comparison.message)
+        if strict and form.share < _MIN_KERNEL_SHARE:
+            raise CandidateFailed(
+                Status.REJECTED, "output_not_from_kernel", f"kernels stored {form.share:.0%} of {label}'s elements"
+            )
+        if form.expanded:
+            raise CandidateFailed(Status.REJECTED, "expanded_output", f"{label} repeats elements by a stride of 0")
+        worst_absolute = max(worst_absolute, comparison.max_abs_error or 0.0)
+        worst_relative = max(worst_relative, comparison.max_rel_error or 0.0)
+    if changed:
+        raise CandidateFailed(Status.REJECTED, "changed_input", f"changed input {min(changed)}, which the reference leaves alone")
+    if not any(not is_library(launch) for launch in answer.launches):
+        raise CandidateFailed(Status.REJECTED, "no_kernel_launched", "forward launched no kernel")
+    return worst_absolute, worst_relative

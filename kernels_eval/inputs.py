@@ -1,0 +1,91 @@
+"""Draws a problem's inputs secretly, at any leading size.
+
+`Sizes` of the leading dimension are changed by running the problem's own `get_inputs` with its tensor factories asked for fewer
+rows. Further input sets come from other distributions: uniform [0, 1) alone would make ReLU an identity.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+_FACTORIES = {
+    torch.randn, torch.rand, torch.randint, torch.zeros, torch.ones, torch.full, torch.empty, torch.normal, torch.randperm,
+}  # fmt: skip
+
+
+class ResizedFactories(TorchFunctionMode):
+    """Replaces the leading size `true_size` by `size` wherever a tensor is created inside."""
+
+    def __init__(self, true_size: int, size: int) -> None:
+        super().__init__()
+        self._true_size = true_size
+        self._size = size
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Create a tensor of the other size, or run anything else unchanged."""
+        kwargs = dict(kwargs or {})
+        if func in _FACTORIES:
+            if "size" in kwargs:
+                kwargs["size"] = self._resized(kwargs["size"])
+            elif args and func in (torch.randn, torch.rand, torch.zeros, torch.ones, torch.empty) and isinstance(args[0], int):
+                args = (self._number(args[0]), *args[1:])
+            else:
+                args = tuple(self._resized(value) if isinstance(value, tuple | list) else value for value in args)
+        return func(*args, **kwargs)
+
+    def _number(self, value: int) -> int:
+        return self._size if value == self._true_size else value
+
+    def _resized(self, shape: Any) -> tuple[int, ...]:
+        return (self._number(shape[0]), *shape[1:]) if len(shape) else tuple(shape)
+
+
+def _normal(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(shape, generator=generator)
+
+
+def _wide(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    return 3.0 * torch.randn(shape, generator=generator)
+
+
+def _negative(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(shape, generator=generator) - 1.0
+
+
+def _signed_uniform(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    return 4.0 * torch.rand(shape, generator=generator) - 2.0
+
+
+DISTRIBUTIONS: tuple[Callable[[tuple[int, ...], torch.Generator], torch.Tensor], ...] = (
+    _normal,
+    _signed_uniform,
+    _negative,
+    _wide,
+)
+"""Tried beside the problem's own, where the reference stays finite on them."""
+
+
+class SecretSeed:
+    """A seed drawn for one request; everything drawn from it is reproducible from it, and it is committed to by hash."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    @property
+    def commitment(self) -> str:
+        """SHA-256 of the secret."""
+        return hashlib.sha256(self._secret).hexdigest()
+
+    def number(self, *purpose: object) -> int:
+        """Return a 63-bit number for a named purpose."""
+        text = ":".join(str(part) for part in purpose).encode()
+        return int.from_bytes(hashlib.sha256(self._secret + text).digest()[:8], "big") >> 1
+
+    def generator(self, *purpose: object) -> torch.Generator:
+        """Return a generator for a named purpose."""
+        return torch.Generator().manual_seed(self.number(*purpose))

@@ -1,0 +1,42 @@
+"""What one kernel launch did, as counted while it ran. Pydantic models: a candidate's process sends them, so they are checked."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kernels_eval.settings import FrozenModel
+
+Count = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
+Name = Annotated[str, Field(max_length=200)]
+
+
+class Constant(FrozenModel):
+    """A compile-time argument: plain JSON, or the name of a Triton type."""
+
+    kind: Literal["plain", "dtype"] = "plain"
+    value: bool | int | float | Annotated[str, Field(max_length=1000)] | None = None
+
+
+class Launch(FrozenModel):
+    """One launch: what to compile, and what it moved."""
+
+    kernel: Name
+    """Name of the decorated function."""
+    programs: Count
+    """Size of the grid."""
+    dram_bytes: Count
+    """Bytes of the distinct 32-byte sectors read, plus of those written."""
+    l2_bytes: Count
+    """Bytes of the sectors that each load and store touches, summed over all of them."""
+    flops: Count
+    """Floating-point operations of `tl.dot`."""
+    signature: Annotated[dict[Name, Name], Field(max_length=64)] = {}
+    """Type of each argument as Triton writes it (`*fp32`, `i32`, `constexpr`)."""
+    constants: Annotated[dict[Name, Constant], Field(max_length=64)] = {}
+    """Values of the compile-time arguments."""
+    divisible: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
+    """Arguments that are multiples of 16."""
+    options: Annotated[dict[Name, int], Field(max_length=16)] = {}
+    """`num_warps`, `num_stages`, where given."""
+    uncompilable: Name | None = None
+    """Why the launch cannot be described to the compiler (a function passed as a compile-time argument …)."""

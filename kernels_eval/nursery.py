@@ -1,0 +1,221 @@
+"""Where confined children are born: a warm, clean, single-threaded process that forks one child at a time.
+
+The nursery was forked before its owner read any problem, so that a child's memory holds no reference, seed or answer.
+It keeps one spare child forked ahead (a fork of a process with torch in it costs about 10 ms), hands it the descriptors
+of a job, enforces the wall-clock limit, and ends the child's whole process group, and whatever escaped from the group.
+
+Protocol over a SOCK_SEQPACKET socket. Owner: `start` (job, limits; two descriptors: channel, input memory), `stop` (job).
+Nursery: `hello` (sandbox), `ended` (job, cause = exit | signal | timeout | stopped, code).
+"""
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kernels_eval.confinement import Limits, children_of, confine_child, confine_nursery, die_with_parent
+from kernels_eval.errors import InfrastructureError
+from kernels_eval.wire import ChannelClosed, note_pair, receive_note, send_note
+
+ChildMain = Callable[[socket.socket, int], None]
+"""What a child runs: its channel to the owner, and the descriptor of the shared input memory."""
+_GRACE_S = 5.0
+_ANSWER_S = 60.0
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a child ended."""
+
+    cause: str
+    """`exit`, `signal`, `timeout` or `stopped`."""
+    code: int = 0
+    """Exit code or signal number."""
+
+
+@dataclass
+class _Child:
+    process: int
+    descriptor: int
+    door: socket.socket
+    job: int = -1
+    deadline: float = 0.0
+
+
+def serve_nursery(owner: socket.socket, child_main: ChildMain, may_fork: bool) -> None:
+    """Serve one owner until it goes away. `may_fork`: children may start programs of their own (a compiler's assembler)."""
+    die_with_parent()
+    sandbox = confine_nursery(may_fork)
+    with contextlib.suppress(ChannelClosed):
+        send_note(owner, {"event": "hello", "sandbox": sandbox})
+        _NurseryServer(owner, child_main, may_fork).serve()
+
+
+class _NurseryServer:
+    def __init__(self, owner: socket.socket, child_main: ChildMain, may_fork: bool) -> None:
+        self._owner = owner
+        self._child_main = child_main
+        self._may_fork = may_fork
+        self._spare = self._bear()
+        self._current: _Child | None = None
+
+    def serve(self) -> None:
+        while True:
+            current = self._current
+            watched = [self._owner.fileno()] + ([current.descriptor] if current else [])
+            wait_s = None if current is None else max(0.0, current.deadline - time.monotonic())
+            ready, _, _ = select.select(watched, [], [], wait_s)
+            if current is not None and current.descriptor in ready:
+                self._end(current, None)
+            elif current is not None and time.monotonic() >= current.deadline:
+                self._end(current, "timeout")
+            if self._owner.fileno() in ready and not self._obey():
+                return
+
+    def _obey(self) -> bool:
+        """Do what the owner says; False once it has gone."""
+        try:
+            note, descriptors = receive_note(self._owner)
+        except ChannelClosed:
+            for child in filter(None, (self._current, self._spare)):
+                self._kill(child)
+            return False
+        if note["action"] == "stop":
+            if self._current is not None and self._current.job == note["job"]:
+                self._end(self._current, "stopped")
+            return True
+        child = self._spare
+        child.job = note["job"]
+        child.deadline = time.monotonic() + note["limits"]["wall_s"]
+        with contextlib.suppress(ChannelClosed):  # a spare that died shows by its descriptor in the next round
+            send_note(child.door, note, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self._current = child
+        self._spare = self._bear()
+        return True
+
+    def _bear(self) -> _Child:
+        """Fork a child that waits for its job behind a door."""
+        ours, theirs = note_pair()
+        process = os.fork()
+        if process == 0:
+            code = 70
+            try:
+                _run_child(theirs, self._child_main, self._may_fork)
+                code = 0
+            finally:
+                os._exit(code)
+        theirs.close()
+        return _Child(process, os.pidfd_open(process), ours)
+
+    def _end(self, child: _Child, cause: str | None) -> None:
+        """Reap the current child and say how it ended; `cause` None: it ended by itself."""
+        self._current = None
+        code = self._kill(child)
+        if cause is None or (cause == "stopped" and code != -signal.SIGKILL):
+            cause, code = ("signal", -code) if code < 0 else ("exit", code)
+            if cause == "signal" and code == signal.SIGXCPU:
+                cause = "timeout"
+        send_note(self._owner, {"event": "ended", "job": child.job, "cause": cause, "code": code})
+
+    def _kill(self, child: _Child) -> int:
+        """Kill and reap a child, its group and what escaped from it; returns its exit code, negative for a signal."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.process, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(child.descriptor, signal.SIGKILL)
+        _, status = os.waitpid(child.process, 0)
+        os.close(child.descriptor)
+        child.door.close()
+        if self._may_fork:
+            _kill_escaped({self._spare.process, child.process})
+        return os.waitstatus_to_exitcode(status)
+
+
+def _kill_escaped(kept: set[int]) -> None:
+    """Kill children that are not ours: orphans that left the ended child's group were re-parented to us, their subreaper."""
+    while escaped := [process for process in children_of(os.getpid()) if process not in kept]:
+        for process in escaped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        for process in escaped:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process, 0)
+
+
+def _run_child(door: socket.socket, child_main: ChildMain, may_fork: bool) -> None:
+    die_with_parent()
+    os.setsid()
+    # Nothing of the nursery's may stay open: its sockets lead to the judge.
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    os.dup2(door.fileno(), 3)
+    os.closerange(4, 65536)
+    door.detach()
+    door = socket.socket(fileno=3)
+    try:
+        note, (channel_descriptor, memory_descriptor) = receive_note(door)
+    except ChannelClosed:
+        return
+    door.close()
+    confine_child(Limits(**note["limits"]), may_fork)
+    child_main(socket.socket(fileno=channel_descriptor), memory_descriptor)
+
+
+class Nursery:
+    """The owner's side: starts jobs in a nursery and learns how they ended. Not for concurrent use: one job at a time."""
+
+    def __init__(self, notes: socket.socket) -> None:
+        self._notes = notes
+        self._notes.settimeout(_ANSWER_S)
+        self._job = 0
+        self.sandbox: list[str] = self._receive()["sandbox"]
+
+    def start(self, memory: int, limits: Limits) -> socket.socket:
+        """Start a confined child; returns the channel to it. `memory` is a descriptor that it may map."""
+        self._job += 1
+        ours, theirs = socket.socketpair()
+        ours.settimeout(limits.wall_s + _GRACE_S)
+        try:
+            self._send({"action": "start", "job": self._job, "limits": vars(limits)}, [theirs.fileno(), memory])
+        except InfrastructureError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return ours
+
+    def stop(self) -> Ending:
+        """End the current job, if it has not ended by itself; returns how it ended."""
+        self._send({"action": "stop", "job": self._job}, ())
+        return self.ending()
+
+    def ending(self) -> Ending:
+        """Wait until the current job has ended, at its limit if need be."""
+        while True:
+            note = self._receive()
+            if note["job"] == self._job:
+                return Ending(note["cause"], note["code"])
+
+    def close(self) -> None:
+        """Let the nursery go; it kills what it still has."""
+        self._notes.close()
+
+    def _send(self, note: dict[str, Any], descriptors: list[int] | tuple[()]) -> None:
+        try:
+            send_note(self._notes, note, descriptors)
+        except (ChannelClosed, TimeoutError) as error:
+            raise InfrastructureError("the process that candidates are forked from died") from error
+
+    def _receive(self) -> dict[str, Any]:
+        try:
+            return receive_note(self._notes)[0]
+        except (ChannelClosed, TimeoutError) as error:
+            raise InfrastructureError("the process that candidates are forked from died") from error

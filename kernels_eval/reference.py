@@ -1,0 +1,250 @@
+"""The reference side of one problem: its model, its inputs at any size, its oracle, its eager traffic.
+
+Lives only in the grading process. The leading size M of the first tensor input is reduced where the problem allows: inputs
+whose leading size is M are drawn with fewer rows, and the reference's output shapes (found under FakeTensorMode, nothing
+computed) must follow the leading size in proportion or not depend on it.
+"""
+
+import copy
+import hashlib
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from kernels_eval.eager import EagerCounter
+from kernels_eval.inputs import DISTRIBUTIONS, ResizedFactories, SecretSeed
+from kernels_eval.launches import Launch
+
+MIN_REDUCED = 32
+Shape = tuple[int, ...]
+
+
+class ReferenceFailed(Exception):
+    """The problem's own code raised or returned what the judge cannot compare: a fault of the problem, not of the kernel."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the reference makes of one input set."""
+
+    native: list[torch.Tensor]
+    """Outputs in the reference's own precision: they decide type and shape."""
+    oracle: list[torch.Tensor]
+    """Outputs in float64, or again the native ones where the reference cannot run in double."""
+    changed_inputs: frozenset[int]
+    """Inputs that the reference itself changes."""
+    is_sequence: bool
+
+    @property
+    def is_finite(self) -> bool:
+        """True where no output has an infinity or NaN."""
+        return all(bool(tensor.isfinite().all()) for tensor in self.native if not tensor.dtype.is_complex)
+
+
+class Reference:
+    """One problem, executed. Raises ReferenceFailed wherever the problem's own code does."""
+
+    def __init__(self, source: str, weight_seed: int) -> None:
+        module = types.ModuleType("problem")
+        self.weight_seed = weight_seed
+        self.digest = hashlib.sha256(source.encode()).hexdigest()
+        _guarded(lambda: exec(compile(source, "problem.py", "exec"), module.__dict__))
+        self._get_inputs: Callable[[], Any] = module.__dict__["get_inputs"]
+        self.arguments: list[Any] = list(_guarded(module.__dict__["get_init_inputs"]))
+        torch.manual_seed(weight_seed)
+        self._models: dict[bool, torch.nn.Module] = {False: _guarded(lambda: module.__dict__["Model"](*self.arguments))}
+        self._doubles: dict[bool, torch.nn.Module | None] = {}
+        self.input_shapes = _shapes(self._fake_inputs(None))
+        self._only_first = False
+        self.true_size = self._leading_size()
+        self.can_be_reduced = self.true_size is not None and self._find_reduction()
+        self.eager_launches = self._count_eager()
+
+    @property
+    def is_half(self) -> bool:
+        """True where the first floating-point input is fp16 or bf16."""
+        for value in self._fake_inputs(None):
+            if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
+                return value.dtype in (torch.float16, torch.bfloat16)
+        return False
+
+    def state(self, perturbed: bool) -> dict[str, torch.Tensor]:
+        """Return parameters and buffers by name. `perturbed`: constant parameters (ones, zeros) get values that matter."""
+        model = self._model(perturbed)
+        return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+    def draw(self, size: int | None, trial: int, seed: SecretSeed, own: bool) -> list[Any]:
+        """Draw the inputs of one trial at a leading size (None: the true one). `own`: from the problem's own distribution."""
+        torch.manual_seed(seed.number("inputs", trial))
+        values = self._inputs(size)
+        if own:
+            return values
+        generator = seed.generator("values", trial)
+        shape_of = DISTRIBUTIONS[seed.number("distribution", trial) % len(DISTRIBUTIONS)]
+        return [
+            shape_of(tuple(value.shape), generator).to(value.dtype)
+            if isinstance(value, torch.Tensor) and value.dtype.is_floating_point
+            else value
+            for value in values
+        ]
+
+    def truth(self, inputs: list[Any], perturbed: bool) -> Truth:
+        """Run the reference and its float64 oracle on one input set; the inputs themselves are left alone."""
+        given = _copied(inputs)
+        native, is_sequence = self._run(self._model(perturbed), given)
+        changed = frozenset(
+            index
+            for index, (before, after) in enumerate(zip(inputs, given, strict=True))
+            if isinstance(before, torch.Tensor) and not same_bytes(before, after)
+        )
+        return Truth(native, self._oracle(inputs, perturbed, native), changed, is_sequence)
+
+    def _oracle(self, inputs: list[Any], perturbed: bool, native: list[torch.Tensor]) -> list[torch.Tensor]:
+        if perturbed not in self._doubles:
+            self._doubles[perturbed] = copy.deepcopy(self._model(perturbed)).double()
+        double = self._doubles[perturbed]
+        if double is None:
+            return native
+        wide = [
+            value.double() if isinstance(value, torch.Tensor) and value.dtype.is_floating_point else value
+            for value in _copied(inputs)
+        ]
+        try:
+            outputs, _ = self._run(double, wide)
+        except ReferenceFailed:  # e.g. it creates fp32 tensors of its own and multiplies matrices with them
+            self._doubles[perturbed] = None
+            return native
+        same = len(outputs) == len(native) and all(a.shape == b.shape for a, b in zip(outputs, native, strict=True))
+        return outputs if same else native
+
+    def _run(self, model: torch.nn.Module, inputs: list[Any]) -> tuple[list[torch.Tensor], bool]:
+        buffers = {name: value.clone() for name, value in model.named_buffers()}
+        with torch.no_grad():
+            result = _guarded(lambda: model(*inputs))
+            for name, value in model.named_buffers():  # running statistics must not drift from one verdict to the next
+                value.copy_(buffers[name])
+        outputs = list(result) if isinstance(result, tuple | list) else [result]
+        if not outputs or not all(isinstance(value, torch.Tensor) for value in outputs):
+            raise ReferenceFailed("the reference returns something else than tensors")
+        return [value.detach().contiguous() for value in outputs], isinstance(result, tuple | list)
+
+    def _model(self, perturbed: bool) -> torch.nn.Module:
+        if perturbed not in self._models:
+            model = copy.deepcopy(self._models[False])
+            generator = torch.Generator().manual_seed(self.weight_seed)
+            with torch.no_grad():
+                for value in model.parameters():
+                    if value.numel() and value.dtype.is_floating_point and bool((value == value.reshape(-1)[0]).all()):
+                        value.add_(0.2 * torch.randn(value.shape, generator=generator).to(value.dtype))
+            self._models[perturbed] = model
+        return self._models[perturbed]
+
+    def _inputs(self, size: int | None) -> list[Any]:
+        if size is None:
+            return list(_guarded(self._get_inputs))
+        assert self.true_size is not None
+        with ResizedFactories(self.true_size, size):
+            values = list(_guarded(self._get_inputs))
+        if self._only_first:
+            rest = iter(list(_guarded(self._get_inputs)))
+            first = next(index for index, value in enumerate(values) if isinstance(value, torch.Tensor))
+            values = [value if index == first else full for index, (value, full) in enumerate(zip(values, rest, strict=True))]
+        return values
+
+    def _fake_inputs(self, size: int | None) -> list[Any]:
+        try:
+            with FakeTensorMode():
+                return self._inputs(size)
+        except Exception:  # noqa: BLE001 (get_inputs may do anything, e.g. look at values: then it runs for real)
+            return self._inputs(size)
+
+    def _leading_size(self) -> int | None:
+        shape = next((shape for shape in self.input_shapes if shape is not None), None)
+        return shape[0] if shape else None
+
+    def _find_reduction(self) -> bool:
+        assert self.true_size is not None
+        small, large = MIN_REDUCED, 2 * MIN_REDUCED
+        if self.true_size <= large:
+            return False
+        for only_first in (False, True):
+            self._only_first = only_first
+            try:
+                shapes = [self._output_shapes(size) for size in (small, large, None)]
+            except Exception:  # noqa: BLE001 (whatever the reference raises on cut inputs: they cannot be cut so)
+                continue
+            if _follow(shapes, (small, large, self.true_size)):
+                return True
+        return False
+
+    def _output_shapes(self, size: int | None) -> list[Shape]:
+        inputs = self._fake_inputs(size)
+        true_shapes = self.input_shapes
+        for value, true_shape in zip(inputs, true_shapes, strict=True):
+            if isinstance(value, torch.Tensor) and tuple(value.shape) not in (true_shape, (size, *(true_shape or ())[1:])):
+                raise ReferenceFailed("an input does not follow the leading size")
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+            result = self._models[False](*_as_fake(inputs))
+        outputs = list(result) if isinstance(result, tuple | list) else [result]
+        return [tuple(value.shape) for value in outputs]
+
+    def _count_eager(self) -> list[Launch]:
+        counter = EagerCounter()
+        try:
+            inputs = self._fake_inputs(None)
+            with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+                fakes = _as_fake(inputs)
+                with counter:
+                    self._models[False](*fakes)
+        except Exception:  # noqa: BLE001 (data-dependent operators do not run on fake tensors: count a real run)
+            counter = EagerCounter()
+            torch.manual_seed(0)
+            inputs = self._inputs(None)
+            with torch.no_grad(), counter:
+                _guarded(lambda: self._models[False](*inputs))
+        return counter.launches
+
+
+def _guarded(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 (the problem's own code: whatever it raises is a fault of the problem)
+        raise ReferenceFailed(f"the reference raised {type(error).__name__}: {str(error)[:300]}") from error
+
+
+def _shapes(values: list[Any]) -> list[Shape | None]:
+    return [tuple(value.shape) if isinstance(value, torch.Tensor) else None for value in values]
+
+
+def _as_fake(values: list[Any]) -> list[Any]:
+    return [torch.empty(value.shape, dtype=value.dtype) if isinstance(value, torch.Tensor) else value for value in values]
+
+
+def _follow(shapes: list[list[Shape]], sizes: tuple[int, int, int]) -> bool:
+    """True where every output dimension is constant or in proportion to the leading size."""
+    if len({len(outputs) for outputs in shapes}) != 1:
+        return False
+    for first, second, true in zip(*shapes, strict=True):
+        if not len(first) == len(second) == len(true):
+            return False
+        for a, b, c in zip(first, second, true, strict=True):
+            in_proportion = a * sizes[1] == b * sizes[0] and a * sizes[2] == c * sizes[0]
+            if not (a == b == c or in_proportion):
+                return False
+    return True
+
+
+def _copied(values: list[Any]) -> list[Any]:
+    return [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
+
+
+def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """True where two tensors of one shape hold the same bits (NaN equals NaN)."""
+    if first.numel() == 0:
+        return True
+    flat = (first.contiguous().reshape(-1).view(torch.uint8), second.contiguous().reshape(-1).view(torch.uint8))
+    return torch.equal(*flat)

@@ -1,0 +1,91 @@
+"""Estimated time of a sequence of kernel launches on a GPU that is not there.
+
+For each launch: `launch_s + max(dram / bandwidth, l2 / l2_bandwidth, flops / peak) / occupancy + programs / program_rate`. The
+same formula is used for the candidate (counted in the interpreter) and for the eager reference (counted per operator), so
+that the ratio means something even where the absolute time does not. An estimate: it knows nothing of latencies inside
+a program, register pressure or bank conflicts, and is marked `roofline` wherever it is shown.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernels_eval.launches import Launch
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The figures of one GPU. Sources: the vendors' data sheets; L2 bandwidth from published microbenchmarks."""
+
+    name: str
+    dram_bytes_per_s: float
+    l2_bytes_per_s: float
+    fp32_flops: float
+    half_flops: float
+    """Dense tensor-core rate for fp16 and bf16."""
+    processors: int
+    """Streaming multiprocessors or compute units."""
+    launch_s: float = 3e-6
+    """Gap between two dependent kernels on a stream."""
+    program_s: float = 1e-6
+    """Shortest life of one program (one trip to DRAM and back, and its prologue)."""
+    programs_per_processor: int = 8
+    """Programs that run on one processor at the same time."""
+
+
+HARDWARE = {
+    # NVIDIA H100 SXM5 data sheet: 3.35 TB/s, 67 TFLOPS fp32, 989 TFLOPS bf16; L2 about 5.5 TB/s (Chips and Cheese).
+    "h100": Hardware("h100", 3.35e12, 5.5e12, 67e12, 989e12, 132),
+    # NVIDIA A100 SXM4 80 GB data sheet: 2.04 TB/s, 19.5 TFLOPS fp32, 312 TFLOPS bf16; L2 about 4.5 TB/s.
+    "a100": Hardware("a100", 2.04e12, 4.5e12, 19.5e12, 312e12, 108),
+    # AMD MI300X data sheet: 5.3 TB/s, 163.4 TFLOPS fp32, 1307 TFLOPS bf16; Infinity Cache 17 TB/s peak, about 11 measured.
+    "mi300x": Hardware("mi300x", 5.3e12, 11e12, 163.4e12, 1307e12, 304),
+}
+
+
+def time_of(launch: Launch, hardware: Hardware, half: bool) -> float:
+    """Return the seconds of one launch. `half`: its matrix products run at the fp16/bf16 rate."""
+    peak = hardware.half_flops if half else hardware.fp32_flops
+    busy = max(
+        launch.dram_bytes / hardware.dram_bytes_per_s,
+        launch.l2_bytes / hardware.l2_bytes_per_s,
+        launch.flops / peak,
+    )
+    # Fewer programs than processors leave the others idle; one processor alone does not reach more than its share.
+    occupancy = min(1.0, max(launch.programs, 1.0) / hardware.processors)
+    waves = launch.programs / (hardware.processors * hardware.programs_per_processor)
+    return hardware.launch_s + busy / occupancy + hardware.program_s * waves
+
+
+def total_s(launches: Sequence[Launch], hardware: Hardware, half: bool) -> float:
+    """Return the seconds of launches that follow one another."""
+    return sum(time_of(launch, hardware, half) for launch in launches)
+
+
+def extrapolate(small: Sequence[Launch], large: Sequence[Launch], m1: int, m2: int, m: int) -> list[Launch]:
+    """Extend counts at leading sizes m1 < m2 to the true size m; every count is affine in the leading size.
+
+    Launches are paired in order where both runs made the same ones; otherwise (a host loop over rows) the totals are
+    extended and shared out over the extended number of launches.
+    """
+
+    def at(first: float, second: float) -> float:
+        slope = (second - first) / (m2 - m1)
+        return max(second + slope * (m - m2), 0.0)
+
+    def combined(first: Launch, second: Launch, share: float) -> Launch:
+        return second.model_copy(
+            update={
+                name: at(getattr(first, name), getattr(second, name)) / share
+                for name in ("programs", "dram_bytes", "l2_bytes", "flops")
+            }
+        )
+
+    if [launch.kernel for launch in small] == [launch.kernel for launch in large]:
+        return [combined(first, second, 1.0) for first, second in zip(small, large, strict=True)]
+    count = max(1, round(at(len(small), len(large))))
+    return [combined(_sum(small), _sum(large), count)] * count
+
+
+def _sum(launches: Sequence[Launch]) -> Launch:
+    names = ("programs", "dram_bytes", "l2_bytes", "flops")
+    return Launch(kernel="all", **{name: sum(getattr(launch, name) for launch in launches) for name in names})

@@ -1,0 +1,167 @@
+"""Measures a policy from its trajectories on the held-out problems.
+
+Publishes a folder with
+
+- `evaluation.json`: the figures (see `Evaluation`), each share with its bootstrap interval beside it as `<name>_ci`;
+- `per_problem.parquet`: one row a problem (tasks.evaluation.per_problem), from which policies are compared;
+- `trajectories.parquet`, `turns.parquet`: the trajectories themselves, as in tasks.trajectories.
+
+Trajectories in which the judge or the machine failed are left out of every figure, and counted.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from kernels_eval.errors import InputError
+from tasks.evaluation.config import EvaluationConfig
+from tasks.evaluation.per_problem import (
+    SPEEDUP,
+    fast_name,
+    faulty_trajectories,
+    per_problem_table,
+    ratios_of,
+    state_after,
+    with_outcomes,
+)
+from tasks.evaluation.statistics import Estimate, Ratio, estimates
+from tasks.references import EvaluationRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.store import publish, published_digest, write_atomically
+from tasks.trajectories.reader import read_trajectories, read_turns
+
+EVALUATION_FILE = "evaluation.json"
+PER_PROBLEM_FILE = "per_problem.parquet"
+_PROBLEM_COLUMNS = ["problem_id", "problem_digest", "level", "family"]
+
+
+def evaluate_policy(
+    batch: TrajectoryBatchRef, problems: ProblemSetRef, config: EvaluationConfig, destination: Path
+) -> EvaluationRef:
+    """Measure the policy that made a batch of held-out trajectories, and publish the evaluation at `destination`.
+
+    Raises InputError where the batch holds no trajectory of a problem of the set, or mixes policies.
+    """
+    turns = read_turns(batch)
+    trajectories = read_trajectories(batch)
+    policy_digest = _policy_of(trajectories, batch)
+    problem_table = pl.read_parquet(problems.path / "problems.parquet", columns=_PROBLEM_COLUMNS)
+    table = per_problem_table(trajectories, turns, problem_table, config)
+    if table.is_empty():
+        raise InputError(
+            f"{batch.uri}: expected trajectories of problems in {problems.uri}; none of its problem_ids is there"
+        )
+    metadata = {"run_id": batch.run_id, "iteration": batch.iteration, "policy_digest": policy_digest}
+    with publish(destination, metadata) as folder:
+        table.write_parquet(folder / PER_PROBLEM_FILE)
+        evaluation = metadata | _figures(table, turns, config)
+        write_atomically(folder / EVALUATION_FILE, json.dumps(evaluation, indent=1))
+        for name in ("trajectories.parquet", "turns.parquet"):
+            shutil.copyfile(batch.path / name, folder / name)
+    return EvaluationRef(uri=str(destination), digest=published_digest(destination), policy_digest=policy_digest)
+
+
+def read_evaluation(reference: EvaluationRef) -> dict[str, Any]:
+    """Return the content of `evaluation.json`."""
+    return json.loads((reference.path / EVALUATION_FILE).read_text(encoding="utf-8"))
+
+
+def read_per_problem(reference: EvaluationRef) -> pl.DataFrame:
+    """Return the per-problem table, sorted by problem_id."""
+    return pl.read_parquet(reference.path / PER_PROBLEM_FILE)
+
+
+def with_intervals(figures: dict[str, Estimate]) -> dict[str, Any]:
+    """Return `{"correct": 0.7, "correct_ci": [0.6, 0.8], …}`: figures and intervals as they stand in JSON."""
+    flat: dict[str, Any] = {}
+    for name, (value, interval) in figures.items():
+        flat[name] = value
+        flat[f"{name}_ci"] = None if interval is None else list(interval)
+    return flat
+
+
+def _policy_of(trajectories: pl.DataFrame, batch: TrajectoryBatchRef) -> str:
+    digests = trajectories.get_column("policy_digest").unique().to_list()
+    if len(digests) != 1:
+        raise InputError(f"{batch.uri}: expected the trajectories of one policy, found {len(digests)}")
+    return str(digests[0])
+
+
+def _figures(table: pl.DataFrame, turns: pl.DataFrame, config: EvaluationConfig) -> dict[str, Any]:
+    """Return the content of `evaluation.json` but for its identity."""
+
+    def measured(ratios: dict[str, Ratio]) -> dict[str, Any]:
+        return with_intervals(estimates(ratios, config.bootstrap_resamples, config.confidence, config.seed))
+
+    faulty = faulty_trajectories(turns)
+    counted = turns.filter(~pl.col("trajectory_id").is_in(faulty.implode()))
+    return {
+        "problems": table.height,
+        "trajectories": int(table.get_column("trajectories").sum()),
+        "infrastructure_errors": int(table.get_column("infrastructure_errors").sum()),
+        "confidence": config.confidence,
+        "bootstrap_resamples": config.bootstrap_resamples,
+        "timing_source": _timing_source(counted),
+        "overall": {"n": table.height, **measured(ratios_of(table))},
+        "levels": {
+            str(level): {"n": part.height, **measured(ratios_of(part))}
+            for (level,), part in sorted(table.partition_by("level", as_dict=True).items(), key=lambda item: str(item[0]))
+        },
+        "turns": [
+            _turn_figures(counted, turn, config, measured)
+            for turn in range(int(counted.get_column("turn_index").max() or 0) + 1)  # pyright: ignore[reportArgumentType]
+            if not counted.is_empty()
+        ],
+        "statuses": _status_shares(counted),
+    }
+
+
+def _turn_figures(counted: pl.DataFrame, turn: int, config: EvaluationConfig, measured: Any) -> dict[str, Any]:
+    """Return how well turn `turn` does, in two ways.
+
+    `taken`: over the trajectories that came to this turn (those that succeeded earlier did not: a harder selection).
+    `after`: over all trajectories, by their last turn up to here: what would count if episodes ended after this turn.
+    """
+    outcomes = with_outcomes(counted, config.fast_thresholds)
+    taken = outcomes.filter(pl.col("turn_index") == turn)
+    return {
+        "turn_index": turn,
+        "n": taken.height,
+        "taken": measured(_turn_ratios(taken, config)),
+        "after": measured(_turn_ratios(state_after(outcomes, turn), config)),
+    }
+
+
+def _turn_ratios(rows: pl.DataFrame, config: EvaluationConfig) -> dict[str, Ratio]:
+    names = ["compiled", "correct", *[fast_name(p) for p in config.fast_thresholds if p >= 1]]
+    table = (
+        rows.group_by("problem_id")
+        .agg(
+            *[pl.col(name).cast(pl.Float64).mean() for name in names],
+            pl.col("reward").mean().alias("mean_reward"),
+            pl.col("speedup").log().sum().alias("log_speedup_sum"),
+            pl.col("speedup").count().cast(pl.Float64).alias("speedups"),
+        )
+        .sort("problem_id")
+    )
+    ratios = ratios_of(table)
+    return {name: ratios[name] for name in [*names, "mean_reward", SPEEDUP]}
+
+
+def _timing_source(counted: pl.DataFrame) -> str | None:
+    """Return where the times come from: `gpu`, `roofline`, `mixed`; None where nothing was timed."""
+    sources = counted.get_column("verdict").struct.field("timing_source").drop_nulls().unique().to_list()
+    if not sources:
+        return None
+    return str(sources[0]) if len(sources) == 1 else "mixed"
+
+
+def _status_shares(counted: pl.DataFrame) -> dict[str, float]:
+    """Return the share of each status among last turns."""
+    if counted.is_empty():
+        return {}
+    last = counted.sort("turn_index").group_by("trajectory_id").last()
+    counts = last.get_column("verdict").struct.field("status").value_counts(sort=True)
+    return {str(status): count / last.height for status, count in counts.iter_rows()}

@@ -1,0 +1,131 @@
+"""From turns to one row a problem: the table that every figure, interval and paired difference is computed from.
+
+Columns of `per_problem.parquet` (one row a held-out problem; shares and means are over that problem's trajectories):
+
+    problem_id, problem_digest, level, family
+    trajectories            trajectories that count
+    infrastructure_errors   trajectories left out: the judge or the machine failed, which says nothing of the policy
+    compiled, correct       share whose last turn compiled / is correct
+    fast_<p>                share whose last turn is correct and more than p times as fast as the reference (fast_0 = correct)
+    pass_<k>                unbiased pass@k over last turns; null where fewer than k trajectories count
+    mean_return             mean aggregated return (the return of turn 0)
+    mean_reward             mean reward of the last turn
+    mean_turns              mean number of turns
+    log_speedup_sum, speedups   sum and number of log speedups of correct last turns (their quotient is a log geometric mean)
+
+All shares and means are null where no trajectory counts.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from kernels_eval.verdict import Status
+from tasks.evaluation.config import EvaluationConfig
+from tasks.evaluation.statistics import Ratio, pass_at_k
+
+SPEEDUP = "geomean_speedup"
+
+
+def fast_name(threshold: float) -> str:
+    """Return the column of fast_p: `fast_1`, `fast_0.5`."""
+    return f"fast_{threshold:g}"
+
+
+def with_outcomes(turns: pl.DataFrame, thresholds: Sequence[float]) -> pl.DataFrame:
+    """Return the turns with their verdict's status, compiled, correct, speedup and fast_p as plain columns."""
+    verdict = pl.col("verdict").struct
+    correct = verdict.field("correct").fill_null(False)
+    speedup = verdict.field("speedup")
+    return turns.with_columns(
+        verdict.field("status").alias("status"),
+        verdict.field("compiled").fill_null(False).alias("compiled"),
+        correct.alias("correct"),
+        # A correct kernel without a time counts for fast_0 (which is `correct`) and for no higher threshold.
+        pl.when(correct & (speedup > 0)).then(speedup).alias("speedup"),
+        *[
+            (correct if threshold == 0 else correct & (speedup.fill_null(0.0) > threshold)).alias(fast_name(threshold))
+            for threshold in thresholds
+        ],
+    )
+
+
+def faulty_trajectories(turns: pl.DataFrame) -> pl.Series:
+    """Return the ids of trajectories in which the judge or the machine failed at least once."""
+    status = pl.col("verdict").struct.field("status")
+    faults = turns.filter(status.is_null() | (status == Status.INFRASTRUCTURE_ERROR.value))
+    return faults.get_column("trajectory_id").unique()
+
+
+def state_after(turns: pl.DataFrame, turn_index: int) -> pl.DataFrame:
+    """Return one row a trajectory: its last turn no later than `turn_index` (what would count if episodes ended there)."""
+    return turns.filter(pl.col("turn_index") <= turn_index).sort("turn_index").group_by("trajectory_id").last()
+
+
+def per_problem_table(
+    trajectories: pl.DataFrame, turns: pl.DataFrame, problems: pl.DataFrame, config: EvaluationConfig
+) -> pl.DataFrame:
+    """Return the table that the module's docstring describes, sorted by problem_id.
+
+    `trajectories` and `turns` as in tasks.trajectories; `problems` has problem_id, problem_digest, level, family.
+    """
+    faulty = faulty_trajectories(turns)
+    counted = turns.filter(~pl.col("trajectory_id").is_in(faulty.implode()))
+    outcomes = with_outcomes(counted, config.fast_thresholds)
+    last = outcomes.sort("turn_index").group_by("trajectory_id").last()
+    first_return = outcomes.filter(pl.col("turn_index") == 0).select(
+        "trajectory_id", pl.col("return").alias("mean_return")
+    )
+    shares = ["compiled", "correct", *[fast_name(p) for p in config.fast_thresholds]]
+    measured = (
+        last.join(first_return, on="trajectory_id", how="left")
+        .group_by("problem_id")
+        .agg(
+            pl.len().cast(pl.Int64).alias("trajectories"),
+            *[pl.col(name).cast(pl.Float64).mean() for name in shares],
+            pl.col("mean_return").mean(),
+            pl.col("reward").mean().alias("mean_reward"),
+            (pl.col("turn_index") + 1).cast(pl.Float64).mean().alias("mean_turns"),
+            pl.col("speedup").log().sum().alias("log_speedup_sum"),
+            pl.col("speedup").count().cast(pl.Float64).alias("speedups"),
+        )
+    )
+    sampled = trajectories.group_by("problem_id").agg(pl.len().cast(pl.Int64).alias("sampled"))
+    table = (
+        problems.select("problem_id", "problem_digest", "level", "family")
+        .join(sampled, on="problem_id", how="inner")
+        .join(measured, on="problem_id", how="left")
+        .with_columns(pl.col("trajectories").fill_null(0))
+        .with_columns((pl.col("sampled") - pl.col("trajectories")).alias("infrastructure_errors"))
+        .drop("sampled")
+        .sort("problem_id")
+    )
+    return table.with_columns(_pass_columns(table, config.pass_at))
+
+
+def ratios_of(table: pl.DataFrame) -> dict[str, Ratio]:
+    """Return every figure of a per-problem table as a ratio; problems weigh equally, the geometric mean pools speedups."""
+    ratios = {
+        name: Ratio(
+            table.get_column(name).fill_null(0.0).to_numpy().astype(np.float64),
+            table.get_column(name).is_not_null().to_numpy().astype(np.float64),
+        )
+        for name in table.columns
+        if name in ("compiled", "correct", "mean_return", "mean_reward", "mean_turns")
+        or name.startswith(("fast_", "pass_"))
+    }
+    ratios[SPEEDUP] = Ratio(
+        table.get_column("log_speedup_sum").fill_null(0.0).to_numpy().astype(np.float64),
+        table.get_column("speedups").fill_null(0.0).to_numpy().astype(np.float64),
+        logarithmic=True,
+    )
+    return ratios
+
+
+def _pass_columns(table: pl.DataFrame, ks: Sequence[int]) -> list[pl.Series]:
+    """Return one column a k; None where a problem has fewer than k trajectories."""
+    samples = table.get_column("trajectories").to_numpy()
+    share = table.get_column("correct").fill_null(0.0).to_numpy()
+    correct = np.rint(share * samples).astype(np.int64)
+    return [pl.Series(f"pass_{k}", pass_at_k(samples, correct, k)).fill_nan(None) for k in ks]

@@ -1,0 +1,268 @@
+"""The report's charts: hand-drawn SVG that takes its colours from the page's CSS, so that one drawing suits light and dark.
+
+Every function returns one `<svg>` element as markup. Colours are CSS classes (`tone-before`, `tone-after`, `status-correct`,
+…); hovering over a mark shows its figures (`<title>`), without a script.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup, escape
+
+Format = Callable[[float], str]
+
+
+class Plot(NamedTuple):
+    """A drawing area in SVG units, and the values that its edges stand for."""
+
+    width: float
+    height: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+    x_low: float
+    x_high: float
+    y_low: float
+    y_high: float
+
+    def x(self, value: float) -> float:
+        """Return the horizontal place of a value."""
+        span = (self.x_high - self.x_low) or 1.0
+        return self.left + (value - self.x_low) / span * (self.width - self.left - self.right)
+
+    def y(self, value: float) -> float:
+        """Return the vertical place of a value."""
+        span = (self.y_high - self.y_low) or 1.0
+        return self.height - self.bottom - (value - self.y_low) / span * (self.height - self.top - self.bottom)
+
+
+def ticks(low: float, high: float, count: int = 4) -> list[float]:
+    """Return round values that cover [low, high], about `count` of them."""
+    if high <= low:
+        high = low + 1.0
+    raw = (high - low) / count
+    magnitude = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * magnitude for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * magnitude >= raw * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(index * step, 12) for index in range(first, last + 1)]
+
+
+def percent(value: float) -> str:
+    """Return 0.41 as `41 %`."""
+    return f"{100 * value:.0f} %"
+
+
+def short(value: float) -> str:
+    """Return a figure with about three significant digits."""
+    if value == 0:
+        return "0"
+    if abs(value) < 0.001 or abs(value) >= 1e5:
+        return f"{value:.1e}"
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def line_chart(
+    xs: Sequence[float],
+    ys: Sequence[float | None],
+    *,
+    tone: str = "tone-after",
+    x_label: str = "",
+    form: Format = short,
+    smooth: bool = False,
+    floor: float | None = None,
+    ceiling: float | None = None,
+) -> Markup:
+    """Draw one curve; `smooth` draws a running mean over the pale raw values. Missing values leave a gap."""
+    points = [(x, y) for x, y in zip(xs, ys, strict=True) if y is not None and math.isfinite(y)]
+    if not points:
+        return _nothing(360, 190)
+    values = [y for _, y in points]
+    low = min(values) if floor is None else min(floor, *values)
+    high = max(values) if ceiling is None else max(ceiling, *values)
+    marks = ticks(low, high)
+    plot = Plot(360, 190, 46, 14, 14, 34, points[0][0], points[-1][0], marks[0], marks[-1])
+    parts = _frame(plot, marks, form, x_label)
+    raw = " ".join(f"{plot.x(x):.1f},{plot.y(y):.1f}" for x, y in points)
+    if smooth and len(points) > 20:
+        parts.append(f'<polyline class="curve raw {tone}" points="{raw}"/>')
+        averaged = _running_mean(values, max(3, len(values) // 25))
+        line = " ".join(f"{plot.x(x):.1f},{plot.y(y):.1f}" for (x, _), y in zip(points, averaged, strict=True))
+        last = averaged[-1]
+    else:
+        line, last = raw, values[-1]
+    parts.append(f'<polyline class="curve {tone}" points="{line}"/>')
+    if len(points) <= 60:
+        parts += [
+            f'<circle class="dot {tone}" cx="{plot.x(x):.1f}" cy="{plot.y(y):.1f}" r="2.6"><title>{_whole(x)}: {escape(form(y))}</title></circle>'
+            for x, y in points
+        ]
+    parts.append(
+        f'<circle class="dot {tone}" cx="{plot.x(points[-1][0]):.1f}" cy="{plot.y(last):.1f}" r="3.8"><title>{escape(form(last))}</title></circle>'
+    )
+    return _svg(plot.width, plot.height, parts)
+
+
+class Bar(NamedTuple):
+    """One bar with its interval."""
+
+    tone: str
+    name: str
+    value: float | None
+    interval: tuple[float, float] | None
+
+
+def interval_bars(
+    groups: Sequence[tuple[str, Sequence[Bar]]], *, form: Format = percent, ceiling: float | None = None
+) -> Markup:
+    """Draw groups of bars with interval whiskers and the value above each."""
+    tops = [edge for _, bars in groups for bar in bars for edge in (bar.value, *(bar.interval or ())) if edge is not None]
+    if not tops:
+        return _nothing(460, 230)
+    marks = ticks(0.0, max([*tops, ceiling or 0.0]))
+    plot = Plot(460, 230, 46, 10, 18, 30, 0, len(groups), marks[0], marks[-1])
+    parts = _frame(plot, marks, form, "", x_marks=False)
+    for position, (label, bars) in enumerate(groups):
+        middle = plot.x(position + 0.5)
+        width = min(46.0, (plot.width - plot.left - plot.right) / len(groups) / (len(bars) + 0.8))
+        parts.append(_text(middle, plot.height - 10, label, "label", "middle"))
+        for index, bar in enumerate(bars):
+            if bar.value is None:
+                continue
+            centre = middle + (index - (len(bars) - 1) / 2) * (width + 4)
+            top, base = plot.y(bar.value), plot.y(0)
+            between = "" if bar.interval is None else f" ({form(bar.interval[0])} … {form(bar.interval[1])})"
+            parts.append(
+                f'<rect class="bar {bar.tone}" x="{centre - width / 2:.1f}" y="{top:.1f}" width="{width:.1f}" height="{max(base - top, 0.5):.1f}" rx="3">'
+                f"<title>{escape(bar.name)}, {escape(label)}: {escape(form(bar.value) + between)}</title></rect>"
+            )
+            crown = top
+            if bar.interval is not None:
+                low, high = (plot.y(edge) for edge in bar.interval)
+                crown = high
+                parts.append(f'<path class="whisker" d="M{centre:.1f} {low:.1f}V{high:.1f}"/>')
+            parts.append(_text(centre, crown - 5, form(bar.value), "value", "middle"))
+    return _svg(plot.width, plot.height, parts)
+
+
+def stacked_columns(columns: Sequence[tuple[str, Mapping[str, float]]], order: Sequence[str]) -> Markup:
+    """Draw one column of shares a category, stacked in `order` from below; classes are `status-<name>`."""
+    if not columns:
+        return _nothing(760, 230)
+    plot = Plot(760, 230, 46, 8, 10, 30, 0, len(columns), 0.0, 1.0)
+    parts = _frame(plot, [0.0, 0.25, 0.5, 0.75, 1.0], percent, "", x_marks=False)
+    room = (plot.width - plot.left - plot.right) / len(columns)
+    width = min(54.0, room * 0.78)
+    every = max(1, math.ceil(len(columns) / 20))
+    for position, (label, shares) in enumerate(columns):
+        left, base = plot.x(position + 0.5) - width / 2, 0.0
+        for status in order:
+            share = shares.get(status, 0.0)
+            if share <= 0:
+                continue
+            top, bottom = plot.y(base + share), plot.y(base)
+            parts.append(
+                f'<rect class="status-{status}" x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{bottom - top:.2f}">'
+                f"<title>{escape(label)}: {escape(status.replace('_', ' '))} {escape(f'{100 * share:.1f} %')}</title></rect>"
+            )
+            base += share
+        if position % every == 0:
+            parts.append(_text(left + width / 2, plot.height - 10, label, "label", "middle"))
+    return _svg(plot.width, plot.height, parts)
+
+
+def speed_histogram(series: Sequence[tuple[str, str, Sequence[float]]], total: Mapping[str, int]) -> Markup:
+    """Draw speedups on a logarithmic axis; `series` is (tone, name, speedups), heights are shares of `total[name]`."""
+    values = [value for _, _, speedups in series for value in speedups if value > 0]
+    if not values:
+        return _nothing(760, 230)
+    first = math.floor(max(min(math.log2(value) for value in values), -5.0) * 2) / 2
+    last = math.ceil(min(max(math.log2(value) for value in values), 6.0) * 2 + 1e-9) / 2
+    last = max(last, first + 2.0)
+    bins = round((last - first) * 4)
+    shares: list[list[float]] = []
+    for _, name, speedups in series:
+        counts = [0] * bins
+        for value in speedups:
+            if value > 0:
+                counts[min(bins - 1, max(0, int((math.log2(value) - first) * 4)))] += 1
+        shares.append([count / max(1, total[name]) for count in counts])
+    marks = ticks(0.0, max(max(row) for row in shares))
+    plot = Plot(760, 230, 46, 10, 14, 34, first, last, marks[0], marks[-1])
+    parts = _frame(plot, marks, percent, "", x_marks=False)
+    for exponent in range(math.ceil(first), math.floor(last) + 1):
+        label = f"{2.0**exponent:g}×"
+        parts.append(_text(plot.x(exponent), plot.height - 12, label, "label", "middle"))
+    if first <= 0 <= last:
+        parts.append(f'<path class="parity" d="M{plot.x(0):.1f} {plot.top}V{plot.height - plot.bottom}"/>')
+        parts.append(_text(plot.x(0) + 4, plot.top + 8, "as fast as PyTorch eager", "label", "start"))
+    step = (plot.width - plot.left - plot.right) / bins
+    width = (step - 3) / len(series)
+    for index, ((tone, name, _), row) in enumerate(zip(series, shares, strict=True)):
+        for position, share in enumerate(row):
+            if share > 0:
+                top, base = plot.y(share), plot.y(0)
+                low, high = 2 ** (first + position / 4), 2 ** (first + (position + 1) / 4)
+                parts.append(
+                    f'<rect class="bar {tone}" x="{plot.left + position * step + 1.5 + index * width:.1f}" y="{top:.1f}" width="{width:.1f}" height="{base - top:.1f}" rx="1.5">'
+                    f"<title>{escape(name)}: {escape(f'{100 * share:.1f} % of trajectories, {low:.2f}× to {high:.2f}×')}</title></rect>"
+                )
+    return _svg(plot.width, plot.height, parts)
+
+
+def difference_mark(value: float, interval: tuple[float, float], reach: float) -> Markup:
+    """Draw one difference with its interval around a zero line; `reach` is the value at the edges."""
+    width, height = 150.0, 20.0
+
+    def place(edge: float) -> float:
+        return width / 2 + max(-1.0, min(1.0, edge / reach)) * (width / 2 - 6)
+
+    low, high = interval
+    tone = "gain" if low > 0 else "loss" if high < 0 else "unclear"
+    parts = [
+        f'<path class="parity" d="M{width / 2} 1V{height - 1}"/>',
+        f'<path class="interval {tone}" d="M{place(low):.1f} {height / 2}H{place(high):.1f}"/>',
+        f'<circle class="point {tone}" cx="{place(value):.1f}" cy="{height / 2}" r="4"/>',
+    ]
+    return _svg(width, height, parts, fixed=True)
+
+
+def _frame(plot: Plot, y_marks: Sequence[float], form: Format, x_label: str, x_marks: bool = True) -> list[str]:
+    parts: list[str] = []
+    for mark in y_marks:
+        level = plot.y(mark)
+        parts.append(f'<path class="grid" d="M{plot.left} {level:.1f}H{plot.width - plot.right}"/>')
+        parts.append(_text(plot.left - 6, level + 3.5, form(mark), "label", "end"))
+    if x_marks:
+        base = plot.height - plot.bottom + 15
+        parts.append(_text(plot.left, base, _whole(plot.x_low), "label", "start"))
+        parts.append(_text(plot.width - plot.right, base, _whole(plot.x_high), "label", "end"))
+        parts.append(_text((plot.left + plot.width - plot.right) / 2, base, x_label, "label", "middle"))
+    return parts
+
+
+def _text(x: float, y: float, content: str, kind: str, anchor: str) -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(content)}</text>'
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:g}"
+
+
+def _running_mean(values: Sequence[float], reach: int) -> list[float]:
+    return [
+        sum(window) / len(window)
+        for window in (values[max(0, index - reach) : index + reach + 1] for index in range(len(values)))
+    ]
+
+
+def _nothing(width: float, height: float) -> Markup:
+    return _svg(width, height, [_text(width / 2, height / 2, "nothing to draw", "label", "middle")])
+
+
+def _svg(width: float, height: float, parts: Sequence[str], fixed: bool = False) -> Markup:
+    size = f' width="{width:g}" height="{height:g}"' if fixed else ""
+    return Markup(  # noqa: S704 (every text in it is escaped above)
+        f'<svg viewBox="0 0 {width:g} {height:g}"{size} role="img" xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
+    )

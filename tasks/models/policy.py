@@ -1,0 +1,161 @@
+"""A policy on disk and in memory: a Hugging Face causal language model with its tokenizer in one folder."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+
+from kernels_eval.errors import InputError
+from tasks.models.config import ModelConfig
+
+_SHAPE_FIELDS = (
+    "model_type",
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "tie_word_embeddings",
+)
+"""What must be equal for one model's weights and optimizer state to fit another's."""
+
+
+def new_policy(config: ModelConfig, tokenizer: Any, seed: int = 0) -> PreTrainedModel:
+    """Return a Qwen3-architecture model of the configured shape with weights drawn from `seed`, on the CPU."""
+    shape = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=config.hidden,
+        intermediate_size=config.intermediate,
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.heads,
+        num_key_value_heads=config.key_value_heads,
+        head_dim=config.head_dim,
+        max_position_embeddings=config.max_positions,
+        rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
+        tie_word_embeddings=True,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+    )
+    check_dtype(config.dtype)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Qwen3ForCausalLM(shape)
+    return _cast(model, config.dtype)
+
+
+def load_policy(path: Path | str, dtype: str = "float32") -> PreTrainedModel:
+    """Load a policy's weights; InputError where the folder holds none or they do not fit their own configuration."""
+    check_dtype(dtype)
+    loader: Any = AutoModelForCausalLM
+    try:
+        model, report = loader.from_pretrained(
+            str(path), dtype=getattr(torch, dtype), attn_implementation="sdpa", output_loading_info=True
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InputError(f"{path}: expected a Hugging Face causal language model: {_first_line(error)}") from error
+    missing = sorted(report["missing_keys"]) + sorted(str(key) for key in report["mismatched_keys"])
+    if missing:
+        raise InputError(f"{path}: weights are missing or of another shape: {', '.join(missing[:3])}")
+    return model
+
+
+def save_policy(model: PreTrainedModel, tokenizer: Any, path: Path) -> None:
+    """Write the model (safetensors) and its tokenizer into one folder that `AutoModelForCausalLM` loads."""
+    path.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(str(path))
+    tokenizer.save_pretrained(str(path))
+
+
+def architecture_of(path: Path) -> dict[str, Any]:
+    """Return the fields of `config.json` that decide the weights' shapes; InputError where there is no such file."""
+    file = path / "config.json"
+    try:
+        stored = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"{file}: expected the configuration of a Hugging Face model, found no file") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{file}: expected JSON: {error}") from error
+    return {field: stored.get(field) for field in _SHAPE_FIELDS}
+
+
+def dtype_of(path: Path) -> str:
+    """Return the type of a policy's weights as its configuration says it, e.g. `float32`."""
+    architecture_of(path)
+    stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    return str(stored.get("dtype") or stored.get("torch_dtype") or "float32")
+
+
+def check_architecture(checkpoint: Path, config: ModelConfig) -> None:
+    """Raise InputError where a checkpoint is not of the configured shape.
+
+    A configured pretrained folder is compared with; a hub name cannot be without loading it, and is let through.
+    The configured vocabulary is an upper limit: a tokenizer trained on a small corpus has fewer tokens.
+    """
+    found = architecture_of(checkpoint)
+    if config.pretrained is not None:
+        if Path(config.pretrained).is_dir():
+            check_same_architecture(checkpoint, Path(config.pretrained))
+        return
+    expected = {
+        "model_type": "qwen3",
+        "hidden_size": config.hidden,
+        "intermediate_size": config.intermediate,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": config.key_value_heads,
+        "head_dim": config.head_dim,
+    }
+    _compare(checkpoint, {name: found[name] for name in expected}, expected, "model settings")
+    if found["vocab_size"] > config.vocabulary:
+        raise InputError(
+            f"{checkpoint}: vocab_size: found {found['vocab_size']}, expected at most {config.vocabulary} (model.vocabulary)"
+        )
+
+
+def check_same_architecture(checkpoint: Path, other: Path) -> None:
+    """Raise InputError where the weights of two checkpoints have different shapes."""
+    _compare(checkpoint, architecture_of(checkpoint), architecture_of(other), str(other))
+
+
+def check_dtype(dtype: str) -> None:
+    """Raise InputError for bfloat16 where this machine has neither a GPU nor a CPU with its instructions."""
+    if dtype != "bfloat16" or torch.cuda.is_available():
+        return
+    if not _cpu_has_bfloat16():
+        raise InputError(
+            "model.dtype: bfloat16 on this CPU, which lacks its instructions, runs at about 1/200 of float32's speed; "
+            "set float32"
+        )
+
+
+def _cpu_has_bfloat16() -> bool:
+    # The public `get_cpu_capability` says AVX512 of CPUs with and without bf16 arithmetic; the kernel's list does not.
+    try:
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+    except OSError:
+        return False
+    return any(flag in flags for flag in ("avx512_bf16", "amx_bf16", "bf16"))
+
+
+def _cast(model: PreTrainedModel, dtype: str) -> PreTrainedModel:
+    """Cast the weights, not the buffers: RoPE's inverse frequencies stay in float32."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(getattr(torch, dtype))
+    model.config.dtype = getattr(torch, dtype)
+    return model
+
+
+def _compare(checkpoint: Path, found: dict[str, Any], expected: dict[str, Any], source: str) -> None:
+    wrong = [name for name in expected if found[name] != expected[name]]
+    if wrong:
+        listed = "; ".join(f"{name}: found {found[name]}, expected {expected[name]}" for name in wrong)
+        raise InputError(f"{checkpoint}: a checkpoint of another architecture than {source}: {listed}")
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

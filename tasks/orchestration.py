@@ -1,0 +1,321 @@
+"""What every stage's Prefect task has in common: its cache key, its place in the store, retries, what it says of itself.
+
+A stage is declared beside its code (`tasks/<stage>/task.py`):
+
+    @stage_task("update", code="tasks.update.train", label="update, iteration {iteration}")
+    def update(stage: Stage, policy: CheckpointRef, ..., config: UpdateConfig, iteration: int) -> CheckpointRef:
+        from tasks.update.train import update_policy          # imported when it runs: a cache hit needs no torch
+        return update_policy(policy, ..., stage.destination, stage.progress)
+
+and called in a flow as `update(workspace, policy, ...)`. Its cache key is a digest of the stage's name, the version of
+its code, and every argument (a reference counts by its content digest, a configuration by its decisive values). What
+it returns is stored as JSON under `runs/prefect/results/<key>`, independent of any Prefect server's database. A hit
+whose artifact is gone, or has another content, is made again.
+"""
+
+import functools
+import inspect
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+from kernels_eval.config import JudgeConfig
+from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.settings import FrozenModel
+from tasks.code_version import code_version, content_digest
+from tasks.models.config import ModelConfig
+from tasks.problems.config import ProblemsConfig
+from tasks.progress import Progress, silent
+from tasks.references import (
+    ArtifactRef,
+    CheckpointRef,
+    EvaluationRef,
+    ProblemSetRef,
+    SftDataRef,
+    TrajectoryBatchRef,
+)
+from tasks.sft.config import SftDataConfig
+from tasks.store import digest_of, is_available
+from tasks.update.config import UpdateConfig
+from tasks.validation.config import ValidationConfig
+
+P = ParamSpec("P")
+R = TypeVar("R", bound=ArtifactRef)
+
+RETRIES = 2
+FIRST_DELAY_S = 2.0
+"""Before the first retry; doubled before each further one, with up to half of it added at random."""
+_NOT_DECISIVE: dict[type, set[str]] = {JudgeConfig: {"workers", "cache_dir"}}
+"""Settings that change how fast a result is there, never the result."""
+_FILES: dict[type, str] = {
+    ProblemsConfig: "path",
+    SftDataConfig: "path",
+    ModelConfig: "pretrained",
+    UpdateConfig: "deepspeed",
+    ValidationConfig: "suites",
+}
+"""Settings that name a file or folder of the user's: its content counts, not its name."""
+
+
+class StageOutcome(FrozenModel):
+    """What a stage's Prefect task returns, and what its cache holds."""
+
+    reference: ProblemSetRef | SftDataRef | CheckpointRef | TrajectoryBatchRef | EvaluationRef
+    seconds: float
+    """Wall time of the computation, when it was made."""
+
+
+class StageListener(Protocol):
+    """Hears what the stages of a run do: the command line draws it, a worker logs it."""
+
+    def started(self, label: str) -> None:
+        """A stage begins to compute."""
+        ...
+
+    def progressed(self, label: str, done: int, total: int, figures: dict[str, float]) -> None:
+        """A stage is `done` of `total` units far."""
+        ...
+
+    def finished(self, label: str, seconds: float, cached: bool) -> None:
+        """A stage is done; `cached`: nothing was computed, and `seconds` are those of the time when it was."""
+        ...
+
+    def failed(self, label: str, error: BaseException) -> None:
+        """A stage did not finish."""
+        ...
+
+
+@dataclass(frozen=True)
+class StageRecord:
+    """One stage of one run, for the summary."""
+
+    label: str
+    stage: str
+    seconds: float
+    """Wall time of the computation (of the earlier one, if cached)."""
+    overhead_s: float
+    """Wall time beside the computation: Prefect, cache lookup, artifact."""
+    cached: bool
+    docs_dir: Path
+    """Pages that the stage wrote about what it checked, if it is one that checks."""
+
+
+@dataclass
+class Workspace:
+    """Where the stages of one run write, and who is told."""
+
+    runs_dir: Path
+    run_id: str
+    listener: StageListener
+    before_work: Callable[[], None] = lambda: None
+    """Called before a stage computes (a cache hit does not call it): starts Ray the first time."""
+    refresh: frozenset[str] = frozenset()
+    """Stages that are computed again even if cached."""
+    records: list[StageRecord] = field(default_factory=list[StageRecord])
+
+    @property
+    def run_dir(self) -> Path:
+        """`runs/<run_id>`."""
+        return self.runs_dir / self.run_id
+
+    @property
+    def results_dir(self) -> Path:
+        """Where Prefect keeps the stages' results."""
+        return self.runs_dir / "prefect" / "results"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stage's function is given beside its arguments."""
+
+    workspace: Workspace
+    name: str
+    key: str
+    progress: Progress = silent
+
+    @property
+    def destination(self) -> Path:
+        """`runs/store/<stage>/<key>`: where the stage publishes."""
+        return self.workspace.runs_dir / "store" / self.name / self.key
+
+    @property
+    def docs_dir(self) -> Path:
+        """`runs/data_docs/<stage>/<key>`: where a check writes its pages."""
+        return self.workspace.runs_dir / "data_docs" / self.name / self.key
+
+    @property
+    def work_dir(self) -> Path:
+        """`runs/work/<stage>/<key>`: where it keeps what lets it resume; the same after a kill."""
+        return self.workspace.runs_dir / "work" / self.name / self.key
+
+
+class StageTask(Generic[P, R]):
+    """A stage as a cached, retried Prefect task; call it inside a flow."""
+
+    def __init__(
+        self, name: str, function: Callable[Concatenate[Stage, P], R], code: str, label: str, ignored: frozenset[str]
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.code = code
+        self.label = label
+        self.ignored = ignored
+        self.signature = inspect.signature(function)
+        functools.update_wrapper(self, function)
+
+    def __call__(self, workspace: Workspace, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Return the stage's reference, computed or from the cache."""
+        started = time.perf_counter()
+        arguments = self._arguments(*args, **kwargs)
+        label = self.label.format(**arguments)
+        key = self.key(arguments)
+        stage = Stage(
+            workspace,
+            self.name,
+            key,
+            lambda done, total, **figures: workspace.listener.progressed(label, done, total, figures),
+        )
+        computed = False
+
+        def compute(key: str) -> StageOutcome:
+            nonlocal computed
+            computed = True
+            workspace.listener.started(label)
+            workspace.before_work()
+            begun = time.perf_counter()
+            try:
+                reference = self.function(stage, *args, **kwargs)
+            except InputError as error:
+                _publish_refusal(self.name, label, error)
+                raise
+            outcome = StageOutcome.model_validate(
+                {"reference": reference, "seconds": round(time.perf_counter() - begun, 3)}
+            )
+            _publish_summary(self.name, label, outcome)
+            return outcome
+
+        try:
+            outcome = _run_cached(compute, self.name, label, key, workspace)
+        except BaseException as error:
+            workspace.listener.failed(label, error)
+            raise
+        elapsed = time.perf_counter() - started
+        overhead = elapsed - outcome.seconds if computed else elapsed
+        workspace.records.append(
+            StageRecord(label, self.name, outcome.seconds, round(max(overhead, 0.0), 4), not computed, stage.docs_dir)
+        )
+        workspace.listener.finished(label, outcome.seconds, cached=not computed)
+        return outcome.reference  # pyright: ignore[reportReturnType]  # the union member that the function returned
+
+    def key(self, arguments: dict[str, Any]) -> str:
+        """Return the cache key of a call with these arguments."""
+        decisive = {name: _decisive(value) for name, value in arguments.items() if name not in self.ignored}
+        return digest_of([self.name, code_version(self.code), decisive])
+
+    def _arguments(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        bound = self.signature.bind(None, *args, **kwargs)
+        bound.apply_defaults()
+        return dict(list(bound.arguments.items())[1:])
+
+
+def stage_task(
+    name: str, *, code: str, label: str = "", ignored: tuple[str, ...] = ()
+) -> Callable[[Callable[Concatenate[Stage, P], R]], StageTask[P, R]]:
+    """Declare a stage.
+
+    `name` is its folder in the store; `code` the module whose source (with all that it imports) is its version;
+    `label` a format string over the arguments, unique in a run; `ignored` names arguments that do not decide the result.
+    """
+
+    def declare(function: Callable[Concatenate[Stage, P], R]) -> StageTask[P, R]:
+        return StageTask(name, function, code, label or name, frozenset(ignored))
+
+    return declare
+
+
+def is_infrastructure_failure(_task: Any, _run: Any, state: Any) -> bool:
+    """Retry only what can heal: a lost worker, never bad input or a bug (Prefect's retry condition)."""
+    return isinstance(state.data, InfrastructureError | ConnectionError) or _is_ray_failure(state.data)
+
+
+def _is_ray_failure(error: object) -> bool:
+    """A worker or node of Ray that died under a stage. An error that a stage raised inside Ray is not one."""
+    names = {"RayActorError", "ActorDiedError", "ActorUnavailableError", "WorkerCrashedError", "OutOfMemoryError"}
+    names |= {"NodeDiedError", "ObjectLostError", "RaySystemError"}
+    return any(kind.__module__.startswith("ray.") and kind.__name__ in names for kind in type(error).__mro__)
+
+
+def _run_cached(
+    compute: Callable[[str], StageOutcome], name: str, label: str, key: str, workspace: Workspace
+) -> StageOutcome:
+    """Run `compute` as a Prefect task with this cache key, unless its stored result is still good."""
+    from prefect.tasks import Task, exponential_backoff
+
+    results = workspace.results_dir
+    results.mkdir(parents=True, exist_ok=True)
+    task = Task(
+        fn=compute,
+        name=name,
+        task_run_name=label,
+        cache_key_fn=lambda _context, parameters: parameters["key"],
+        refresh_cache=name in workspace.refresh or not _is_good(results, key),
+        persist_result=True,
+        result_storage=results,
+        result_serializer="json",
+        cache_result_in_memory=False,
+        retries=RETRIES,
+        retry_delay_seconds=exponential_backoff(FIRST_DELAY_S),
+        retry_jitter_factor=0.5,
+        retry_condition_fn=is_infrastructure_failure,
+    )
+    return task(key)
+
+
+def _is_good(results: Path, key: str) -> bool:
+    """True where a stored result can be read and what it refers to is still there, unchanged."""
+    from prefect.filesystems import LocalFileSystem
+    from prefect.results import ResultStore
+
+    if not (results / key).exists():
+        return True  # nothing to be refreshed
+    try:
+        outcome = ResultStore(result_storage=LocalFileSystem(basepath=str(results))).read(key).result
+    except (ValueError, KeyError, OSError, TypeError, AttributeError):
+        return False  # half written by a killed process, or by another version
+    return isinstance(outcome, StageOutcome) and is_available(outcome.reference)
+
+
+def _publish_summary(name: str, label: str, outcome: StageOutcome) -> None:
+    """Show in Prefect's UI what the stage made: one Markdown artifact (50 ms)."""
+    from prefect.artifacts import create_markdown_artifact
+
+    rows = [("seconds", f"{outcome.seconds:.1f}"), *outcome.reference.model_dump().items()]
+    table = "\n".join(f"| {field} | `{value}` |" for field, value in rows)
+    create_markdown_artifact(
+        f"## {label}\n\n| | |\n|---|---|\n{table}\n", key=name.replace("_", "-"), description=label
+    )
+
+
+def _publish_refusal(name: str, label: str, error: InputError) -> None:
+    """Show in Prefect's UI what was wrong with the input: the reader of a red run wants this, not a traceback."""
+    from prefect.artifacts import create_markdown_artifact
+
+    create_markdown_artifact(f"## {label}: refused\n\n{error}\n", key=name.replace("_", "-"), description=str(error))
+
+
+def _decisive(value: Any) -> Any:
+    """Return what of an argument decides a result, as plain data."""
+    if isinstance(value, ArtifactRef):
+        return {"digest": value.digest}
+    if isinstance(value, FrozenModel):
+        without = _NOT_DECISIVE.get(type(value), set[str]())
+        plain = {name: _decisive(getattr(value, name)) for name in type(value).model_fields if name not in without}
+        named = plain.get(_FILES.get(type(value), ""))
+        if named is not None and Path(named).exists():
+            plain[_FILES[type(value)]] = content_digest(Path(named))
+        return plain
+    if isinstance(value, tuple | list):
+        return [_decisive(item) for item in value]
+    return value

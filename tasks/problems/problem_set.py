@@ -1,0 +1,152 @@
+"""The published problem set: one folder with `problems.parquet`.
+
+Columns: problem_id, problem_digest, split (`train` | `heldout`), level int32, family, name, composition, source,
+reference_kernel (null where none is known). The schema's version stands in the file's metadata. The manifest's metadata
+counts what was loaded, dropped as duplicate, left out by the limits, and what is similar across the split.
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kernels_eval.errors import InputError
+from kernels_eval.problem import Problem
+from tasks.problems.config import ProblemsConfig
+from tasks.problems.contamination import Overlap, contaminated
+from tasks.problems.loaders import load_entries
+from tasks.problems.loaders.entry import Entry
+from tasks.problems.row import ProblemRow, Split
+from tasks.problems.split import check_split, split_entries
+from tasks.references import ProblemSetRef
+from tasks.store import publish, published_digest
+
+_log = logging.getLogger(__name__)
+
+PROBLEMS_FILE = "problems.parquet"
+SCHEMA_VERSION = "1"
+_VERSION_KEY = b"kernelmill.problems.version"
+SCHEMA = pa.schema(
+    [
+        pa.field("problem_id", pa.string(), nullable=False),
+        pa.field("problem_digest", pa.string(), nullable=False),
+        pa.field("split", pa.string(), nullable=False),
+        pa.field("level", pa.int32(), nullable=False),
+        pa.field("family", pa.string(), nullable=False),
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("composition", pa.string(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("reference_kernel", pa.string()),
+    ],
+    metadata={_VERSION_KEY: SCHEMA_VERSION.encode()},
+)
+
+
+def build_problem_set(config: ProblemsConfig, destination: Path) -> ProblemSetRef:
+    """Generate or load the problems, split them, check the split, and publish them at `destination`."""
+    rows, counts = _generated(config) if config.source == "generated" else _loaded(config)
+    check_split(rows)
+    sides = {split: [row for row in rows if row.split is split] for split in Split}
+    overlaps = contaminated(*([row.problem.source for row in sides[split]] for split in (Split.TRAIN, Split.HELDOUT)))
+    counts |= {"train": len(sides[Split.TRAIN]), "heldout": len(sides[Split.HELDOUT])}
+    counts["train_similar_to_heldout"] = overlaps.count(Overlap.SIMILAR)
+    for name in ("duplicates", "train_similar_to_heldout"):
+        if counts.get(name):
+            _log.warning("problem set: %s: %d", name.replace("_", " "), counts[name])
+    with publish(destination, {"source": config.source, **counts}) as folder:
+        pq.write_table(_table(rows), folder / PROBLEMS_FILE, compression="zstd", write_page_checksum=True)
+    return ProblemSetRef(
+        uri=str(destination.resolve()),
+        digest=published_digest(destination),
+        train=len(sides[Split.TRAIN]),
+        heldout=len(sides[Split.HELDOUT]),
+    )
+
+
+def read_problems(reference: ProblemSetRef, split: Split | str | None = None) -> list[ProblemRow]:
+    """Return the problems of one split (or all) in their stored order.
+
+    InputError where the folder is not the one that was published, or its Parquet is damaged, foreign, or from another
+    version of the schema.
+    """
+    digest = published_digest(reference.path)
+    if digest != reference.digest:
+        raise InputError(f"{reference.path}: expected the problem set {reference.digest}, found {digest}")
+    wanted = None if split is None else Split(split)
+    rows = [_row(values) for values in _read_table(reference.path / PROBLEMS_FILE).to_pylist()]
+    return [row for row in rows if wanted is None or row.split is wanted]
+
+
+def deduplicate(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the first entry of each normalised source; InputError where a source gives a duplicate both splits."""
+    first: dict[str, Entry] = {}
+    for entry in entries:
+        other = first.setdefault(entry.problem.digest, entry)
+        if other.split != entry.split:
+            raise InputError(
+                f"{entry.where}: {entry.problem.problem_id} ({entry.split}) is the same program as "
+                f"{other.problem.problem_id} ({other.split}) in {other.where}; a problem is on one side only"
+            )
+    return list(first.values())
+
+
+def _generated(config: ProblemsConfig) -> tuple[list[ProblemRow], dict[str, int]]:
+    from tasks.problems.generated.suite import generate_problems  # the suite builds on ProblemRow
+
+    return generate_problems(config), {}
+
+
+def _loaded(config: ProblemsConfig) -> tuple[list[ProblemRow], dict[str, int]]:
+    entries = load_entries(config)
+    distinct = deduplicate(entries)
+    rows = split_entries(distinct, config)
+    return rows, {
+        "loaded": len(entries),
+        "duplicates": len(entries) - len(distinct),
+        "beyond_limits": len(distinct) - len(rows),
+    }
+
+
+def _table(rows: Sequence[ProblemRow]) -> Any:
+    return pa.Table.from_pylist(
+        [
+            {
+                **row.problem.model_dump(),
+                "problem_digest": row.problem.digest,
+                "split": row.split.value,
+                "composition": row.composition,
+                "reference_kernel": row.reference_kernel,
+            }
+            for row in rows
+        ],
+        schema=SCHEMA,
+    )
+
+
+def _read_table(path: Path) -> Any:
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            found = file.schema_arrow
+            version = (found.metadata or {}).get(_VERSION_KEY, b"none").decode()
+            if version != SCHEMA_VERSION or not found.equals(SCHEMA):
+                raise InputError(
+                    f"{path}: expected a problem set of schema version {SCHEMA_VERSION}; found version {version}, columns {', '.join(found.names)}"
+                )
+            table = file.read()
+            table.validate(full=True)
+            return table
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{path}: not a readable problem set: {str(error).splitlines()[0]}") from error
+
+
+def _row(values: dict[str, Any]) -> ProblemRow:
+    problem = Problem(**{name: values[name] for name in Problem.model_fields})
+    return ProblemRow(
+        problem=problem,
+        split=Split(values["split"]),
+        composition=values["composition"],
+        reference_kernel=values["reference_kernel"],
+    )

@@ -1,0 +1,137 @@
+"""The shape of a program: what is left when names, numbers and layout no longer count.
+
+Two problems of one shape are near-duplicates: `torch.matmul(A, B)` for square and for tall matrices, the same block with
+other channel counts. They must not stand on both sides of a split, and a training source of a held-out problem's shape is
+worth a warning. What a program calls (`torch.relu`, `F.gelu(x, approximate="tanh")`) stays, since that is what it is.
+
+Not seen through: statements in another order, an operator spelled otherwise (`x + y`, `torch.add(x, y)`), dead code.
+"""
+
+import ast
+import hashlib
+
+_INPUT_FUNCTIONS = frozenset({"get_inputs", "get_init_inputs"})
+
+
+def shape_of(source: str) -> str:
+    """Return the classes and functions of a problem with its own names and its numbers replaced.
+
+    Imports, module-level constants, docstrings, annotations and the functions that give the inputs do not count. Source
+    that does not parse is returned stripped.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return source.strip()
+    body: list[ast.stmt] = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in _INPUT_FUNCTIONS
+    ]
+    module = ast.Module(body=body, type_ignores=[])
+    names = _OwnNames()
+    names.visit(tree)
+    return ast.unparse(_Replacer(names.names, names.attributes).visit(module))
+
+
+def shape_digest(source: str) -> str:
+    """Return 16 hex digits of SHA-256 over the shape."""
+    return hashlib.sha256(shape_of(source).encode()).hexdigest()[:16]
+
+
+class _OwnNames(ast.NodeVisitor):
+    """Collects what the source itself names: variables, parameters, functions, classes, attributes set on `self`."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Store):
+            self.names.add(node.id)
+
+    def visit_arg(self, node: ast.arg) -> None:
+        self.names.add(node.arg)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name) and node.value.id == "self":
+            self.attributes.add(node.attr)
+        self.generic_visit(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self.names.add(node.name)
+        self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        # Methods that torch calls by name keep it; what the source alone calls is renamed.
+        if node.name not in {"forward", "__init__"}:
+            self.names.add(node.name)
+            self.attributes.add(node.name)
+        self.generic_visit(node)
+
+
+class _Replacer(ast.NodeTransformer):
+    """Renames own names in the order of their first use, and turns every number into 0."""
+
+    def __init__(self, names: set[str], attributes: set[str]) -> None:
+        self._names = names
+        self._attributes = attributes
+        self._given: dict[str, str] = {}
+
+    def visit_Module(self, node: ast.Module) -> ast.AST:
+        return self._without_docstring(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        node.name = self._renamed(node.name)
+        return self._without_docstring(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.name = self._renamed(node.name)
+        node.returns = None
+        return self._without_docstring(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        return ast.arg(arg=self._renamed(node.arg))
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        if node.value is None:
+            return None
+        return self.visit(ast.copy_location(ast.Assign(targets=[node.target], value=node.value), node))
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(id=self._renamed(node.id), ctx=node.ctx)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        value = self.visit(node.value)
+        own = node.attr in self._attributes and isinstance(node.value, ast.Name) and node.value.id == "self"
+        return ast.Attribute(value=value, attr=self._fresh(f".{node.attr}") if own else node.attr, ctx=node.ctx)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        own = isinstance(node.func, ast.Name) and node.func.id in self._names
+        self.generic_visit(node)
+        if own:
+            for keyword in node.keywords:
+                keyword.arg = None if keyword.arg is None else self._renamed(keyword.arg)
+        return node
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        is_number = isinstance(node.operand, ast.Constant) and node.operand.value == 0
+        return node.operand if is_number and isinstance(node.op, ast.USub | ast.UAdd) else node
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        is_number = isinstance(node.value, int | float | complex) and not isinstance(node.value, bool)
+        return ast.Constant(value=0) if is_number else node
+
+    def _without_docstring(self, node: ast.Module | ast.ClassDef | ast.FunctionDef) -> ast.AST:
+        if ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+        self.generic_visit(node)
+        node.body = node.body or [ast.Pass()]
+        return node
+
+    def _renamed(self, name: str) -> str:
+        return self._fresh(name) if name in self._names else name
+
+    def _fresh(self, name: str) -> str:
+        return self._given.setdefault(name, f"n{len(self._given)}")

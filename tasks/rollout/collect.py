@@ -1,0 +1,69 @@
+"""Collects the trajectories of one iteration: the rollout stage, as flows call it."""
+
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+
+from kernels_eval.config import JudgeConfig
+from kernels_eval.errors import InfrastructureError, KernelmillError
+from tasks.problems.row import Split
+from tasks.progress import Progress
+from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.rollout.config import RolloutConfig
+from tasks.rollout.worker import RolloutActor, RolloutProgress, RolloutRequest
+from tasks.workers import stop_worker, warm_worker
+
+WORKER = "rollout"
+
+
+def collect_trajectories(
+    policy: CheckpointRef,
+    problems: ProblemSetRef,
+    split: str,
+    config: RolloutConfig,
+    judge: JudgeConfig,
+    run_id: str,
+    iteration: int,
+    seed: int,
+    destination: Path,
+    progress: Progress,
+) -> TrajectoryBatchRef:
+    """Let the policy write kernels for problems of the split, have them judged, and publish the trajectories.
+
+    Split `train` draws `problems_per_iteration` problems by (seed, iteration); `heldout` takes all. The same arguments
+    give the same tokens. `progress` counts trajectories. Needs a running Ray. Raises InputError for what does not fit
+    together, InfrastructureError where the process that rolls out died.
+    """
+    request = RolloutRequest(
+        policy=policy,
+        problems=problems,
+        split=Split(split),
+        config=config,
+        judge=judge,
+        run_id=run_id,
+        iteration=iteration,
+        seed=seed,
+        destination=destination.resolve(),
+    )
+    # No CPUs are reserved: the warm workers of the stages take turns, and each would starve the next by holding some.
+    worker = warm_worker(WORKER, RolloutActor, num_cpus=0, num_gpus=config.gpus)
+    try:
+        for item in worker.collect.options(num_returns="streaming").remote(request):
+            said: Any = ray.get(item)
+            if isinstance(said, TrajectoryBatchRef):
+                return said
+            assert isinstance(said, RolloutProgress)
+            progress(said.done, said.total, **said.figures)
+    except RayTaskError as error:
+        if isinstance(error.cause, KernelmillError):
+            raise error.cause from None
+        raise
+    except RayActorError as error:
+        stop_worker(WORKER)
+        raise InfrastructureError(f"the rollout's process died: {str(error).splitlines()[0]}") from error
+    except BaseException:
+        stop_worker(WORKER)  # interrupted: whatever it is still playing is nobody's any more
+        raise
+    raise InfrastructureError("the rollout's process ended without a result")

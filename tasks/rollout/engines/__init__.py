@@ -1,0 +1,31 @@
+"""Engines: token ids in; token ids, log-probabilities and the reason to stop out. One file per engine.
+
+`base` is the interface; `open_engine` the registry.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from kernels_eval.errors import InputError
+from tasks.references import CheckpointRef
+from tasks.rollout.config import RolloutConfig
+from tasks.rollout.engines.base import Engine
+
+
+def _open_transformers(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
+    import torch
+
+    from tasks.rollout.engines.transformers import load_engine
+
+    torch.set_num_threads(config.threads)
+    return load_engine(policy.path, tokenizer, config.batch_size)
+
+
+ENGINES: dict[str, Callable[[CheckpointRef, Any, RolloutConfig], Engine]] = {"transformers": _open_transformers}
+
+
+def open_engine(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
+    """Return the configured engine with this policy loaded. Raises InputError where there is no such engine."""
+    if config.engine not in ENGINES:
+        raise InputError(f"rollout.engine: found {config.engine}, expected one of {', '.join(sorted(ENGINES))}")
+    return ENGINES[config.engine](policy, tokenizer, config)

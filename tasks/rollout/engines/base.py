@@ -1,0 +1,78 @@
+"""What an engine is: prompts as token ids in; sampled token ids, their log-probabilities and why they ended out.
+
+Text never passes through an engine. Log-probabilities are those of the training distribution (softmax of the raw logits,
+T = 1), whatever the sampling was, so that the update's importance ratios start from what it will compute itself.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from tasks.rollout.config import SamplingConfig
+
+
+class FinishReason(StrEnum):
+    """Why a response ended."""
+
+    STOP = "stop"
+    """The policy ended its turn; the response's last token is the end-of-turn token."""
+    LENGTH = "length"
+    """The limit of new tokens was reached."""
+    FAULT = "fault"
+    """The engine failed; there is no response. Says nothing of the policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """One response to be sampled."""
+
+    name: str
+    """Names the trajectory and the turn in messages and logs."""
+    prompt_token_ids: tuple[int, ...]
+    seed: int
+    """Decides the draws, together with nothing but the policy: not the place in a batch, not the engine's history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One sampled response of n tokens."""
+
+    token_ids: tuple[int, ...]
+    """Length n; ends with the end-of-turn token where the reason is STOP."""
+    logprobs: tuple[float, ...]
+    """Length n: log-probability of each token under the T = 1 softmax."""
+    finish_reason: FinishReason
+    seconds: float
+    """From the request to its last token."""
+    error: str | None = None
+    """What failed, where the reason is FAULT."""
+
+
+class Engine(Protocol):
+    """A policy that can be sampled."""
+
+    @property
+    def context_tokens(self) -> int:
+        """Prompt and response together may have this many tokens."""
+        ...
+
+    @property
+    def cohort_size(self) -> int:
+        """Trajectories that should go from turn to turn together: an engine of static batches wants a batch of them,
+        one that batches continuously wants 1."""
+        ...
+
+    def generate(
+        self, requests: Sequence[GenerationRequest], sampling: SamplingConfig
+    ) -> AsyncIterator[tuple[int, Generation]]:
+        """Yield (index of the request, its response) in the order of completion: each request exactly once.
+
+        Several calls may be under way at once. A failure of one request is yielded as FAULT; InfrastructureError says
+        that the engine as a whole is gone.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Stop what runs and free what is held."""
+        ...

@@ -1,0 +1,73 @@
+"""Episode tasks: what is asked on each turn, and when an episode ends. One code path for one turn or many.
+
+A task is registered by name in `EPISODE_TASKS`; `rollout.episode.task` chooses it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kernels_eval.errors import InputError
+from kernels_eval.problem import Problem
+from tasks.models.messages import Message
+from tasks.rollout.config import EpisodeConfig
+from tasks.rollout.prompts import HistoryTurn, prompt_messages
+from tasks.trajectories.schema import Termination, TurnRole
+
+
+class EpisodeTask(Protocol):
+    """Generates an episode for a problem."""
+
+    def role(self, turn_index: int) -> TurnRole:
+        """Who speaks on this turn."""
+        ...
+
+    def messages(
+        self, problem: Problem, history: Sequence[HistoryTurn], episode: EpisodeConfig, backend: str
+    ) -> list[Message]:
+        """Return the conversation up to the next answer."""
+        ...
+
+    def termination(self, history: Sequence[HistoryTurn], episode: EpisodeConfig) -> Termination | None:
+        """Return why the episode ends after these turns, or None where it goes on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KernelBenchTask:
+    """Write a kernel, see what the judge says, write a better one."""
+
+    turn_limit: Callable[[EpisodeConfig], int]
+
+    def role(self, turn_index: int) -> TurnRole:
+        """One policy speaks on all turns."""
+        return TurnRole.SOLVER
+
+    def messages(
+        self, problem: Problem, history: Sequence[HistoryTurn], episode: EpisodeConfig, backend: str
+    ) -> list[Message]:
+        """Return the problem, then each kernel with its feedback."""
+        return prompt_messages(problem.source, history, episode, backend)
+
+    def termination(self, history: Sequence[HistoryTurn], episode: EpisodeConfig) -> Termination | None:
+        """Success, then repeated failure, then the turn limit."""
+        last = history[-1]
+        if last.verdict.correct and last.reward >= episode.success_reward:
+            return Termination.SUCCESS
+        recent = history[-episode.max_zero_turns :]
+        if len(recent) == episode.max_zero_turns and all(turn.reward == 0 for turn in recent):
+            return Termination.REPEATED_FAILURE
+        return Termination.TURN_LIMIT if len(history) >= self.turn_limit(episode) else None
+
+
+EPISODE_TASKS: dict[str, EpisodeTask] = {
+    "kernelbench": KernelBenchTask(turn_limit=lambda episode: 1),
+    "kernelbench_multiturn": KernelBenchTask(turn_limit=lambda episode: episode.max_turns),
+}
+
+
+def episode_task(name: str) -> EpisodeTask:
+    """Return the registered task; InputError where there is none of that name."""
+    if name not in EPISODE_TASKS:
+        raise InputError(f"rollout.episode.task: found {name}, expected one of {', '.join(sorted(EPISODE_TASKS))}")
+    return EPISODE_TASKS[name]

@@ -1,0 +1,81 @@
+"""From a response to its verdict and reward. Faults of the judge stay faults: asked once more, then recorded, never rewarded."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kernels_eval.errors import InfrastructureError
+from kernels_eval.problem import Problem
+from kernels_eval.verdict import Status, Verdict
+from tasks.rollout.engines.base import FinishReason
+
+ATTEMPTS = 2
+"""Times that a kernel is handed to the judge before its fault is recorded."""
+
+
+class AsyncJudge(Protocol):
+    """What rollouts need of a judge (`kernels_eval.Judge`)."""
+
+    async def evaluate_async(self, problem: Problem, kernel_source: str) -> Verdict:
+        """Judge one kernel; many calls may be under way."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A verdict and what it took."""
+
+    verdict: Verdict
+    reward: float | None
+    """None for an infrastructure error."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Referee:
+    """Judges responses: those without a kernel itself, the others through the judge."""
+
+    judge: AsyncJudge
+    reward: Callable[[Verdict], float]
+    patience_s: float
+    """How long one kernel may wait for its verdict, the judge's queue included."""
+
+    async def judge_response(self, problem: Problem, kernel: str | None, finish_reason: FinishReason) -> Judged:
+        """Return the verdict on what `extract_kernel` found in a response."""
+        started = time.perf_counter()
+        if kernel is None:
+            verdict = no_kernel_verdict(finish_reason)
+        else:
+            verdict = await self._verdict_on(problem, kernel)
+        reward = None if verdict.is_fault else self.reward(verdict)
+        return Judged(verdict, reward, time.perf_counter() - started)
+
+    async def _verdict_on(self, problem: Problem, kernel: str) -> Verdict:
+        verdict = fault_verdict("judge_fault", "the judge was not asked")
+        for _ in range(ATTEMPTS):
+            try:
+                async with asyncio.timeout(self.patience_s):
+                    verdict = await self.judge.evaluate_async(problem, kernel)
+            except TimeoutError:
+                verdict = fault_verdict("judge_silent", f"{problem.problem_id}: no verdict in {self.patience_s:g} s")
+            except InfrastructureError as error:
+                verdict = fault_verdict("judge_fault", str(error))
+            if not verdict.is_fault:
+                break
+        return verdict
+
+
+def no_kernel_verdict(finish_reason: FinishReason) -> Verdict:
+    """Return the verdict on a response that holds no kernel: the policy's own doing, so it is no fault."""
+    if finish_reason is FinishReason.LENGTH:
+        category, message = "truncated_answer", "The answer reached the length limit before its code block was closed."
+    else:
+        category, message = "no_code_block", "The answer holds no complete Python code block."
+    return Verdict(status=Status.COMPILE_ERROR, error_category=category, error_message=message)
+
+
+def fault_verdict(category: str, message: str) -> Verdict:
+    """Return the verdict that says only that the machine failed."""
+    return Verdict(status=Status.INFRASTRUCTURE_ERROR, error_category=category, error_message=message)

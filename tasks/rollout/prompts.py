@@ -1,0 +1,206 @@
+"""What the policy is told: the problem, and on later turns its own kernels with what the judge said of them.
+
+The SFT stage writes its conversations with the same functions, so that the policy meets in rollouts what it was taught on.
+
+Prompt styles: `instruct` explains the task (pretrained models); `source` is the problem's source alone, in as few and
+as repetitive tokens as possible (small models trained from scratch).
+Feedback styles: `full` is everything the judge said; `brief` is at most two short lines of a small vocabulary; `none`
+asks for another kernel and says nothing of the last one (an ablation: is it the feedback that helps, or the retry?).
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from kernels_eval.settings import FrozenModel
+from kernels_eval.verdict import Status, TimingSource, Verdict
+from tasks.models.messages import Message, Role
+from tasks.rollout.config import EpisodeConfig
+
+FeedbackStyle = Literal["full", "brief", "none"]
+_ERROR_CHARACTERS = 2000
+"""Error text kept in feedback: its beginning (what was tried) and its end (what went wrong)."""
+
+
+class HistoryTurn(FrozenModel):
+    """An earlier turn of the same episode."""
+
+    response_text: str
+    kernel_source: str | None
+    """None where the response held no kernel."""
+    verdict: Verdict
+    reward: float
+
+
+_EXAMPLES = {
+    "triton": """```python
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    total = tl.load(x_ptr + offsets, mask=mask) + tl.load(y_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, total, mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x, y):
+        x, y = x.contiguous(), y.contiguous()
+        out = torch.empty_like(x)
+        add_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, out, x.numel(), BLOCK=1024)
+        return out
+```""",
+    "cuda": '''```python
+import torch
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+cuda_source = """
+__global__ void add_kernel(const float* x, const float* y, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = x[i] + y[i];
+}
+torch::Tensor add(torch::Tensor x, torch::Tensor y) {
+    auto out = torch::empty_like(x);
+    int n = x.numel();
+    add_kernel<<<(n + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), out.data_ptr<float>(), n);
+    return out;
+}
+"""
+module = load_inline("add", cpp_sources="torch::Tensor add(torch::Tensor x, torch::Tensor y);",
+                     cuda_sources=cuda_source, functions=["add"])
+
+
+class ModelNew(nn.Module):
+    def forward(self, x, y):
+        return module.add(x.contiguous(), y.contiguous())
+```''',
+}
+_LANGUAGES = {"triton": "Triton", "cuda": "CUDA C++"}
+
+
+def prompt_messages(
+    problem_source: str, history: Sequence[HistoryTurn], episode: EpisodeConfig, backend: str = "triton"
+) -> list[Message]:
+    """Return the conversation that ends where the policy writes its next kernel.
+
+    The messages for a history are those for any beginning of it, continued: nothing said earlier is rewritten.
+    """
+    messages = [Message(role=Role.USER, content=_first_request(problem_source, episode.prompt, backend))]
+    for turn in history:
+        feedback = feedback_text(turn.verdict, turn.reward, episode.feedback)
+        messages.append(Message(role=Role.ASSISTANT, content=turn.response_text))
+        messages.append(Message(role=Role.USER, content=_next_request(turn.verdict, feedback, episode.prompt)))
+    return messages
+
+
+def answer_text(kernel_source: str) -> str:
+    """Return the kernel as an answer: one fenced Python block and nothing else; `extract_kernel` undoes it."""
+    longest = max((len(run) for run in re.findall(r"^[ \t]*(`{3,})", kernel_source, re.MULTILINE)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}python\n{kernel_source.removesuffix(chr(10))}\n{fence}"
+
+
+def feedback_text(verdict: Verdict, reward: float, style: FeedbackStyle) -> str:
+    """Return what a later turn is told of a verdict; empty for style `none`."""
+    if style == "none":
+        return ""
+    return _brief_feedback(verdict) if style == "brief" else _full_feedback(verdict, reward)
+
+
+def _first_request(problem_source: str, style: Literal["instruct", "source"], backend: str) -> str:
+    source = problem_source.strip("\n") + "\n"
+    if style == "source":
+        return source
+    language = _LANGUAGES[backend]
+    return f"""You write fast {language} kernels for PyTorch programs.
+
+Rewrite the program below so that its `forward` is computed by {language} kernels of your own. Rules:
+- Define a class `ModelNew` that takes the same constructor and forward arguments as `Model` and returns the same values.
+- Every computation of `forward` happens in your kernels; PyTorch may only allocate and reshape tensors.
+- Fuse what can be fused: the fewer bytes are moved and the fewer kernels are launched, the faster.
+- Answer with one complete Python code block: imports, kernels and `ModelNew`; no tests, no prose.
+
+An example of the form (it adds two tensors):
+{_EXAMPLES[backend]}
+
+The program:
+```python
+{source}```"""
+
+
+def _next_request(verdict: Verdict, feedback: str, style: Literal["instruct", "source"]) -> str:
+    if style == "source":
+        return feedback or "retry"
+    if not feedback:
+        return "Write another version. Answer with one complete Python code block."
+    wish = "Make it faster" if verdict.correct else "Mend it"
+    return f"{feedback}\n\n{wish}. Answer with one complete Python code block."
+
+
+def _brief_feedback(verdict: Verdict) -> str:
+    """At most two lines: the status, and its cause or the speedup. Few distinct lines, so that each can be one token."""
+    if verdict.status is Status.CORRECT:
+        return "correct" if verdict.speedup is None else f"correct\nspeedup {_rounded(verdict.speedup)}"
+    cause = verdict.rejection_reason or verdict.error_category
+    return f"{verdict.status.value}\n{cause}" if cause else verdict.status.value
+
+
+def _rounded(speedup: float) -> str:
+    """One decimal below 10, none above, and no more than 99: a small vocabulary."""
+    return f"{speedup:.1f}" if speedup < 9.95 else f"{min(speedup, 99.0):.0f}"
+
+
+def _full_feedback(verdict: Verdict, reward: float) -> str:
+    lines = [
+        "Your kernel was judged.",
+        f"Status: {verdict.status.value}",
+        f"Compiled: {_yes_or_no(verdict.compiled)}",
+        f"Correct: {_yes_or_no(verdict.correct)}",
+    ]
+    mark = " (roofline estimate)" if verdict.timing_source is TimingSource.ROOFLINE else ""
+    if verdict.candidate_ms is not None:
+        reference = "" if verdict.reference_ms is None else f", reference {verdict.reference_ms:.4g} ms"
+        lines.append(f"Runtime: {verdict.candidate_ms:.4g} ms{reference}{mark}")
+    if verdict.speedup is not None:
+        lines.append(f"Speedup: {verdict.speedup:.2f}x{mark}")
+    lines.append(f"Score: {reward:.3f}")
+    if verdict.rejection_reason:
+        lines.append(f"Broken rule: {verdict.rejection_reason}")
+    if verdict.error_category:
+        lines.append(f"Error: {verdict.error_category}")
+    if verdict.max_abs_error is not None and not verdict.correct:
+        relative = "" if verdict.max_rel_error is None else f", relative {verdict.max_rel_error:.3g}"
+        lines.append(f"Largest error: absolute {verdict.max_abs_error:.3g}{relative}")
+    for use in verdict.resources:
+        parts = [
+            f"{count} {unit}"
+            for count, unit in (
+                (use.registers, "registers"),
+                (use.shared_bytes, "bytes of shared memory"),
+                (use.spills, "spills"),
+            )
+            if count is not None
+        ]
+        if parts:
+            lines.append(f"Resources of {use.kernel} on {use.architecture}: {', '.join(parts)}")
+    if verdict.error_message:
+        lines += ["Message:", _shortened(verdict.error_message)]
+    return "\n".join(lines)
+
+
+def _yes_or_no(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _shortened(text: str) -> str:
+    text = text.strip()
+    if len(text) <= _ERROR_CHARACTERS:
+        return text
+    half = _ERROR_CHARACTERS // 2
+    return f"{text[:half].rstrip()}\n[…]\n{text[-half:].lstrip()}"

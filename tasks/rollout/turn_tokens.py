@@ -1,0 +1,66 @@
+"""From turn to turn in token ids: what the policy sampled is carried on, never encoded again.
+
+The prompt of turn t+1 is the prompt of turn t, its response, and the tokens that the chat template writes from there to the
+next answer (end of turn, feedback, header). That holds where the template leaves earlier messages as they are. Some
+rewrite them (a reasoning model's template drops earlier reasoning): then the whole conversation is encoded anew, the turns
+become separate samples, and `Prompt.extends_previous` says so.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.models.chat import encode_prompt, render_conversation
+from tasks.models.messages import Message, Role
+
+_PLACEHOLDER = "kernelmill-answer-goes-here"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A turn's prompt."""
+
+    token_ids: tuple[int, ...]
+    extends_previous: bool
+    """True where it begins with the previous prompt and response, token for token; true for a first turn."""
+
+
+def first_prompt(tokenizer: Any, messages: Sequence[Message]) -> Prompt:
+    """Return the prompt of a first turn."""
+    return Prompt(tuple(encode_prompt(tokenizer, messages)), extends_previous=True)
+
+
+def next_prompt(
+    tokenizer: Any, previous: Prompt, response_token_ids: Sequence[int], messages: Sequence[Message]
+) -> Prompt:
+    """Return the prompt for `messages`, whose last two are the answer just given and what the user says to it."""
+    continuation = _template_continuation(tokenizer, messages)
+    if continuation is None:
+        return Prompt(tuple(encode_prompt(tokenizer, messages)), extends_previous=False)
+    if response_token_ids:
+        # The policy ended its turn itself: the template's end-of-turn token is there already.
+        continuation = continuation.removeprefix(str(tokenizer.decode([response_token_ids[-1]])))
+    added = tokenizer(continuation, add_special_tokens=False)["input_ids"]
+    return Prompt((*previous.token_ids, *response_token_ids, *added), extends_previous=True)
+
+
+def response_text(tokenizer: Any, token_ids: Sequence[int]) -> str:
+    """Return what a response says, without special tokens."""
+    return str(tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+
+def _template_continuation(tokenizer: Any, messages: Sequence[Message]) -> str | None:
+    """Return what the template writes after the last answer; None where it does not leave what came before as it was."""
+    *earlier, answer, reply = messages
+    prompt = render_conversation(tokenizer, earlier, for_generation=True)
+    stand_in = Message(role=Role.ASSISTANT, content=_PLACEHOLDER)
+    marked = render_conversation(tokenizer, [*earlier, stand_in, reply], for_generation=True)
+    before, _, continuation = marked.partition(_PLACEHOLDER)
+    if before != prompt:
+        return None
+    whole = render_conversation(tokenizer, messages, for_generation=True)
+    # Templates may strip an answer's outer white space; dropping anything else is a rewrite.
+    kept = whole.removeprefix(prompt).removesuffix(continuation)
+    if len(prompt) + len(kept) + len(continuation) != len(whole) or kept.strip() != answer.content.strip():
+        return None
+    return continuation

@@ -1,0 +1,183 @@
+"""The process that rolls out: a warm Ray actor that keeps the judge's workers, and the policy while it stays the same.
+
+It reports with a stream: `RolloutProgress` now and then, the published batch's reference at the end. Nothing is published
+before everything is there, so that a rollout killed at any point is simply played again, and draws the same tokens.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from kernels_eval.config import JudgeConfig
+from kernels_eval.errors import InputError
+from kernels_eval.settings import FrozenModel
+from tasks.problems.row import Split
+from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.rollout.config import RolloutConfig
+from tasks.rollout.driver import Driver, Observed, Setting
+from tasks.rollout.engines.base import Engine
+from tasks.rollout.episodes import episode_task
+from tasks.rollout.judging import AsyncJudge, Referee
+from tasks.rollout.plan import plan_episodes
+
+logger = logging.getLogger("kernelmill.rollout")
+_REPORT_INTERVAL_S = 0.25
+
+
+class RolloutProgress(FrozenModel):
+    """How far a rollout is."""
+
+    done: int
+    total: int
+    figures: dict[str, float]
+
+
+class RolloutRequest(FrozenModel):
+    """One rollout to be played."""
+
+    policy: CheckpointRef
+    problems: ProblemSetRef
+    split: Split
+    config: RolloutConfig
+    judge: JudgeConfig
+    run_id: str
+    iteration: int
+    seed: int
+    destination: Path
+
+
+async def roll_out(
+    request: RolloutRequest, engine: Engine, tokenizer: Any, judge: AsyncJudge, on_change: Callable[[Observed], None]
+) -> TrajectoryBatchRef:
+    """Play the requested episodes with this engine and judge, and publish their trajectories."""
+    from kernels_eval.rewards import reward_of
+    from tasks.problems.problem_set import read_problems
+    from tasks.trajectories.writer import write_trajectories
+
+    config = request.config
+    rows = read_problems(request.problems, request.split)
+    if not rows:
+        raise InputError(f"{request.problems.uri}: expected {request.split.value} problems, found none")
+    plans = plan_episodes(
+        rows,
+        request.split,
+        config.problems_per_iteration,
+        config.samples_per_problem,
+        request.iteration,
+        request.seed,
+    )
+    setting = Setting(
+        run_id=request.run_id,
+        policy_digest=request.policy.digest,
+        tokenizer=tokenizer,
+        task=episode_task(config.episode.task),
+        episode=config.episode,
+        sampling=config.sampling,
+        backend=request.judge.backend,
+    )
+    reward_name = config.episode.reward
+    referee = Referee(judge, lambda verdict: reward_of(reward_name, verdict), config.judge_patience_s)
+    driver = Driver(setting, engine, referee, on_change)
+    started = time.perf_counter()
+    trajectories = await driver.play(plans)
+    observed = driver.observed
+    if observed.left_out:
+        logger.warning("%d of %d episodes left out: their prompts leave no room", observed.left_out, len(plans))
+    seconds = time.perf_counter() - started
+    return await asyncio.to_thread(
+        write_trajectories,
+        trajectories,
+        config.episode.gamma,
+        request.destination,
+        {
+            "episode": config.episode.model_dump(mode="json"),
+            "sampling": config.sampling.model_dump(mode="json"),
+            "engine": config.engine,
+            "seconds": round(seconds, 3),
+            "generated_tokens": observed.tokens,
+            "infrastructure_errors": observed.faults,
+            "episodes_left_out": observed.left_out,
+        },
+    )
+
+
+class RolloutWorker:
+    """Lives as long as the driver's Ray job; one rollout at a time."""
+
+    def __init__(self) -> None:
+        self._engine: tuple[tuple[Any, ...], Engine, Any] | None = None
+        self._judge: tuple[JudgeConfig, Any] | None = None
+
+    def ping(self) -> bool:
+        """Say that the process lives."""
+        return True
+
+    async def collect(self, request: RolloutRequest) -> AsyncIterator[RolloutProgress | TrajectoryBatchRef]:
+        """Play a rollout: progress, then the reference."""
+        engine, tokenizer = await self._engine_for(request)
+        judge = await asyncio.to_thread(self._judge_for, request.judge)
+        latest = Observed()
+        started = time.perf_counter()
+
+        def remember(observed: Observed) -> None:
+            nonlocal latest
+            latest = observed
+
+        playing = asyncio.ensure_future(roll_out(request, engine, tokenizer, judge, remember))
+        try:
+            while not playing.done():
+                await asyncio.wait([playing], timeout=_REPORT_INTERVAL_S)
+                yield _progress(latest, time.perf_counter() - started)
+            yield playing.result()
+        finally:
+            playing.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([playing])
+
+    async def _engine_for(self, request: RolloutRequest) -> tuple[Engine, Any]:
+        """Return the engine that holds the policy, loading it where it is another than last time."""
+        from tasks.models.tokenizer import load_tokenizer
+        from tasks.rollout.engines import open_engine
+
+        config = request.config
+        key = (request.policy.uri, request.policy.digest, config.engine, config.batch_size, config.threads)
+        if self._engine is None or self._engine[0] != key:
+            if self._engine is not None:
+                await self._engine[1].close()
+                self._engine = None
+            tokenizer = await asyncio.to_thread(load_tokenizer, request.policy.path)
+            engine = await asyncio.to_thread(open_engine, request.policy, tokenizer, config)
+            self._engine = (key, engine, tokenizer)
+        return self._engine[1], self._engine[2]
+
+    def _judge_for(self, config: JudgeConfig) -> Any:
+        """Return the warm judge of this configuration."""
+        from kernels_eval import Judge
+
+        if self._judge is None or self._judge[0] != config:
+            if self._judge is not None:
+                self._judge[1].close()
+            self._judge = (config, Judge(config))
+        return self._judge[1]
+
+
+RolloutActor = ray.remote(RolloutWorker)
+
+
+def _progress(observed: Observed, seconds: float) -> RolloutProgress:
+    return RolloutProgress(
+        done=observed.finished,
+        total=observed.planned,
+        figures={
+            "turns": float(observed.turns),
+            "judging": float(observed.judging),
+            "tokens_per_s": round(observed.tokens / max(seconds, 1e-3), 1),
+            "correct": round(observed.correct_turns / max(observed.turns, 1), 4),
+        },
+    )

@@ -1,0 +1,36 @@
+"""SFT data and SFT as Prefect tasks."""
+
+from kernels_eval.config import JudgeConfig
+from tasks.models.config import ModelConfig
+from tasks.orchestration import Stage, stage_task
+from tasks.problems.config import ProblemsConfig
+from tasks.references import CheckpointRef, ProblemSetRef, SftDataRef
+from tasks.rollout.config import EpisodeConfig
+from tasks.sft.config import SftConfig, SftDataConfig
+from tasks.update.config import UpdateConfig
+
+
+@stage_task("sft_data", code="tasks.sft.pairs", label="SFT data")
+def make_sft_data(
+    stage: Stage,
+    problems: ProblemSetRef,
+    config: SftDataConfig,
+    suite: ProblemsConfig,
+    episode: EpisodeConfig,
+    judge: JudgeConfig,
+    seed: int,
+) -> SftDataRef:
+    """Collect pairs of problem and kernel, judge them all, and publish the conversations."""
+    from tasks.sft.pairs import build_sft_data
+
+    return build_sft_data(problems, config, suite, episode, judge, seed, stage.destination, stage.progress)
+
+
+@stage_task("sft", code="tasks.sft.train", label="SFT")
+def fine_tune(
+    stage: Stage, data: SftDataRef, model: ModelConfig, config: SftConfig, resources: UpdateConfig, seed: int
+) -> CheckpointRef:
+    """Train the first policy to imitate the judged kernels; resumes from its interim checkpoints."""
+    from tasks.sft.train import train_sft
+
+    return train_sft(data, model, config, resources, seed, stage.destination, stage.work_dir, stage.progress)

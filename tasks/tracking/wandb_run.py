@@ -1,0 +1,145 @@
+"""One Weights & Biases run for each stage of a training run.
+
+Run id = run id + stage, resumed where it exists; group = series (the name of the configuration); job type = stage. A
+training run never fails because W&B does: whatever W&B raises becomes one warning, and logging stops for that stage.
+
+Offline (the default) everything is written below `<directory>/wandb` and can be sent later with `wandb sync`. A stage
+that runs again offline writes a second folder with the same id; `wandb sync` joins them.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kernels_eval.settings import FrozenModel
+from tasks.tracking.config import TrackingConfig
+
+LOGGER = logging.getLogger(__name__)
+STEP = "step"
+"""The one axis that figures are drawn over: optimizer steps since the stage began, or iterations."""
+
+
+class TrackedStage(FrozenModel):
+    """What is being tracked."""
+
+    run_id: str
+    stage: str
+    """`sft`, `update`, `evaluation`: the job type."""
+    series: str
+    """Runs of one series are shown as a group."""
+    directory: str
+    """W&B's files go to `<directory>/wandb`."""
+    configuration: dict[str, Any] = {}
+    orchestration: dict[str, str] = {}
+    """Ids of the orchestrator's run, e.g. `{"prefect_flow_run_id": …}`."""
+
+    @property
+    def wandb_id(self) -> str:
+        """The id of the W&B run."""
+        return f"{self.run_id}-{self.stage}"
+
+
+class Tracker:
+    """What a stage logs to. Without a W&B run behind it (disabled, unreachable) it does nothing."""
+
+    def __init__(self, run: Any | None) -> None:
+        self._run = run
+
+    @property
+    def is_tracking(self) -> bool:
+        """True while figures reach W&B."""
+        return self._run is not None
+
+    @property
+    def address(self) -> str | None:
+        """URL of the run's page; offline, the folder that `wandb sync` takes; None where nothing is tracked."""
+        if self._run is None:
+            return None
+        return str(Path(self._run.dir).parent if self._run.offline else self._run.url)
+
+    def log(self, step: int, figures: Mapping[str, float | None]) -> None:
+        """Log figures at a step; those that are None are left out."""
+        present = {name: value for name, value in figures.items() if value is not None}
+        self._attempt(lambda run: run.log({**present, STEP: step}))
+
+    def summarise(self, figures: Mapping[str, Any]) -> None:
+        """Set figures of the whole stage, shown in W&B's table of runs."""
+        self._attempt(lambda run: run.summary.update(dict(figures)))
+
+    def link(self, name: str, address: str) -> None:
+        """Link something that lies elsewhere: a report, Data Docs, a checkpoint."""
+        self.summarise({f"links/{name}": address})
+
+    def finish(self) -> None:
+        """Write out what is pending."""
+        self._attempt(lambda run: run.finish())
+        self._run = None
+
+    def _attempt(self, action: Callable[[Any], object]) -> None:
+        if self._run is not None and _outcome(lambda: action(self._run)) is _FAILED:
+            self._run = None
+
+
+@contextmanager
+def tracked(config: TrackingConfig, stage: TrackedStage) -> Generator[Tracker]:
+    """Yield the tracker of one stage and finish it, whatever happens inside."""
+    tracker = Tracker(_started(config, stage))
+    try:
+        yield tracker
+    finally:
+        tracker.finish()
+
+
+_FAILED = object()
+
+
+def _outcome(action: Callable[[], Any]) -> Any:
+    """Do something with W&B. This is the one boundary that turns every failure into a warning: tracking is a by-product."""
+    try:
+        return action()
+    except Exception as error:  # noqa: BLE001
+        LOGGER.warning("Weights & Biases: %s; this stage goes on without it", error)
+        return _FAILED
+
+
+def _started(config: TrackingConfig, stage: TrackedStage) -> Any | None:
+    if config.mode == "disabled":
+        return None
+    run = _outcome(lambda: _init(config, stage))
+    return None if run is _FAILED else run
+
+
+def _init(config: TrackingConfig, stage: TrackedStage) -> Any:
+    import wandb
+
+    directory = Path(stage.directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    run = wandb.init(
+        mode=config.mode,
+        project=config.project,
+        entity=config.entity,
+        id=stage.wandb_id,
+        name=stage.wandb_id,
+        group=stage.series,
+        job_type=stage.stage,
+        resume="allow" if config.mode == "online" else None,  # offline, W&B ignores it and warns
+        dir=str(directory),
+        config={"configuration": stage.configuration, "run_id": stage.run_id, **stage.orchestration},
+        reinit="create_new",
+        # Nothing of the host beyond what the run logs, no captured console, and no long wait for a server that is away.
+        settings=wandb.Settings(
+            silent=True,
+            console="off",
+            init_timeout=30,
+            login_timeout=10,
+            disable_git=True,
+            disable_code=True,
+            x_disable_stats=True,
+            x_save_requirements=False,
+        ),
+    )
+    run.define_metric(STEP)
+    run.define_metric("*", step_metric=STEP)
+    return run

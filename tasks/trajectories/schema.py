@@ -1,0 +1,194 @@
+"""The trajectory data set's two tables: their columns, their version, and the rows that become them.
+
+`turns.parquet` has one row a turn, `trajectories.parquet` one row a trajectory. Both are flat (scanning nested turns is
+thirty times slower); a trajectory's history is its turns in `turn_index` order and is stored nowhere else. Any reward,
+return or advantage can be recomputed from the stored columns.
+
+Nulls mean something: a turn whose verdict is `infrastructure_error` has null `reward`, `return` and `advantage`: the
+machine failed, so nothing is known of the kernel, and 0 would be a lie.
+
+The schema's version is in the file metadata under `kernelmill.schema_version`. Columns are only ever added: a reader fills what
+an older file lacks with null, and refuses a file of a newer version.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+
+from kernels_eval.verdict import Resources, Status, TimingSource, Verdict
+
+SCHEMA_VERSION = 1
+VERSION_KEY = b"kernelmill.schema_version"
+TURNS_FILE = "turns.parquet"
+TRAJECTORIES_FILE = "trajectories.parquet"
+
+
+class Termination(StrEnum):
+    """Why an episode ended."""
+
+    SUCCESS = "success"
+    """The last turn is correct and its reward reached the episode's goal."""
+    REPEATED_FAILURE = "repeated_failure"
+    """Too many turns in a row had reward 0."""
+    TURN_LIMIT = "turn_limit"
+    """All turns were used."""
+    INFRASTRUCTURE_ERROR = "infrastructure_error"
+    """The engine or the judge failed twice on the last turn. Says nothing of the policy."""
+    CONTEXT_LIMIT = "context_limit"
+    """The next turn's prompt leaves no room for a full response."""
+
+
+class TurnRole(StrEnum):
+    """Who spoke in a turn."""
+
+    SOLVER = "solver"
+    """The one policy of kernelbench tasks."""
+    GENERATOR = "generator"
+    """Writes a first kernel (multi-agent)."""
+    OPTIMIZER = "optimizer"
+    """Makes a kernel faster (multi-agent)."""
+
+
+RESOURCES_TYPE = pa.struct(
+    [
+        ("kernel", pa.string()),
+        ("architecture", pa.string()),
+        ("registers", pa.int64()),
+        ("shared_bytes", pa.int64()),
+        ("spills", pa.int64()),
+    ]
+)
+VERDICT_TYPE = pa.struct(
+    [
+        ("status", pa.string()),
+        ("compiled", pa.bool_()),
+        ("correct", pa.bool_()),
+        ("speedup", pa.float64()),
+        ("candidate_ms", pa.float64()),
+        ("reference_ms", pa.float64()),
+        ("timing_source", pa.string()),
+        ("rejection_reason", pa.string()),
+        ("error_category", pa.string()),
+        ("error_message", pa.string()),
+        ("max_abs_error", pa.float64()),
+        ("max_rel_error", pa.float64()),
+        ("resources", pa.list_(RESOURCES_TYPE)),
+        ("judge_version", pa.string()),
+        ("hardware", pa.string()),
+        ("sandbox", pa.string()),
+        ("seed_commitment", pa.string()),
+    ]
+)
+_EPISODE_FIELDS = [
+    ("run_id", pa.string()),
+    ("iteration", pa.int32()),
+    ("policy_digest", pa.string()),
+    ("problem_id", pa.string()),
+    ("problem_digest", pa.string()),
+    ("split", pa.string()),
+    ("group_id", pa.string()),
+    ("trajectory_id", pa.string()),
+    ("sample_index", pa.int32()),
+]
+_TIME = pa.timestamp("us", tz="UTC")
+_METADATA = {VERSION_KEY: str(SCHEMA_VERSION).encode()}
+TURNS_SCHEMA = pa.schema(
+    [
+        *_EPISODE_FIELDS,
+        ("turn_index", pa.int32()),
+        ("role", pa.string()),
+        ("prompt_token_ids", pa.list_(pa.int32())),
+        ("response_token_ids", pa.list_(pa.int32())),
+        ("response_logprobs", pa.list_(pa.float32())),
+        ("prompt_extends_previous", pa.bool_()),
+        ("finish_reason", pa.string()),
+        ("response_text", pa.string()),
+        ("kernel_source", pa.string()),
+        ("verdict", VERDICT_TYPE),
+        ("reward", pa.float64()),
+        ("return", pa.float64()),
+        ("advantage", pa.float64()),
+        ("termination", pa.string()),
+        ("generation_s", pa.float64()),
+        ("evaluation_s", pa.float64()),
+        ("created_at", _TIME),
+    ],
+    metadata=_METADATA,
+)
+TRAJECTORIES_SCHEMA = pa.schema(
+    [
+        *_EPISODE_FIELDS,
+        ("level", pa.int32()),
+        ("turns", pa.int32()),
+        ("termination", pa.string()),
+        ("final_verdict", VERDICT_TYPE),
+        ("final_reward", pa.float64()),
+        ("return", pa.float64()),
+        ("created_at", _TIME),
+    ],
+    metadata=_METADATA,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn as it happened; what can be computed from others (returns, advantages) is not in it."""
+
+    turn_index: int
+    role: TurnRole
+    prompt_token_ids: tuple[int, ...]
+    response_token_ids: tuple[int, ...]
+    response_logprobs: tuple[float, ...]
+    """Of the sampling policy at T = 1; as many as response tokens."""
+    prompt_extends_previous: bool
+    """True where the prompt begins with the previous turn's prompt and response, token for token (and on turn 0).
+    False where the chat template rewrites what was said before: then turns are separate samples."""
+    finish_reason: str
+    response_text: str
+    kernel_source: str | None
+    verdict: Verdict
+    reward: float | None
+    """None where the verdict is an infrastructure error."""
+    generation_s: float
+    evaluation_s: float
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One finished episode: at least one turn, in order."""
+
+    run_id: str
+    iteration: int
+    policy_digest: str
+    problem_id: str
+    problem_digest: str
+    split: str
+    level: int
+    group_id: str
+    """The samples that share a first prompt; unique within a run and iteration."""
+    trajectory_id: str
+    """Unique within a run; the same for the same place in a repeated rollout."""
+    sample_index: int
+    turns: tuple[Turn, ...]
+    termination: Termination
+
+
+def verdict_row(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict as a value of `VERDICT_TYPE`."""
+    row = verdict.model_dump(mode="json")
+    row["resources"] = [use.model_dump() for use in verdict.resources]
+    return row
+
+
+def verdict_from_row(row: dict[str, Any]) -> Verdict:
+    """Return the verdict of a stored value; columns that an older file lacks take the verdict's own defaults."""
+    known = {name: value for name, value in row.items() if value is not None and name in Verdict.model_fields}
+    known["status"] = Status(row["status"])
+    if row.get("timing_source") is not None:
+        known["timing_source"] = TimingSource(row["timing_source"])
+    known["resources"] = tuple(Resources(**use) for use in row.get("resources") or ())
+    return Verdict(**known)

@@ -1,0 +1,131 @@
+"""Publishes finished trajectories as one partition of the data set: `trajectories.parquet` and `turns.parquet`.
+
+Rows are sorted by trajectory and turn, whatever order episodes ended in. Returns and advantages are computed here: the
+stored advantage is a turn's return less the mean return of the others of its group on the same turn (leave-one-out). The
+update may be set to another kind, and then computes it from the stored returns.
+"""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from kernels_eval.errors import InputError
+from tasks.references import TrajectoryBatchRef
+from tasks.store import publish, published_digest
+from tasks.trajectories.returns import turn_returns
+from tasks.trajectories.schema import (
+    TRAJECTORIES_FILE,
+    TRAJECTORIES_SCHEMA,
+    TURNS_FILE,
+    TURNS_SCHEMA,
+    Trajectory,
+    verdict_row,
+)
+from tasks.update.advantages import leave_one_out_advantages
+
+_EPISODE_COLUMNS = (
+    "run_id",
+    "iteration",
+    "policy_digest",
+    "problem_id",
+    "problem_digest",
+    "split",
+    "group_id",
+    "trajectory_id",
+    "sample_index",
+)
+
+
+def write_trajectories(
+    trajectories: Sequence[Trajectory],
+    gamma: float,
+    destination: Path,
+    metadata: dict[str, Any] | None = None,
+) -> TrajectoryBatchRef:
+    """Publish the trajectories of one run and iteration at `destination`; `metadata` goes into the manifest.
+
+    Raises InputError where there are none, they are of several iterations, or a trajectory_id is there twice.
+    """
+    ordered = sorted(trajectories, key=lambda trajectory: trajectory.trajectory_id)
+    _check(ordered)
+    turns = _turn_rows(ordered, gamma)
+    with publish(destination, dict(metadata or {})) as folder:
+        pq.write_table(pa.Table.from_pylist(turns, schema=TURNS_SCHEMA), folder / TURNS_FILE, compression="zstd")
+        rows = [_trajectory_row(trajectory, gamma) for trajectory in ordered]
+        table = pa.Table.from_pylist(rows, schema=TRAJECTORIES_SCHEMA)
+        pq.write_table(table, folder / TRAJECTORIES_FILE, compression="zstd")
+    return TrajectoryBatchRef(
+        uri=str(destination.resolve()),
+        digest=published_digest(destination),
+        run_id=ordered[0].run_id,
+        iteration=ordered[0].iteration,
+        trajectories=len(ordered),
+        turns=len(turns),
+    )
+
+
+def _check(ordered: Sequence[Trajectory]) -> None:
+    if not ordered:
+        raise InputError("trajectories: expected at least one, found none")
+    partitions = {(trajectory.run_id, trajectory.iteration) for trajectory in ordered}
+    if len(partitions) > 1:
+        raise InputError(f"trajectories: expected those of one run and iteration, found {sorted(partitions)}")
+    for previous, following in itertools.pairwise(ordered):
+        if previous.trajectory_id == following.trajectory_id:
+            raise InputError(f"trajectories: {following.trajectory_id} is there twice")
+
+
+def _turn_rows(ordered: Sequence[Trajectory], gamma: float) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for trajectory in ordered:
+        episode = {name: getattr(trajectory, name) for name in _EPISODE_COLUMNS}
+        returns = turn_returns([turn.reward for turn in trajectory.turns], gamma)
+        rows += [
+            episode
+            | {
+                "turn_index": turn.turn_index,
+                "role": turn.role.value,
+                "prompt_token_ids": turn.prompt_token_ids,
+                "response_token_ids": turn.response_token_ids,
+                "response_logprobs": turn.response_logprobs,
+                "prompt_extends_previous": turn.prompt_extends_previous,
+                "finish_reason": turn.finish_reason,
+                "response_text": turn.response_text,
+                "kernel_source": turn.kernel_source,
+                "verdict": verdict_row(turn.verdict),
+                "reward": turn.reward,
+                "return": value,
+                "advantage": None,
+                "termination": trajectory.termination.value,
+                "generation_s": turn.generation_s,
+                "evaluation_s": turn.evaluation_s,
+                "created_at": turn.created_at,
+            }
+            for turn, value in zip(trajectory.turns, returns, strict=True)
+        ]
+    known = [row for row in rows if row["return"] is not None]
+    advantages = leave_one_out_advantages(
+        torch.tensor([row["return"] for row in known], dtype=torch.float64),
+        [(row["group_id"], row["turn_index"]) for row in known],
+    ).tolist()
+    for row, value in zip(known, advantages, strict=True):
+        row["advantage"] = value
+    return rows
+
+
+def _trajectory_row(trajectory: Trajectory, gamma: float) -> dict[str, Any]:
+    last = trajectory.turns[-1]
+    return {name: getattr(trajectory, name) for name in _EPISODE_COLUMNS} | {
+        "level": trajectory.level,
+        "turns": len(trajectory.turns),
+        "termination": trajectory.termination.value,
+        "final_verdict": verdict_row(last.verdict),
+        "final_reward": last.reward,
+        "return": turn_returns([turn.reward for turn in trajectory.turns], gamma)[0],
+        "created_at": last.created_at,
+    }

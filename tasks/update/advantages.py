@@ -1,0 +1,147 @@
+"""Advantages: how much better than its peers a sampled response was. Pure functions of rewards, values and groups.
+
+Shapes: B responses, T token positions, K turns. Groups are any hashable labels, one a response: responses of one group
+answered the same question (the same problem and, over several turns, the same turn). A group of one has no
+baseline: its advantage is 0, and whoever builds a training batch drops and counts it (`tasks.update.samples`).
+"""
+
+from collections.abc import Hashable, Sequence
+
+import torch
+from torch import Tensor
+
+from kernels_eval.errors import InputError
+from tasks.update.masking import masked_whiten
+
+EPSILON = 1e-6
+"""Added to a group's standard deviation (GRPO)."""
+
+
+def group_advantages(
+    scores: Tensor, groups: Sequence[Hashable], *, scale_by_std: bool = True, epsilon: float = EPSILON
+) -> Tensor:
+    """GRPO: scores [B] less their group's mean, over the group's unbiased standard deviation + epsilon. Returns [B].
+
+    Source: Shao et al. 2024 (DeepSeekMath), eq. 4. `scale_by_std=False` is Dr. GRPO (Liu et al. 2025). Groups of one get 0.
+    """
+    result = torch.zeros_like(scores)
+    for rows in _rows_of_groups(scores, groups):
+        if len(rows) < 2:
+            continue
+        centred = scores[rows] - scores[rows].mean()
+        result[rows] = centred / (scores[rows].std(unbiased=True) + epsilon) if scale_by_std else centred
+    return result
+
+
+def leave_one_out_advantages(scores: Tensor, groups: Sequence[Hashable]) -> Tensor:
+    """RLOO: scores [B] less the mean of the *other* scores of their group. Returns [B]; groups of one get 0.
+
+    Source: Ahmadian et al. 2024, "Back to Basics", eq. 8; equal to n / (n - 1) times the centred score.
+    """
+    result = torch.zeros_like(scores)
+    for rows in _rows_of_groups(scores, groups):
+        if len(rows) > 1:
+            result[rows] = (scores[rows] - scores[rows].mean()) * (len(rows) / (len(rows) - 1))
+    return result
+
+
+def grpo(rewards: Tensor, groups: Sequence[Hashable], mask: Tensor, epsilon: float = EPSILON) -> Tensor:
+    """GRPO advantages on every masked-in token: rewards [B], mask [B, T] -> [B, T]."""
+    return group_advantages(rewards, groups, epsilon=epsilon)[:, None] * mask
+
+
+def dr_grpo(rewards: Tensor, groups: Sequence[Hashable], mask: Tensor) -> Tensor:
+    """Dr. GRPO advantages (no division by the standard deviation): rewards [B], mask [B, T] -> [B, T]."""
+    return group_advantages(rewards, groups, scale_by_std=False)[:, None] * mask
+
+
+def rloo(rewards: Tensor, groups: Sequence[Hashable], mask: Tensor) -> Tensor:
+    """RLOO advantages on every masked-in token: rewards [B], mask [B, T] -> [B, T]."""
+    return leave_one_out_advantages(rewards, groups)[:, None] * mask
+
+
+def reinforce_plus_plus(rewards: Tensor, mask: Tensor, gamma: float = 1.0) -> tuple[Tensor, Tensor]:
+    """REINFORCE++: discounted returns per token, whitened over the batch. Returns (advantages [B, T], returns [B, T]).
+
+    rewards [B] are given at each response's last masked-in token. Tokens outside the mask are skipped: the
+    return does not decay across them. Source: Hu 2025, "REINFORCE++"; as verl 0.9 computes it.
+    """
+    returns = torch.zeros_like(mask)
+    running = torch.zeros_like(rewards)
+    token_rewards = outcome_rewards(rewards, mask)
+    for t in reversed(range(mask.shape[1])):
+        present = mask[:, t].bool()
+        running = torch.where(present, token_rewards[:, t] + gamma * running, running)
+        returns[:, t] = torch.where(present, running, torch.zeros_like(running))
+    return masked_whiten(returns, mask) * mask, returns
+
+
+def gae(
+    token_rewards: Tensor,
+    values: Tensor,
+    mask: Tensor | None = None,
+    gamma: float = 1.0,
+    lam: float = 1.0,
+    *,
+    whiten: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Generalised advantage estimation: token_rewards, values, mask [B, T] -> (advantages [B, T], returns [B, T]).
+
+    Without a mask every token counts. With one, tokens outside it (what the environment said, padding) are skipped, not
+    discounted through: the last advantage and value are carried across them; their entries mean nothing.
+    `whiten` shifts and scales the advantages by the masked batch statistics. Returns are never whitened.
+    Source: Schulman et al. 2016, eq. 16; skipping as verl 0.9 does for turns of an agent.
+    """
+    counted = torch.ones_like(values) if mask is None else mask
+    next_value = torch.zeros_like(values[:, 0])
+    advantage = torch.zeros_like(values[:, 0])
+    columns: list[Tensor] = []
+    for t in reversed(range(values.shape[1])):
+        present = counted[:, t].bool()
+        delta = token_rewards[:, t] + gamma * next_value - values[:, t]
+        advantage = torch.where(present, delta + gamma * lam * advantage, advantage)
+        next_value = torch.where(present, values[:, t], next_value)
+        columns.append(advantage)
+    advantages = torch.stack(columns[::-1], dim=1)
+    returns = advantages + values
+    return (masked_whiten(advantages, counted) if whiten else advantages), returns
+
+
+def outcome_rewards(rewards: Tensor, mask: Tensor) -> Tensor:
+    """Put each response's reward [B] on its last masked-in token: mask [B, T] -> [B, T]."""
+    positions = torch.arange(mask.shape[1], device=mask.device)
+    last = torch.where(mask.bool(), positions, torch.full_like(positions, -1)).amax(dim=1)
+    token_rewards = torch.zeros(mask.shape, dtype=rewards.dtype, device=rewards.device)
+    rows = torch.nonzero(last >= 0).flatten()
+    token_rewards[rows, last[rows]] = rewards[rows]
+    return token_rewards
+
+
+def turn_returns(turn_rewards: Tensor, gamma: float) -> Tensor:
+    """Discounted return of each turn: turn_rewards [B, K] -> [B, K], R_t = Σ_{i >= t} γ^(i - t) r_i.
+
+    Turns that did not happen hold reward 0. Source: Baronio et al. 2025 (Kevin), section 3.
+    """
+    returns = turn_rewards.clone()
+    for turn in reversed(range(turn_rewards.shape[1] - 1)):
+        returns[:, turn] += gamma * returns[:, turn + 1]
+    return returns
+
+
+def turn_grpo(returns: Tensor, groups: Sequence[Hashable], epsilon: float = EPSILON) -> Tensor:
+    """GRPO with a baseline and a scale per (group, turn): returns [B, K], groups of B labels -> [B, K]."""
+    return torch.stack([group_advantages(column, groups, epsilon=epsilon) for column in returns.T], dim=1)
+
+
+def turn_rloo(returns: Tensor, groups: Sequence[Hashable]) -> Tensor:
+    """RLOO with a baseline per (group, turn), each turn its own sample: returns [B, K], groups of B labels -> [B, K]."""
+    return torch.stack([leave_one_out_advantages(column, groups) for column in returns.T], dim=1)
+
+
+def _rows_of_groups(scores: Tensor, groups: Sequence[Hashable]) -> list[list[int]]:
+    if len(groups) != len(scores):
+        raise InputError(f"groups: expected one label a response ({len(scores)}), found {len(groups)}")
+    rows: dict[Hashable, list[int]] = {}
+    for row, label in enumerate(groups):
+        rows.setdefault(label, []).append(row)
+    return list(rows.values())

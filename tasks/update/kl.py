@@ -1,0 +1,57 @@
+"""Per-token estimators of KL(policy || reference) from the log-probabilities of the sampled tokens.
+
+All take log_probs and reference_log_probs of one shape and return that shape. Source of k1, k2, k3: Schulman 2020,
+"Approximating KL divergence". Values are unbiased for k1 and k3; the *gradient* of k2 is the KL's, k3's own is
+not, hence the straight-through default `k3_k2`.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+_LOG_RATIO_LIMIT = 20.0
+_KL_LIMIT = 10.0
+
+
+def k1(log_probs: Tensor, reference_log_probs: Tensor) -> Tensor:
+    """The log ratio: unbiased, of high variance, can be negative."""
+    return log_probs - reference_log_probs
+
+
+def k2(log_probs: Tensor, reference_log_probs: Tensor) -> Tensor:
+    """Half the squared log ratio: biased, low variance; its gradient is an unbiased estimate of the KL's."""
+    return 0.5 * (log_probs - reference_log_probs) ** 2
+
+
+def k3(log_probs: Tensor, reference_log_probs: Tensor) -> Tensor:
+    """exp(-k1) - 1 + k1: unbiased, never negative."""
+    log_ratio = reference_log_probs - log_probs
+    return torch.expm1(log_ratio) - log_ratio
+
+
+def low_var_kl(log_probs: Tensor, reference_log_probs: Tensor) -> Tensor:
+    """k3 with the log ratio clamped to ±20 and the value to ±10 (as verl and slime do)."""
+    log_ratio = (reference_log_probs - log_probs).clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)
+    return (torch.expm1(log_ratio) - log_ratio).clamp(-_KL_LIMIT, _KL_LIMIT)
+
+
+def k3_k2(log_probs: Tensor, reference_log_probs: Tensor) -> Tensor:
+    """The value of k3 with the gradient of k2 (straight-through)."""
+    gradient = k2(log_probs, reference_log_probs)
+    return gradient + (k3(log_probs, reference_log_probs) - gradient).detach()
+
+
+KL_ESTIMATORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "k1": k1,
+    "k2": k2,
+    "k3": k3,
+    "low_var_kl": low_var_kl,
+    "k3_k2": k3_k2,
+}
+"""By the name that `update.kl_estimator` gives."""
+
+
+def kl_penalty(log_probs: Tensor, reference_log_probs: Tensor, estimator: str) -> Tensor:
+    """Return the named estimator's value per token."""
+    return KL_ESTIMATORS[estimator](log_probs, reference_log_probs)

@@ -1,0 +1,119 @@
+"""Policy losses per token, and how tokens become one number.
+
+Shapes: log_probs (of the policy being trained), old_log_probs (of the policy that the step starts from), advantages, mask: [B, T].
+Each loss returns (loss per token [B, T], figures), figures being detached per-token tensors for metrics. `aggregate`
+turns the first into a scalar whose sum over micro-batches and ranks is the optimizer step's loss.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from tasks.update.masking import masked_mean, masked_sum
+
+Aggregation = Literal["token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "seq_mean_token_sum_norm"]
+LossPerToken = tuple[Tensor, dict[str, Tensor]]
+
+_LOG_RATIO_LIMIT = 20.0
+_SEQUENCE_LOG_RATIO_LIMIT = 10.0
+
+
+def ppo_clip(
+    log_probs: Tensor,
+    old_log_probs: Tensor,
+    advantages: Tensor,
+    clip_low: float = 0.2,
+    clip_high: float = 0.28,
+    dual_clip: float | None = 3.0,
+) -> LossPerToken:
+    """PPO's clipped surrogate, with a bound on the loss of negative advantages (dual clip). Figures: `clipped`, `clipped_dual`.
+
+    Sources: Schulman et al. 2017, eq. 7; asymmetric range: Yu et al. 2025 (DAPO); dual clip: Ye et al. 2020, eq. 5.
+    """
+    ratio = _ratio(log_probs, old_log_probs)
+    unclipped = -advantages * ratio
+    clipped = -advantages * ratio.clamp(1 - clip_low, 1 + clip_high)
+    loss = torch.maximum(unclipped, clipped)
+    figures = {"clipped": (clipped > unclipped).detach()}
+    if dual_clip is not None:
+        bound = -advantages * dual_clip
+        figures["clipped_dual"] = ((loss > bound) & (advantages < 0)).detach()
+        loss = torch.where(advantages < 0, torch.minimum(loss, bound), loss)
+    return loss, figures
+
+
+def gspo(
+    log_probs: Tensor,
+    old_log_probs: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    clip_low: float = 3e-4,
+    clip_high: float = 4e-4,
+) -> LossPerToken:
+    """GSPO: PPO's surrogate on the sequence's geometric mean ratio, the same for each of its tokens. Figure: `clipped`.
+
+    Gradients reach each token through its own log-probability (the paper's GSPO-token form, equal to GSPO where
+    advantages are constant in a sequence). Source: Zheng et al. 2025, eqs. 5 and 14.
+    """
+    mean_log_ratio = masked_mean(log_probs.detach() - old_log_probs, mask, dim=1)[:, None]
+    straight_through = log_probs - log_probs.detach()
+    ratio = (mean_log_ratio + straight_through).clamp(max=_SEQUENCE_LOG_RATIO_LIMIT).exp()
+    unclipped = -advantages * ratio
+    clipped = -advantages * ratio.clamp(1 - clip_low, 1 + clip_high)
+    return torch.maximum(unclipped, clipped), {"clipped": (clipped > unclipped).detach()}
+
+
+def cispo(
+    log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, clip_low: float = 1.0, clip_high: float = 4.0
+) -> LossPerToken:
+    """CISPO: REINFORCE weighted by the clipped, detached ratio: no token loses its gradient. Figure: `clipped`.
+
+    Source: MiniMax 2025 (MiniMax-M1), eq. 4.
+    """
+    ratio = _ratio(log_probs, old_log_probs).detach()
+    weight = ratio.clamp(1 - clip_low, 1 + clip_high)
+    return -weight * advantages * log_probs, {"clipped": weight != ratio}
+
+
+def dppo(
+    log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, clip_low: float = 0.2, clip_high: float = 0.28
+) -> LossPerToken:
+    """DPPO with the binary total-variation proxy: a token whose probability has already moved too far is left out. Figure: `clipped`.
+
+    A token is masked where its probability has moved by more than the limit in the direction that its
+    advantage pushes: p - p_old > clip_high with a positive advantage, p_old - p > clip_low with a negative one.
+    Source: Qi et al. 2026, "Rethinking the Trust Region in LLM Reinforcement Learning" (Divergence PPO).
+    """
+    moved = log_probs.detach().exp() - old_log_probs.exp()
+    left_out = ((advantages > 0) & (moved > clip_high)) | ((advantages < 0) & (moved < -clip_low))
+    loss = -advantages * _ratio(log_probs, old_log_probs)
+    return torch.where(left_out, torch.zeros_like(loss), loss), {"clipped": left_out}
+
+
+def aggregate(loss: Tensor, mask: Tensor, how: Aggregation = "token_mean", normaliser: float | None = None) -> Tensor:
+    """Turn a loss per token [B, T] into a scalar.
+
+    `normaliser` is what to divide by, fixed for the whole optimizer step over all micro-batches and ranks (see
+    `normaliser_of`); None takes it from this mask, as for a step of one micro-batch. Sequences without a token count nowhere.
+    `seq_mean_token_sum_norm` also divides by T, the width of the mask, unless a normaliser that includes it is given.
+    """
+    per_token = masked_sum(loss, mask, dim=1)
+    if how == "seq_mean_token_mean":
+        per_token = per_token / mask.sum(dim=1).clamp(min=1)
+    divisor = normaliser_of(mask, how) if normaliser is None else normaliser
+    return per_token.sum() / divisor
+
+
+def normaliser_of(mask: Tensor, how: Aggregation, length: int | None = None) -> float:
+    """Return the divisor that `aggregate` needs for a batch: tokens, sequences, or sequences × `length` (the mask's width)."""
+    if how == "token_mean":
+        return max(float(mask.sum()), 1.0)
+    sequences = max(float((mask.sum(dim=1) > 0).sum()), 1.0)
+    if how == "seq_mean_token_sum_norm":
+        return sequences * (mask.shape[1] if length is None else length)
+    return sequences
+
+
+def _ratio(log_probs: Tensor, old_log_probs: Tensor) -> Tensor:
+    return (log_probs - old_log_probs).clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()

@@ -1,0 +1,172 @@
+"""Data-parallel ranks: warm Ray actors that share a process group, and run training programs that stream their progress.
+
+A *program* is a module-level generator function `program(rank: RankContext, job) -> Iterator`: every rank runs it with the same job; what rank 0
+yields comes to the caller. An actor keeps its process group and the engine that it last held, so that the next
+iteration starts without loading anything. If one rank dies or fails, all are stopped: a group with a hole would hang in
+its next collective.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+
+from kernels_eval.errors import InfrastructureError, KernelmillError
+from tasks.update.config import UpdateConfig
+from tasks.workers import stop_worker, warm_worker
+
+COLLECTIVE_TIMEOUT = timedelta(minutes=10)
+
+Program = Callable[["RankContext", Any], Iterator[Any]]
+
+
+@dataclass
+class RankContext:
+    """What a rank keeps between two programs."""
+
+    rank: int
+    world_size: int
+    held: dict[str, Any] = field(default_factory=dict)
+    """Engines, models and tokenizers by purpose; whoever puts something here says beside it what it is."""
+
+
+@ray.remote(num_cpus=0)
+class Rank:
+    """One data-parallel worker process."""
+
+    def __init__(self) -> None:
+        self._group: str | None = None
+        self._context: RankContext | None = None
+        self._store: Any = None
+
+    def ping(self) -> bool:
+        """Answer."""
+        return True
+
+    def group(self) -> str | None:
+        """Return the name of the process group that this rank is in."""
+        return self._group
+
+    def listen(self, world_size: int) -> tuple[str, int]:
+        """On rank 0: open the store through which ranks find each other. Returns its address."""
+        from torch._C._distributed_c10d import TCPStore
+
+        address = ray.util.get_node_ip_address() if world_size > 1 else "127.0.0.1"
+        self._store = TCPStore(
+            address, 0, world_size, is_master=True, wait_for_workers=False, timeout=COLLECTIVE_TIMEOUT
+        )
+        return address, self._store.port
+
+    def join(self, group: str, rank: int, world_size: int, address: tuple[str, int], threads: int) -> None:
+        """Join the process group, for good."""
+        import torch
+        from torch import distributed
+        from torch._C._distributed_c10d import TCPStore
+
+        on_gpu = torch.cuda.is_available()
+        torch.set_num_threads(threads)
+        if on_gpu:
+            torch.cuda.set_device(0)  # Ray shows each actor its own GPU only
+        host, port = address
+        os.environ |= {
+            "RANK": str(rank),
+            "LOCAL_RANK": "0",
+            "WORLD_SIZE": str(world_size),
+            "MASTER_ADDR": host,
+            "MASTER_PORT": str(port),
+        }
+        store = self._store or TCPStore(host, port, world_size, timeout=COLLECTIVE_TIMEOUT)
+        distributed.init_process_group(
+            "nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=world_size, timeout=COLLECTIVE_TIMEOUT
+        )
+        from tasks.update.engine import import_deepspeed
+
+        import_deepspeed().init_distributed(auto_mpi_discovery=False, verbose=False)
+        self._group = group
+        self._context = RankContext(rank, world_size)
+
+    def set_threads(self, threads: int) -> None:
+        """Set the number of CPU threads."""
+        import torch
+
+        torch.set_num_threads(threads)
+
+    def run(self, program: Program, job: Any) -> Iterator[Any]:
+        """Run a program; yield what it yields."""
+        assert self._context is not None, "join() comes first"
+        yield from program(self._context, job)
+
+
+def run_on_ranks(resources: UpdateConfig, program: Program, job: Any) -> Iterator[Any]:
+    """Run a program on all ranks, starting them where they are not there; yield what rank 0 yields.
+
+    Raises what the program raised (our own exceptions as they are), InfrastructureError where a rank died.
+    """
+    ranks = _ranks(resources)
+    job_reference = ray.put(job)
+    streams: list[Any] = [rank.run.options(num_returns="streaming").remote(program, job_reference) for rank in ranks]
+    pending = list(streams)
+    complete = False
+    try:
+        while pending:
+            ready, _ = ray.wait(pending, num_returns=1)
+            for stream in ready:
+                try:
+                    item = ray.get(next(stream))
+                except StopIteration:
+                    pending.remove(stream)
+                    continue
+                if stream is streams[0]:
+                    yield item
+        complete = True
+    except RayActorError as error:
+        raise InfrastructureError(f"a training rank died: {error}") from error
+    except RayTaskError as error:
+        cause = error.cause
+        if isinstance(cause, KernelmillError):
+            raise cause from None
+        raise InfrastructureError(f"a training rank failed: {error}") from error
+    finally:
+        if not complete:
+            _stop(resources)
+
+
+def _ranks(resources: UpdateConfig) -> list[Any]:
+    """Return the living ranks of one process group; make it anew where any of them is missing."""
+    names = _names(resources)
+    options: dict[str, Any] = {"num_gpus": resources.gpus_per_rank}
+    try:
+        ranks = [warm_worker(name, Rank, **options) for name in names]
+        groups = ray.get([rank.group.remote() for rank in ranks])
+        if groups[0] is not None and len(set(groups)) == 1:
+            ray.get([rank.set_threads.remote(resources.threads_per_rank) for rank in ranks])
+            return ranks
+        if any(group is not None for group in groups):
+            _stop(resources)
+            ranks = [warm_worker(name, Rank, **options) for name in names]
+        group = secrets.token_hex(4)
+        address = ray.get(ranks[0].listen.remote(len(ranks)))
+        ray.get(
+            [
+                rank.join.remote(group, number, len(ranks), address, resources.threads_per_rank)
+                for number, rank in enumerate(ranks)
+            ]
+        )
+    except RayActorError as error:
+        _stop(resources)
+        raise InfrastructureError(f"a training rank died as it started: {error}") from error
+    return ranks
+
+
+def _names(resources: UpdateConfig) -> list[str]:
+    return [f"rank-{number}-of-{resources.ranks}-{resources.gpus_per_rank:g}" for number in range(resources.ranks)]
+
+
+def _stop(resources: UpdateConfig) -> None:
+    for name in _names(resources):
+        stop_worker(name)

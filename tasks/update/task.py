@@ -1,0 +1,24 @@
+"""The policy update as a Prefect task."""
+
+from tasks.orchestration import Stage, stage_task
+from tasks.references import CheckpointRef, TrajectoryBatchRef
+from tasks.update.config import UpdateConfig
+
+
+@stage_task("update", code="tasks.update.train", label="update {iteration}")
+def update(
+    stage: Stage,
+    policy: CheckpointRef,
+    reference: CheckpointRef | None,
+    batch: TrajectoryBatchRef,
+    config: UpdateConfig,
+    iteration: int,
+    total_iterations: int,
+    seed: int,
+) -> CheckpointRef:
+    """Update the policy on one validated batch, and publish the next checkpoint."""
+    from tasks.update.train import update_policy
+
+    return update_policy(
+        policy, reference, batch, config, iteration, total_iterations, seed, stage.destination, stage.progress
+    )

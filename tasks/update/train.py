@@ -1,0 +1,71 @@
+"""The policy update: from a policy and a validated batch of trajectories to the next checkpoint.
+
+Published folder: the policy in Hugging Face format, `optimizer.safetensors` (tasks.update.state), and `metrics.parquet` with one row an
+optimizer step. Everything that can be wrong with the input is found before a worker starts and before anything is
+written: the last checkpoint stays as it was.
+"""
+
+from pathlib import Path
+
+import polars as pl
+
+from kernels_eval.errors import InputError
+from tasks.models.policy import architecture_of, check_dtype, check_same_architecture, dtype_of
+from tasks.progress import Progress
+from tasks.references import CheckpointRef, TrajectoryBatchRef
+from tasks.store import publish, published_digest
+from tasks.update.config import UpdateConfig
+from tasks.update.program import UpdateJob, adopt_program, update_program
+from tasks.update.ranks import run_on_ranks
+from tasks.update.samples import read_samples
+
+METRICS_FILE = "metrics.parquet"
+
+
+def update_policy(
+    policy: CheckpointRef,
+    reference: CheckpointRef | None,
+    batch: TrajectoryBatchRef,
+    config: UpdateConfig,
+    iteration: int,
+    total_iterations: int,
+    seed: int,
+    destination: Path,
+    progress: Progress,
+) -> CheckpointRef:
+    """Update `policy` on `batch` and publish the result; `iteration` counts from 0.
+
+    The optimizer goes on from the state that lies beside the policy, if any. Raises InputError for input that cannot be
+    trained on (see tasks.update.samples), a reference of another architecture, or a missing reference where KL has weight;
+    InfrastructureError where a rank dies.
+    """
+    if config.kl_coefficient > 0 and reference is None:
+        raise InputError("update.kl_coefficient: above 0, but no reference policy was given; give one or set 0")
+    if reference is not None:
+        check_same_architecture(reference.path, policy.path)
+    dtype = dtype_of(policy.path)
+    check_dtype(dtype)
+    samples = read_samples(batch, config, vocabulary=int(architecture_of(policy.path)["vocab_size"]))
+    metadata = {"policy": policy.digest, "batch": batch.digest, "iteration": iteration}
+    with publish(destination, metadata) as folder:
+        job = UpdateJob(
+            policy=policy.path,
+            policy_digest=policy.digest,
+            reference=None if reference is None else reference.path,
+            reference_digest=None if reference is None else reference.digest,
+            dtype=dtype,
+            samples=samples,
+            config=config,
+            iteration=iteration,
+            total_iterations=total_iterations,
+            seed=seed,
+            folder=folder,
+        )
+        for said in run_on_ranks(config, update_program, job):
+            if "rows" in said:
+                pl.DataFrame(said["rows"]).write_parquet(folder / METRICS_FILE)
+            else:
+                progress(**said)
+    digest = published_digest(destination)
+    list(run_on_ranks(config, adopt_program, digest))
+    return CheckpointRef(uri=str(destination), digest=digest, weight_version=policy.weight_version + 1)

@@ -1,0 +1,193 @@
+"""The checks between stages. Each reads an artifact, runs its suites, writes Data Docs, and says whether it may go on.
+
+Row-level rules take rows out (tasks.validation.rows, .quarantine); the batch goes on without them, unless they are more than
+`max_quarantined_fraction`. Rules about the batch must hold for what is left. Otherwise `ValidationFailed` names the suite,
+the expectation, the column, what was found, and a row.
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from kernels_eval.errors import InputError
+from tasks.problems.row import Split
+from tasks.references import ArtifactRef, CheckpointRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
+from tasks.store import publish, published_digest, read_manifest
+from tasks.trajectories.reader import read_trajectories, read_turns
+from tasks.trajectories.schema import TRAJECTORIES_FILE, TURNS_FILE
+from tasks.validation import projections
+from tasks.validation.config import ValidationConfig
+from tasks.validation.failure import Failure, ValidationFailed
+from tasks.validation.quarantine import bad_trajectories, split_file, write_quarantine
+from tasks.validation.reward_range import reward_range
+from tasks.validation.rows import bad_rows, is_row_level
+from tasks.validation.runner import Check, Finding, run_checks
+from tasks.validation.suite import load_suite
+
+RAW, PUBLISHED = "raw", "published"
+
+
+def validate_problems(problems: ProblemSetRef, config: ValidationConfig, docs_dir: Path) -> ProblemSetRef:
+    """Return the problem set if every row of it is good. A problem set is made, not sampled: nothing is quarantined."""
+    table = _read(problems.path / "problems.parquet")
+    check = Check(RAW, load_suite("problems", config.suites), projections.problems_projection(table))
+    _require(run_checks([check], docs_dir), problems, docs_dir)
+    return problems
+
+
+def validate_update_metrics(checkpoint: CheckpointRef, config: ValidationConfig, docs_dir: Path) -> CheckpointRef:
+    """Return the checkpoint if the metrics of its training are finite and in range."""
+    table = _read(checkpoint.path / "metrics.parquet")
+    check = Check(RAW, load_suite("update_metrics", config.suites), projections.metrics_projection(table))
+    _require(run_checks([check], docs_dir), checkpoint, docs_dir)
+    return checkpoint
+
+
+def validate_sft_pairs(
+    data: SftDataRef, config: ValidationConfig, reward: str, destination: Path, quarantine: Path, docs_dir: Path
+) -> SftDataRef:
+    """Return the SFT data set: itself if every row is good, else a copy without the bad rows, published at `destination`.
+
+    The bad rows go to `quarantine`. `reward` names the function that the stored rewards come from.
+    """
+    suite = load_suite("sft_pairs", config.suites, reward_range(reward))
+    file = data.path / "pairs.parquet"
+    projection = projections.pairs_projection(_read(file), data.verified)
+    bad = bad_rows(projection, suite)
+    checks = [Check(RAW, suite, projection)]
+    if bad.is_empty():
+        _require(run_checks(checks, docs_dir), data, docs_dir)
+        return data
+    left = projection.filter(~pl.col("row_id").is_in(bad.get_column("row_id").implode()))
+    checks.append(Check(PUBLISHED, suite, left))
+    findings = run_checks(checks, docs_dir)
+    reasons = _reasons(bad, "row_id")
+    write_quarantine(quarantine, [file], "pair_id", reasons, data.uri)
+    _allow(projection.height - left.height, projection.height, "pairs", findings, data, config, quarantine, docs_dir)
+    _require([finding for finding in findings if finding.check.data == PUBLISHED], data, docs_dir)
+    with publish(destination, _metadata(data, projection.height - left.height, quarantine)) as folder:
+        split_file(file, "pair_id", reasons, folder / file.name, None)
+    used = int(left.get_column("used").sum())
+    return data.model_copy(
+        update={"uri": str(destination.resolve()), "digest": published_digest(destination), "pairs": used}
+    )
+
+
+def validate_trajectories(
+    raw: TrajectoryBatchRef,
+    config: ValidationConfig,
+    gamma: float,
+    reward: str,
+    destination: Path,
+    quarantine: Path,
+    docs_dir: Path,
+) -> TrajectoryBatchRef:
+    """Publish the good trajectories of a raw batch at `destination` and return them; the others go to `quarantine`.
+
+    `gamma` and `reward` (the name of the function) are what returns and rewards are recomputed with. A training batch must
+    also hold a group that can be learnt from. Raises ValidationFailed, and InputError where a table cannot be read.
+    """
+    turns, trajectories = read_turns(raw), read_trajectories(raw)
+    suites = {
+        name: load_suite(name, config.suites, reward_range(reward)) for name in ("turns", "trajectories", "groups")
+    }
+    views = {
+        "turns": projections.turns_projection(turns, trajectories, gamma, reward),
+        "trajectories": projections.trajectories_projection(trajectories, turns, gamma),
+    }
+    bad = bad_trajectories(*(bad_rows(view, suites[name]) for name, view in views.items()))
+    is_bad = pl.col("trajectory_id").is_in(bad.get_column("trajectory_id").implode())
+    checks = [Check(RAW, suites[name], view) for name, view in views.items()]
+    if not bad.is_empty():
+        checks += [Check(PUBLISHED, suites[name], view.filter(~is_bad)) for name, view in views.items()]
+    if Split.TRAIN.value in turns.get_column("split"):
+        checks.append(Check(PUBLISHED, suites["groups"], projections.groups_projection(turns.filter(~is_bad))))
+    findings = run_checks(checks, docs_dir)
+    files = [raw.path / TRAJECTORIES_FILE, raw.path / TURNS_FILE]
+    reasons = _reasons(bad, "trajectory_id")
+    if reasons:
+        write_quarantine(quarantine, files, "trajectory_id", reasons, raw.uri)
+        _allow(len(reasons), trajectories.height, "trajectories", findings, raw, config, quarantine, docs_dir)
+    decisive = [finding for finding in findings if finding.check.data == PUBLISHED or not reasons]
+    _require(decisive, raw, docs_dir)
+    counts: dict[str, int] = {}
+    with publish(destination, _metadata(raw, len(reasons), quarantine)) as folder:
+        for file in files:
+            if reasons:
+                counts[file.name], _ = split_file(file, "trajectory_id", reasons, folder / file.name, None)
+            else:
+                shutil.copyfile(file, folder / file.name)
+                counts[file.name] = turns.height if file.name == TURNS_FILE else trajectories.height
+    return raw.model_copy(
+        update={
+            "uri": str(destination.resolve()),
+            "digest": published_digest(destination),
+            "trajectories": counts[TRAJECTORIES_FILE],
+            "turns": counts[TURNS_FILE],
+        }
+    )
+
+
+def _read(file: Path) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(file)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(f"{file}: expected a Parquet table: {str(error).splitlines()[0]}") from error
+
+
+def _reasons(bad: pl.DataFrame, key: str) -> dict[str, str]:
+    return dict(bad.select(key, "reason").iter_rows())
+
+
+def _metadata(origin: ArtifactRef, quarantined: int, quarantine: Path) -> dict[str, Any]:
+    """Return the origin's metadata, and what validation did to it."""
+    inherited = (read_manifest(origin.path) or {}).get("metadata", {})
+    own: dict[str, Any] = {"validated": origin.uri, "quarantined": quarantined}
+    return inherited | own | ({"quarantine": str(quarantine)} if quarantined else {})
+
+
+def _require(findings: Sequence[Finding], data: ArtifactRef, docs_dir: Path) -> None:
+    """Raise ValidationFailed for the first critical finding."""
+    for finding in findings:
+        if finding.expectation.severity == "critical":
+            raise ValidationFailed(_failure(finding, data, docs_dir))
+
+
+def _allow(
+    bad: int,
+    rows: int,
+    noun: str,
+    findings: Sequence[Finding],
+    data: ArtifactRef,
+    config: ValidationConfig,
+    quarantine: Path,
+    docs_dir: Path,
+) -> None:
+    """Raise ValidationFailed, naming the rule that most rows break, where more is quarantined than the settings allow."""
+    if bad <= config.max_quarantined_fraction * rows:
+        return
+    about_rows = [finding for finding in findings if finding.check.data == RAW and is_row_level(finding.expectation)]
+    worst = max(about_rows, key=lambda finding: finding.rows)
+    consequence = (
+        f"{bad} of {rows} {noun} had to be quarantined (in {quarantine}), more than "
+        f"validation.max_quarantined_fraction = {config.max_quarantined_fraction:g} allows"
+    )
+    raise ValidationFailed(_failure(worst, data, docs_dir, consequence))
+
+
+def _failure(finding: Finding, data: ArtifactRef, docs_dir: Path, consequence: str = "") -> Failure:
+    rule = finding.expectation
+    return Failure(
+        data=data.uri,
+        suite=finding.check.suite.name,
+        expectation=rule.type,
+        column=rule.column,
+        found=finding.found,
+        expected=f"{rule.bounds} ({rule.meaning})",
+        example=finding.example,
+        consequence=consequence,
+        data_docs=str(docs_dir / "index.html"),
+    )

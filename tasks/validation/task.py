@@ -1,0 +1,54 @@
+"""Checks between stages as Prefect tasks. Each returns the reference that it checked, so that a flow reads as a chain.
+
+Great Expectations' pages are in `runs/data_docs/<stage>/<key>/index.html`, and each run links its own.
+"""
+
+from tasks.orchestration import Stage, stage_task
+from tasks.references import CheckpointRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
+from tasks.validation.config import ValidationConfig
+
+
+@stage_task("validate_problems", code="tasks.validation.checks", label="check of the problem set")
+def check_problems(stage: Stage, problems: ProblemSetRef, config: ValidationConfig) -> ProblemSetRef:
+    """Stop the flow if the problem set breaks an expectation."""
+    from tasks.validation.checks import validate_problems
+
+    return validate_problems(problems, config, stage.docs_dir)
+
+
+@stage_task("validate_sft_data", code="tasks.validation.checks", label="check of the SFT data")
+def check_sft_data(stage: Stage, data: SftDataRef, config: ValidationConfig, reward: str) -> SftDataRef:
+    """Return the SFT pairs without those that break an expectation; stop the flow if there are too many."""
+    from tasks.validation.checks import validate_sft_pairs
+
+    quarantine = stage.workspace.runs_dir / "quarantine" / f"run_id={stage.workspace.run_id}" / "sft"
+    return validate_sft_pairs(data, config, reward, stage.destination, quarantine, stage.docs_dir)
+
+
+@stage_task("validate_trajectories", code="tasks.validation.checks", label="check of rollout {iteration}")
+def publish_checked(
+    stage: Stage, raw: TrajectoryBatchRef, config: ValidationConfig, gamma: float, reward: str, iteration: int
+) -> TrajectoryBatchRef:
+    """Publish the good trajectories of a raw batch, quarantine the bad ones, stop the flow if there are too many."""
+    from tasks.validation.checks import validate_trajectories
+
+    partition = f"run_id={stage.workspace.run_id}/iteration={iteration}"
+    return validate_trajectories(
+        raw,
+        config,
+        gamma,
+        reward,
+        stage.workspace.runs_dir / "trajectories" / partition,
+        stage.workspace.runs_dir / "quarantine" / partition,
+        stage.docs_dir,
+    )
+
+
+@stage_task(
+    "validate_update", code="tasks.validation.checks", label="check of update {iteration}", ignored=("iteration",)
+)
+def check_update(stage: Stage, policy: CheckpointRef, config: ValidationConfig, iteration: int) -> CheckpointRef:
+    """Stop the flow if the update's metrics break an expectation."""
+    from tasks.validation.checks import validate_update_metrics
+
+    return validate_update_metrics(policy, config, stage.docs_dir)

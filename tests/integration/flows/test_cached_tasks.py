@@ -1,0 +1,225 @@
+"""Stages as cached, retried Prefect tasks, against a real server."""
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from prefect import flow
+
+from flows.server import PrefectServer
+from kernels_eval.config import JudgeConfig
+from kernels_eval.errors import InfrastructureError, InputError
+from tasks import orchestration
+from tasks.orchestration import Stage, Workspace, stage_task
+from tasks.problems.config import ProblemsConfig
+from tasks.references import CheckpointRef
+from tasks.store import publish, published_digest
+
+pytestmark = pytest.mark.usefixtures("server")
+
+
+@dataclass
+class Heard:
+    """Remembers what it is told."""
+
+    events: list[tuple[str, str]] = field(default_factory=list)
+
+    def started(self, label: str) -> None:
+        self.events.append(("started", label))
+
+    def progressed(self, label: str, done: int, total: int, figures: dict[str, float]) -> None:
+        self.events.append((f"progressed {done}/{total} {figures}", label))
+
+    def finished(self, label: str, seconds: float, cached: bool) -> None:
+        self.events.append(("cached" if cached else "finished", label))
+
+    def failed(self, label: str, error: BaseException) -> None:
+        self.events.append((f"failed {type(error).__name__}", label))
+
+    def kinds(self) -> list[str]:
+        return [kind for kind, _ in self.events]
+
+
+calls: list[tuple[str, int]] = []
+
+
+@stage_task("first", code="tasks.references", label="first {number}")
+def first(stage: Stage, number: int, judge: JudgeConfig = JudgeConfig()) -> CheckpointRef:
+    calls.append(("first", number))
+    stage.progress(1, 2, loss=0.5)
+    with publish(stage.destination) as folder:
+        (folder / "number.txt").write_text(str(number))
+    return CheckpointRef(uri=str(stage.destination), digest=published_digest(stage.destination), weight_version=number)
+
+
+@stage_task("second", code="tasks.references", label="second")
+def second(stage: Stage, given: CheckpointRef, problems: ProblemsConfig) -> CheckpointRef:
+    calls.append(("second", given.weight_version))
+    with publish(stage.destination) as folder:
+        (folder / "text").write_text("second of " + given.digest)
+    return CheckpointRef(uri=str(stage.destination), digest=published_digest(stage.destination))
+
+
+failures: list[Exception] = []
+
+
+@stage_task("unlucky", code="tasks.references", label="unlucky {number}")
+def unlucky(stage: Stage, number: int) -> CheckpointRef:
+    calls.append(("unlucky", number))
+    if failures:
+        raise failures.pop(0)
+    with publish(stage.destination) as folder:
+        (folder / "x").write_text("x")
+    return CheckpointRef(uri=str(stage.destination), digest=published_digest(stage.destination))
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    calls.clear()
+    failures.clear()
+    return Workspace(tmp_path, "run", Heard())
+
+
+def try_luck(workspace: Workspace, number: int) -> CheckpointRef:
+    @flow
+    def luck() -> CheckpointRef:
+        return unlucky(workspace, number)
+
+    return luck()
+
+
+def run_chain(
+    workspace: Workspace, number: int = 3, problems: ProblemsConfig = ProblemsConfig(), judge: JudgeConfig = JudgeConfig()
+) -> CheckpointRef:
+    @flow
+    def chain() -> CheckpointRef:
+        return second(workspace, first(workspace, number, judge), problems)
+
+    calls.clear()
+    return chain()
+
+
+def test_the_second_time_everything_is_cached_and_says_so(workspace: Workspace):
+    reference = run_chain(workspace)
+    assert calls == [("first", 3), ("second", 3)]
+    assert workspace.listener.kinds() == [
+        "started",
+        "progressed 1/2 {'loss': 0.5}",
+        "finished",
+        "started",
+        "finished",
+    ]
+    workspace.listener.events.clear()
+    assert run_chain(workspace) == reference
+    assert calls == []
+    assert workspace.listener.events == [("cached", "first 3"), ("cached", "second")]
+    assert all(record.overhead_s < 1 for record in workspace.records)
+
+
+def test_a_setting_recomputes_exactly_what_reads_it(workspace: Workspace, tmp_path: Path):
+    run_chain(workspace)
+    run_chain(workspace, problems=ProblemsConfig(train=7))
+    assert calls == [("second", 3)]
+    run_chain(workspace, judge=JudgeConfig(workers=9, cache_dir=str(tmp_path)))
+    assert calls == []  # neither decides a verdict
+    run_chain(workspace, judge=JudgeConfig(trials=5))
+    assert calls == [("first", 3)]  # and its content came out the same, so that the second is a hit
+
+
+def test_a_file_that_a_setting_names_counts_by_content(workspace: Workspace, tmp_path: Path):
+    data = tmp_path / "problems.jsonl"
+    data.write_text("one")
+    config = ProblemsConfig(source="jsonl", path=str(data))
+    run_chain(workspace, problems=config)
+    moved = data.with_name("moved")
+    moved.mkdir()
+    data.rename(moved / "problems.jsonl")
+    run_chain(workspace, problems=config.model_copy(update={"path": str(moved / "problems.jsonl")}))
+    assert calls == []
+    (moved / "problems.jsonl").write_text("two")
+    run_chain(workspace, problems=config.model_copy(update={"path": str(moved / "problems.jsonl")}))
+    assert calls == [("second", 3)]
+
+
+def test_an_artifact_that_is_gone_is_made_again(workspace: Workspace):
+    shutil.rmtree(first_folder(workspace))
+    run_chain(workspace)
+    assert calls == [("first", 3)]
+
+
+def test_an_artifact_of_another_content_is_made_again(workspace: Workspace):
+    folder = first_folder(workspace)
+    with publish(folder) as partial:
+        (partial / "number.txt").write_text("something else")
+    run_chain(workspace)
+    assert calls == [("first", 3)]
+
+
+def test_a_half_written_cache_record_is_a_miss(workspace: Workspace):
+    run_chain(workspace)
+    for record in workspace.results_dir.iterdir():
+        record.write_bytes(record.read_bytes()[: record.stat().st_size // 2])
+    run_chain(workspace)
+    assert calls == [("first", 3), ("second", 3)]
+    run_chain(workspace)
+    assert calls == []
+
+
+def test_refresh_computes_a_stage_again(workspace: Workspace):
+    run_chain(workspace)
+    workspace.refresh = frozenset({"second"})
+    run_chain(workspace)
+    assert calls == [("second", 3)]
+
+
+def test_other_code_is_another_key(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
+    run_chain(workspace)
+    monkeypatch.setattr(orchestration, "code_version", lambda module: "changed")
+    run_chain(workspace)
+    assert calls == [("first", 3), ("second", 3)]
+
+
+@pytest.mark.parametrize("error", [InfrastructureError("a worker died"), ConnectionError("lost")])
+def test_a_failure_of_the_machine_is_retried(
+    workspace: Workspace, error: Exception, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(orchestration, "FIRST_DELAY_S", 0.05)
+    failures.append(error)
+    try_luck(workspace, 1)
+    assert calls == [("unlucky", 1)] * 2
+
+
+@pytest.mark.parametrize("error", [InputError("a bad file"), ValueError("a bug")])
+def test_bad_input_and_bugs_are_not_retried_and_come_out_as_they_are(workspace: Workspace, error: Exception):
+    failures.append(error)
+    with pytest.raises(type(error), match=str(error)):
+        try_luck(workspace, 1)
+    assert calls == [("unlucky", 1)]
+    assert workspace.listener.kinds()[-1] == f"failed {type(error).__name__}"
+
+
+def test_a_failure_that_stays_ends_after_the_retries(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(orchestration, "FIRST_DELAY_S", 0.05)
+    failures.extend(InfrastructureError(f"try {number}") for number in range(9))
+    with pytest.raises(InfrastructureError):
+        try_luck(workspace, 1)
+    assert len(calls) == 1 + orchestration.RETRIES
+
+
+def test_the_server_shows_runs_and_artifacts(workspace: Workspace, server: PrefectServer):
+    import httpx
+
+    run_chain(workspace, number=77)
+    names = {
+        artifact["description"]
+        for artifact in httpx.post(f"{server.api_url}/artifacts/filter", json={"limit": 200}).json()
+    }
+    assert "first 77" in names
+
+
+def first_folder(workspace: Workspace) -> Path:
+    """Run the chain once; return where the first stage published."""
+    run_chain(workspace)
+    (folder,) = (workspace.runs_dir / "store" / "first").iterdir()
+    return folder

@@ -1,0 +1,127 @@
+"""The command line: bad input is one line on stderr and exit code 2, before anything is started."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flows.cli.main import run
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "run.yaml"
+    path.write_text(f"name: demo\nruns_dir: {tmp_path / 'runs'}\n")
+    return path
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Run a command that must be refused; return its one line."""
+    assert run(list(arguments)) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1, lines
+    assert "Traceback" not in lines[0]
+    return lines[0]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_help_is_fast_and_needs_no_heavy_import():
+    code = (
+        "import sys; from flows.cli.main import run; run(['train', '--help']);"
+        "heavy = [m for m in ('torch', 'ray', 'prefect', 'transformers', 'polars') if m in sys.modules];"
+        "print(heavy, file=sys.stderr)"
+    )
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+    assert "--set" in done.stdout
+    assert time.monotonic() - began < 5  # 0.3 s on an idle machine
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["rollout.episode.max_turns=-1"], "rollout.episode.max_turns: found -1"),
+        (["updat.ranks=1"], "did you mean update?"),
+        (["problems.source=jsonl"], "problems.path: expected a file or folder"),
+        (["problems.source=jsonl", "problems.path=/nowhere.jsonl"], "/nowhere.jsonl"),
+        (["sft.data.path=/nowhere.parquet"], "/nowhere.parquet"),
+        (["evaluation.pass_at=[9]"], "evaluation.pass_at: found 9"),
+        (["model.heads=3"], "model.key_value_heads"),
+        (["model.pretrained=/nowhere"], "model.pretrained: no such folder: /nowhere"),
+        (["update.deepspeed=/nowhere.json"], "update.deepspeed: no such file"),
+        (["runs_dir=/proc/nowhere"], "runs_dir"),
+    ],
+)
+def test_bad_settings(config: Path, capsys: pytest.CaptureFixture[str], overrides: list[str], words: str):
+    arguments = [part for override in overrides for part in ("--set", override)]
+    assert words in refused(capsys, "train", "--config", str(config), *arguments)
+
+
+def test_missing_configuration_file(capsys: pytest.CaptureFixture[str]):
+    assert "no such configuration file" in refused(capsys, "train", "--config", "/nowhere.yaml")
+
+
+def test_unreachable_ray_address_is_told_within_seconds(config: Path, capsys: pytest.CaptureFixture[str]):
+    began = time.monotonic()
+    line = refused(capsys, "train", "--config", str(config), "--set", f"ray.address=127.0.0.1:{free_port()}")
+    assert "ray.address" in line
+    assert "expected a Ray cluster that answers there" in line
+    assert time.monotonic() - began < 10
+
+
+def test_problem_without_get_inputs(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    level = tmp_path / "KernelBench" / "level1"
+    level.mkdir(parents=True)
+    (level / "1_broken.py").write_text("class Model: pass\ndef get_init_inputs(): return []\n")
+    line = refused(
+        capsys, "train", "--config", str(config), "-s", "problems.source=kernelbench", "-s", f"problems.path={level.parent}"
+    )
+    assert "1_broken.py" in line
+    assert "get_inputs" in line
+
+
+def test_corrupt_parquet(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    broken = tmp_path / "problems.parquet"
+    broken.write_bytes(b"PAR1 but no more")
+    line = refused(
+        capsys, "train", "--config", str(config), "-s", "problems.source=parquet", "-s", f"problems.path={broken}"
+    )
+    assert str(broken) in line
+
+
+def test_state_of_another_shape(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    from flows.configuration import load_configuration
+
+    folder = tmp_path / "runs" / load_configuration(config).run_id
+    folder.mkdir(parents=True)
+    (folder / "state.json").write_text('{"policies": 3}')
+    assert "state.json" in refused(capsys, "train", "--config", str(config))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["score"], "expected PROBLEM.py and KERNEL.py"),
+        (["score", "/nowhere.py", "/nowhere.py"], "/nowhere.py: cannot be read"),
+        (["score", "--batch", "/nowhere.jsonl"], "--out"),
+    ],
+)
+def test_score_refuses(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str):
+    assert words in refused(capsys, *arguments)
+
+
+def test_score_batch_names_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    batch = tmp_path / "in.jsonl"
+    source = "class Model: pass\ndef get_inputs(): pass\ndef get_init_inputs(): pass\n"
+    batch.write_text(json.dumps({"problem_source": source, "kernel_source": "x"}) + '\n{"problem_source": 1}\n')
+    assert f"{batch}:2" in refused(capsys, "score", "--batch", str(batch), "--out", str(tmp_path / "out.jsonl"))

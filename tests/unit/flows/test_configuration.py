@@ -1,0 +1,139 @@
+"""The configuration tree: what is read back, what is refused, and with which words."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.configuration import RunConfig, apply_override, load_configuration, save_configuration
+from flows.configuration_errors import setting_names
+from kernels_eval.errors import InputError
+
+CONFIGS = sorted(Path("deployments/configs").glob("*.yaml"))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "run.yaml"
+    path.write_text("name: demo\nsft: {steps: 7}\n")
+    return path
+
+
+def refusal(path: Path, *overrides: str) -> str:
+    with pytest.raises(InputError) as caught:
+        load_configuration(path, overrides)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_importing_it_imports_neither_torch_nor_ray():
+    code = "import sys, flows.configuration; print([m for m in ('torch', 'ray', 'prefect', 'polars') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_file_then_overrides_with_yaml_types(file: Path):
+    config = load_configuration(
+        file,
+        ["sft.steps=9", "update.learning_rate=5e-4", "evaluation.pass_at=[1, 2]", "ray.address=null", "sft.data.verified=no"],
+    )
+    assert (config.name, config.sft.steps, config.update.learning_rate) == ("demo", 9, 5e-4)
+    assert config.evaluation.pass_at == (1, 2)
+    assert config.ray.address is None
+    assert config.sft.data.verified is False
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("update.lerning_rate=1", ["update.lerning_rate", "unknown", "did you mean update.learning_rate?"]),
+        ("learning_rate=1", ["sft.learning_rate or update.learning_rate"]),
+        ("rollout.temperature=1", ["rollout.sampling.temperature"]),
+        ("zebra=1", ["zebra", "at the top there are name, seed"]),
+        ("rollout.episode.max_turns=-1", ["rollout.episode.max_turns", "found -1", "greater than or equal to 1"]),
+        ("update.ranks=two", ["update.ranks", "found 'two'", "valid integer"]),
+        ("model.dtype=fp16", ["model.dtype", "'float32' or 'bfloat16'"]),
+        ("update=3", ["update: found 3"]),
+        ("name=Bad Name", ["name: found 'Bad Name'", "matches"]),
+        ("name.inner=1", ["--set name.inner=1", "name is a value"]),
+        ("sft.steps", ["--set sft.steps", "a.b=value"]),
+        ("sft.steps=[1", ["--set", "not YAML"]),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_path_found_and_expected(file: Path, override: str, words: list[str]):
+    message = refusal(file, override)
+    assert all(word in message for word in words), message
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("- a\n- b\n", ["expected a mapping", "list"]),
+        ("a: [1\n", ["not YAML"]),
+        ("extends: other.yaml\n", ["other.yaml", "no such configuration file"]),
+        ("extends: run.yaml\n", ["extends itself"]),
+        ("!!python/object/apply:os.system ['true']\n", ["not YAML"]),
+    ],
+)
+def test_a_wrong_file_is_refused(file: Path, content: str, words: list[str]):
+    file.write_text(content)
+    message = refusal(file)
+    assert all(word in message for word in words), message
+
+
+def test_a_missing_file_is_refused(tmp_path: Path):
+    assert "no such configuration file" in refusal(tmp_path / "none.yaml")
+
+
+def test_a_file_that_extends_another_changes_only_what_it_names(file: Path):
+    child = file.with_name("child.yaml")
+    child.write_text("extends: run.yaml\nsft: {batch_size: 3}\n")
+    config = load_configuration(child)
+    assert (config.name, config.sft.steps, config.sft.batch_size) == ("demo", 7, 3)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_the_configurations_that_ship_are_valid(path: Path):
+    load_configuration(path)
+
+
+def test_saved_and_loaded_it_is_the_same_run(file: Path, tmp_path: Path):
+    config = load_configuration(file, ["judge.targets=['cuda:80','hip:gfx942']"])
+    save_configuration(config, tmp_path / "saved.yaml")
+    again = load_configuration(tmp_path / "saved.yaml")
+    assert again == config
+    assert again.run_id == config.run_id
+
+
+@given(st.sampled_from(sorted(setting_names(RunConfig))), st.integers(0, 30), st.sampled_from("abcxyz_"))
+def test_any_setting_with_a_letter_added_is_refused_and_named(name: str, place: int, letter: str):
+    leaf = name.rpartition(".")[2]
+    wrong = leaf[: place % (len(leaf) + 1)] + letter + leaf[place % (len(leaf) + 1) :]
+    path = name.removesuffix(leaf) + wrong
+    if path in set(setting_names(RunConfig)):
+        return
+    values: dict[str, object] = {}
+    apply_override(values, f"{path}=1")
+    from flows.configuration import check_configuration
+
+    with pytest.raises(InputError) as caught:
+        check_configuration(values, "here")
+    assert f"here: {path}: unknown setting; did you mean" in str(caught.value)
+
+
+def test_what_does_not_decide_the_result_does_not_change_the_run(file: Path):
+    base = load_configuration(file).run_id
+    for same in ("runs_dir=elsewhere", "ray.cpus=3", "judge.workers=7", "tracking.mode=disabled"):
+        assert load_configuration(file, [same]).run_id == base
+    for other in ("seed=1", "iterations=1", "judge.trials=3", "update.ranks=2"):
+        assert load_configuration(file, [other]).run_id != base
+
+
+def test_every_group_is_described_in_the_saved_file(file: Path, tmp_path: Path):
+    save_configuration(load_configuration(file), tmp_path / "saved.yaml")
+    assert set(yaml.safe_load((tmp_path / "saved.yaml").read_text())) == set(RunConfig.model_fields)

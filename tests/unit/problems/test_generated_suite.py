@@ -1,0 +1,106 @@
+"""The bundled suite: deterministic, rich enough, and split so that nothing held out can be trained on."""
+
+import ast
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels_eval.errors import InputError
+from kernels_eval.problem import check_problem_source, normalise_source
+from tasks.problems.config import ProblemsConfig
+from tasks.problems.generated.composition import parse_composition
+from tasks.problems.generated.kernels import Style, kernel_source
+from tasks.problems.generated.meaning import is_meaningful
+from tasks.problems.generated.operators import ALL, Family
+from tasks.problems.generated.source import Shape, problem_source
+from tasks.problems.generated.suite import generate_problems
+from tasks.problems.row import Split
+from tasks.sft.config import SftDataConfig
+from tasks.sft.corpus import generate_drafts
+
+CONFIG = ProblemsConfig(train=300, heldout=60)
+
+
+@pytest.fixture(scope="module")
+def suite():
+    return generate_problems(CONFIG)
+
+
+def test_the_same_seed_gives_the_same_suite_and_another_seed_another(suite):
+    assert generate_problems(CONFIG) == suite
+    assert generate_problems(CONFIG.model_copy(update={"seed": 1})) != suite
+
+
+def test_it_has_every_family_and_three_levels(suite):
+    assert {row.problem.level for row in suite} == {1, 2, 3}
+    assert {row.problem.family for row in suite} == set(Family)
+    assert len([row for row in suite if row.split is Split.TRAIN]) == 300
+    assert len([row for row in suite if row.split is Split.HELDOUT]) == 60
+
+
+def test_no_held_out_problem_is_in_training_by_composition_or_normalised_source(suite):
+    train = [row for row in suite if row.split is Split.TRAIN]
+    heldout = [row for row in suite if row.split is Split.HELDOUT]
+    assert not {row.composition for row in train} & {row.composition for row in heldout}
+    sources = {normalise_source(row.problem.source) for row in train}
+    assert not any(normalise_source(row.problem.source) in sources for row in heldout)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_no_held_out_composition_is_in_the_sft_corpus(suite, seed):
+    heldout = {row.composition for row in suite if row.split is Split.HELDOUT}
+    drafts = generate_drafts(SftDataConfig(compositions=400), CONFIG, seed)
+    assert not heldout & {draft.composition for draft in drafts}
+
+
+def test_held_out_problems_do_not_depend_on_how_many_training_problems_there_are(suite):
+    fewer = generate_problems(CONFIG.model_copy(update={"train": 20}))
+    assert [row for row in fewer if row.split is Split.HELDOUT] == [row for row in suite if row.split is Split.HELDOUT]
+
+
+def test_problems_are_in_the_format_and_run(suite):
+    for row in suite[::7]:
+        check_problem_source(row.problem.source, row.problem.problem_id)
+        small = problem_source(parse_composition(row.composition), Shape(rows=6, columns=40, inner=32))
+        module: dict[str, object] = {}
+        exec(small, module)
+        model = module["Model"](*module["get_init_inputs"]())
+        with torch.no_grad():
+            assert torch.isfinite(model(*module["get_inputs"]())).all()
+
+
+@given(
+    operator=st.sampled_from(ALL),
+    style=st.sampled_from(list(Style)),
+    is_wrong=st.booleans(),
+)
+def test_every_kernel_is_python_that_defines_model_new(operator, style, is_wrong):
+    composition = parse_composition(operator.name)
+    source = kernel_source(composition, style, {operator.name} if is_wrong else ())
+    assert "ModelNew" in {node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
+    if is_wrong:
+        assert source != kernel_source(composition, style)
+
+
+@pytest.mark.parametrize(
+    "key", ["relu>abs", "square>relu", "softmax>abs>sine", "relu>negate>relu", "gaussian>hardtanh"]
+)
+def test_a_composition_with_an_operator_that_changes_nothing_is_no_problem(key):
+    assert not is_meaningful(key)
+
+
+@pytest.mark.parametrize("key", ["relu>sigmoid", "linear>gelu>softmax", "layer_norm>scale_columns>sum"])
+def test_a_composition_in_which_every_operator_matters_is_one(key):
+    assert is_meaningful(key)
+
+
+def test_too_many_problems_are_refused_with_what_there_is():
+    with pytest.raises(InputError, match="fewer than 500 distinct compositions at levels \\[1\\]"):
+        generate_problems(ProblemsConfig(train=500, heldout=10, levels=(1,)))
+
+
+def test_an_unknown_level_is_refused():
+    with pytest.raises(InputError, match=r"problems\.levels.*found 7"):
+        generate_problems(ProblemsConfig(levels=(1, 7)))

@@ -1,0 +1,203 @@
+"""Every format gives the same problems, and every flaw is named with its file and row."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kernels_eval.errors import InputError
+from kernels_eval.problem import Problem
+from tasks.problems.config import ProblemsConfig
+from tasks.problems.loaders import LOADERS, load_entries, load_problems
+
+SOURCES = {
+    "jsonl": "jsonl",
+    "parquet": "parquet",
+    "saved": "huggingface",
+    "saved_dict": "huggingface",
+    "snapshot": "huggingface",
+}
+
+
+def config(source, path, **changes):
+    return ProblemsConfig(source=source, path=str(path), **changes)
+
+
+def checkout(folder: Path, rows) -> Path:
+    for row in rows:
+        level = folder / "KernelBench" / f"level{row['level']}"
+        level.mkdir(parents=True, exist_ok=True)
+        (level / "__init__.py").touch()
+        (level / f"{row['name']}.py").write_text(row["code"])
+    return folder
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_every_format_gives_the_problems_of_a_checkout(kind, write, rows, tmp_path):
+    expected = load_problems(config("kernelbench", checkout(tmp_path / "checkout", rows)))
+    assert [problem.problem_id for problem in expected[:2]] == ["level1_1_relu", "level1_2_tanh"]
+    assert load_problems(config(SOURCES[kind], write(kind, rows))) == expected
+
+
+def test_checkout_is_read_from_any_of_its_folders_in_numeric_order(rows, tmp_path):
+    rows[-1]["level"] = 2
+    top = checkout(tmp_path, rows)
+    problems = load_problems(config("kernelbench", top))
+    assert [problem.name for problem in problems] == [row["name"] for row in rows]
+    assert problems[-1].level == 2
+    assert load_problems(config("kernelbench", top / "KernelBench")) == problems
+    assert load_problems(config("kernelbench", top / "KernelBench" / "level1")) == problems[:-1]
+
+
+def test_levels_filter(rows, write):
+    rows[3]["level"] = 3
+    path = write("jsonl", rows)
+    assert [problem.level for problem in load_problems(config("jsonl", path, levels=(3,)))] == [3]
+    with pytest.raises(InputError, match=r"problems\.levels: none of \[2\] .* has levels \[1, 3\]"):
+        load_problems(config("jsonl", path, levels=(2,)))
+
+
+def test_own_columns_come_back(write, problem_source):
+    row = {
+        "problem_id": "fused-7",
+        "source": problem_source(),
+        "level": 2,
+        "family": "chain",
+        "name": "relu",
+        "split": "heldout",
+        "composition": "relu>relu",
+        "reference_kernel": "class ModelNew: ...",
+        "unknown": 1,
+    }
+    (entry,) = load_entries(config("parquet", write("parquet", [row])))
+    assert entry.problem == Problem(
+        problem_id="fused-7", source=problem_source(), level=2, family="chain", name="relu"
+    )
+    assert (entry.split, entry.composition, entry.reference_kernel) == ("heldout", "relu>relu", "class ModelNew: ...")
+
+
+def test_ids_without_a_column_do_not_depend_on_the_row(write, problem_source):
+    rows = [{"code": problem_source(name)} for name in ("relu", "tanh")]
+    ids = {problem.source: problem.problem_id for problem in load_problems(config("jsonl", write("jsonl", rows)))}
+    again = load_problems(config("jsonl", write("jsonl", rows[::-1])))
+    assert ids == {problem.source: problem.problem_id for problem in again}
+    assert len(set(ids.values())) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"code": "class Model: ..."}, "line 2: expected a KernelBench problem .* missing: get_inputs, get_init_inputs"),
+        ({"code": "def"}, "line 2: not Python"),
+        ({"code": 7}, "line 2: column `code`: expected text, found 7"),
+        ({"code": None}, "line 2: expected a column `source` or `code`; found code, level, name, problem_id"),
+        ({"level": 0}, "line 2: column `level`: expected a whole number from 1, found 0"),
+        ({"level": "one"}, "line 2: column `level`.* found 'one'"),
+        ({"level": True}, "line 2: column `level`"),
+        ({"problem_id": "../up"}, "line 2: problem_id: .* found '../up'"),
+        ({"problem_id": ""}, "line 2: problem_id"),
+        ({"split": "test"}, "line 2: column `split`: expected `train` or `heldout`, found 'test'"),
+        ({"problem_id": 1, "name": "1_relu"}, "line 2: problem_id level1_1_relu names another problem in .* line 1"),
+    ],
+)
+def test_a_bad_row_is_named(change, message, write, rows):
+    rows[1] |= change
+    with pytest.raises(InputError, match=message):
+        load_problems(config("jsonl", write("jsonl", rows)))
+
+
+def test_a_bad_file_of_a_checkout_is_named(rows, tmp_path):
+    rows[2]["code"] = "class Model: ..."
+    with pytest.raises(InputError, match=r"3_sigmoid\.py: expected a KernelBench problem"):
+        load_problems(config("kernelbench", checkout(tmp_path, rows)))
+    (tmp_path / "KernelBench/level1/3_sigmoid.py").write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match=r"3_sigmoid\.py: not readable as UTF-8"):
+        load_problems(config("kernelbench", tmp_path))
+
+
+@pytest.mark.parametrize("line", ["{", "[1]", "3", '"text"', '{"a": 1} {"b": 2}'])
+def test_a_line_that_is_no_object_is_named(line, write, rows):
+    path = write("jsonl", rows)
+    path.write_text(path.read_text() + "\n" + line + "\n")
+    with pytest.raises(InputError, match=f"line {len(rows) + 2}: expected"):
+        load_problems(config("jsonl", path))
+
+
+def test_byte_order_mark_and_empty_lines_are_no_flaw(write, rows):
+    path = write("jsonl", rows)
+    expected = load_problems(config("jsonl", path))
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n\r\n"))
+    assert load_problems(config("jsonl", path)) == expected
+
+
+@pytest.mark.parametrize("source", LOADERS)
+def test_missing_and_empty_sources(source, tmp_path):
+    with pytest.raises(InputError, match=r"problems\.path: .*gone: no such file or folder"):
+        load_problems(config(source, tmp_path / "gone"))
+    with pytest.raises(InputError, match="needs a file or folder"):
+        load_problems(ProblemsConfig(source=source))
+    empty = tmp_path / "empty"
+    if source in {"kernelbench", "huggingface"}:
+        empty.mkdir()
+    else:
+        empty.touch()
+    with pytest.raises(InputError, match="empty: (expected|not a readable)"):
+        load_problems(config(source, empty))
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_file_of_another_kind_is_an_input_error(kind, write, rows, tmp_path):
+    """A folder where a file is expected, a file where a folder is expected."""
+    path = tmp_path / "other"
+    if SOURCES[kind] == "huggingface":
+        path.write_text("x")
+    else:
+        path.mkdir()
+    with pytest.raises(InputError, match="other"):
+        load_problems(config(SOURCES[kind], path))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data(), kind=st.sampled_from(["parquet", "saved"]))
+def test_damaged_binary_files_give_an_input_error_or_valid_problems(data, kind, write, rows, tmp_path):
+    """Bytes cut off or overwritten: never another exception than InputError."""
+    path = tmp_path / ("problems.parquet" if kind == "parquet" else "saved")
+    if not path.exists():
+        write(kind, rows)
+    file = path if kind == "parquet" else path / "data-00000-of-00001.arrow"
+    whole = file.read_bytes()
+    try:
+        if data.draw(st.booleans(), label="cut"):
+            damaged = whole[: data.draw(st.integers(0, len(whole) - 1))]
+        else:
+            # Only the metadata at both ends: a changed letter inside a source is another valid source.
+            offset = data.draw(st.one_of(st.integers(0, 200), st.integers(len(whole) - 200, len(whole) - 8)))
+            damaged = whole[:offset] + data.draw(st.binary(min_size=1, max_size=8)) + whole[offset + 8 :]
+        file.write_bytes(damaged)
+        try:
+            problems = load_problems(config(SOURCES[kind], path))
+        except InputError as error:
+            assert str(tmp_path) in str(error)
+        else:
+            assert all(problem.source for problem in problems)
+    finally:
+        file.write_bytes(whole)
+
+
+def test_saved_dataset_flaws_are_named(write, rows):
+    path = write("saved", rows)
+    state = json.loads((path / "state.json").read_text())
+    for change, message in (
+        ({"_indices_data_files": [{"filename": "x"}]}, "flatten_indices"),
+        ({"_data_files": None}, "_data_files"),
+        ({"_data_files": [{}]}, "expected a `filename`"),
+        ({"_data_files": [{"filename": "gone.arrow"}]}, "gone.arrow: not a readable Arrow"),
+    ):
+        (path / "state.json").write_text(json.dumps(state | change))
+        with pytest.raises(InputError, match=message):
+            load_problems(config("huggingface", path))
+    (path / "state.json").write_text("{")
+    with pytest.raises(InputError, match="not readable as JSON"):
+        load_problems(config("huggingface", path))

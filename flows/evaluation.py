@@ -3,26 +3,25 @@
 from prefect import flow
 
 from flows.configuration import RunConfig
-from flows.iteration import newest_policy
 from flows.problems import prepare_problems
 from flows.run import Run, open_run
+from flows.sft import newest_policy
 from tasks.evaluation.task import evaluate
 from tasks.references import CheckpointRef, EvaluationRef, ProblemSetRef
 from tasks.rollout.config import RolloutConfig
-from tasks.rollout.task import roll_out
+from tasks.rollout.task import answer_heldout
 
 
 def examine(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> EvaluationRef:
     """Return how the policy does on every held-out problem."""
     config, version = run.config, policy.weight_version
-    batch = roll_out(
+    batch = answer_heldout(
         run.workspace,
         policy,
         problems,
-        "heldout",
         _examination(config),
         config.judge,
-        iteration=version,
+        version=version,
         seed=config.evaluation.seed,
     )
     return run.add_evaluation(evaluate(run.workspace, batch, problems, config.evaluation, version), version)

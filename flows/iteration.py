@@ -3,10 +3,11 @@
 from prefect import flow
 
 from flows.configuration import RunConfig
+from flows.evaluation import examine
 from flows.problems import prepare_problems
 from flows.report import conclude
 from flows.run import Run, open_run
-from flows.sft import teach
+from flows.sft import newest_policy, teach
 from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.task import roll_out
 from tasks.update.task import update
@@ -16,9 +17,7 @@ from tasks.validation.task import check_update, publish_checked
 def collect(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> TrajectoryBatchRef:
     """Return the checked training trajectories of one iteration; a policy's weight version is its iteration's number."""
     config, iteration = run.config, policy.weight_version
-    raw = roll_out(
-        run.workspace, policy, problems, "train", config.rollout, config.judge, iteration=iteration, seed=config.seed
-    )
+    raw = roll_out(run.workspace, policy, problems, config.rollout, config.judge, iteration=iteration, seed=config.seed)
     episode = config.rollout.episode
     batch = publish_checked(run.workspace, raw, config.validation, episode.gamma, episode.reward, iteration=iteration)
     return run.add_batch(batch, iteration)
@@ -28,7 +27,8 @@ def improve(run: Run, policy: CheckpointRef, batch: TrajectoryBatchRef) -> Check
     """Return the next policy: one update on checked trajectories."""
     config, iteration = run.config, policy.weight_version
     reference = run.state.policies[0] if config.update.kl_coefficient > 0 else None
-    total = max(config.iterations, iteration + 1)
+    # A constant rate does not look ahead: more iterations later leave these as they are.
+    total = max(config.iterations, iteration + 1) if config.update.schedule == "cosine" else iteration + 1
     updated = update(
         run.workspace,
         policy,
@@ -47,18 +47,13 @@ def iterate(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> Checkpo
     return improve(run, policy, collect(run, problems, policy))
 
 
-def newest_policy(run: Run, problems: ProblemSetRef) -> CheckpointRef:
-    """Return the newest policy that descends from this configuration's SFT; at first that is SFT's own."""
-    first = teach(run, problems)
-    return run.state.newest_policy or first
-
-
 @flow(name="training-iteration", flow_run_name="iteration-{config.name}")
 def training_iteration_flow(config: RunConfig) -> str:
     """One iteration from the run's newest policy. After a kill the same iteration is finished, not begun again."""
     with open_run(config) as run:
         problems = prepare_problems(run)
-        iterate(run, problems, newest_policy(run, problems))
+        examine(run, problems, teach(run, problems))
+        examine(run, problems, iterate(run, problems, newest_policy(run, problems)))
         return conclude(run)
 
 

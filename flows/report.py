@@ -1,13 +1,28 @@
-"""The end of a run: summary, report, experiment tracking, and links to them in Prefect's UI."""
+"""The end of a run: summary, report, experiment tracking."""
+
+from typing import Any
 
 from prefect import flow
 
 from flows.configuration import RunConfig
 from flows.run import Run, open_run
+from kernels_eval.errors import InputError
+from tasks.evaluation.inputs import IterationEntry, ReportInputs
+from tasks.evaluation.task import publish_report
+from tasks.references import ArtifactRef
+from tasks.store import read_manifest
+from tasks.tracking.task import track
 
 
 def conclude(run: Run) -> str:
-    """Write summary.json and report.html from what the run has made so far; return the run's folder."""
+    """Write summary.json and report.html from everything that the run has made so far; return the run's folder."""
+    inputs = _gathered(run)
+    if run.is_concluded(inputs):
+        run.workspace.listener.finished("report", 0.0, cached=True)
+        return str(run.run_dir)
+    links = track(run.config.tracking, run.run_dir, run.config.name, inputs)
+    publish_report(run.workspace, inputs.model_copy(update={"links": links}))
+    run.mark_concluded(inputs)
     return str(run.run_dir)
 
 
@@ -16,3 +31,44 @@ def report_flow(config: RunConfig) -> str:
     """Write the report of a run again."""
     with open_run(config) as run:
         return conclude(run)
+
+
+def _gathered(run: Run) -> ReportInputs:
+    """Return what the report is made of; InputError where the run has not come so far."""
+    state = run.state
+    if state.problems is None or state.sft_data is None or not state.policies or not state.evaluations:
+        raise InputError(f"{run.run_dir}: nothing to report yet; run `kernelmill train` or `kernelmill evaluate` first")
+    versions = sorted(state.evaluations)
+    seconds: dict[str, float] = {}
+    for timing in state.timings.values():
+        seconds[timing.stage] = round(seconds.get(timing.stage, 0.0) + timing.seconds, 3)
+    return ReportInputs(
+        run_id=run.config.run_id,
+        configuration=run.config.model_dump(mode="json"),
+        problems=state.problems,
+        sft_data=state.sft_data,
+        sft=state.policies[0],
+        iterations=tuple(
+            IterationEntry(
+                iteration=version,
+                trajectories=batch,
+                checkpoint=state.policies[version + 1],
+                quarantined=int(_metadata(batch).get("quarantined", 0)),
+            )
+            for version, batch in sorted(state.batches.items())
+            if version + 1 in state.policies
+        ),
+        before=state.evaluations[versions[0]],
+        after=state.evaluations[versions[-1]],
+        evaluation_config=run.config.evaluation,
+        stage_seconds=seconds,
+        overhead_seconds=round(sum(timing.overhead_s for timing in state.timings.values()), 3),
+        data_docs={
+            folder.name.replace("-", " "): f"data_docs/{folder.name}/index.html"
+            for folder in sorted((run.run_dir / "data_docs").glob("*"))
+        },
+    )
+
+
+def _metadata(artifact: ArtifactRef) -> dict[str, Any]:
+    return (read_manifest(artifact.path) or {}).get("metadata", {})

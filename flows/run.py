@@ -20,12 +20,15 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from flows.configuration import RunConfig, save_configuration
 from flows.ray_cluster import RayCluster
 from flows.state import RunState, StageTiming, read_state, write_state
 from kernels_eval.errors import InputError
 from tasks.orchestration import StageListener, Workspace
 from tasks.references import ArtifactRef, CheckpointRef, EvaluationRef, TrajectoryBatchRef
+from tasks.store import digest_of
 
 logger = logging.getLogger("prefect.kernelmill")
 
@@ -101,6 +104,15 @@ class Run:
         """Note the problem set or the SFT data."""
         self._note(**references)
 
+    def is_concluded(self, inputs: BaseModel) -> bool:
+        """True where the report of exactly these inputs is there."""
+        written = all((self.run_dir / name).exists() for name in ("summary.json", "report.html"))
+        return written and "report" not in self.workspace.refresh and self.state.concluded == _digest(inputs)
+
+    def mark_concluded(self, inputs: BaseModel) -> None:
+        """Note what the report was made of."""
+        self._note(concluded=_digest(inputs))
+
     def _note(self, **changes: object) -> None:
         timings = {
             record.label: StageTiming(
@@ -117,6 +129,10 @@ class Run:
 
     def _link(self, folder: str, name: str, reference: ArtifactRef) -> None:
         link_to(self.run_dir / folder / name, reference.path)
+
+
+def _digest(inputs: BaseModel) -> str:
+    return digest_of(inputs.model_dump(mode="json"))
 
 
 @contextmanager

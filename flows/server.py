@@ -55,8 +55,10 @@ def prefect_server(runs_dir: Path) -> Generator[PrefectServer]:
     process, api_url = start_server(home)
     try:
         with _pointed_at(api_url):
-            yield PrefectServer(api_url, ours=True, unanswered=named)
-            _send_what_is_queued()
+            try:
+                yield PrefectServer(api_url, ours=True, unanswered=named)
+            finally:
+                _send_what_is_queued()
     finally:
         process.terminate()
         try:

@@ -7,7 +7,11 @@ from flows.problems import prepare_problems
 from flows.run import Run, open_run
 from tasks.references import CheckpointRef, ProblemSetRef
 from tasks.sft.task import fine_tune, make_sft_data
+from tasks.update.config import UpdateConfig
 from tasks.validation.task import check_sft_data
+
+_RESOURCES = {"ranks", "zero_stage", "deepspeed", "tokens_per_rank", "gpus_per_rank", "threads_per_rank"}
+"""What SFT reads of the update's settings: a change of RL's own does not repeat SFT."""
 
 
 def teach(run: Run, problems: ProblemSetRef) -> CheckpointRef:
@@ -18,7 +22,14 @@ def teach(run: Run, problems: ProblemSetRef) -> CheckpointRef:
     )
     data = check_sft_data(run.workspace, data, config.validation, config.rollout.episode.reward)
     run.note(sft_data=data)
-    return run.add_policy(fine_tune(run.workspace, data, config.model, config.sft, config.update, config.seed))
+    resources = UpdateConfig.model_validate(config.update.model_dump(include=_RESOURCES))
+    return run.add_policy(fine_tune(run.workspace, data, config.model, config.sft, resources, config.seed))
+
+
+def newest_policy(run: Run, problems: ProblemSetRef) -> CheckpointRef:
+    """Return the newest policy that descends from this configuration's SFT; at first that is SFT's own."""
+    first = teach(run, problems)
+    return run.state.newest_policy or first
 
 
 @flow(name="sft", flow_run_name="sft-{config.name}")

@@ -53,6 +53,9 @@ class RunState(FrozenModel):
             }
         )
 
+    concluded: str = ""
+    """Digest of what the last summary and report were made of."""
+
     @property
     def newest_policy(self) -> CheckpointRef | None:
         """The policy of the highest weight version."""

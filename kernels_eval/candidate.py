@@ -6,6 +6,7 @@ copy by name), then any number of `run` (inputs lie in shared memory). Candidate
 shares; payload: the outputs) or `failed`. Nothing of the reference, the input seeds or the verdict is ever in this process.
 """
 
+import gc
 import linecache
 import mmap
 import os
@@ -28,7 +29,9 @@ FILE_NAME = "kernel.py"
 _MAX_MESSAGE = 600
 
 
-class _Failed(Exception):
+class Failed(Exception):
+    """The candidate failed; `header` is what the judge is told."""
+
     def __init__(self, status: str, category: str, message: str) -> None:
         super().__init__(message)
         self.header = {"kind": "failed", "status": status, "category": category, "message": message[:_MAX_MESSAGE]}
@@ -37,9 +40,10 @@ class _Failed(Exception):
 def candidate_main(channel: socket.socket, memory_descriptor: int) -> None:
     """Run one candidate; returns when the judge hangs up."""
     channel.settimeout(None)
+    gc.set_threshold(50_000)  # a short life: collecting early would touch, and so copy, the template's pages
     try:
         _converse(channel, memory_descriptor)
-    except _Failed as failed:
+    except Failed as failed:
         send_frame(channel, failed.header)
     except ChannelClosed:
         return
@@ -82,27 +86,27 @@ def load_source(source: str) -> types.ModuleType:
         code = compile(source, FILE_NAME, "exec")
     except SyntaxError as error:
         text = (error.text or "").strip()
-        raise _Failed("compile_error", "syntax_error", f"SyntaxError: {error.msg} (line {error.lineno}: {text})") from error
+        raise Failed("compile_error", "syntax_error", f"SyntaxError: {error.msg} (line {error.lineno}: {text})") from error
     except ValueError as error:
-        raise _Failed("compile_error", "syntax_error", f"ValueError: {error}") from error
+        raise Failed("compile_error", "syntax_error", f"ValueError: {error}") from error
     try:
         exec(code, module.__dict__)
     except ImportError as error:
-        raise _Failed("compile_error", "import_error", describe(error)) from error
+        raise Failed("compile_error", "import_error", describe(error)) from error
     except BaseException as error:
-        raise _Failed("compile_error", "load_error", describe(error)) from error
+        raise Failed("compile_error", "load_error", describe(error)) from error
     return module
 
 
 def _build(module: types.ModuleType, arguments: list[Any], weight_seed: int) -> Any:
     model_class = getattr(module, "ModelNew", None)
     if not isinstance(model_class, type):
-        raise _Failed("compile_error", "missing_model", "the source defines no class ModelNew")
+        raise Failed("compile_error", "missing_model", "the source defines no class ModelNew")
     torch.manual_seed(weight_seed)
     try:
         return model_class(*arguments)
     except BaseException as error:
-        raise _Failed("runtime_error", "constructor_error", describe(error)) from error
+        raise Failed("runtime_error", "constructor_error", describe(error)) from error
 
 
 def _state(model: Any) -> dict[str, torch.Tensor]:
@@ -120,18 +124,18 @@ def _answer(channel: socket.socket, model: Any, policy: StrictPolicy, inputs: li
     except KernelError as error:
         raise _kernel_failure(error) from error
     except PolicyViolation as error:
-        raise _Failed("rejected", "library_compute", str(error)) from error
+        raise Failed("rejected", "library_compute", str(error)) from error
     except MemoryError as error:
-        raise _Failed("runtime_error", "out_of_memory", describe(error)) from error
+        raise Failed("runtime_error", "out_of_memory", describe(error)) from error
     except BaseException as error:
         if policy.violations:
-            raise _Failed("rejected", "library_compute", ", ".join(policy.violations[:5])) from error
+            raise Failed("rejected", "library_compute", ", ".join(policy.violations[:5])) from error
         category = "out_of_memory" if "can't allocate memory" in str(error) else "exception"
-        raise _Failed("runtime_error", category, describe(error)) from error
+        raise Failed("runtime_error", category, describe(error)) from error
     if policy.violations:
-        raise _Failed("rejected", "library_compute", f"used {', '.join(sorted(set(policy.violations))[:5])}")
+        raise Failed("rejected", "library_compute", f"used {', '.join(sorted(set(policy.violations))[:5])}")
     if not any(launch.signature or launch.uncompilable for launch in LEDGER.launches):
-        raise _Failed("rejected", "no_kernel_launched", "forward launched no kernel")
+        raise Failed("rejected", "no_kernel_launched", "forward launched no kernel")
     outputs = list(result) if isinstance(result, tuple | list) else [result]
     forms: list[dict[str, Any]] = []
     payload: list[memoryview] = []
@@ -156,16 +160,16 @@ def _answer(channel: socket.socket, model: Any, policy: StrictPolicy, inputs: li
     )
 
 
-def _kernel_failure(error: KernelError) -> _Failed:
+def _kernel_failure(error: KernelError) -> Failed:
     cause = error.__cause__ or error
     if isinstance(cause, OutOfBoundsError):
-        return _Failed("runtime_error", "out_of_bounds", f"{error.kernel}: {describe(cause)}")
+        return Failed("runtime_error", "out_of_bounds", f"{error.kernel}: {describe(cause)}")
     if isinstance(cause, MemoryError):
-        return _Failed("runtime_error", "out_of_memory", f"{error.kernel}: {describe(cause)}")
+        return Failed("runtime_error", "out_of_memory", f"{error.kernel}: {describe(cause)}")
     if isinstance(cause, AssertionError):
-        return _Failed("runtime_error", "kernel_assertion", f"{error.kernel}: {describe(cause)}")
+        return Failed("runtime_error", "kernel_assertion", f"{error.kernel}: {describe(cause)}")
     # The interpreter runs the kernel's Python: what it cannot run, the compiler cannot compile either.
-    return _Failed("compile_error", "triton_compile", f"{error.kernel}: {describe(cause)}")
+    return Failed("compile_error", "triton_compile", f"{error.kernel}: {describe(cause)}")
 
 
 def describe(error: BaseException) -> str:

@@ -19,6 +19,8 @@ class JudgeConfig(FrozenModel):
     """Compile to machine code: never; only what the interpreter found correct; or always, before running."""
     timeout_s: float = Field(default=10.0, gt=0)
     """Wall time that one kernel may take in all."""
+    compile_timeout_s: float = Field(default=30.0, gt=0)
+    """Wall time that compiling one candidate's kernels may take."""
     memory_mb: int = Field(default=2048, ge=256)
     """Address space that a kernel may add to the worker's own."""
     trials: int = Field(default=2, ge=1, le=32)

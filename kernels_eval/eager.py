@@ -20,6 +20,8 @@ _FREE = frozenset(
         "lift_fresh", "detach", "sym_size", "sym_stride", "sym_numel", "is_same_size", "set_", "resize_",
     }
 )  # fmt: skip
+_OVERWRITES = frozenset({"copy_", "fill_", "zero_"})
+"""Their first argument is written, not read."""
 _BYTES_PER_PROGRAM = 4096
 """PyTorch's element-wise kernels: blocks of 128 threads with 8 fp32 elements each."""
 
@@ -49,7 +51,7 @@ def count_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], res
     if func.is_view or name in _FREE:
         return None
     reads: dict[int, int] = {}
-    for value in tree_leaves((args, kwargs)):
+    for value in tree_leaves((args[1:] if name in _OVERWRITES else args, kwargs)):
         if isinstance(value, torch.Tensor):
             size = min(value.numel() * value.element_size(), value.untyped_storage().nbytes())
             address = value.untyped_storage()._cdata

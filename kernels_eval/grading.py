@@ -31,6 +31,8 @@ _MIN_KERNEL_SHARE = 0.3
 _MIN_KERNEL_TIME = 0.3
 _SIZES = ((MIN_REDUCED, 2 * MIN_REDUCED), (8 * MIN_REDUCED, 16 * MIN_REDUCED))
 """Pairs of leading sizes; the second is for kernels whose unmasked tiles need more rows than the first has."""
+_TOO_SMALL = frozenset({"out_of_bounds", "empty_grid"})
+"""Failures at the first pair that a kernel may owe to tiles taller than it."""
 
 
 @dataclass
@@ -49,6 +51,11 @@ class Grader:
         self._references: OrderedDict[str, Reference] = OrderedDict()
         self._weight_seed = secrets.randbits(48)
 
+    @property
+    def sandbox(self) -> list[str]:
+        """What keeps candidates in."""
+        return self._nursery.sandbox
+
     def grade(self, problem_source: str, kernel_source: str, config: JudgeConfig) -> Graded:
         """Grade one candidate. Raises ReferenceFailed where the problem itself is at fault."""
         reference = self._reference(problem_source)
@@ -57,7 +64,7 @@ class Grader:
         graded = Graded(Verdict(status=Status.INFRASTRUCTURE_ERROR))
         for pair in pairs:
             graded = self._grade_at(reference, kernel_source, config, seed, pair)
-            if graded.verdict.error_category != "out_of_bounds":
+            if graded.verdict.error_category not in _TOO_SMALL:
                 break
         facts = {
             "hardware": f"triton-interpreter/{config.roofline_hardware}",
@@ -91,21 +98,20 @@ class Grader:
             with Conversation(self._nursery, limits) as conversation:
                 strict = config.policy == "strict"
                 conversation.load(kernel_source, reference.arguments, reference.weight_seed, strict)
-                drawn = [reference.draw(sizes[trial % 2] if sizes else None, trial, seed, trial == 0) for trial in range(trials)]
+                drawn = [reference.draw(_size(sizes, trial), trial, seed, own=trial == 0) for trial in range(trials)]
                 perturbed = self._set_weights(conversation, reference, max(bytes_needed(inputs) for inputs in drawn))
                 compiled = True
-                for trial, inputs in enumerate(drawn):
-                    size = sizes[trial % 2] if sizes else None
+                conversation.run(drawn[0])
+                trials_put = self._truths(reference, drawn, perturbed, sizes, seed)
+                for trial, (inputs, truth) in enumerate(trials_put):
                     if trial:
-                        inputs = self._finite_inputs(reference, inputs, perturbed, size, trial, seed)
-                    conversation.run(inputs)
-                    truth = reference.truth(inputs, perturbed)
+                        conversation.run(inputs)
                     expected = sum(tensor.numel() * tensor.element_size() for tensor in truth.native)
                     answer, outputs = conversation.outputs(8 * expected)
                     changed = conversation.changed_inputs(inputs) - truth.changed_inputs
                     absolute, relative = _check(answer, outputs, truth, changed, strict)
                     worst_absolute, worst_relative = max(worst_absolute, absolute), max(worst_relative, relative)
-                    answers.setdefault(size, answer)
+                    answers.setdefault(_size(sizes, trial), answer)
         except CandidateFailed as failed:
             return Graded(_failure(failed, compiled))
         small = answers[sizes[0] if sizes else None].launches
@@ -130,13 +136,27 @@ class Grader:
         conversation.set_weights({name: weights[name] for name in wanted if matches(name)}, input_bytes)
         return perturbed
 
-    def _finite_inputs(
-        self, reference: Reference, inputs: list[Any], perturbed: bool, size: int | None, trial: int, seed: SecretSeed
-    ) -> list[Any]:
-        """Values outside the reference's domain (the logarithm of a negative) test nothing: draw from the problem's own then."""
-        if size is None or reference.truth(inputs, perturbed).is_finite:
-            return inputs
-        return reference.draw(size, trial, seed, own=True)
+    def _truths(
+        self,
+        reference: Reference,
+        drawn: list[list[Any]],
+        perturbed: bool,
+        sizes: tuple[int, int] | None,
+        seed: SecretSeed,
+    ) -> list[tuple[list[Any], Truth]]:
+        """Return each trial's inputs with what the reference makes of them (computed while the candidate works on the first).
+
+        Values outside the reference's domain (the logarithm of a negative) test nothing: such a trial is drawn again from
+        the problem's own distribution.
+        """
+        put: list[tuple[list[Any], Truth]] = []
+        for trial, inputs in enumerate(drawn):
+            truth = reference.truth(inputs, perturbed)
+            if trial and not truth.is_finite:
+                inputs = reference.draw(_size(sizes, trial), trial, seed, own=True)
+                truth = reference.truth(inputs, perturbed)
+            put.append((inputs, truth))
+        return put
 
     def _timed(
         self,
@@ -170,6 +190,11 @@ class Grader:
         return Graded(verdict, launched)
 
 
+def _size(sizes: tuple[int, int] | None, trial: int) -> int | None:
+    """Reduced leading sizes alternate between trials; None: the true size."""
+    return sizes[trial % 2] if sizes else None
+
+
 def is_library(launch: Launch) -> bool:
     """True for an operator of PyTorch, false for a kernel of the candidate."""
     return launch.kernel.startswith(LIBRARY_PREFIX)
@@ -194,6 +219,8 @@ def _check(
         raise CandidateFailed(
             Status.INCORRECT, "wrong_output_count", f"returned {len(outputs)} outputs, expected {len(truth.native)}"
         )
+    if any(launch.programs == 0 for launch in answer.launches):
+        raise CandidateFailed(Status.RUNTIME_ERROR, "empty_grid", "a kernel was launched over an empty grid")
     worst_absolute = worst_relative = 0.0
     for index, (form, actual, native, oracle) in enumerate(
         zip(answer.outputs, outputs, truth.native, truth.oracle, strict=True)

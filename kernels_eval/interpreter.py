@@ -9,13 +9,15 @@
 The ledger lives in the candidate's own process and can be reached by hostile code: it is the first line, not the last.
 """
 
+import ast
+import dataclasses
 import inspect
+import linecache
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-import triton
 import triton.language as tl
 from triton.runtime import interpreter as upstream
 from triton.runtime.autotuner import Autotuner
@@ -93,8 +95,37 @@ def install() -> None:
     upstream.InterpreterBuilder.create_atomic_rmw = _atomic_rmw
     upstream.InterpreterBuilder.create_atomic_cas = _atomic_cas
     upstream.InterpreterBuilder.create_dot = _dot
+    upstream._get_np_dtype = _numpy_type
+    # Upstream checks every integer operation for overflow in 64 bits, which the compiled kernel does not do either.
+    builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
+    for library in (tl.standard, tl.math):
+        for function in list(vars(library).values()):
+            if isinstance(function, upstream.InterpretedFunction):
+                function.rewrite()
+    upstream.FunctionRewriter.rewrite_ast = _rewrite_ast
     # No clock means anything here: an autotuned kernel runs with its first configuration.
     Autotuner._bench = lambda self, *args, **kwargs: [1.0, 1.0, 1.0]
+
+
+def _rewrite_ast(self: Any) -> Any:
+    """Rewrite a kernel for the interpreter from its file's syntax tree (upstream tokenises its lines three times over)."""
+    code = self.fn.__code__
+    tree = ast.parse("".join(linecache.getlines(code.co_filename)))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == self.fn.__name__:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if first == code.co_firstlineno:
+                node.decorator_list = []
+                self.filename = code.co_filename
+                lone = ast.Module([node], [])
+                return self._compile_and_exec(ast.fix_missing_locations(self.ast_transformer.visit(lone)))
+    return _upstream_rewrite_ast(self)
+
+
+def _numpy_type(dtype: Any) -> np.dtype[Any]:
+    """NumPy's type for a Triton type. Upstream builds a table of all types on every call."""
+    scalar = dtype.scalar
+    return _POINTER if scalar.is_ptr() else _NUMPY_TYPES[scalar.name]
 
 
 def _call_device_function(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -321,7 +352,15 @@ def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprec
     return _upstream_dot(self, a, b, d, input_precision, max_num_imprecise_acc)
 
 
+_POINTER = np.dtype(np.uint64)
+_NUMPY_TYPES: dict[str, np.dtype[Any]] = {
+    dtype.name: upstream._get_np_dtype(dtype)
+    for dtype in (
+        tl.int1, tl.int8, tl.int16, tl.int32, tl.int64, tl.uint8, tl.uint16, tl.uint32, tl.uint64, tl.float16, tl.bfloat16,
+        tl.float32, tl.float64, tl.float8e5, tl.float8e5b16, tl.float8e4nv, tl.float8e4b8, tl.float8e4b15,
+    )
+}  # fmt: skip
+_upstream_rewrite_ast = upstream.FunctionRewriter.rewrite_ast
 _upstream_atomic_rmw = upstream.InterpreterBuilder.create_atomic_rmw
 _upstream_atomic_cas = upstream.InterpreterBuilder.create_atomic_cas
 _upstream_dot = upstream.InterpreterBuilder.create_dot
-__all__ = ["LEDGER", "KernelError", "Ledger", "OutOfBoundsError", "install", "triton"]

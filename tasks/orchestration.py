@@ -36,6 +36,7 @@ from tasks.references import (
     SftDataRef,
     TrajectoryBatchRef,
 )
+from tasks.rollout.config import RolloutConfig
 from tasks.sft.config import SftDataConfig
 from tasks.store import digest_of, is_available
 from tasks.update.config import UpdateConfig
@@ -47,7 +48,10 @@ R = TypeVar("R", bound=ArtifactRef)
 RETRIES = 2
 FIRST_DELAY_S = 2.0
 """Before the first retry; doubled before each further one, with up to half of it added at random."""
-_NOT_DECISIVE: dict[type, set[str]] = {JudgeConfig: {"workers", "cache_dir"}}
+_NOT_DECISIVE: dict[type, set[str]] = {
+    JudgeConfig: {"workers", "cache_dir"},
+    RolloutConfig: {"judge_patience_s", "sglang_urls"},
+}
 """Settings that change how fast a result is there, never the result."""
 _FILES: dict[type, str] = {
     ProblemsConfig: "path",

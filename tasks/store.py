@@ -1,13 +1,15 @@
 """The artifact store: where a stage publishes what it made, with one atomic step.
 
-A stage writes into a temporary folder beside its destination. When it is done, `manifest.json` (content digest, size of
-each file, metadata) is written last and the folder is renamed to its destination. A folder without a manifest
+A stage writes into a temporary folder beside its destination. When it is done, `manifest.json` (content digest, digest
+of each file, metadata) is written last and the folder is renamed to its destination. A folder without a manifest
 does not exist for a reader; a killed stage leaves at most a `.partial-*` folder, which the next publication removes.
 """
 
+import errno
 import hashlib
 import json
 import os
+import random
 import shutil
 import time
 import uuid
@@ -16,12 +18,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kernels_eval.errors import InputError
+from kernels_eval.errors import InfrastructureError, InputError
 from tasks.references import ArtifactRef
 
 MANIFEST = "manifest.json"
 _PARTIAL_PREFIX = ".partial-"
 _PARTIAL_LIFETIME_S = 24 * 3600.0
+_RENAMES = 100
 
 
 def digest_of(value: Any) -> str:
@@ -73,10 +76,13 @@ def publish(destination: Path, metadata: dict[str, Any] | None = None) -> Genera
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """Return the manifest of a published folder, or None where nothing was published."""
     try:
-        return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if not (isinstance(manifest["digest"], str) and isinstance(manifest["files"], dict)):
+            raise TypeError("expected a text `digest` and a mapping `files`")
+        return manifest
     except FileNotFoundError:
         return None
-    except json.JSONDecodeError as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{folder / MANIFEST}: not a manifest: {error}; delete the folder to have it made again"
         ) from error
@@ -111,18 +117,21 @@ def _file_digest(path: Path) -> str:
 
 def _replace_folder(source: Path, destination: Path) -> None:
     """Rename `source` to `destination`; a folder that is there already is moved aside first and then removed."""
-    for _ in range(3):
+    for _ in range(_RENAMES):
         try:
             source.rename(destination)
             return
-        except OSError:
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
             aside = destination.parent / f"{_PARTIAL_PREFIX}old-{destination.name}-{uuid.uuid4().hex[:8]}"
             try:
                 destination.rename(aside)
-            except FileNotFoundError:
+            except FileNotFoundError:  # another writer has moved it
+                time.sleep(random.uniform(0, 0.01))
                 continue
             shutil.rmtree(aside, ignore_errors=True)
-    raise InputError(f"{destination}: could not be published: other writers keep replacing it")
+    raise InfrastructureError(f"{destination}: could not be published: other writers keep replacing it")
 
 
 def _remove_stale_partials(folder: Path) -> None:

@@ -25,6 +25,7 @@ from tasks.evaluation.per_problem import (
     per_problem_table,
     ratios_of,
     state_after,
+    thresholds_of,
     with_outcomes,
 )
 from tasks.evaluation.statistics import Estimate, Ratio, estimates
@@ -60,7 +61,9 @@ def evaluate_policy(
         write_atomically(folder / EVALUATION_FILE, json.dumps(evaluation, indent=1))
         for name in ("trajectories.parquet", "turns.parquet"):
             shutil.copyfile(batch.path / name, folder / name)
-    return EvaluationRef(uri=str(destination), digest=published_digest(destination), policy_digest=policy_digest)
+    return EvaluationRef(
+        uri=str(destination.resolve()), digest=published_digest(destination), policy_digest=policy_digest
+    )
 
 
 def read_evaluation(reference: EvaluationRef) -> dict[str, Any]:
@@ -107,7 +110,9 @@ def _figures(table: pl.DataFrame, turns: pl.DataFrame, config: EvaluationConfig)
         "overall": {"n": table.height, **measured(ratios_of(table))},
         "levels": {
             str(level): {"n": part.height, **measured(ratios_of(part))}
-            for (level,), part in sorted(table.partition_by("level", as_dict=True).items(), key=lambda item: str(item[0]))
+            for (level,), part in sorted(
+                table.partition_by("level", as_dict=True).items(), key=lambda item: str(item[0])
+            )
         },
         "turns": [
             _turn_figures(counted, turn, config, measured)
@@ -124,7 +129,7 @@ def _turn_figures(counted: pl.DataFrame, turn: int, config: EvaluationConfig, me
     `taken`: over the trajectories that came to this turn (those that succeeded earlier did not: a harder selection).
     `after`: over all trajectories, by their last turn up to here: what would count if episodes ended after this turn.
     """
-    outcomes = with_outcomes(counted, config.fast_thresholds)
+    outcomes = with_outcomes(counted, thresholds_of(config))
     taken = outcomes.filter(pl.col("turn_index") == turn)
     return {
         "turn_index": turn,
@@ -135,9 +140,9 @@ def _turn_figures(counted: pl.DataFrame, turn: int, config: EvaluationConfig, me
 
 
 def _turn_ratios(rows: pl.DataFrame, config: EvaluationConfig) -> dict[str, Ratio]:
-    names = ["compiled", "correct", *[fast_name(p) for p in config.fast_thresholds if p >= 1]]
+    names = ["compiled", "correct", *[fast_name(p) for p in thresholds_of(config) if p >= 1]]
     table = (
-        rows.group_by("problem_id")
+        rows.group_by("problem_id", maintain_order=True)
         .agg(
             *[pl.col(name).cast(pl.Float64).mean() for name in names],
             pl.col("reward").mean().alias("mean_reward"),
@@ -162,6 +167,6 @@ def _status_shares(counted: pl.DataFrame) -> dict[str, float]:
     """Return the share of each status among last turns."""
     if counted.is_empty():
         return {}
-    last = counted.sort("turn_index").group_by("trajectory_id").last()
-    counts = last.get_column("verdict").struct.field("status").value_counts(sort=True)
+    last = counted.sort("turn_index").group_by("trajectory_id", maintain_order=True).last()
+    counts = last.get_column("verdict").struct.field("status").value_counts().sort("status")
     return {str(status): count / last.height for status, count in counts.iter_rows()}

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from pydantic import Field
+
 from kernels_eval.settings import FrozenModel
 from tasks.evaluation.config import EvaluationConfig
 from tasks.references import CheckpointRef, EvaluationRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
@@ -42,7 +44,7 @@ class ReportInputs(FrozenModel):
     """Wall seconds beside the stages' computation: Prefect, Ray, cache, start. None: wall − stages."""
     wall_seconds: float | None = None
     """Wall seconds of the flow."""
-    data_docs: dict[str, str] = {}
+    data_docs: dict[str, str] = Field(default_factory=dict[str, str])
     """Title and path of each Data Docs page; paths relative to the run's folder, or absolute."""
-    links: dict[str, str] = {}
+    links: dict[str, str] = Field(default_factory=dict[str, str])
     """Further titles and addresses, e.g. the W&B run."""

@@ -26,6 +26,13 @@ from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.statistics import Ratio, pass_at_k
 
 SPEEDUP = "geomean_speedup"
+_ALWAYS = (0.0, 1.0, 2.0)
+"""Thresholds of fast_p that the summary of every run names, whatever is configured."""
+
+
+def thresholds_of(config: EvaluationConfig) -> list[float]:
+    """Return the thresholds of fast_p, rising."""
+    return sorted({*_ALWAYS, *config.fast_thresholds})
 
 
 def fast_name(threshold: float) -> str:
@@ -60,7 +67,7 @@ def faulty_trajectories(turns: pl.DataFrame) -> pl.Series:
 
 def state_after(turns: pl.DataFrame, turn_index: int) -> pl.DataFrame:
     """Return one row a trajectory: its last turn no later than `turn_index` (what would count if episodes ended there)."""
-    return turns.filter(pl.col("turn_index") <= turn_index).sort("turn_index").group_by("trajectory_id").last()
+    return turns.filter(pl.col("turn_index") <= turn_index).sort("trajectory_id", "turn_index").group_by("trajectory_id", maintain_order=True).last()
 
 
 def per_problem_table(
@@ -72,15 +79,15 @@ def per_problem_table(
     """
     faulty = faulty_trajectories(turns)
     counted = turns.filter(~pl.col("trajectory_id").is_in(faulty.implode()))
-    outcomes = with_outcomes(counted, config.fast_thresholds)
-    last = outcomes.sort("turn_index").group_by("trajectory_id").last()
+    outcomes = with_outcomes(counted, thresholds_of(config))
+    last = outcomes.sort("trajectory_id", "turn_index").group_by("trajectory_id", maintain_order=True).last()
     first_return = outcomes.filter(pl.col("turn_index") == 0).select(
         "trajectory_id", pl.col("return").alias("mean_return")
     )
-    shares = ["compiled", "correct", *[fast_name(p) for p in config.fast_thresholds]]
+    shares = ["compiled", "correct", *[fast_name(p) for p in thresholds_of(config)]]
     measured = (
-        last.join(first_return, on="trajectory_id", how="left")
-        .group_by("problem_id")
+        last.join(first_return, on="trajectory_id", how="left", maintain_order="left")
+        .group_by("problem_id", maintain_order=True)
         .agg(
             pl.len().cast(pl.Int64).alias("trajectories"),
             *[pl.col(name).cast(pl.Float64).mean() for name in shares],
@@ -91,7 +98,7 @@ def per_problem_table(
             pl.col("speedup").count().cast(pl.Float64).alias("speedups"),
         )
     )
-    sampled = trajectories.group_by("problem_id").agg(pl.len().cast(pl.Int64).alias("sampled"))
+    sampled = trajectories.group_by("problem_id", maintain_order=True).agg(pl.len().cast(pl.Int64).alias("sampled"))
     table = (
         problems.select("problem_id", "problem_digest", "level", "family")
         .join(sampled, on="problem_id", how="inner")

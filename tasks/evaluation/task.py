@@ -1,7 +1,12 @@
-"""Held-out evaluation as a Prefect task."""
+"""Held-out evaluation and the report as Prefect tasks."""
+
+import time
+
+from prefect import task
 
 from tasks.evaluation.config import EvaluationConfig
-from tasks.orchestration import Stage, stage_task
+from tasks.evaluation.inputs import ReportInputs
+from tasks.orchestration import Stage, Workspace, stage_task
 from tasks.references import EvaluationRef, ProblemSetRef, TrajectoryBatchRef
 
 
@@ -15,3 +20,23 @@ def evaluate(
     from tasks.evaluation.evaluate import evaluate_policy
 
     return evaluate_policy(batch, problems, config, stage.destination)
+
+
+def publish_report(workspace: Workspace, inputs: ReportInputs) -> None:
+    """Write summary.json and report.html into the run's folder, and link them in Prefect's UI."""
+
+    @task(name="report", persist_result=False)
+    def report() -> None:
+        from prefect.artifacts import create_link_artifact
+
+        from tasks.evaluation.report import write_report
+        from tasks.evaluation.summary import write_summary
+
+        write_summary(workspace.run_dir, inputs)
+        path = write_report(workspace.run_dir, inputs)
+        create_link_artifact(path.resolve().as_uri(), key="report", link_text=f"Report of {workspace.run_id}")
+
+    workspace.listener.started("report")
+    began = time.perf_counter()
+    report()
+    workspace.listener.finished("report", time.perf_counter() - began, cached=False)

@@ -6,28 +6,54 @@ from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.config import RolloutConfig
 
 
-@stage_task("rollout", code="tasks.rollout.collect", label="rollout {iteration} ({split})")
+@stage_task("rollout", code="tasks.rollout.collect", label="rollout {iteration}")
 def roll_out(
     stage: Stage,
     policy: CheckpointRef,
     problems: ProblemSetRef,
-    split: str,
     config: RolloutConfig,
     judge: JudgeConfig,
     iteration: int,
     seed: int,
 ) -> TrajectoryBatchRef:
-    """Let the policy write kernels for problems of the split, have them judged, and publish the raw trajectories."""
+    """Let the policy write kernels for training problems, have them judged, and publish the raw trajectories."""
     from tasks.rollout.collect import collect_trajectories
 
     return collect_trajectories(
         policy,
         problems,
-        split,
+        "train",
         config,
         judge,
         stage.workspace.run_id,
         iteration,
+        seed,
+        stage.destination,
+        stage.progress,
+    )
+
+
+@stage_task("heldout_rollout", code="tasks.rollout.collect", label="held-out rollout of policy {version}")
+def answer_heldout(
+    stage: Stage,
+    policy: CheckpointRef,
+    problems: ProblemSetRef,
+    config: RolloutConfig,
+    judge: JudgeConfig,
+    version: int,
+    seed: int,
+) -> TrajectoryBatchRef:
+    """Let the policy write kernels for every held-out problem; nothing of this is ever trained on."""
+    from tasks.rollout.collect import collect_trajectories
+
+    return collect_trajectories(
+        policy,
+        problems,
+        "heldout",
+        config,
+        judge,
+        stage.workspace.run_id,
+        version,
         seed,
         stage.destination,
         stage.progress,

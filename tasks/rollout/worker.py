@@ -6,6 +6,7 @@ before everything is there, so that a rollout killed at any point is simply play
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -21,9 +22,9 @@ from tasks.problems.row import Split
 from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.driver import Driver, Observed, Setting
-from tasks.rollout.engines.base import Engine
+from tasks.rollout.engines.base import Engine, FinishReason
 from tasks.rollout.episodes import episode_task
-from tasks.rollout.judging import AsyncJudge, Referee
+from tasks.rollout.judging import AsyncJudge, Referee, no_kernel_verdict
 from tasks.rollout.plan import plan_episodes
 
 logger = logging.getLogger("kernelmill.rollout")
@@ -82,6 +83,9 @@ async def roll_out(
         backend=request.judge.backend,
     )
     reward_name = config.episode.reward
+    reward_of(
+        reward_name, no_kernel_verdict(FinishReason.STOP)
+    )  # an unknown name is refused before anything is generated
     referee = Referee(judge, lambda verdict: reward_of(reward_name, verdict), config.judge_patience_s)
     driver = Driver(setting, engine, referee, on_change)
     started = time.perf_counter()
@@ -114,9 +118,9 @@ class RolloutWorker:
         self._engine: tuple[tuple[Any, ...], Engine, Any] | None = None
         self._judge: tuple[JudgeConfig, Any] | None = None
 
-    def ping(self) -> bool:
-        """Say that the process lives."""
-        return True
+    def ping(self) -> int:
+        """Say that the process lives: its process id."""
+        return os.getpid()
 
     async def collect(self, request: RolloutRequest) -> AsyncIterator[RolloutProgress | TrajectoryBatchRef]:
         """Play a rollout: progress, then the reference."""

@@ -1,5 +1,7 @@
 """Settings of supervised fine-tuning."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from kernels_eval.settings import FrozenModel
@@ -12,6 +14,8 @@ class SftDataConfig(FrozenModel):
     """A file or folder of pairs (KernelBook's columns or ours); none: pairs generated for the training problems."""
     verified: bool = True
     """Train on pairs whose kernel was judged correct only; false: on all, as scraped corpora are used."""
+    compile: Literal["as_judge", "never"] = "as_judge"
+    """`never`: pairs are judged without compiling them to machine code, where a compile of each costs too much."""
     bug_probability: float = Field(default=0.0, ge=0, le=1)
     """Share of operator uses that are written with a plausible bug (unverified corpora are like that)."""
     compositions: int = Field(default=800, ge=1)

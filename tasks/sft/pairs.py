@@ -70,6 +70,8 @@ def build_sft_data(
     heldout = read_problems(problem_set, Split.HELDOUT)
     drafts = load_drafts(Path(config.path)) if config.path else generate_drafts(config, problems, seed)
     cleaned = drop_contaminated(drafts, (row.problem.source for row in heldout), lambda draft: draft.problem.source)
+    if config.compile == "never":
+        judge = judge.model_copy(update={"compile": "never"})
     verdicts = _judge(cleaned.clean, judge, progress)
     rows = [_row(number, draft, verdicts, config, episode) for number, draft in enumerate(cleaned.clean)]
     kept = [row for row in rows if row is not None]

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from kernels_eval.settings import FrozenModel
 from tasks.tracking.config import TrackingConfig
 
@@ -31,8 +33,8 @@ class TrackedStage(FrozenModel):
     """Runs of one series are shown as a group."""
     directory: str
     """W&B's files go to `<directory>/wandb`."""
-    configuration: dict[str, Any] = {}
-    orchestration: dict[str, str] = {}
+    configuration: dict[str, Any] = Field(default_factory=dict[str, Any])
+    orchestration: dict[str, str] = Field(default_factory=dict[str, str])
     """Ids of the orchestrator's run, e.g. `{"prefect_flow_run_id": …}`."""
 
     @property

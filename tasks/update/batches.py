@@ -6,7 +6,7 @@ the positions that predict a trained token, nowhere else.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -54,6 +54,10 @@ class MicroBatch:
         """Lay flat values [N] of the trained tokens out as [n, R], zeros where the mask is 0. Differentiable."""
         grid = torch.zeros(self.mask.shape, dtype=values.dtype, device=values.device)
         return grid.masked_scatter(self.mask.bool(), values)
+
+    def weightless(self) -> "MicroBatch":
+        """Return it with nothing to learn: it takes part in the ranks' collectives and adds no gradient."""
+        return replace(self, positions=self.positions[:0], targets=self.targets[:0], mask=torch.zeros_like(self.mask))
 
     def to(self, device: torch.device) -> "MicroBatch":
         """Return it on a device."""

@@ -25,7 +25,7 @@ from tasks.update.ranks import RankContext
 from tasks.update.samples import Sample, SampleSet, deal_groups
 from tasks.update.schedule import learning_rate
 from tasks.update.scoring import TokenScorer, score
-from tasks.update.state import restore_optimizer, save_checkpoint
+from tasks.update.state import restore_optimizer, save_optimizer, save_weights
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
         for hand in deal_groups(samples, config.optimizer_steps, (job.seed, job.iteration, epoch))
     ]
     rows: list[dict[str, Any]] = []
+    first_mismatch: dict[str, float] = {}
     for number, (epoch, hand) in enumerate(hands):
         step_started = time.perf_counter()
         rate = learning_rate(
@@ -109,7 +110,8 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
             "gradient_norm": figures["gradient_norm"],
             "tokens_per_s": figures["tokens"] / seconds,
         }
-    save_checkpoint(engine, tokenizer, job.folder)
+    save_weights(engine, tokenizer, job.folder)
+    save_optimizer(engine, job.folder)
     rank.held["update"] = (engine, tokenizer)
     yield {"rows": rows}
 
@@ -227,10 +229,8 @@ def _prepare(
 
 def _weightless(sample: Sample, with_reference: bool, device: torch.device) -> _Prepared:
     """A micro-batch that takes part in the collectives and adds nothing."""
-    batch = make_micro_batch([sample.sequence], [0]).to(device)
-    nothing = torch.zeros_like(batch.mask)
-    batch = MicroBatch(batch.rows, batch.token_ids, batch.positions[:0], batch.targets[:0], nothing)
-    return _Prepared(batch, Targets(nothing, nothing, nothing if with_reference else None))
+    batch = make_micro_batch([sample.sequence], [0]).weightless().to(device)
+    return _Prepared(batch, Targets(batch.mask, batch.mask, batch.mask if with_reference else None))
 
 
 def _normaliser(samples: Sequence[Sample], config: UpdateConfig) -> float:

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import ray
 from ray.exceptions import RayActorError, RayTaskError
@@ -87,6 +87,9 @@ class Rank:
         from tasks.update.engine import import_deepspeed
 
         import_deepspeed().init_distributed(auto_mpi_discovery=False, verbose=False)
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
         self._group = group
         self._context = RankContext(rank, world_size)
 
@@ -115,7 +118,7 @@ def run_on_ranks(resources: UpdateConfig, program: Program, job: Any) -> Iterato
     try:
         while pending:
             ready, _ = ray.wait(pending, num_returns=1)
-            for stream in ready:
+            for stream in cast(list[Any], ready):
                 try:
                     item = ray.get(next(stream))
                 except StopIteration:

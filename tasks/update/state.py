@@ -21,13 +21,19 @@ OPTIMIZER_FILE = "optimizer.safetensors"
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-def save_checkpoint(engine: PolicyEngine, tokenizer: Any, folder: Path) -> None:
-    """Write the policy and its optimizer state into `folder`; rank 0 writes, the others take part in gathering."""
-    state, steps = _gather_optimizer_state(engine)
+def save_weights(engine: PolicyEngine, tokenizer: Any, folder: Path) -> None:
+    """Write the policy in Hugging Face format into `folder`; rank 0 writes, the others take part in gathering."""
     with _gathered_weights(engine):
         if torch.distributed.get_rank() == 0:
             save_policy(engine.model, tokenizer, folder)
-            save_file(state, folder / OPTIMIZER_FILE, metadata={"steps": str(steps)})
+    torch.distributed.barrier()
+
+
+def save_optimizer(engine: PolicyEngine, folder: Path) -> None:
+    """Write the optimizer's state into `folder`; rank 0 writes, the others take part in gathering."""
+    state, steps = _gather_optimizer_state(engine)
+    if torch.distributed.get_rank() == 0:
+        save_file(state, folder / OPTIMIZER_FILE, metadata={"steps": str(steps)})
     torch.distributed.barrier()
 
 

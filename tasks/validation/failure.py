@@ -38,7 +38,7 @@ class Failure(FrozenModel):
         return text
 
 
-class ValidationFailed(InputError):
+class ValidationFailed(InputError):  # noqa: N818 (says what happened, as flows show it)
     """A batch that must not go on. Never retried: the same data fails again."""
 
     def __init__(self, failure: Failure) -> None:

@@ -61,7 +61,9 @@ def pairs_projection(pairs: pl.DataFrame, verified: bool) -> pl.DataFrame:
         verdict.field("status").alias("status"),
         messages.list.len().fill_null(0).cast(pl.Int64).alias("messages"),
         _count(messages, message.field("trained")).alias("trained_messages"),
-        _count(messages, message.field("trained") & (message.field("role") != "assistant")).alias("untrainable_messages"),
+        _count(messages, message.field("trained") & (message.field("role") != "assistant")).alias(
+            "untrainable_messages"
+        ),
         _count(messages, ~message.field("role").is_in(["system", "user", "assistant"])).alias("unknown_roles"),
         _count(messages, message.field("content").str.strip_chars().str.len_chars().fill_null(0) == 0).alias(
             "empty_messages"
@@ -100,15 +102,15 @@ def turns_projection(turns: pl.DataFrame, trajectories: pl.DataFrame, gamma: flo
         ).alias("contradictory_verdict"),
         speedup.alias("speedup"),
         _flag(speedup.is_not_null() & ~correct).alias("speedup_without_correct"),
-        _flag(speedup.is_not_null() & ~verdict.field("timing_source").is_in(["gpu", "roofline"]).fill_null(False)).alias(
-            "unmarked_speedup"
-        ),
+        _flag(
+            speedup.is_not_null() & ~verdict.field("timing_source").is_in(["gpu", "roofline"]).fill_null(False)
+        ).alias("unmarked_speedup"),
         pl.col("prompt_token_ids").list.len().fill_null(0).cast(pl.Int64).alias("prompt_tokens"),
         pl.col("response_token_ids").list.len().cast(pl.Int64).alias("response_tokens"),
         (_negatives("prompt_token_ids") + _negatives("response_token_ids")).alias("negative_token_ids"),
-        (pl.col("response_token_ids").list.len().cast(pl.Int64) - logprobs.list.len().fill_null(0).cast(pl.Int64)).alias(
-            "missing_logprobs"
-        ),
+        (
+            pl.col("response_token_ids").list.len().cast(pl.Int64) - logprobs.list.len().fill_null(0).cast(pl.Int64)
+        ).alias("missing_logprobs"),
         (logprobs.list.len() - finite_logprobs.list.len()).fill_null(0).cast(pl.Int64).alias("nonfinite_logprobs"),
         finite_logprobs.list.max().cast(pl.Float64).alias("highest_logprob"),
         value["reward"].alias("reward"),
@@ -211,7 +213,9 @@ def _negatives(column: str) -> pl.Expr:
 def _recomputed_rewards(turns: pl.DataFrame, reward: str) -> pl.Series:
     """Return each turn's reward from its stored verdict; null for faults and for verdicts that cannot be read."""
     rewards = [
-        reward_of(reward, verdict_from_row(row)) if row["status"] in _KNOWN_STATUSES and row["status"] != _FAULT else None
+        reward_of(reward, verdict_from_row(row))
+        if row["status"] in _KNOWN_STATUSES and row["status"] != _FAULT
+        else None
         for row in turns.get_column("verdict").to_list()
     ]
     return pl.Series("recomputed_reward", rewards, pl.Float64)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks.store import publish
@@ -26,14 +25,17 @@ def bad_trajectories(*tables: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def split_file(source: Path, key: str, reasons: dict[str, str], kept: Path | None, taken: Path | None) -> tuple[int, int]:
+def split_file(
+    source: Path, key: str, reasons: dict[str, str], kept: Path | None, taken: Path | None
+) -> tuple[int, int]:
     """Split a Parquet file by whether `key` is in `reasons`; write the rest to `kept` and the bad rows to `taken`.
 
     The schema and its metadata stay as they are; `taken` has one more column, `reason`. Returns (rows kept, rows taken).
     """
     table = pq.read_table(source)
-    bad = pc.fill_null(pc.is_in(table[key], value_set=pa.array(list(reasons), table.schema.field(key).type)), False)
-    good_rows, bad_rows = table.filter(pc.invert(bad)), table.filter(bad)
+    is_bad = [value in reasons for value in table[key].to_pylist()]
+    bad_rows = table.filter(pa.array(is_bad, pa.bool_()))
+    good_rows = table.filter(pa.array([not bad for bad in is_bad], pa.bool_()))
     if kept is not None:
         pq.write_table(good_rows, kept, compression="zstd")
     if taken is not None:

@@ -12,6 +12,11 @@ from markupsafe import Markup, escape
 
 Format = Callable[[float], str]
 
+# Sizes in SVG units that are about the pixels that a chart gets on a wide page, so that text has one size everywhere.
+SMALL = (300.0, 168.0)
+MEDIUM = (480.0, 230.0)
+WIDE = (985.0, 250.0)
+
 
 class Plot(NamedTuple):
     """A drawing area in SVG units, and the values that its edges stand for."""
@@ -40,13 +45,13 @@ class Plot(NamedTuple):
 
 def ticks(low: float, high: float, count: int = 4) -> list[float]:
     """Return round values that cover [low, high], about `count` of them."""
-    if high <= low:
-        high = low + 1.0
+    if high - low <= max(1e-9 * max(abs(low), abs(high)), 1e-300):
+        high = low + (max(abs(low), abs(high)) or 1.0)
     raw = (high - low) / count
     magnitude = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * magnitude for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * magnitude >= raw * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(index * step, 12) for index in range(first, last + 1)]
+    return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
 
 
 def percent(value: float) -> str:
@@ -77,17 +82,17 @@ def line_chart(
     """Draw one curve; `smooth` draws a running mean over the pale raw values. Missing values leave a gap."""
     points = [(x, y) for x, y in zip(xs, ys, strict=True) if y is not None and math.isfinite(y)]
     if not points:
-        return _nothing(360, 190)
+        return _nothing(*SMALL)
     values = [y for _, y in points]
     low = min(values) if floor is None else min(floor, *values)
     high = max(values) if ceiling is None else max(ceiling, *values)
     marks = ticks(low, high)
-    plot = Plot(360, 190, 46, 14, 14, 34, points[0][0], points[-1][0], marks[0], marks[-1])
+    plot = Plot(*SMALL, 40, 10, 10, 26, points[0][0], points[-1][0], marks[0], marks[-1])
     parts = _frame(plot, marks, form, x_label)
     raw = " ".join(f"{plot.x(x):.1f},{plot.y(y):.1f}" for x, y in points)
     if smooth and len(points) > 20:
         parts.append(f'<polyline class="curve raw {tone}" points="{raw}"/>')
-        averaged = _running_mean(values, max(3, len(values) // 25))
+        averaged = _running_mean(values, max(2, len(values) // 60))
         line = " ".join(f"{plot.x(x):.1f},{plot.y(y):.1f}" for (x, _), y in zip(points, averaged, strict=True))
         last = averaged[-1]
     else:
@@ -117,11 +122,13 @@ def interval_bars(
     groups: Sequence[tuple[str, Sequence[Bar]]], *, form: Format = percent, ceiling: float | None = None
 ) -> Markup:
     """Draw groups of bars with interval whiskers and the value above each."""
-    tops = [edge for _, bars in groups for bar in bars for edge in (bar.value, *(bar.interval or ())) if edge is not None]
+    tops = [
+        edge for _, bars in groups for bar in bars for edge in (bar.value, *(bar.interval or ())) if edge is not None
+    ]
     if not tops:
-        return _nothing(460, 230)
+        return _nothing(*MEDIUM)
     marks = ticks(0.0, max([*tops, ceiling or 0.0]))
-    plot = Plot(460, 230, 46, 10, 18, 30, 0, len(groups), marks[0], marks[-1])
+    plot = Plot(*MEDIUM, 44, 8, 18, 26, 0, len(groups), marks[0], marks[-1])
     parts = _frame(plot, marks, form, "", x_marks=False)
     for position, (label, bars) in enumerate(groups):
         middle = plot.x(position + 0.5)
@@ -149,14 +156,17 @@ def interval_bars(
 def stacked_columns(columns: Sequence[tuple[str, Mapping[str, float]]], order: Sequence[str]) -> Markup:
     """Draw one column of shares a category, stacked in `order` from below; classes are `status-<name>`."""
     if not columns:
-        return _nothing(760, 230)
-    plot = Plot(760, 230, 46, 8, 10, 30, 0, len(columns), 0.0, 1.0)
+        return _nothing(*WIDE)
+    last = len(columns) - 1
+    plot = Plot(*WIDE, 46, 8, 10, 28, -0.3, len(columns) + 0.3, 0.0, 1.0)
     parts = _frame(plot, [0.0, 0.25, 0.5, 0.75, 1.0], percent, "", x_marks=False)
-    room = (plot.width - plot.left - plot.right) / len(columns)
-    width = min(54.0, room * 0.78)
+    room = (plot.width - plot.left - plot.right) / (len(columns) + 0.6)
+    width = min(64.0, room * 0.8)
     every = max(1, math.ceil(len(columns) / 20))
     for position, (label, shares) in enumerate(columns):
-        left, base = plot.x(position + 0.5) - width / 2, 0.0
+        # The first and the last column are of other problems than those between: they stand a little apart.
+        apart = -0.25 if position == 0 else 0.25 if position == last else 0.0
+        left, base = plot.x(position + 0.5 + apart) - width / 2, 0.0
         for status in order:
             share = shares.get(status, 0.0)
             if share <= 0:
@@ -167,7 +177,8 @@ def stacked_columns(columns: Sequence[tuple[str, Mapping[str, float]]], order: S
                 f"<title>{escape(label)}: {escape(status.replace('_', ' '))} {escape(f'{100 * share:.1f} %')}</title></rect>"
             )
             base += share
-        if position % every == 0:
+        near_an_end = position < every or position > last - every
+        if position in (0, last) or (position % every == 0 and (every == 1 or not near_an_end)):
             parts.append(_text(left + width / 2, plot.height - 10, label, "label", "middle"))
     return _svg(plot.width, plot.height, parts)
 
@@ -176,7 +187,7 @@ def speed_histogram(series: Sequence[tuple[str, str, Sequence[float]]], total: M
     """Draw speedups on a logarithmic axis; `series` is (tone, name, speedups), heights are shares of `total[name]`."""
     values = [value for _, _, speedups in series for value in speedups if value > 0]
     if not values:
-        return _nothing(760, 230)
+        return _nothing(*WIDE)
     first = math.floor(max(min(math.log2(value) for value in values), -5.0) * 2) / 2
     last = math.ceil(min(max(math.log2(value) for value in values), 6.0) * 2 + 1e-9) / 2
     last = max(last, first + 2.0)
@@ -189,7 +200,7 @@ def speed_histogram(series: Sequence[tuple[str, str, Sequence[float]]], total: M
                 counts[min(bins - 1, max(0, int((math.log2(value) - first) * 4)))] += 1
         shares.append([count / max(1, total[name]) for count in counts])
     marks = ticks(0.0, max(max(row) for row in shares))
-    plot = Plot(760, 230, 46, 10, 14, 34, first, last, marks[0], marks[-1])
+    plot = Plot(*WIDE, 46, 10, 14, 30, first, last, marks[0], marks[-1])
     parts = _frame(plot, marks, percent, "", x_marks=False)
     for exponent in range(math.ceil(first), math.floor(last) + 1):
         label = f"{2.0**exponent:g}×"
@@ -211,15 +222,14 @@ def speed_histogram(series: Sequence[tuple[str, str, Sequence[float]]], total: M
     return _svg(plot.width, plot.height, parts)
 
 
-def difference_mark(value: float, interval: tuple[float, float], reach: float) -> Markup:
-    """Draw one difference with its interval around a zero line; `reach` is the value at the edges."""
+def difference_mark(value: float, interval: tuple[float, float], reach: float, tone: str) -> Markup:
+    """Draw one difference with its interval around a zero line; `reach` is the value at the edges, `tone` the colour."""
     width, height = 150.0, 20.0
 
     def place(edge: float) -> float:
         return width / 2 + max(-1.0, min(1.0, edge / reach)) * (width / 2 - 6)
 
     low, high = interval
-    tone = "gain" if low > 0 else "loss" if high < 0 else "unclear"
     parts = [
         f'<path class="parity" d="M{width / 2} 1V{height - 1}"/>',
         f'<path class="interval {tone}" d="M{place(low):.1f} {height / 2}H{place(high):.1f}"/>',
@@ -263,6 +273,6 @@ def _nothing(width: float, height: float) -> Markup:
 
 def _svg(width: float, height: float, parts: Sequence[str], fixed: bool = False) -> Markup:
     size = f' width="{width:g}" height="{height:g}"' if fixed else ""
-    return Markup(  # noqa: S704 (every text in it is escaped above)
+    return Markup(
         f'<svg viewBox="0 0 {width:g} {height:g}"{size} role="img" xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
     )

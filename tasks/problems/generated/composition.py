@@ -21,6 +21,8 @@ _FAMILY_ORDER = (
     Family.SCALAR,
     Family.ELEMENTWISE,
 )
+MATMUL_SHARE = 0.6
+"""Share of blocks that start with a matrix product."""
 TAIL_SHARE = 0.25
 """Share of chains that end in a reduction or a change of layout."""
 
@@ -82,7 +84,7 @@ def draw_composition(level: int, generator: random.Random) -> Composition:
     if level == 2:
         head: Sequence[Operator] = ()
         length = generator.randint(2, 4)
-    elif generator.random() < 0.7:
+    elif generator.random() < MATMUL_SHARE:
         head = (generator.choice(MATMUL),)
         length = generator.randint(2, 5)
     else:

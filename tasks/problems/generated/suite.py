@@ -17,9 +17,9 @@ from tasks.problems.generated.meaning import is_meaningful
 from tasks.problems.generated.source import Shape, problem_source
 from tasks.problems.row import ProblemRow, Split
 
-ROWS = (2048, 4096, 8192)
-COLUMNS = (64, 96, 128, 200, 256, 320, 384, 512)
-MATMUL_COLUMNS = (32, 48, 64, 96, 128)
+ROWS = (4096, 8192, 16384)
+COLUMNS = (64, 96, 128, 160, 200, 256)
+MATMUL_COLUMNS = (32, 48, 64)
 INNER = (32, 64, 96)
 LEVEL_SHARES = {1: 0.15, 2: 0.5, 3: 0.35}
 _DRAWS_PER_PROBLEM = 200

@@ -23,7 +23,10 @@ from tasks.trajectories.writer import write_trajectories
 
 GAMMA = 0.4
 _BROKEN = {
-    Status.INCORRECT: ("wrong_values", "output 0 differs at [17, 3]: expected 0.7311, got 0.5000 (1024 of 3,145,728 values)"),
+    Status.INCORRECT: (
+        "wrong_values",
+        "output 0 differs at [17, 3]: expected 0.7311, got 0.5000 (1024 of 3,145,728 values)",
+    ),
     Status.COMPILE_ERROR: ("triton_compile", "at 9:8: x = tl.sigmoid(y)\n        ^\nNameError: y is not defined"),
     Status.RUNTIME_ERROR: ("exception", "ValueError: arange's arguments must be powers of 2, got 384"),
     Status.TIMEOUT: (None, None),
@@ -69,13 +72,18 @@ def invent_verdict(generator: np.random.Generator, skill: float, speed: float, f
     )
 
 
-def invent_trajectory(row: ProblemRow, group: int, sample: int, generator: np.random.Generator, **skill: float) -> Trajectory:
+def invent_trajectory(
+    row: ProblemRow, group: int, sample: int, generator: np.random.Generator, **skill: float
+) -> Trajectory:
     """An episode of up to three turns, each a little better than the last."""
     turns: list[Turn] = []
     termination = Termination.TURN_LIMIT
     for index in range(3):
         verdict = invent_verdict(
-            generator, min(0.98, skill["skill"] + 0.08 * index), skill["speed"] * (1 + 0.15 * index), skill.get("fault", 0.0)
+            generator,
+            min(0.98, skill["skill"] + 0.08 * index),
+            skill["speed"] * (1 + 0.15 * index),
+            skill.get("fault", 0.0),
         )
         reward = reward_by_hand(verdict)
         length = int(generator.integers(20, 60))
@@ -123,13 +131,19 @@ def invent_trajectory(row: ProblemRow, group: int, sample: int, generator: np.ra
 BatchMaker = Callable[..., TrajectoryBatchRef]
 
 
-def make_batch(rows: list[ProblemRow], samples: int, destination: Path, seed: int, **skill: float) -> TrajectoryBatchRef:
+def make_batch(
+    rows: list[ProblemRow], samples: int, destination: Path, seed: int, **skill: float
+) -> TrajectoryBatchRef:
     """Publish an invented batch; problems differ in difficulty."""
     generator = np.random.default_rng(seed)
     hardness = np.random.default_rng(7).normal(0, 0.15, len(rows))
     trajectories = [
         invent_trajectory(
-            row, group, sample, generator, **{**skill, "skill": float(np.clip(skill["skill"] + hardness[group], 0.02, 0.95))}
+            row,
+            group,
+            sample,
+            generator,
+            **{**skill, "skill": float(np.clip(skill["skill"] + hardness[group], 0.02, 0.95))},
         )
         for group, row in enumerate(rows)
         for sample in range(samples)
@@ -219,11 +233,15 @@ def make_run(problem_rows: list[ProblemRow], folder: Path, iterations: int = 8) 
             }
         )
         checkpoint = publish_checkpoint(folder / f"policy{iteration}", metrics, iteration + 1)
-        entries.append(IterationEntry(iteration=iteration, trajectories=batch, checkpoint=checkpoint, quarantined=iteration % 3))
+        entries.append(
+            IterationEntry(iteration=iteration, trajectories=batch, checkpoint=checkpoint, quarantined=iteration % 3)
+        )
     config = EvaluationConfig()
     evaluations = []
     for seed, (name, skill, speed) in enumerate([("before", 0.35, 0.9), ("after", 0.66, 1.5), ("control", 0.4, 0.95)]):
-        batch = make_batch(heldout, 4, folder / f"heldout-{name}", 100 + seed, skill=skill, speed=speed, iteration=seed, fault=0.003)
+        batch = make_batch(
+            heldout, 4, folder / f"heldout-{name}", 100 + seed, skill=skill, speed=speed, iteration=seed, fault=0.003
+        )
         evaluations.append(evaluate_policy(batch, problems, config, folder / f"evaluation-{name}"))
     with publish(folder / "pairs", {"pairs": 1600, "used": 1490, "verified": True}) as pairs:
         (pairs / "pairs.parquet").write_bytes(b"")
@@ -250,3 +268,9 @@ def make_run(problem_rows: list[ProblemRow], folder: Path, iterations: int = 8) 
         wall_seconds=668.0,
         data_docs={"Problems": "data_docs/problems/index.html", "Iteration 0": "data_docs/iteration=0/index.html"},
     )  # fmt: skip
+
+
+@pytest.fixture(scope="session", name="make_batch")
+def make_batch_fixture() -> BatchMaker:
+    """`make_batch(rows, samples, destination, seed, skill=…, speed=…, fault=…)`."""
+    return make_batch

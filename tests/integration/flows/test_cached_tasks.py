@@ -41,11 +41,13 @@ class Heard:
         return [kind for kind, _ in self.events]
 
 
+JUDGE, PROBLEMS = JudgeConfig(), ProblemsConfig()
+
 calls: list[tuple[str, int]] = []
 
 
 @stage_task("first", code="tasks.references", label="first {number}")
-def first(stage: Stage, number: int, judge: JudgeConfig = JudgeConfig()) -> CheckpointRef:
+def first(stage: Stage, number: int, judge: JudgeConfig = JUDGE) -> CheckpointRef:
     calls.append(("first", number))
     stage.progress(1, 2, loss=0.5)
     with publish(stage.destination) as folder:
@@ -90,7 +92,10 @@ def try_luck(workspace: Workspace, number: int) -> CheckpointRef:
 
 
 def run_chain(
-    workspace: Workspace, number: int = 3, problems: ProblemsConfig = ProblemsConfig(), judge: JudgeConfig = JudgeConfig()
+    workspace: Workspace,
+    number: int = 3,
+    problems: ProblemsConfig = PROBLEMS,
+    judge: JudgeConfig = JUDGE,
 ) -> CheckpointRef:
     @flow
     def chain() -> CheckpointRef:
@@ -181,9 +186,7 @@ def test_other_code_is_another_key(workspace: Workspace, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("error", [InfrastructureError("a worker died"), ConnectionError("lost")])
-def test_a_failure_of_the_machine_is_retried(
-    workspace: Workspace, error: Exception, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_failure_of_the_machine_is_retried(workspace: Workspace, error: Exception, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(orchestration, "FIRST_DELAY_S", 0.05)
     failures.append(error)
     try_luck(workspace, 1)

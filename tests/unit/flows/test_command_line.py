@@ -84,7 +84,14 @@ def test_problem_without_get_inputs(config: Path, tmp_path: Path, capsys: pytest
     level.mkdir(parents=True)
     (level / "1_broken.py").write_text("class Model: pass\ndef get_init_inputs(): return []\n")
     line = refused(
-        capsys, "train", "--config", str(config), "-s", "problems.source=kernelbench", "-s", f"problems.path={level.parent}"
+        capsys,
+        "train",
+        "--config",
+        str(config),
+        "-s",
+        "problems.source=kernelbench",
+        "-s",
+        f"problems.path={level.parent}",
     )
     assert "1_broken.py" in line
     assert "get_inputs" in line

@@ -32,7 +32,9 @@ def refusal(path: Path, *overrides: str) -> str:
 
 
 def test_importing_it_imports_neither_torch_nor_ray():
-    code = "import sys, flows.configuration; print([m for m in ('torch', 'ray', 'prefect', 'polars') if m in sys.modules])"
+    code = (
+        "import sys, flows.configuration; print([m for m in ('torch', 'ray', 'prefect', 'polars') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -40,7 +42,13 @@ def test_importing_it_imports_neither_torch_nor_ray():
 def test_file_then_overrides_with_yaml_types(file: Path):
     config = load_configuration(
         file,
-        ["sft.steps=9", "update.learning_rate=5e-4", "evaluation.pass_at=[1, 2]", "ray.address=null", "sft.data.verified=no"],
+        [
+            "sft.steps=9",
+            "update.learning_rate=5e-4",
+            "evaluation.pass_at=[1, 2]",
+            "ray.address=null",
+            "sft.data.verified=no",
+        ],
     )
     assert (config.name, config.sft.steps, config.update.learning_rate) == ("demo", 9, 5e-4)
     assert config.evaluation.pass_at == (1, 2)

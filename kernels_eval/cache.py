@@ -1,0 +1,75 @@
+"""The verdict cache: content addressed, in memory and optionally in a folder that outlives the process.
+
+Key: problem (normalised), kernel source, every setting that a verdict depends on, the judge's version. File
+`<cache_dir>/<first two hex digits>/<key>.json` holds one verdict, written whole or not at all. Faults of the judge are never kept.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from kernels_eval.config import JudgeConfig
+from kernels_eval.problem import Problem
+from kernels_eval.verdict import JUDGE_VERSION, Verdict
+
+_IRRELEVANT = {"workers", "cache_dir", "require_sandbox"}
+_MAX_IN_MEMORY = 200_000
+
+
+def verdict_key(problem: Problem, kernel_source: str, config: JudgeConfig) -> str:
+    """Return the name of one verdict: 32 hex digits."""
+    settings = config.model_dump(mode="json", exclude=_IRRELEVANT)
+    parts = [JUDGE_VERSION, problem.digest, kernel_source, json.dumps(settings, sort_keys=True)]
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+class VerdictCache:
+    """Verdicts by key. Safe for threads, and for processes that share the folder."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._verdicts: OrderedDict[str, Verdict] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> Verdict | None:
+        """Return the verdict, or None; a damaged file counts as none."""
+        with self._lock:
+            verdict = self._verdicts.get(key)
+        if verdict is not None or self._folder is None:
+            return verdict
+        try:
+            verdict = Verdict.model_validate_json(self._path(key).read_bytes())
+        except (FileNotFoundError, ValidationError):
+            return None
+        self._remember(key, verdict)
+        return verdict
+
+    def put(self, key: str, verdict: Verdict) -> None:
+        """Keep a verdict, unless it is a fault."""
+        if verdict.is_fault:
+            return
+        self._remember(key, verdict)
+        if self._folder is None:
+            return
+        path = self._path(key)
+        partial = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+        with contextlib.suppress(OSError):  # a full or read-only disk costs the cache, not the verdict
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(verdict.model_dump_json(), encoding="utf-8")
+            partial.replace(path)
+
+    def _remember(self, key: str, verdict: Verdict) -> None:
+        with self._lock:
+            self._verdicts[key] = verdict
+            if len(self._verdicts) > _MAX_IN_MEMORY:
+                self._verdicts.popitem(last=False)
+
+    def _path(self, key: str) -> Path:
+        assert self._folder is not None
+        return self._folder / key[:2] / f"{key}.json"

@@ -1,0 +1,156 @@
+"""Compiles what a candidate launched, to machine code for named targets, in a confined process of its own.
+
+Needs no GPU: Triton compiles for any target. Conversation: the judge sends `compile` (source, launches, targets), this process
+answers `compiled` (resources of each kernel and target) or `failed` (category, message), and ends.
+Resource use comes from the machine code itself: registers, stack and shared memory of a cubin from its ELF sections, of AMD
+code from its metadata. Spills are bytes of local memory a thread (NVIDIA) or spilled registers (AMD).
+"""
+
+import re
+import socket
+import struct
+from typing import Any
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
+
+from kernels_eval.candidate import Failed, describe, load_source
+from kernels_eval.example import KERNEL
+from kernels_eval.launches import Constant, Launch
+from kernels_eval.wire import ChannelClosed, receive_frame, send_frame
+
+_TYPES = {getattr(tl, name).name: getattr(tl, name) for name in tl.core.__dict__ if isinstance(getattr(tl, name, None), tl.dtype)}
+
+_SIZED_RECORD, _FRAME_SIZE, _REGISTER_COUNT = 0x04, 0x11, 0x2F
+
+
+def compile_main(channel: socket.socket, memory_descriptor: int) -> None:
+    """Answer one request."""
+    channel.settimeout(None)
+    try:
+        request, _ = receive_frame(channel)
+        resources = _compile(request["source"], request["launches"], request["targets"])
+        send_frame(channel, {"kind": "compiled", "resources": resources})
+    except Failed as failed:
+        send_frame(channel, failed.header)
+    except ChannelClosed:
+        return
+
+
+def rehearse_compilation() -> None:
+    """Compile one small kernel for each vendor: the first compilation of a process costs four times a later one."""
+    types = {"x_ptr": "*fp32", "out_ptr": "*fp32", "M": "i32", "N": "i32", "ROWS": "constexpr", "BLOCK": "constexpr"}
+    sizes = {"ROWS": Constant(value=4), "BLOCK": Constant(value=16)}
+    launch = Launch(
+        kernel="kernel", programs=1, dram_bytes=0, l2_bytes=0, flops=0, signature=types, constants=sizes
+    )
+    _compile(KERNEL, [launch.model_dump(mode="json")], ["cuda:90", "hip:gfx942"])
+
+
+def _compile(source: str, launches: list[dict[str, Any]], targets: list[str]) -> list[dict[str, Any]]:
+    module = load_source(source)
+    functions = _functions(module.__dict__)
+    resources: list[dict[str, Any]] = []
+    for launch in (Launch(**values) for values in launches):
+        function = functions.get(launch.kernel)
+        if function is None or launch.uncompilable is not None:
+            continue
+        for target in targets:
+            try:
+                used = _compile_one(function, launch, target)
+            except BaseException as error:
+                message = _compiler_message(error)
+                raise Failed("compile_error", "triton_compile", f"{launch.kernel} for {target}: {message}") from error
+            resources.append({"kernel": launch.kernel, "architecture": target, **used})
+    return resources
+
+
+def _functions(namespace: dict[str, Any]) -> dict[str, JITFunction[Any]]:
+    """Kernels by the name of their function, out of autotuners and heuristics."""
+    found: dict[str, JITFunction[Any]] = {}
+    for value in namespace.values():
+        while value is not None and not isinstance(value, JITFunction) and hasattr(value, "fn"):
+            value = value.fn
+        if isinstance(value, JITFunction):
+            found[value.fn.__name__] = value
+    return found
+
+
+def gpu_target(name: str) -> GPUTarget:
+    """Return Triton's target for `cuda:90` or `hip:gfx942`."""
+    backend, architecture = name.split(":")
+    if backend == "cuda":
+        return GPUTarget("cuda", int(architecture), 32)
+    return GPUTarget("hip", architecture, 64)
+
+
+def _compile_one(function: JITFunction[Any], launch: Launch, target: str) -> dict[str, Any]:
+    constants = {
+        name: _TYPES[constant.value] if constant.kind == "dtype" else constant.value
+        for name, constant in launch.constants.items()
+    }
+    attributes = {
+        (function.arg_names.index(name),): [["tt.divisibility", 16]]
+        for name in launch.divisible
+        if launch.signature[name] != "constexpr"
+    }
+    signature = {name: launch.signature.get(name, "constexpr") for name in function.arg_names}
+    source = ASTSource(fn=function, signature=signature, constexprs=constants, attrs=attributes)
+    compiled = triton.compile(source, target=gpu_target(target), options=dict(launch.options) or None)
+    shared = int(getattr(compiled.metadata, "shared", 0))
+    if target.startswith("cuda"):
+        return {"shared_bytes": shared, **cubin_resources(compiled.asm["cubin"])}
+    text = compiled.asm["amdgcn"]
+    return {
+        "shared_bytes": shared,
+        "registers": _number(r"\.vgpr_count:\s+(\d+)", text),
+        "spills": _number(r"\.vgpr_spill_count:\s+(\d+)", text),
+    }
+
+
+def _number(pattern: str, text: str) -> int | None:
+    found = re.search(pattern, text)
+    return int(found.group(1)) if found else None
+
+
+def cubin_resources(cubin: bytes) -> dict[str, int | None]:
+    """Read registers and local memory a thread from a cubin: records of its ELF section `.nv.info`.
+
+    A record: format and attribute (a byte each), a 16-bit size, then (symbol, value) as 32-bit numbers for the attributes
+    read here, EIATTR_REGCOUNT and EIATTR_FRAME_SIZE. `cuobjdump --dump-resource-usage` prints the same figures.
+    """
+    section_offset = struct.unpack_from("<Q", cubin, 40)[0]
+    entry_size, count, names_index = struct.unpack_from("<HHH", cubin, 58)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, section_offset + index * entry_size) for index in range(count)]
+    names = sections[names_index][4]
+    found: dict[int, int] = {}
+    for name_offset, _, _, _, offset, size, *_ in sections:
+        start = names + name_offset
+        if cubin[start : cubin.index(b"\0", start)] != b".nv.info":
+            continue
+        position, end = offset, offset + size
+        while position + 4 <= end:
+            form, attribute, length = struct.unpack_from("<BBH", cubin, position)
+            position += 4
+            if form == _SIZED_RECORD:
+                if length >= 8:
+                    value = struct.unpack_from("<II", cubin, position)[1]
+                    found[attribute] = max(found.get(attribute, 0), value)
+                position += length
+    return {"registers": found.get(_REGISTER_COUNT), "spills": found.get(_FRAME_SIZE)}
+
+
+def _compiler_message(error: BaseException) -> str:
+    """Return what the compiler said: the last cause, with the kernel's own line where it names one."""
+    text = str(error).strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    located = re.match(r"at (\d+):\d+:", text)
+    if located is None:
+        return describe(error)
+    caret = next((index for index, line in enumerate(lines) if set(line) == {"^"}), None)
+    code = lines[caret - 1] if caret else ""
+    said = " ".join(lines[caret + 1 :]) if caret is not None else lines[-1]
+    return f"{type(error).__name__}: {said[:300]} (line {located.group(1)} of the kernel: {code})"

@@ -1,0 +1,158 @@
+"""The warm process: imports torch and triton once, then forks workers (or compiler nurseries) on request.
+
+Started as a program of its own (`python -m kernels_eval.template interpret|compile DESCRIPTOR`), so that it inherits no
+threads, no CUDA context and no secrets of the caller's. Triton decides at import whether it interprets, so there is one
+template for each way. It never reads a problem or a kernel.
+
+Protocol (SOCK_SEQPACKET): judge `fork` with one descriptor, template `forked` (process); judge `kill` (process).
+"""
+
+import contextlib
+import gc
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+from kernels_eval.errors import InfrastructureError
+from kernels_eval.wire import ChannelClosed, note_pair, receive_note, send_note
+
+_REAP_S = 1.0
+_START_S = 180.0
+
+
+class Template:
+    """The judge's side: starts the template's process and has it fork."""
+
+    def __init__(self, way: str, scratch: Path) -> None:
+        self._notes, theirs = note_pair()
+        environment = {name: value for name, value in os.environ.items() if name in _KEPT_ENVIRONMENT}
+        environment |= {
+            "OMP_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+            "PYTHONPATH": str(Path(__file__).resolve().parent.parent),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "TRITON_CACHE_DIR": str(scratch / "triton"),
+            "TRITON_INTERPRET": "1" if way == "interpret" else "0",
+            "TRITON_DEFAULT_FP_FUSION": "1",  # today's default, said aloud: the compiler warns of a coming change
+            "TMPDIR": str(scratch),
+            "HOME": str(scratch),
+        }
+        command = [sys.executable, "-m", "kernels_eval.template", way, str(theirs.fileno())]
+        self._process = subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], env=environment, cwd=scratch, stdin=subprocess.DEVNULL
+        )
+        theirs.close()
+        self._notes.settimeout(_START_S)
+
+    def fork(self) -> tuple[int, socket.socket]:
+        """Fork a worker or nursery; returns its process id and the socket to it."""
+        ours, theirs = note_pair() if self._is_compiler else socket.socketpair()
+        try:
+            send_note(self._notes, {"action": "fork"}, [theirs.fileno()])
+            note, _ = receive_note(self._notes)
+        except (ChannelClosed, TimeoutError) as error:
+            ours.close()
+            raise InfrastructureError("the warm judge process died or did not start") from error
+        finally:
+            theirs.close()
+        return int(note["process"]), ours
+
+    def kill(self, process: int) -> None:
+        """Kill one of its children."""
+        with contextlib.suppress(ChannelClosed):
+            send_note(self._notes, {"action": "kill", "process": process})
+
+    @property
+    def is_alive(self) -> bool:
+        """True while its process runs."""
+        return self._process.poll() is None
+
+    @property
+    def _is_compiler(self) -> bool:
+        return "compile" in self._process.args
+
+    def close(self) -> None:
+        """End the process; its children die with it."""
+        self._notes.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+_KEPT_ENVIRONMENT = frozenset({"PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "VIRTUAL_ENV", "TZ"})
+
+
+def main(way: str, descriptor: int) -> NoReturn:
+    """Import, then serve the judge until it goes away."""
+    judge = socket.socket(fileno=descriptor)
+    serve = _load(way)
+    gc.collect()
+    gc.freeze()  # keeps the collector from touching, and so copying, every page in each child
+    children: set[int] = set()
+    while True:
+        ready, _, _ = select.select([judge], [], [], _REAP_S)
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+                children.discard(ended)
+        if not ready:
+            continue
+        try:
+            note, descriptors = receive_note(judge)
+        except ChannelClosed:
+            for child in children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+            os._exit(0)  # without the interpreter's farewell, which lists what triton's bindings leak
+        if note["action"] == "kill":
+            if note["process"] in children:
+                os.kill(note["process"], signal.SIGKILL)
+            continue
+        child = os.fork()
+        if child == 0:
+            code = 70
+            try:
+                judge.close()
+                serve(descriptors[0])
+                code = 0
+            finally:
+                os._exit(code)
+        os.close(descriptors[0])
+        children.add(child)
+        send_note(judge, {"process": child})
+
+
+def _load(way: str) -> Any:
+    """Import everything that a child needs, and return what a child does with its socket."""
+    import torch
+
+    torch.set_num_threads(1)
+    if way == "compile":
+        from kernels_eval.compilation import compile_main, rehearse_compilation
+        from kernels_eval.nursery import serve_nursery
+
+        rehearse_compilation()
+        return lambda descriptor: serve_nursery(_notes(descriptor), compile_main, may_fork=True)
+    from kernels_eval import interpreter
+    from kernels_eval.rehearsal import rehearse
+    from kernels_eval.worker import serve_worker
+
+    interpreter.install()
+    rehearse()
+    return lambda descriptor: serve_worker(socket.socket(fileno=descriptor))
+
+
+def _notes(descriptor: int) -> socket.socket:
+    return socket.socket(fileno=descriptor)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,134 @@
+"""Picks three trajectories that show what the policy does: one repaired, one that became fast, one failure."""
+
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from kernels_eval.verdict import Status
+from tasks.evaluation.report.code import highlighted
+from tasks.references import EvaluationRef, ProblemSetRef
+from tasks.rollout.prompts import FeedbackStyle, feedback_text
+from tasks.trajectories.reader import read_turns_file
+from tasks.trajectories.schema import verdict_from_row
+
+
+class Example(NamedTuple):
+    """One trajectory to be shown."""
+
+    kind: str
+    """`repaired`, `faster`, `failure`."""
+    title: str
+    problem_id: str
+    level: int
+    problem_code: str
+    turns: list[dict[str, Any]]
+
+
+def pick_examples(evaluation: EvaluationRef, problems: ProblemSetRef, style: FeedbackStyle) -> list[Example]:
+    """Return up to three examples of a held-out evaluation; the same for the same evaluation.
+
+    `style` is how much of a verdict the policy is told.
+    """
+    turns = read_turns_file(evaluation.path / "turns.parquet")
+    verdict = pl.col("verdict").struct
+    episodes = (
+        turns.sort("trajectory_id", "turn_index")
+        .group_by("trajectory_id", maintain_order=True)
+        .agg(
+            pl.len().alias("turns"),
+            verdict.field("status").first().alias("first_status"),
+            verdict.field("status").last().alias("last_status"),
+            verdict.field("correct").first().alias("first_correct"),
+            verdict.field("correct").last().alias("last_correct"),
+            verdict.field("speedup").first().alias("first_speedup"),
+            verdict.field("speedup").last().alias("last_speedup"),
+            verdict.field("error_message").last().is_not_null().alias("explained"),
+            (verdict.field("status") == Status.INFRASTRUCTURE_ERROR.value).any().alias("faulty"),
+            pl.col("kernel_source").is_not_null().all().alias("complete"),
+            pl.col("kernel_source").n_unique().alias("versions"),
+        )
+        .filter(~pl.col("faulty"))
+    )
+    gain = pl.col("last_speedup") / pl.col("first_speedup")
+    several = (pl.col("turns") > 1) & (pl.col("versions") > 1)
+    choices = [
+        (
+            "repaired",
+            episodes.filter(several & pl.col("complete") & ~pl.col("first_correct") & pl.col("last_correct")).sort(
+                "last_speedup", "trajectory_id", descending=[True, False], nulls_last=True
+            ),
+        ),
+        (
+            "faster",
+            episodes.filter(several & pl.col("first_correct") & pl.col("last_correct") & (gain > 1.05)).sort(
+                gain, "trajectory_id", descending=[True, False]
+            ),
+        ),
+        (
+            "failure",
+            episodes.filter(~pl.col("last_correct")).sort(
+                "explained", "turns", "trajectory_id", descending=[True, True, False]
+            ),
+        ),
+    ]
+    taken = set[str]()
+    examples: list[Example] = []
+    for kind, candidates in choices:
+        names = [name for name in candidates.get_column("trajectory_id").to_list() if name not in taken]
+        if not names and kind == "faster":  # nothing became faster: show the fastest kernel instead
+            fastest = episodes.filter(pl.col("last_correct") & pl.col("last_speedup").is_not_null())
+            ranked = fastest.sort("last_speedup", "trajectory_id", descending=[True, False]).get_column("trajectory_id")
+            kind, names = "fastest", [name for name in ranked.to_list() if name not in taken]
+        if names:
+            taken.add(names[0])
+            examples.append(_example(kind, turns.filter(pl.col("trajectory_id") == names[0]), problems, style))
+    return examples
+
+
+def _example(kind: str, turns: pl.DataFrame, problems: ProblemSetRef, style: FeedbackStyle) -> Example:
+    rows = turns.sort("turn_index").to_dicts()
+    problem_id = rows[0]["problem_id"]
+    table = pl.read_parquet(problems.path / "problems.parquet", columns=["problem_id", "source", "level"])
+    problem = table.row(by_predicate=pl.col("problem_id") == problem_id, named=True)
+    shown: list[dict[str, Any]] = []
+    previous: str | None = None
+    for row in rows:
+        verdict = verdict_from_row(row["verdict"])
+        source = row["kernel_source"]
+        shown.append(
+            {
+                "number": row["turn_index"] + 1,
+                "status": verdict.status.value,
+                "speedup": verdict.speedup,
+                "timing_source": verdict.timing_source,
+                "reward": row["reward"],
+                "return": row["return"],
+                "tokens": len(row["response_token_ids"]),
+                "code": highlighted(source if source is not None else row["response_text"], previous),
+                "is_kernel": source is not None,
+                "unchanged": source is not None and source == previous,
+                "judged": feedback_text(verdict, row["reward"] or 0.0, "full"),
+                "told": feedback_text(verdict, row["reward"] or 0.0, style) if style != "full" else None,
+            }
+        )
+        previous = source if source is not None else previous
+    return Example(kind, _title(kind, shown), problem_id, problem["level"], highlighted(problem["source"]), shown)
+
+
+def _title(kind: str, turns: list[dict[str, Any]]) -> str:
+    last = turns[-1]
+    match kind:
+        case "repaired":
+            return f"Repaired: {_plain(turns[0]['status'])} at first, correct on turn {last['number']}"
+        case "faster":
+            return f"Became fast: {turns[0]['speedup']:.2f}× on turn 1, {last['speedup']:.2f}× on turn {last['number']}"
+        case "fastest":
+            return f"The fastest: {last['speedup']:.2f}×"
+        case _:
+            return (
+                f"Not solved: {_plain(last['status'])} after {last['number']} turn{'s' if last['number'] > 1 else ''}"
+            )
+
+
+def _plain(status: str) -> str:
+    return status.replace("_", " ")

@@ -1,0 +1,231 @@
+"""Writes `report.html`: everything a person wants to know of a run, in one file without scripts or outside requests."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import polars as pl
+from markupsafe import Markup
+
+from kernels_eval.verdict import Status
+from tasks.evaluation.curves import training_metrics
+from tasks.evaluation.evaluate import read_evaluation
+from tasks.evaluation.inputs import ReportInputs
+from tasks.evaluation.per_problem import state_after, with_outcomes
+from tasks.evaluation.report import charts, tables
+from tasks.evaluation.report.examples import pick_examples
+from tasks.evaluation.report.words import headline
+from tasks.evaluation.summary import summarise
+from tasks.references import EvaluationRef
+from tasks.store import write_atomically
+from tasks.trajectories.reader import read_turns_file
+
+REPORT_FILE = "report.html"
+STATUS_ORDER = [status.value for status in Status]
+_TIMED = ("mean_return", "mean_reward", "fast_1")
+_FOLDER = Path(__file__).parent
+
+
+def write_report(run_dir: Path, inputs: ReportInputs, summary: Mapping[str, Any] | None = None) -> Path:
+    """Write the report into the run's folder and return its path.
+
+    `summary` is what `write_summary` returned; it is computed anew where it is not given.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    context = _context(run_dir, inputs, summary or summarise(inputs))
+    path = run_dir / REPORT_FILE
+    write_atomically(path, environment.get_template("report.html.j2").render(context))
+    return path
+
+
+def _context(run_dir: Path, inputs: ReportInputs, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return everything that the template names."""
+    before, after = read_evaluation(inputs.before), read_evaluation(inputs.after)
+    heldout = summary["heldout"]
+    style = inputs.configuration.get("rollout", {}).get("episode", {}).get("feedback", "full")
+    return {
+        "style": Markup((_FOLDER / "style.css").read_text(encoding="utf-8")),
+        "summary": summary,
+        "inputs": inputs,
+        "headline": headline(summary),
+        "estimated": summary["timing_source"] == "roofline",
+        "cards": _cards(heldout),
+        "rows": tables.comparison_rows(heldout),
+        "levels": tables.level_rows(before["levels"], after["levels"]),
+        "curves": _curves(inputs, summary["iterations"]),
+        "turn_charts": _turn_charts(before["turns"], after["turns"]),
+        "verdicts": charts.stacked_columns(_verdict_columns(before, after, summary["iterations"]), STATUS_ORDER),
+        "statuses": [status for status in STATUS_ORDER if _appears(status, before, after, summary["iterations"])],
+        "speeds": _speeds(inputs),
+        "examples": pick_examples(inputs.after, inputs.problems, style),
+        "stages": _stages(summary),
+        "settings": _settings(inputs.configuration),
+        "links": [(title, _relative(address, run_dir)) for title, address in inputs.links.items()],
+        "data_docs": [(title, _relative(address, run_dir)) for title, address in inputs.data_docs.items()],
+        "checkpoint": (inputs.iterations[-1].checkpoint if inputs.iterations else inputs.sft).uri,
+        "shown": tables.shown,
+        "interval_text": tables.interval_text,
+        "bytes_text": _bytes_text,
+    }
+
+
+def _cards(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the four figures at the top."""
+    rows = {row["name"]: row for row in tables.comparison_rows(heldout)}
+    chosen = {
+        "correct": "Correct",
+        "fast_1": "Faster than eager",
+        "mean_return": "Mean return",
+        "geomean_speedup": "Speedup",
+    }
+    return [rows[name] | {"title": title} for name, title in chosen.items()]
+
+
+def _curves(inputs: ReportInputs, iterations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    sft = training_metrics(inputs.sft)
+    curves: list[dict[str, Any]] = []
+    if "loss" in sft.columns:
+        losses = sft.get_column("loss").cast(pl.Float64).to_list()
+        curves.append(
+            {
+                "title": "SFT loss",
+                "note": "on answer tokens",
+                "timed": False,
+                "chart": charts.line_chart(
+                    [float(step) for step in range(1, len(losses) + 1)],
+                    losses,
+                    tone="tone-before",
+                    x_label="step",
+                    smooth=True,
+                    floor=0.0,
+                ),
+            }
+        )
+    numbers = [float(figures["iteration"]) for figures in iterations]
+    for name, title, note, form, ceiling in (
+        ("mean_return", "Mean return", "training batch", charts.short, None),
+        ("mean_reward", "Mean final reward", "training batch", charts.short, None),
+        ("correct", "Correct", "training batch", charts.percent, 1.0),
+        ("fast_1", "Faster than eager", "training batch", charts.percent, None),
+        ("kl", "KL to the reference", "per response token", charts.short, None),
+        ("entropy", "Entropy", "per response token", charts.short, None),
+        ("response_tokens", "Response length", "tokens", charts.short, None),
+        ("gradient_norm", "Gradient norm", "before clipping", charts.short, None),
+    ):
+        values = [figures[name] for figures in iterations]
+        if any(value is not None for value in values):
+            chart = charts.line_chart(numbers, values, x_label="iteration", form=form, floor=0.0, ceiling=ceiling)
+            curves.append({"title": title, "note": note, "timed": name in _TIMED, "chart": chart})
+    return curves
+
+
+def _turn_charts(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return correctness and reward by turn: what would count if episodes ended after that turn."""
+
+    def bars(name: str) -> list[tuple[str, list[charts.Bar]]]:
+        groups: list[tuple[str, list[charts.Bar]]] = []
+        for number in range(max(len(before), len(after))):
+            group: list[charts.Bar] = []
+            for tone, policy, turns in (("tone-before", "before RL", before), ("tone-after", "after RL", after)):
+                figures = turns[min(number, len(turns) - 1)]["after"] if turns else {}
+                interval = figures.get(f"{name}_ci")
+                group.append(
+                    charts.Bar(tone, policy, figures.get(name), (interval[0], interval[1]) if interval else None)
+                )
+            groups.append((f"turn {number + 1}", group))
+        return groups
+
+    return [
+        {"title": "Correct after turn", "timed": False, "chart": charts.interval_bars(bars("correct"), ceiling=1.0)},
+        {
+            "title": "Mean reward after turn",
+            "timed": True,
+            "chart": charts.interval_bars(bars("mean_reward"), form=charts.short),
+        },
+    ]
+
+
+def _verdict_columns(
+    before: Mapping[str, Any], after: Mapping[str, Any], iterations: Sequence[Mapping[str, Any]]
+) -> list[tuple[str, Mapping[str, float]]]:
+    middle = [(str(figures["iteration"]), figures["statuses"]) for figures in iterations]
+    return [("held-out", before["statuses"]), *middle, ("held-out", after["statuses"])]
+
+
+def _appears(
+    status: str, before: Mapping[str, Any], after: Mapping[str, Any], iterations: Sequence[Mapping[str, Any]]
+) -> bool:
+    return any(status in shares for _, shares in _verdict_columns(before, after, iterations))
+
+
+def _speeds(inputs: ReportInputs) -> Markup:
+    series: list[tuple[str, str, list[float]]] = []
+    totals: dict[str, int] = {}
+    for tone, name, evaluation in (
+        ("tone-before", "before RL", inputs.before),
+        ("tone-after", "after RL", inputs.after),
+    ):
+        speedups, totals[name] = _speedups(evaluation)
+        series.append((tone, name, speedups))
+    return charts.speed_histogram(series, totals)
+
+
+def _speedups(evaluation: EvaluationRef) -> tuple[list[float], int]:
+    """Return the speedups of correct last turns, and how many trajectories there are."""
+    turns = read_turns_file(evaluation.path / "turns.parquet")
+    last = state_after(with_outcomes(turns, []), int(turns.height))
+    return last.get_column("speedup").drop_nulls().to_list(), last.height
+
+
+def _stages(summary: Mapping[str, Any]) -> list[tuple[str, float, float]]:
+    """Return (name, seconds, share of the longest) of each stage, and of what is beside them."""
+    stages = dict(summary["stage_seconds"])
+    if summary["orchestration_seconds"] is not None:
+        stages["orchestration"] = summary["orchestration_seconds"]
+    longest = max([*stages.values(), 1e-9])
+    return [(name, seconds, seconds / longest) for name, seconds in stages.items()]
+
+
+def _settings(configuration: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the configuration as groups of (dotted name, value)."""
+    general = [(name, _text(value)) for name, value in configuration.items() if not isinstance(value, dict)]
+    groups = [(name, _flat(value)) for name, value in configuration.items() if isinstance(value, dict)]
+    return [("run", general), *groups]
+
+
+def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for name, value in section.items():
+        rows += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", _text(value))]
+    return rows
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(_text(item) for item in value) or "none"  # pyright: ignore[reportUnknownVariableType]
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _relative(address: str, run_dir: Path) -> str:
+    """Return an address that works from the run's folder, wherever the runs are moved to together."""
+    if "://" in address:
+        return address
+    path = Path(address)
+    return os.path.relpath(path, run_dir.resolve()) if path.is_absolute() else address
+
+
+def _bytes_text(count: int) -> str:
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"

@@ -1,0 +1,118 @@
+"""The report's tables, ready to be laid out: figures before, after, and what changed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+from tasks.evaluation.report.charts import difference_mark
+from tasks.evaluation.report.words import direction
+
+_NAMES = {
+    "correct": ("Correct", "the last turn's kernel computes the right values"),
+    "compiled": ("Compiled", "the last turn's kernel compiles"),
+    "mean_return": ("Mean return", "discounted rewards of an attempt: what RL maximises"),
+    "mean_reward": ("Mean final reward", "reward of the last turn, 0 to 2.3 by default"),
+    "geomean_speedup": ("Speedup", "over eager, geometric mean of correct kernels"),
+    "mean_turns": ("Turns", "used until success or the limit"),
+}
+_TIMED = ("fast_", "geomean_speedup", "mean_return", "mean_reward")
+_SAME_AS_CORRECT = ("fast_0", "pass_1")
+_PLAIN = ("mean_return", "mean_reward", "mean_turns", "geomean_speedup")
+
+
+def comparison_rows(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return one row a figure: name, explanation, each policy's value and interval, the change and its mark."""
+    names = [name for name in heldout["before"] if f"{name}_ci" in heldout["before"] and name not in _SAME_AS_CORRECT]
+    order = ["correct", "fast_", "pass_", "mean_return", "mean_reward", "geomean_speedup", "compiled", "mean_turns"]
+    names = [name for prefix in order for name in names if name.startswith(prefix)]
+    reach = {plain: _reach(heldout, [name for name in names if (name in _PLAIN) is plain]) for plain in (True, False)}
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        title, explanation = _named(name)
+        delta, interval = heldout.get(f"delta_{name}"), heldout.get(f"delta_{name}_ci")
+        # Fewer turns are neither good nor bad by themselves.
+        tone = "unclear" if name == "mean_turns" else direction(interval)
+        rows.append(
+            {
+                "name": name,
+                "title": title,
+                "explanation": explanation,
+                "timed": name.startswith(_TIMED),
+                "policies": [
+                    (shown(name, heldout[policy].get(name)), interval_text(name, heldout[policy].get(f"{name}_ci")))
+                    for policy in ("before", "after", "control")
+                    if policy in heldout
+                ],
+                "change": "–" if delta is None else _signed(name, delta),
+                "change_interval": _signed_interval(name, interval),
+                "tone": tone,
+                "mark": Markup("")
+                if delta is None or interval is None
+                else difference_mark(delta, (interval[0], interval[1]), reach[name in _PLAIN], tone),
+            }
+        )
+    return rows
+
+
+def level_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return one row a level: problems, and correct and fast_1 before and after with intervals."""
+    return [
+        {
+            "level": level,
+            "n": before[level]["n"],
+            "cells": [
+                (shown(name, policy[level][name]), interval_text(name, policy[level][f"{name}_ci"]))
+                for name in ("correct", "fast_1", "mean_return")
+                for policy in (before, after)
+            ],
+        }
+        for level in before
+        if level in after
+    ]
+
+
+def shown(name: str, value: float | None) -> str:
+    """Return a figure as a reader expects it: shares in percent, speedups with a ×."""
+    if value is None:
+        return "–"
+    if name == "geomean_speedup":
+        return f"{value:.2f}×"
+    return f"{value:.2f}" if name in _PLAIN else f"{100 * value:.1f} %"
+
+
+def interval_text(name: str, interval: list[float] | None) -> str:
+    """Return an interval in the same form."""
+    if interval is None:
+        return ""
+    if name in _PLAIN:
+        return f"{interval[0]:.2f} – {interval[1]:.2f}"
+    return f"{100 * interval[0]:.1f} – {100 * interval[1]:.1f}"
+
+
+def _named(name: str) -> tuple[str, str]:
+    if name.startswith("fast_"):
+        return (
+            f"fast {name.removeprefix('fast_')}",
+            f"correct and more than {name.removeprefix('fast_')}× as fast as eager",
+        )
+    if name.startswith("pass_"):
+        k = name.removeprefix("pass_")
+        return f"pass@{k}", "solved by at least one of the samples" if k != "1" else "solved by one sample"
+    return _NAMES[name]
+
+
+def _signed(name: str, delta: float) -> str:
+    return f"{delta:+.2f}" if name in _PLAIN else f"{100 * delta:+.1f} pts"
+
+
+def _signed_interval(name: str, interval: list[float] | None) -> str:
+    if interval is None:
+        return ""
+    return " … ".join(f"{edge:+.2f}" if name in _PLAIN else f"{100 * edge:+.1f}" for edge in interval)
+
+
+def _reach(heldout: Mapping[str, Any], names: list[str]) -> float:
+    """Return the value at the edges of the marks of these figures: they share a scale."""
+    edges = [abs(edge) for name in names for edge in heldout.get(f"delta_{name}_ci") or ()]
+    return max([*edges, 1e-9]) * 1.05

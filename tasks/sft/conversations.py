@@ -1,0 +1,88 @@
+"""The SFT data set as token sequences: read, encoded with the policy's chat template, split for validation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from pydantic import ValidationError
+
+from kernels_eval.errors import InputError
+from tasks.models.chat import encode_conversation
+from tasks.models.messages import Message
+from tasks.update.batches import TrainedSequence
+
+PAIRS_FILE = "pairs.parquet"
+
+
+@dataclass(frozen=True)
+class SftSequences:
+    """Encoded conversations; `dropped` counts those that were too long."""
+
+    training: tuple[TrainedSequence, ...]
+    validation: tuple[TrainedSequence, ...]
+    dropped: int
+
+
+def read_conversations(folder: Path) -> list[list[Message]]:
+    """Return the conversations of an SFT data set that training uses; InputError where there are none."""
+    path = folder / PAIRS_FILE
+    try:
+        pairs = pl.read_parquet(path, columns=["messages", "used"])
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: expected SFT pairs, found no file") from error
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(f"{path}: not a readable table of SFT pairs: {str(error).splitlines()[0]}") from error
+    rows = pairs.filter(pl.col("used"))["messages"].to_list()
+    if not rows:
+        raise InputError(f"{path}: expected at least one pair with used=true, found none among {len(pairs)}")
+    try:
+        return [[Message(**message) for message in conversation] for conversation in rows]
+    except (ValidationError, TypeError) as error:
+        raise InputError(f"{path}: messages: expected role, content and trained: {error}") from error
+
+
+def encode_conversations(
+    tokenizer: Any,
+    conversations: Sequence[Sequence[Message]],
+    max_tokens: int,
+    validation_fraction: float,
+    seed: int,
+) -> SftSequences:
+    """Encode all conversations, drop those of more than `max_tokens`, set a share drawn by `seed` aside for validation."""
+    sequences: list[TrainedSequence] = []
+    for conversation in conversations:
+        encoded = encode_conversation(tokenizer, conversation)
+        if len(encoded.token_ids) <= max_tokens:
+            sequences.append(
+                TrainedSequence(np.asarray(encoded.token_ids, dtype=np.int32), np.asarray(encoded.loss_mask))
+            )
+    if not sequences:
+        raise InputError(
+            f"sft.max_tokens: all {len(conversations)} conversations are longer than {max_tokens} tokens; raise it"
+        )
+    aside = int(len(sequences) * validation_fraction)
+    order = np.random.default_rng([seed, 1]).permutation(len(sequences))
+    return SftSequences(
+        training=tuple(sequences[place] for place in sorted(order[aside:])),
+        validation=tuple(sequences[place] for place in sorted(order[:aside])),
+        dropped=len(conversations) - len(sequences),
+    )
+
+
+def step_rows(step: int, batch_size: int, conversations: int, seed: int) -> tuple[list[int], int]:
+    """Return which conversations step 0, 1, … trains on, and the epoch it begins in: an endless stream of shuffled epochs.
+
+    A function of its arguments alone, so that a resumed run goes on exactly where it was.
+    """
+    rows: list[int] = []
+    place = step * batch_size
+    epoch = first_epoch = place // conversations
+    offset = place % conversations
+    while len(rows) < batch_size:
+        order = np.random.default_rng([seed, 2, epoch]).permutation(conversations)
+        rows.extend(int(row) for row in order[offset : offset + batch_size - len(rows)])
+        epoch, offset = epoch + 1, 0
+    return rows, first_epoch

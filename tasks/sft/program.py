@@ -1,0 +1,191 @@
+"""Supervised fine-tuning as a program that each rank runs: what `tasks.sft.train` starts on `tasks.update.ranks`.
+
+Yields progress dicts (`done`, `total`, figures) a few times a second, and at last `{"rows": [...]}`, the rows of `metrics.parquet`. Every
+`save_interval` steps rank 0 publishes `step-<n>` in the work folder: policy, optimizer state and the rows so far; the one before it goes.
+"""
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+from torch import Tensor, distributed
+
+from tasks.models.config import ModelConfig
+from tasks.models.policy import load_policy, new_policy
+from tasks.models.tokenizer import load_tokenizer
+from tasks.sft.config import SftConfig
+from tasks.sft.conversations import SftSequences, step_rows
+from tasks.store import publish
+from tasks.update.batches import MicroBatch, TrainedSequence, deal_to_ranks, make_micro_batch, plan_micro_batches
+from tasks.update.config import UpdateConfig
+from tasks.update.engine import EngineSettings, PolicyEngine
+from tasks.update.ranks import RankContext
+from tasks.update.schedule import learning_rate
+from tasks.update.state import restore_optimizer, save_optimizer, save_weights
+
+METRICS_FILE = "metrics.parquet"
+STEP_PREFIX = "step-"
+_PROGRESS_INTERVAL_S = 0.3
+
+
+@dataclass(frozen=True)
+class SftJob:
+    """Everything that one SFT run needs; the same on every rank."""
+
+    sequences: SftSequences
+    tokenizer: Path
+    model: ModelConfig
+    initial: Path | None
+    """A policy to go on from; none: a new model, or the pretrained one."""
+    config: SftConfig
+    resources: UpdateConfig
+    seed: int
+    fingerprint: str
+    """Of all settings and data: interim checkpoints of another are not resumed from."""
+    resume: Path | None
+    """Interim checkpoint to resume from."""
+    resume_step: int
+    work_dir: Path
+    folder: Path
+    """Where rank 0 writes the policy."""
+
+
+def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
+    """Train and write the policy. A generator: see the module's docstring."""
+    rank.held.clear()
+    tokenizer = load_tokenizer(job.tokenizer)
+    engine = _engine(job, tokenizer)
+    config, training = job.config, job.sequences.training
+    rows: list[dict[str, Any]] = []
+    if job.resume is not None:
+        restore_optimizer(engine, job.resume)
+        rows = pl.read_parquet(job.resume / METRICS_FILE).to_dicts()
+    said = time.perf_counter()
+    for step in range(job.resume_step, config.steps):
+        started = time.perf_counter()
+        rate = learning_rate(
+            step,
+            config.steps,
+            config.learning_rate,
+            warmup_steps=config.warmup_steps,
+            final_fraction=config.final_learning_rate_fraction,
+        )
+        chosen, epoch = step_rows(step, config.batch_size, len(training), job.seed)
+        sequences = [training[row] for row in chosen]
+        loss, norm, trained_tokens = _optimizer_step(rank, engine, sequences, job.resources.tokens_per_rank, rate)
+        tokens = sum(sequence.length for sequence in sequences)
+        last = step + 1 == config.steps
+        saving = (step + 1) % config.save_interval == 0 and not last
+        validation = _validation_loss(rank, engine, job) if saving or last else None
+        seconds = time.perf_counter() - started
+        rows.append(
+            {
+                "step": step,
+                "epoch": epoch,
+                "loss": loss,
+                "validation_loss": validation,
+                "gradient_norm": norm,
+                "learning_rate": rate,
+                "tokens": tokens,
+                "trained_tokens": trained_tokens,
+                "seconds": seconds,
+                "tokens_per_s": tokens / seconds,
+            }
+        )
+        if saving:
+            _save(rank, engine, tokenizer, job, step + 1, rows)
+        if last or time.perf_counter() - said > _PROGRESS_INTERVAL_S:
+            said = time.perf_counter()
+            yield {"done": step + 1, "total": config.steps, "loss": loss, "tokens_per_s": tokens / seconds}
+    save_weights(engine, tokenizer, job.folder)
+    yield {"rows": rows}
+
+
+def metrics_table(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
+    """Return the metrics as a table; the validation loss is null where it was not measured."""
+    return pl.DataFrame(rows, schema_overrides={"validation_loss": pl.Float64})
+
+
+def _engine(job: SftJob, tokenizer: Any) -> PolicyEngine:
+    source = job.resume or job.initial or job.model.pretrained
+    model = new_policy(job.model, tokenizer, job.seed) if source is None else load_policy(source, job.model.dtype)
+    settings = EngineSettings(
+        betas=job.config.betas,
+        weight_decay=job.config.weight_decay,
+        gradient_clip=job.config.gradient_clip,
+        zero_stage=job.resources.zero_stage,
+        deepspeed=job.resources.deepspeed,
+        dtype=job.model.dtype,
+    )
+    return PolicyEngine(model, settings)
+
+
+def _optimizer_step(
+    rank: RankContext, engine: PolicyEngine, sequences: Sequence[TrainedSequence], token_budget: int, rate: float
+) -> tuple[float, float, int]:
+    """Train on the sequences of all ranks. Returns (mean loss a trained token, gradient norm, trained tokens)."""
+    normaliser = max(sum(int(sequence.trained[1:].sum()) for sequence in sequences), 1)
+    batches = _micro_batches(rank, sequences, token_budget, engine.device)
+    total = torch.zeros((), dtype=torch.float64, device=engine.device)
+    for number, batch in enumerate(batches):
+        loss = _loss(engine, batch) / normaliser
+        total += loss.detach()
+        engine.backward(loss, last=number == len(batches) - 1)
+    norm = engine.step(rate)
+    if rank.world_size > 1:
+        distributed.all_reduce(total)
+    return float(total), norm, normaliser
+
+
+def _loss(engine: PolicyEngine, batch: MicroBatch) -> Tensor:
+    """Negative log-likelihood of the trained tokens, summed over those that count in the mask."""
+    log_probs, _ = engine.score(batch)
+    return -(batch.unflatten(log_probs) * batch.mask).sum()
+
+
+def _micro_batches(
+    rank: RankContext, sequences: Sequence[TrainedSequence], token_budget: int, device: torch.device
+) -> list[MicroBatch]:
+    """Return this rank's micro-batches; all ranks have equally many, the last ones without weight where need be."""
+    lengths = [sequence.length for sequence in sequences]
+    plans = [plan_micro_batches(lengths, share, token_budget) for share in deal_to_ranks(lengths, rank.world_size)]
+    batches = [make_micro_batch(sequences, rows).to(device) for rows in plans[rank.rank]]
+    missing = max(len(plan) for plan in plans) - len(batches)
+    return batches + [make_micro_batch(sequences, [0]).weightless().to(device)] * missing
+
+
+def _validation_loss(rank: RankContext, engine: PolicyEngine, job: SftJob) -> float | None:
+    """Return the mean loss a token on the conversations set aside; None where there are none."""
+    sequences = job.sequences.validation
+    if not sequences:
+        return None
+    total = torch.zeros(2, dtype=torch.float64, device=engine.device)
+    with torch.no_grad():
+        for batch in _micro_batches(rank, sequences, job.resources.tokens_per_rank, engine.device):
+            total += torch.stack([_loss(engine, batch), batch.mask.sum()])
+    if rank.world_size > 1:
+        distributed.all_reduce(total)
+    return float(total[0] / total[1])
+
+
+def _save(
+    rank: RankContext, engine: PolicyEngine, tokenizer: Any, job: SftJob, step: int, rows: Sequence[dict[str, Any]]
+) -> None:
+    """Publish an interim checkpoint, then remove the ones before it."""
+    folder = job.work_dir / f"{STEP_PREFIX}{step:08d}"
+    if rank.rank == 0:
+        with publish(folder, {"fingerprint": job.fingerprint, "step": step}) as partial:
+            save_weights(engine, tokenizer, partial)
+            save_optimizer(engine, partial)
+            metrics_table(rows).write_parquet(partial / METRICS_FILE)
+        for older in job.work_dir.glob(f"{STEP_PREFIX}*"):
+            if older != folder:
+                shutil.rmtree(older, ignore_errors=True)
+    else:
+        save_weights(engine, tokenizer, folder)
+        save_optimizer(engine, folder)

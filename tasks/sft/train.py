@@ -1,0 +1,95 @@
+"""Supervised fine-tuning: from judged conversations to the first policy.
+
+Published folder: the policy in Hugging Face format and `metrics.parquet` with one row an optimizer step. It holds no optimizer state: RL
+starts with its own. A killed run resumes from its last interim checkpoint and ends in the same weights, to the bit.
+"""
+
+from pathlib import Path
+
+from kernels_eval.errors import InputError
+from tasks.models.config import ModelConfig
+from tasks.models.policy import check_architecture, check_dtype
+from tasks.models.tokenizer import load_tokenizer, train_tokenizer
+from tasks.progress import Progress
+from tasks.references import CheckpointRef, SftDataRef
+from tasks.sft.config import SftConfig
+from tasks.sft.conversations import encode_conversations, read_conversations
+from tasks.sft.program import METRICS_FILE, STEP_PREFIX, SftJob, metrics_table, sft_program
+from tasks.store import digest_of, publish, published_digest, read_manifest
+from tasks.update.config import UpdateConfig
+from tasks.update.ranks import run_on_ranks
+
+
+def train_sft(
+    data: SftDataRef,
+    model: ModelConfig,
+    config: SftConfig,
+    resources: UpdateConfig,
+    seed: int,
+    destination: Path,
+    work_dir: Path,
+    progress: Progress,
+    initial: CheckpointRef | None = None,
+) -> CheckpointRef:
+    """Train a policy on the used pairs of `data` and publish it.
+
+    `initial` goes on from a policy (and its tokenizer); otherwise `model.pretrained` is loaded, or a new model and a
+    tokenizer are made. `resources` says on how many ranks, with how many threads and tokens a micro-batch. Interim
+    checkpoints lie in `work_dir`. Raises InputError for data, a model or a checkpoint that does not fit, InfrastructureError where a rank dies.
+    """
+    check_dtype(model.dtype)
+    if initial is not None:
+        check_architecture(initial.path, model)
+    conversations = read_conversations(data.path)
+    if initial is not None or model.pretrained is not None:
+        tokenizer_path = initial.path if initial is not None else Path(str(model.pretrained))
+        tokenizer = load_tokenizer(tokenizer_path)
+    else:
+        tokenizer_path = work_dir / "tokenizer"
+        texts = (message.content for conversation in conversations for message in conversation)
+        tokenizer = train_tokenizer(texts, model.vocabulary, tokenizer_path)
+    sequences = encode_conversations(tokenizer, conversations, config.max_tokens, config.validation_fraction, seed)
+    longest = max(sequence.length for sequence in sequences.training)
+    if longest > model.max_positions and model.pretrained is None:
+        raise InputError(
+            f"model.max_positions: {model.max_positions}, but a conversation has {longest} tokens; raise it or lower sft.max_tokens"
+        )
+    fingerprint = digest_of(
+        [data.digest, model.model_dump(), config.model_dump(), seed, None if initial is None else initial.digest]
+    )
+    resume, resume_step = _interim(work_dir, fingerprint)
+    metadata = {"data": data.digest, "conversations": len(sequences.training), "too_long": sequences.dropped}
+    with publish(destination, metadata) as folder:
+        job = SftJob(
+            sequences=sequences,
+            tokenizer=tokenizer_path,
+            model=model,
+            initial=None if initial is None else initial.path,
+            config=config,
+            resources=resources,
+            seed=seed,
+            fingerprint=fingerprint,
+            resume=resume,
+            resume_step=resume_step,
+            work_dir=work_dir,
+            folder=folder,
+        )
+        for said in run_on_ranks(resources, sft_program, job):
+            if "rows" in said:
+                metrics_table(said["rows"]).write_parquet(folder / METRICS_FILE)
+            else:
+                progress(**said)
+    return CheckpointRef(
+        uri=str(destination),
+        digest=published_digest(destination),
+        weight_version=0 if initial is None else initial.weight_version,
+    )
+
+
+def _interim(work_dir: Path, fingerprint: str) -> tuple[Path | None, int]:
+    """Return the newest interim checkpoint of this very run, and its step."""
+    for folder in sorted(work_dir.glob(f"{STEP_PREFIX}*"), reverse=True):
+        manifest = read_manifest(folder)
+        if manifest is not None and manifest["metadata"].get("fingerprint") == fingerprint:
+            return folder, int(manifest["metadata"]["step"])
+    return None, 0

@@ -1,0 +1,145 @@
+"""The summary and the report of a whole (invented) run."""
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tasks.evaluation.inputs import ReportInputs
+from tasks.evaluation.report import write_report
+from tasks.evaluation.report.examples import pick_examples
+from tasks.evaluation.summary import write_summary
+
+_VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+
+class _Page(HTMLParser):
+    """Collects text, outside addresses, and tags that are not closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.outside: list[str] = []
+        self.tags: list[str] = []
+        self.anchors = set[str]()
+        self.ids = set[str]()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in _VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.add(value or "")
+            if name == "href" and (value or "").startswith("#"):
+                self.anchors.add((value or "")[1:])
+            if name in ("src", "href", "action", "data", "poster") and "//" in (value or ""):
+                self.outside.append(value or "")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def page(fake_run: ReportInputs, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, _Page]:
+    run_dir = tmp_path_factory.mktemp("report")
+    path = write_report(run_dir, fake_run, write_summary(run_dir, fake_run))
+    parser = _Page()
+    content = path.read_text(encoding="utf-8")
+    parser.feed(content)
+    return content, parser
+
+
+def test_the_page_stands_alone(page: tuple[str, _Page]) -> None:
+    content, parser = page
+    assert parser.open == []
+    assert parser.outside == []
+    assert {"script", "link", "iframe", "img"}.isdisjoint(parser.tags)
+    assert "@import" not in content
+    assert "url(" not in content
+    assert "prefers-color-scheme: dark" in content
+    assert parser.anchors <= parser.ids
+    assert len(content) < 400_000
+
+
+def test_the_page_says_what_matters(page: tuple[str, _Page], fake_run: ReportInputs) -> None:
+    _, parser = page
+    for words in ("iterations of reinforcement learning", "Control: more SFT", "roofline", "verified", "How to go on"):
+        assert words in parser.text
+    assert parser.tags.count("article") == 3
+    assert fake_run.before.policy_digest in parser.text
+    assert "learning_rate" in parser.text
+
+
+def test_estimates_are_marked_beside_every_timed_figure(page: tuple[str, _Page]) -> None:
+    content, _ = page
+    for row in content.split("<tr>"):
+        if any(name in row for name in ("fast 1<", "Mean return</span>", "Speedup</span>")):
+            assert "class=\"est\"" in row
+
+
+def test_examples_are_of_three_kinds(fake_run: ReportInputs) -> None:
+    examples = pick_examples(fake_run.after, fake_run.problems, "brief")
+    assert [example.kind for example in examples] == ["repaired", "faster", "failure"]
+    repaired, faster, failure = (example.turns for example in examples)
+    assert repaired[0]["status"] != "correct"
+    assert repaired[-1]["status"] == "correct"
+    assert faster[-1]["speedup"] > faster[0]["speedup"]
+    assert failure[-1]["status"] != "correct"
+    assert failure[-1]["told"] != failure[-1]["judged"]
+    assert examples == pick_examples(fake_run.after, fake_run.problems, "brief")
+
+
+def test_summary_has_the_agreed_fields(fake_run: ReportInputs, tmp_path: Path) -> None:
+    summary = write_summary(tmp_path, fake_run)
+    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    heldout = summary["heldout"]
+    for policy in ("before", "after", "control"):
+        assert heldout[policy]["n"] == 48
+        for name in ("compiled", "correct", "fast_1", "fast_2", "mean_return", "geomean_speedup"):
+            low, high = heldout[policy][f"{name}_ci"]
+            assert low <= heldout[policy][name] <= high
+    for name in ("delta_correct", "delta_mean_return", "delta_fast_2"):
+        assert len(heldout[f"{name}_ci"]) == 2
+    assert summary["corpus"]["verified"] is True
+    assert summary["orchestration_seconds"] == pytest.approx(668.0 - sum(fake_run.stage_seconds.values()))
+    assert summary["stage_seconds"] == fake_run.stage_seconds
+    assert summary["sizes"]["trajectories"] == 8 * 16 * 8
+    assert len(summary["iterations"]) == 8
+    assert summary["iterations"][0]["kl"] is not None
+
+
+def test_a_run_without_iterations_or_metrics_has_a_report_too(fake_run: ReportInputs, tmp_path: Path) -> None:
+    bare = fake_run.model_copy(
+        update={
+            "iterations": (),
+            "control": None,
+            "after": fake_run.before,
+            "wall_seconds": None,
+            "configuration": {},
+            # A pretrained policy has no metrics of ours.
+            "sft": fake_run.sft.model_copy(update={"uri": str(tmp_path)}),
+        }
+    )
+    path = write_report(tmp_path, bare)
+    parser = _Page()
+    parser.feed(path.read_text(encoding="utf-8"))
+    assert "Before any reinforcement learning" in parser.text
+    assert "Control" not in parser.text
+
+
+def test_links_work_from_the_runs_folder(fake_run: ReportInputs, tmp_path: Path) -> None:
+    (tmp_path / "runs" / "r").mkdir(parents=True)
+    docs = tmp_path / "runs" / "store" / "docs" / "index.html"
+    inputs = fake_run.model_copy(update={"data_docs": {"Problems": str(docs)}, "links": {"W&B": "https://wandb.ai/x"}})
+    content = write_report(tmp_path / "runs" / "r", inputs).read_text(encoding="utf-8")
+    assert 'href="../store/docs/index.html"' in content
+    assert 'href="https://wandb.ai/x"' in content

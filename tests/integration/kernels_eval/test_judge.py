@@ -1,0 +1,241 @@
+"""Honest kernels pass, wrong ones fail with a message that helps, hostile ones end as data."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import kernel_sources as sources
+import pytest
+from kernel_sources import LAUNCH, ROW_KERNEL, ROW_PROBLEM, with_forward
+from kernels_eval import Judge, JudgeConfig, Problem, Status
+from kernels_eval.errors import InputError
+
+HONEST = {
+    "row tile": (ROW_PROBLEM, ROW_KERNEL),
+    "linear with epilogue": (sources.LINEAR_PROBLEM, sources.LINEAR_KERNEL),
+    "transposed and reduced": (sources.TRANSPOSED_PROBLEM, sources.TRANSPOSED_KERNEL),
+    "two launches over scratch": (
+        ROW_PROBLEM,
+        with_forward(
+            LAUNCH.replace("out =", "mid =").replace("x, out", "x, mid")
+            + "        out = torch.empty_like(x)\n        copy[(triton.cdiv(M * N, 1024),)](mid, out, M * N, BLOCK=1024)\n        return out\n",
+            "@triton.jit\ndef copy(x_ptr, out_ptr, count, BLOCK: tl.constexpr):\n"
+            "    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
+            "    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < count), mask=at < count)\n",
+        ),
+    ),
+    "autotuned": (
+        ROW_PROBLEM,
+        ROW_KERNEL.replace(
+            "@triton.jit",
+            "@triton.autotune([triton.Config({'ROWS': 4}, num_warps=2), triton.Config({'ROWS': 8})], key=['N'])\n@triton.jit",
+        )
+        .replace("(triton.cdiv(M, 4),)", "lambda meta: (triton.cdiv(M, meta['ROWS']),)")
+        .replace(" ROWS=4,", ""),
+    ),
+    "contiguous and view around the launch": (
+        ROW_PROBLEM,
+        with_forward("        x = x.contiguous().view(M, N)\n" + LAUNCH + "        return out.view(M, N).contiguous()\n"),
+    ),
+    "tile taller than the first hidden size, unmasked": (
+        ROW_PROBLEM,
+        ROW_KERNEL.replace("(rows < M) & (cols < N)", "(rows >= 0) & (cols < N)")
+        .replace("triton.cdiv(M, 4)", "M // 64")
+        .replace("ROWS=4", "ROWS=64"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_kernels_are_correct(judge: Judge, name: str) -> None:
+    verdict = judge.evaluate(*HONEST[name])
+    assert verdict.status is Status.CORRECT, verdict
+    assert verdict.correct
+    assert verdict.compiled
+    assert verdict.speedup
+    assert verdict.speedup > 0.2
+    assert verdict.max_rel_error is not None
+    assert verdict.max_rel_error < 1e-4
+    assert len(verdict.seed_commitment) == 64
+    assert "rlimits" in verdict.sandbox
+
+
+def wrong(body: str, extra: str = "") -> str:
+    return with_forward(body, extra)
+
+
+FAILING: dict[str, tuple[str, Status, str]] = {
+    "syntax": ("def f(:\n", Status.COMPILE_ERROR, "syntax_error"),
+    "no model": ("import torch\n", Status.COMPILE_ERROR, "missing_model"),
+    "import": ("import nothing_like_this\n", Status.COMPILE_ERROR, "import_error"),
+    "undefined name in the kernel": (ROW_KERNEL.replace("tl.maximum(x, 0.0)", "tl.maximum(z, 0.0)"), Status.COMPILE_ERROR, "triton_compile"),
+    "shapes that do not broadcast": (ROW_KERNEL.replace("tl.max(x, axis=1)[:, None]", "tl.arange(0, 8)"), Status.COMPILE_ERROR, "triton_compile"),
+    "wrong constant": (ROW_KERNEL.replace("x * 2.0", "x * 2.1"), Status.INCORRECT, "wrong_values"),
+    "no relu": (ROW_KERNEL.replace("tl.maximum(x, 0.0)", "x"), Status.INCORRECT, "wrong_values"),
+    "padding in the maximum": (ROW_KERNEL.replace("-float(\"inf\")", "0.0"), Status.INCORRECT, "wrong_values"),
+    "part of the grid": (ROW_KERNEL.replace("triton.cdiv(M, 4)", "triton.cdiv(M, 8)"), Status.INCORRECT, "wrong_values"),
+    "hard-coded rows": (ROW_KERNEL.replace("triton.cdiv(M, 4)", "8"), Status.INCORRECT, "wrong_values"),
+    "zeros": (ROW_KERNEL.replace("tl.store(out_ptr + rows * N + cols, x,", "tl.store(out_ptr + rows * N + cols, x * 0,"), Status.INCORRECT, "wrong_values"),
+    "transposed shape": (with_forward(LAUNCH + "        return out.t()\n"), Status.INCORRECT, "wrong_shape"),
+    "half precision": (with_forward(LAUNCH + "        return out.to(torch.float16)\n"), Status.INCORRECT, "wrong_dtype"),
+    "no tensor": (with_forward(LAUNCH + "        return 1.0\n"), Status.INCORRECT, "wrong_type"),
+    "two outputs": (with_forward(LAUNCH + "        return out, out\n"), Status.INCORRECT, "wrong_output_count"),
+    "exception": (with_forward("        raise ValueError('boo')\n"), Status.RUNTIME_ERROR, "exception"),
+    "stack overflow": (with_forward("        import ctypes\n        ctypes.string_at(0)\n"), Status.RUNTIME_ERROR, "crashed"),
+    "early exit": (with_forward("        import os\n        os._exit(0)\n"), Status.RUNTIME_ERROR, "no_answer"),
+    "memory": (with_forward("        torch.empty(1 << 34)\n"), Status.RUNTIME_ERROR, "out_of_memory"),
+    "store past the end": (ROW_KERNEL.replace("mask=mask)\n\n", "mask=(rows < M + 1) & (cols < N))\n\n").replace("triton.cdiv(M, 4)", "triton.cdiv(M, 4) + 1"), Status.RUNTIME_ERROR, "out_of_bounds"),
+    "load past the end": (ROW_KERNEL.replace("x_ptr + rows * N", "x_ptr + 4 + rows * N"), Status.RUNTIME_ERROR, "out_of_bounds"),
+    "reference itself": (with_forward("        return torch.softmax(torch.relu(x) * 2.0 + 1.0, dim=1)\n"), Status.REJECTED, "library_compute"),
+    "caught violation": (with_forward(LAUNCH + "        try:\n            return torch.softmax(x, 1)\n        except Exception:\n            return out\n"), Status.REJECTED, "library_compute"),
+    "on the host": (with_forward("        import numpy\n        return torch.from_numpy(numpy.exp(x.numpy()))\n"), Status.REJECTED, "library_compute"),
+    "no launch": (with_forward("        return x\n"), Status.REJECTED, "no_kernel_launched"),
+    "scribbles on its input": (with_forward(LAUNCH + "        x.zero_()\n        return out\n"), Status.REJECTED, "changed_input"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_failures_say_what_is_wrong(judge: Judge, name: str) -> None:
+    source, status, category = FAILING[name]
+    verdict = judge.evaluate(ROW_PROBLEM, source)
+    assert (verdict.status, verdict.error_category) == (status, category), verdict
+    assert not verdict.correct
+    assert verdict.speedup is None
+    assert verdict.error_message
+    assert (verdict.rejection_reason is not None) == (status is Status.REJECTED)
+    assert verdict.compiled == (status is not Status.COMPILE_ERROR)
+
+
+def test_messages_point_at_the_candidate(judge: Judge) -> None:
+    undefined = judge.evaluate(ROW_PROBLEM, FAILING["undefined name in the kernel"][0])
+    assert undefined.error_message == (
+        "kernel: NameError: name 'z' is not defined (line 13: x = tl.maximum(z, 0.0))"
+    )
+    wrong_values = judge.evaluate(ROW_PROBLEM, FAILING["part of the grid"][0])
+    assert wrong_values.error_message is not None
+    assert "output[16, 0] is nan, expected" in wrong_values.error_message
+    assert "50.0% of 9600 elements are wrong" in wrong_values.error_message
+    past = judge.evaluate(ROW_PROBLEM, FAILING["store past the end"][0])
+    assert past.error_message is not None
+    assert "the kernel writes outside its tensors: 0 bytes past the end" in past.error_message
+    assert "`out_ptr`" in past.error_message
+
+
+def test_a_hanging_kernel_is_ended_in_time() -> None:
+    body = LAUNCH + "        while True:\n            pass\n"
+    with Judge(JudgeConfig(workers=1, compile="never", timeout_s=1.0)) as judge:
+        judge.evaluate(ROW_PROBLEM, ROW_KERNEL)
+        started = time.monotonic()
+        verdict = judge.evaluate(ROW_PROBLEM, with_forward(body))
+        assert verdict.status is Status.TIMEOUT
+        assert time.monotonic() - started < 2.5
+        asleep = judge.evaluate(ROW_PROBLEM, with_forward("        import time\n        time.sleep(60)\n"))
+        assert asleep.status is Status.TIMEOUT
+        assert judge.evaluate(ROW_PROBLEM, ROW_KERNEL + "# again").status is Status.CORRECT
+
+
+def test_a_parameter_of_ones_must_be_used(judge: Judge) -> None:
+    line = '    acc = acc * tl.load(s_ptr + cols, mask=cols < N, other=0.0)\n'
+    verdict = judge.evaluate(sources.LINEAR_PROBLEM, sources.LINEAR_KERNEL.replace(line, ""))
+    assert verdict.status is Status.INCORRECT
+
+
+def test_fused_is_faster_than_a_kernel_per_step(judge: Judge) -> None:
+    fused = judge.evaluate(ROW_PROBLEM, ROW_KERNEL).speedup
+    unfused = judge.evaluate(*HONEST["two launches over scratch"]).speedup
+    assert fused is not None
+    assert unfused is not None
+    assert fused > 1.5 * unfused
+
+
+def test_a_repeated_kernel_is_not_judged_again(judge: Judge) -> None:
+    first = judge.evaluate(ROW_PROBLEM, ROW_KERNEL + "# once")
+    assert judge.evaluate(ROW_PROBLEM, ROW_KERNEL + "# once") is first
+    assert judge.evaluate(ROW_PROBLEM, ROW_KERNEL + "# twice").seed_commitment != first.seed_commitment
+
+
+def test_the_cache_on_disk_outlives_the_judge(tmp_path: Path) -> None:
+    config = JudgeConfig(workers=1, compile="never", cache_dir=str(tmp_path))
+    with Judge(config) as judge:
+        first = judge.evaluate(ROW_PROBLEM, ROW_KERNEL)
+    with Judge(config) as judge:
+        started = time.monotonic()
+        assert judge.evaluate(ROW_PROBLEM, ROW_KERNEL) == first
+        assert time.monotonic() - started < 0.2
+    for path in tmp_path.rglob("*.json"):
+        path.write_text(path.read_text()[:40])
+    with Judge(config) as judge:
+        assert judge.evaluate(ROW_PROBLEM, ROW_KERNEL).status is Status.CORRECT
+
+
+def test_order_and_concurrency(judge: Judge) -> None:
+    items = [
+        (Problem(problem_id=str(index), source=ROW_PROBLEM), ROW_KERNEL.replace("x * 2.0", f"x * {2.0 if index % 2 else 3.0}") + f"# {index}")
+        for index in range(8)
+    ]  # fmt: skip
+    seen: list[tuple[int, int]] = []
+    verdicts = judge.evaluate_many(items, progress=lambda done, total: seen.append((done, total)))
+    assert [verdict.correct for verdict in verdicts] == [False, True] * 4
+    assert sorted(seen) == [(done, 8) for done in range(1, 9)]
+
+    async def all_at_once() -> list[bool]:
+        calls = [judge.evaluate_async(problem, source + "#") for problem, source in items]
+        return [verdict.correct for verdict in await asyncio.gather(*calls)]
+
+    assert asyncio.run(all_at_once()) == [False, True] * 4
+
+
+def test_a_broken_problem_is_not_the_kernels_fault(judge: Judge) -> None:
+    raising = ROW_PROBLEM.replace("x = torch.relu(x)", "raise RuntimeError('mine')")
+    verdict = judge.evaluate(raising, ROW_KERNEL)
+    assert verdict.status is Status.INFRASTRUCTURE_ERROR
+    assert verdict.error_category == "reference_failed"
+    with pytest.raises(InputError, match="get_inputs"):
+        judge.evaluate("class Model: pass", ROW_KERNEL)
+    with pytest.raises(InputError, match="backend"):
+        judge.evaluate(ROW_PROBLEM, ROW_KERNEL, backend="tpu")
+
+
+def test_killed_workers_lose_nothing() -> None:
+    with Judge(JudgeConfig(workers=2, compile="never", timeout_s=5.0)) as judge:
+        judge.evaluate_many([(ROW_PROBLEM, ROW_KERNEL + f"# {index}") for index in range(2)])
+        for process in _children_of_template(judge):
+            os.kill(process, signal.SIGKILL)
+        verdicts = judge.evaluate_many([(ROW_PROBLEM, ROW_KERNEL + f"# {index}") for index in range(10, 16)])
+        assert [verdict.status for verdict in verdicts] == [Status.CORRECT] * 6
+
+
+def test_a_killed_template_is_replaced() -> None:
+    with Judge(JudgeConfig(workers=1, compile="never")) as judge:
+        judge.evaluate(ROW_PROBLEM, ROW_KERNEL)
+        judge._templates._known["interpret"]._process.kill()
+        assert judge.evaluate(ROW_PROBLEM, ROW_KERNEL + "#").status is Status.CORRECT
+
+
+def test_nothing_is_left_running_after_close() -> None:
+    judge = Judge(JudgeConfig(workers=2, compile="never"))
+    judge.evaluate_many([(ROW_PROBLEM, ROW_KERNEL + f"# {index}") for index in range(4)])
+    template = judge._templates._known["interpret"]._process.pid
+    family = [template, *_children_of_template(judge)]
+    scratch = judge._scratch
+    judge.close()
+    deadline = time.monotonic() + 5
+    while any(_is_running(process) for process in family) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [process for process in family if _is_running(process)]
+    assert not scratch.exists()
+
+
+def _children_of_template(judge: Judge) -> list[int]:
+    from kernels_eval.confinement import children_of
+
+    return children_of(judge._templates._known["interpret"]._process.pid)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        return ") Z" not in Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,0 +1,119 @@
+"""The rollout stage on Ray: progress, warm reuse, errors that keep their kind, and what a killed one leaves."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels_eval.config import JudgeConfig
+from kernels_eval.errors import InfrastructureError, InputError
+from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.rollout.collect import WORKER, collect_trajectories
+from tasks.rollout.config import EpisodeConfig, RolloutConfig, SamplingConfig
+from tasks.trajectories.reader import read_trajectories
+from tasks.workers import _workers, stop_worker  # pyright: ignore[reportPrivateUsage]
+
+CONFIG = RolloutConfig(
+    problems_per_iteration=4,
+    samples_per_problem=4,
+    batch_size=16,
+    sampling=SamplingConfig(max_new_tokens=64),
+    episode=EpisodeConfig(prompt="source", feedback="brief"),
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster(ray_local: None) -> Iterator[None]:
+    yield
+    stop_worker(WORKER)
+
+
+class Seen:
+    """Records progress."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, int, dict[str, float]]] = []
+
+    def __call__(self, done: int, total: int, **figures: float) -> None:
+        self.calls.append((done, total, figures))
+
+
+def collect(policy: Any, problems: Any, destination: Path, config: RolloutConfig = CONFIG, **changes: Any) -> Any:
+    arguments = {
+        "split": "train", "judge": JudgeConfig(workers=1, compile="never", trials=1), "run_id": "run", "iteration": 1,
+        "seed": 0, "progress": Seen(),
+    } | changes  # fmt: skip
+    return collect_trajectories(policy, problems, config=config, destination=destination, **arguments)
+
+
+def worker_pid() -> int:
+    import ray
+
+    return int(ray.get(_workers[WORKER].ping.remote()))
+
+
+def test_progress_and_result(policy: CheckpointRef, problem_set: ProblemSetRef, destination: Path) -> None:
+    seen = Seen()
+    reference = collect(policy, problem_set, destination, progress=seen)
+    assert isinstance(reference, TrajectoryBatchRef)
+    assert reference.trajectories == 16 == len(read_trajectories(reference))
+    done, total, figures = seen.calls[-1]
+    assert (done, total) == (16, 16)
+    assert figures["tokens_per_s"] > 0
+    assert {"turns", "judging", "correct"} <= set(figures)
+    assert [call[0] for call in seen.calls] == sorted(call[0] for call in seen.calls)
+
+
+def test_held_out_takes_every_problem_in_a_warm_process(
+    policy: CheckpointRef, problem_set: ProblemSetRef, destination: Path
+) -> None:
+    collect(policy, problem_set, destination.with_name("warm-up"))
+    worker = _workers[WORKER]
+    reference = collect(policy, problem_set, destination, split="heldout")
+    assert reference.trajectories == problem_set.heldout * 4
+    assert set(read_trajectories(reference)["split"]) == {"heldout"}
+    assert _workers[WORKER] is worker
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"episode": CONFIG.episode.model_copy(update={"task": "nothing"})}, "rollout.episode.task"),
+        ({"episode": CONFIG.episode.model_copy(update={"reward": "nothing"})}, "kernelbench"),
+        ({"sampling": SamplingConfig(max_new_tokens=500)}, "max_new_tokens"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing(
+    policy: CheckpointRef, problem_set: ProblemSetRef, destination: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        collect(policy, problem_set, destination, CONFIG.model_copy(update=changes))
+    assert not destination.exists()
+
+
+def test_a_policy_that_is_none_is_named(problem_set: ProblemSetRef, destination: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(InputError, match="empty"):
+        collect(CheckpointRef(uri=str(empty), digest="none"), problem_set, destination)
+
+
+def test_a_killed_process_is_an_infrastructure_error_and_the_repeat_is_whole(
+    policy: CheckpointRef, problem_set: ProblemSetRef, destination: Path
+) -> None:
+    collect(policy, problem_set, destination.with_name("warm-up"))
+    pid = worker_pid()
+    long = CONFIG.model_copy(update={"samples_per_problem": 64})
+    killer = threading.Timer(0.3, lambda: os.kill(pid, signal.SIGKILL))
+    killer.start()
+    with pytest.raises(InfrastructureError):
+        collect(policy, problem_set, destination, long)
+    killer.join()
+    assert not destination.exists()
+    reference = collect(policy, problem_set, destination)
+    assert reference.trajectories == 16
+    assert [path.name for path in destination.parent.iterdir() if path.name.startswith(".partial")] == []

@@ -1,0 +1,121 @@
+"""Pairs of both kinds, from every format; what is dropped is counted."""
+
+import json
+
+import pytest
+
+from kernels_eval.errors import InputError
+from kernels_eval.problem import check_problem_source
+from tasks.problems.pairs import load_pairs, read_corpus
+
+NAMES = ("Relu", "Tanh", "Exp", "Sin")
+
+
+def kernelbook_row(name: str, **changes):
+    """A row with the columns of KernelBook."""
+    python = (
+        "import torch\nimport torch.nn as nn\n\n\n"
+        f"class {name}(nn.Module):\n\n    def forward(self, x):\n        return torch.{name.lower()}(x)\n\n\n"
+        "def get_inputs():\n    return [torch.rand([4, 4, 4, 4])]\n\n\ndef get_init_inputs():\n    return [[], {}]\n"
+    )
+    kernel = f"import torch\nimport torch.nn as nn\n\n\nclass {name}New(nn.Module):\n    pass\n"
+    return {
+        "entry_point": name,
+        "original_triton_code": f"# AOT ID\n{kernel}",
+        "python_code": python,
+        "triton_code": kernel,
+        "repo_name": "someone/something",
+        "module_name": name,
+        "synthetic": False,
+        "uuid": 1,
+        "licenses": ["MIT"],
+        "stars": 0,
+        "sha": "0" * 40,
+        "repo_link": "https://example.com/something",
+    } | changes
+
+
+def own_row(source: str, number: int = 0, **changes):
+    return {"problem_source": source, "kernel_source": f"class ModelNew:\n    number = {number}\n"} | changes
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "saved", "saved_dict", "snapshot"])
+def test_kernelbook_from_every_format(kind, write):
+    pairs = load_pairs(write(kind, [kernelbook_row(name) for name in NAMES]))
+    assert len(pairs) == len({pair.pair_id for pair in pairs}) == len(NAMES)
+    for pair, name in zip(pairs, NAMES, strict=True):
+        check_problem_source(pair.problem_source, "pair")
+        assert f"torch.{name.lower()}(x)" in pair.problem_source
+        assert "class ModelNew(" in pair.kernel_source
+
+
+def test_what_cannot_be_used_is_counted(write, caplog):
+    path = write(
+        "jsonl",
+        [
+            kernelbook_row("Relu"),
+            kernelbook_row("Relu", stars=9, triton_code="# layout\n" + kernelbook_row("Relu")["triton_code"]),
+            kernelbook_row("Relu", entry_point="Other"),
+            kernelbook_row("Relu", triton_code="import torch\n"),
+        ],
+    )
+    corpus = read_corpus(path)
+    assert len(corpus.pairs) == 1
+    assert corpus.dropped == {"duplicate": 1, "not_a_problem": 1, "not_a_kernel": 1}
+    assert load_pairs(path) == corpus.pairs
+    assert "1 pairs; dropped: duplicate 1, not_a_kernel 1, not_a_problem 1" in caplog.text
+
+
+def test_own_columns(write, problem_source):
+    rows = [
+        own_row(problem_source(), pair_id="a", composition="relu", style="fused", kind="direct", level=1),
+        own_row(problem_source(), 1, pair_id="b", composition="relu", style="stepwise", kind="repair", level=1),
+    ]
+    corpus = read_corpus(write("parquet", rows))
+    (pair,) = corpus.pairs
+    assert (pair.pair_id, pair.composition, pair.style) == ("a", "relu", "fused")
+    assert (pair.problem_source, pair.kernel_source) == (rows[0]["problem_source"], rows[0]["kernel_source"])
+    assert corpus.dropped == {"not_direct": 1}
+
+
+def test_several_kernels_for_one_problem_are_pairs(write, problem_source):
+    pairs = load_pairs(write("jsonl", [own_row(problem_source(), number) for number in range(3)]))
+    assert len({pair.pair_id for pair in pairs}) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"problem_source": "class Model: ..."}, "line 2: expected a KernelBench problem"),
+        ({"kernel_source": None}, "line 2: column `kernel_source`: expected text, found null"),
+        ({"kernel_source": 4}, "line 2: column `kernel_source`: expected text, found 4"),
+        ({"pair_id": "a"}, "line 2: pair_id a occurs more than once"),
+    ],
+)
+def test_a_bad_row_of_ours_is_named(change, message, write, problem_source):
+    rows = [own_row(problem_source(), 0, pair_id="a"), own_row(problem_source(), 1, pair_id="b") | change]
+    with pytest.raises(InputError, match=message):
+        load_pairs(write("jsonl", rows))
+
+
+def test_other_columns_are_named(write):
+    path = write("jsonl", [{"input": "x", "output": "y"}])
+    with pytest.raises(
+        InputError, match=r"problem_source, kernel_source or python_code, triton_code, entry_point; found input, output"
+    ):
+        load_pairs(path)
+
+
+def test_nothing_usable_is_an_input_error(write, tmp_path):
+    path = write("jsonl", [kernelbook_row("Relu", entry_point="Other")])
+    with pytest.raises(InputError, match=r"expected pairs .* found none \(not_a_problem 1\)"):
+        load_pairs(path)
+    path.write_text("")
+    with pytest.raises(InputError, match="the source is empty"):
+        load_pairs(path)
+    with pytest.raises(InputError, match="gone: no such file"):
+        load_pairs(tmp_path / "gone")
+    other = tmp_path / "pairs.json"
+    other.write_text(json.dumps([kernelbook_row("Relu")]))
+    with pytest.raises(InputError, match=r"expected a \.jsonl or \.parquet file"):
+        load_pairs(other)

@@ -1,0 +1,237 @@
+"""Episodes end where they should, and no fault of engine or judge loses, repeats or rewards a turn."""
+
+import asyncio
+import itertools
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.verdict import Status
+from tasks.problems.row import Split
+from tasks.rollout.config import EpisodeConfig, SamplingConfig
+from tasks.rollout.driver import Driver, Setting
+from tasks.rollout.episodes import episode_task
+from tasks.rollout.judging import Referee
+from tasks.rollout.plan import plan_episodes
+from tasks.trajectories.schema import Termination, Trajectory
+
+
+def play(
+    simulation: Any,
+    tokenizer: Any,
+    engine: Any,
+    judge: Any,
+    problems: int = 10,
+    samples: int = 4,
+    episode: EpisodeConfig | None = None,
+    patience_s: float = 0.05,
+    max_new_tokens: int = 64,
+) -> tuple[list[Trajectory], Driver]:
+    episode = episode or EpisodeConfig(prompt="source", feedback="brief")
+    setting = Setting(
+        run_id="run",
+        policy_digest="digest",
+        tokenizer=tokenizer,
+        task=episode_task(episode.task),
+        episode=episode,
+        sampling=SamplingConfig(max_new_tokens=max_new_tokens),
+        backend="triton",
+    )
+    driver = Driver(setting, engine, Referee(judge, simulation.reward_on, patience_s))
+    plans = plan_episodes(simulation.problem_rows(problems), Split.TRAIN, problems, samples, iteration=1, seed=5)
+    return asyncio.run(driver.play(plans)), driver
+
+
+def comparable(trajectories: list[Trajectory]) -> dict[str, Any]:
+    return {
+        trajectory.trajectory_id: [
+            (turn.prompt_token_ids, turn.response_token_ids, turn.verdict, turn.reward) for turn in trajectory.turns
+        ]
+        for trajectory in trajectories
+    }
+
+
+def check(trajectories: list[Trajectory], episode: EpisodeConfig, expected: int) -> None:
+    """What holds of every trajectory, whatever failed."""
+    ids = [trajectory.trajectory_id for trajectory in trajectories]
+    assert len(set(ids)) == len(ids) == expected
+    for trajectory in trajectories:
+        turns = trajectory.turns
+        assert [turn.turn_index for turn in turns] == list(range(len(turns)))
+        assert 1 <= len(turns) <= episode.max_turns
+        rewards = [turn.reward for turn in turns]
+        faults = [turn.verdict.status is Status.INFRASTRUCTURE_ERROR for turn in turns]
+        assert [reward is None for reward in rewards] == faults
+        assert not any(faults[:-1]), "a fault ends its episode"
+        assert faults[-1] == (trajectory.termination is Termination.INFRASTRUCTURE_ERROR)
+        for turn, following in itertools.pairwise(turns):
+            begin = (*turn.prompt_token_ids, *turn.response_token_ids)
+            assert following.prompt_token_ids[: len(begin)] == begin
+            assert following.prompt_extends_previous
+        for turn in turns:
+            assert len(turn.response_token_ids) == len(turn.response_logprobs)
+        known = [reward for reward in rewards if reward is not None]
+        successes = [reward >= episode.success_reward for reward in known]
+        assert not any(successes[:-1])
+        if trajectory.termination is Termination.SUCCESS:
+            assert turns[-1].verdict.correct
+            assert successes[-1]
+        if trajectory.termination is Termination.REPEATED_FAILURE:
+            assert known[-episode.max_zero_turns :] == [0.0] * episode.max_zero_turns
+        if trajectory.termination is Termination.TURN_LIMIT:
+            assert len(turns) == episode.max_turns
+
+
+def test_a_thousand_episodes_with_faults_lose_and_repeat_no_turn(simulation: Any, small_tokenizer: Any) -> None:
+    episode = EpisodeConfig(prompt="source", feedback="brief", success_reward=1.5)
+    engine = simulation.FaultyEngine(small_tokenizer, fault_rate=0.3)
+    judge = simulation.FaultyJudge(fault_rate=0.3)
+    trajectories, driver = play(simulation, small_tokenizer, engine, judge, problems=125, samples=8, episode=episode)
+    check(trajectories, episode, expected=1000)
+    ends = Counter(trajectory.termination for trajectory in trajectories)
+    assert min(ends[end] for end in set(Termination) - {Termination.CONTEXT_LIMIT}) > 20, ends
+    assert driver.observed.finished == driver.observed.planned == 1000
+    assert driver.observed.judging == 0
+    assert driver.observed.turns == sum(len(trajectory.turns) for trajectory in trajectories)
+    # What no fault touched is what it would have been without any.
+    clean, _ = play(
+        simulation,
+        small_tokenizer,
+        simulation.FaultyEngine(small_tokenizer),
+        simulation.FaultyJudge(),
+        problems=125,
+        samples=8,
+        episode=episode,
+    )
+    expected = comparable(clean)
+    for name, turns in comparable(trajectories).items():
+        untouched = [turn for turn in turns if turn[3] is not None]
+        assert untouched == expected[name][: len(untouched)]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    engine_faults=st.floats(0, 1),
+    judge_faults=st.floats(0, 1),
+    max_turns=st.integers(1, 4),
+    max_zero=st.integers(1, 3),
+    seed=st.integers(0, 1000),
+)
+def test_any_mix_of_faults(
+    simulation: Any,
+    small_tokenizer: Any,
+    engine_faults: float,
+    judge_faults: float,
+    max_turns: int,
+    max_zero: int,
+    seed: int,
+) -> None:
+    episode = EpisodeConfig(prompt="source", feedback="brief", max_turns=max_turns, max_zero_turns=max_zero)
+    engine = simulation.FaultyEngine(small_tokenizer, engine_faults, seed)
+    trajectories, _ = play(
+        simulation, small_tokenizer, engine, simulation.FaultyJudge(judge_faults, seed), 6, 3, episode, 0.01
+    )
+    check(trajectories, episode, expected=18)
+
+
+def test_the_same_plan_gives_the_same_tokens(simulation: Any, small_tokenizer: Any) -> None:
+    first, _ = play(
+        simulation, small_tokenizer, simulation.FaultyEngine(small_tokenizer, seed=1), simulation.FaultyJudge()
+    )
+    second, _ = play(
+        simulation, small_tokenizer, simulation.FaultyEngine(small_tokenizer, seed=2), simulation.FaultyJudge()
+    )
+    assert comparable(first) == comparable(second)
+
+
+def test_every_turn_has_its_own_seed(simulation: Any, small_tokenizer: Any) -> None:
+    engine = simulation.FaultyEngine(small_tokenizer)
+    play(simulation, small_tokenizer, engine, simulation.FaultyJudge())
+    seeds = [request.seed for request in engine.requests]
+    assert len(set(seeds)) == len(seeds)
+
+
+def test_a_fault_is_judged_once_more(simulation: Any, small_tokenizer: Any) -> None:
+    class Recovers(simulation.FaultyJudge):
+        async def evaluate_async(self, problem: Any, kernel_source: str) -> Any:
+            self.calls += 1
+            return simulation.FAULT if self.calls % 2 else simulation.verdict_on(kernel_source)
+
+    judge = Recovers()
+    episode = EpisodeConfig(task="kernelbench", prompt="source", feedback="brief")
+    trajectories, _ = play(simulation, small_tokenizer, simulation.FaultyEngine(small_tokenizer), judge, 1, 8, episode)
+    assert all(trajectory.turns[-1].reward is not None for trajectory in trajectories)
+
+
+def test_single_turn_is_the_same_path(simulation: Any, small_tokenizer: Any) -> None:
+    episode = EpisodeConfig(task="kernelbench", prompt="source", feedback="brief", max_turns=3)
+    trajectories, _ = play(
+        simulation, small_tokenizer, simulation.FaultyEngine(small_tokenizer), simulation.FaultyJudge(), episode=episode
+    )
+    assert {len(trajectory.turns) for trajectory in trajectories} == {1}
+    assert {trajectory.termination for trajectory in trajectories} <= {Termination.SUCCESS, Termination.TURN_LIMIT}
+
+
+def test_the_context_ends_an_episode_before_a_turn_that_would_be_cut(simulation: Any, small_tokenizer: Any) -> None:
+    engine = simulation.FaultyEngine(small_tokenizer, context_tokens=130)
+    trajectories, _ = play(simulation, small_tokenizer, engine, simulation.FaultyJudge())
+    assert Termination.CONTEXT_LIMIT in {trajectory.termination for trajectory in trajectories}
+    assert all(len(request.prompt_token_ids) + 64 <= 130 for request in engine.requests)
+
+
+def test_problems_that_leave_no_room_are_left_out_and_none_left_is_an_error(
+    simulation: Any, small_tokenizer: Any
+) -> None:
+    probe = simulation.FaultyEngine(small_tokenizer)
+    play(simulation, small_tokenizer, probe, simulation.FaultyJudge())
+    shortest, *_, longest = sorted({len(r.prompt_token_ids) for r in probe.requests if "turn 1" in r.name})
+    engine = simulation.FaultyEngine(small_tokenizer, context_tokens=longest - 1 + 64)
+    trajectories, driver = play(simulation, small_tokenizer, engine, simulation.FaultyJudge())
+    assert driver.observed.left_out == 40 - len(trajectories) > 0
+    with pytest.raises(InputError, match="max_new_tokens"):
+        play(
+            simulation,
+            small_tokenizer,
+            simulation.FaultyEngine(small_tokenizer, context_tokens=shortest + 63),
+            simulation.FaultyJudge(),
+        )
+
+
+def test_an_engine_that_is_gone_stops_the_rollout_with_its_own_error(simulation: Any, small_tokenizer: Any) -> None:
+    class Gone(simulation.FaultyEngine):
+        async def generate(self, requests: Any, sampling: Any) -> Any:
+            yield 0, self.respond(requests[0])
+            raise InfrastructureError("out of memory")
+
+    with pytest.raises(InfrastructureError, match="out of memory"):
+        play(simulation, small_tokenizer, Gone(small_tokenizer), simulation.FaultyJudge())
+
+
+def test_judging_overlaps_generation(simulation: Any, small_tokenizer: Any) -> None:
+    """A response is judged while others of its batch are still being written."""
+    judged_during_generation = 0
+
+    class Slow(simulation.FaultyEngine):
+        writing = 0
+
+        async def generate(self, requests: Any, sampling: Any) -> Any:
+            Slow.writing += 1
+            async for item in super().generate(requests, sampling):
+                yield item
+                await asyncio.sleep(0.001)
+            Slow.writing -= 1
+
+    class Watching(simulation.FaultyJudge):
+        async def evaluate_async(self, problem: Any, kernel_source: str) -> Any:
+            nonlocal judged_during_generation
+            verdict = await super().evaluate_async(problem, kernel_source)
+            judged_during_generation += Slow.writing > 0
+            return verdict
+
+    judge = Watching()
+    play(simulation, small_tokenizer, Slow(small_tokenizer), judge)
+    assert judged_during_generation > 0.8 * judge.calls

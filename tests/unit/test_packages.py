@@ -1,0 +1,79 @@
+"""What holds for every module: it imports, it is small, and configurations are light."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("flows", "tasks", "kernels_eval")
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for package in PACKAGES
+    for path in (ROOT / package).rglob("*.py")
+)
+LIGHT = [name for name in MODULES if name.endswith((".config", ".configuration"))] + ["kernels_eval", "flows.cli.main"]
+HEAVY = ("torch", "triton", "ray", "prefect", "deepspeed", "transformers", "great_expectations", "wandb", "pandas")
+CONFIG_MUST_NOT = {"torch", "ray", "prefect"}
+MAX_LINES = 400
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a fresh interpreter: what other tests imported does not count."""
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False, cwd=ROOT
+    )
+
+
+def test_every_module_imports():
+    """In one process, so that torch and Ray are imported once; a failure names the module and the error."""
+    code = f"""
+import importlib, json, traceback
+failed = {{}}
+for name in {MODULES!r}:
+    try:
+        importlib.import_module(name)
+    except BaseException:
+        failed[name] = traceback.format_exc(limit=-2)
+print("RESULT" + json.dumps(failed))
+"""
+    done = run(code)
+    assert "RESULT" in done.stdout, done.stderr[-2000:]
+    failed = json.loads(done.stdout.rpartition("RESULT")[2])
+    assert not failed, "\n".join(f"{name}:\n{error}" for name, error in failed.items())
+
+
+def test_configurations_import_nothing_heavy():
+    """Each config module alone: `--help`, validation and preflight take no seconds for torch."""
+    code = f"""
+import importlib, json, sys
+found = {{}}
+for name in {LIGHT!r}:
+    importlib.import_module(name)
+    found[name] = [heavy for heavy in {HEAVY!r} if heavy in sys.modules]
+print("RESULT" + json.dumps(found))
+"""
+    done = run(code)
+    assert "RESULT" in done.stdout, done.stderr[-2000:]
+    found = json.loads(done.stdout.rpartition("RESULT")[2])
+    heavy = {name: sorted(CONFIG_MUST_NOT & set(modules)) for name, modules in found.items()}
+    assert not any(heavy.values()), {name: modules for name, modules in heavy.items() if modules}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_modules_are_small(package):
+    lengths = {path: path.read_text(encoding="utf-8").count("\n") for path in (ROOT / package).rglob("*.py")}
+    long = {str(path.relative_to(ROOT)): lines for path, lines in lengths.items() if lines > MAX_LINES}
+    assert not long, f"split these at an idea (limit {MAX_LINES} lines): {long}"
+
+
+def test_every_module_has_a_docstring_and_no_package_is_a_drawer():
+    import ast
+
+    paths = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    silent = [path for path in paths if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))]
+    assert not silent, silent
+    drawers = [path for path in paths if {path.stem, path.parent.name} & {"utils", "common", "helpers", "misc"}]
+    assert not drawers, drawers

@@ -1,0 +1,49 @@
+"""Returns against the definition, published values and a second implementation."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.trajectories.returns import multi_agent_returns, turn_returns
+
+REWARD = st.floats(0, 2.3)
+
+
+@given(st.lists(REWARD, min_size=1, max_size=8), st.floats(0, 1))
+def test_the_definition(rewards: list[float], gamma: float) -> None:
+    returns = turn_returns(rewards, gamma)
+    for turn, value in enumerate(returns):
+        expected = math.fsum(gamma ** (later - turn) * rewards[later] for later in range(turn, len(rewards)))
+        assert value == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "expected"),
+    [
+        # tests/unit/update/policy_optimisation_vectors.json, γ = 0.4
+        ([0.0, 0.3, 1.9], [0.424, 1.06, 1.9]),
+        ([0.3, 0.0, 0.0], [0.3, 0.0, 0.0]),
+        ([1.2, 1.3, 1.3], [1.928, 1.82, 1.3]),
+        # A fast kernel late is worth more to its turn than slow ones are to theirs.
+        ([0, 0, 2.3], [0.368, 0.92, 2.3]),
+        ([0.3, 0.3, 0.3], [0.468, 0.42, 0.3]),
+    ],
+)
+def test_published_values(rewards: list[float], expected: list[float]) -> None:
+    assert turn_returns(rewards, 0.4) == pytest.approx(expected, abs=1e-6)
+
+
+@given(st.lists(REWARD, max_size=5), st.floats(0, 1))
+def test_an_unknown_last_reward_is_neither_zero_nor_hidden(known: list[float], gamma: float) -> None:
+    assert turn_returns([*known, None], gamma) == [*turn_returns(known, gamma), None]
+
+
+@given(st.lists(REWARD, min_size=1, max_size=6), st.floats(0, 2.3))
+def test_multi_agent_credit(immediate: list[float], final: float) -> None:
+    returns = multi_agent_returns(immediate, final)
+    assert returns[-1] == pytest.approx(0.3 * immediate[-1] + 0.7 * final)
+    for turn, value in enumerate(returns):
+        remaining = len(immediate) - 1 - turn
+        assert value == pytest.approx(0.3 * immediate[turn] + 0.7 * final * 0.9**remaining)

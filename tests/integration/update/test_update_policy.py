@@ -1,0 +1,175 @@
+"""The update on real ranks: exact, the same warm and cold, the same on one rank and on two, safe against bad input and death."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from kernels_eval.errors import InfrastructureError, InputError
+from tasks.progress import silent
+from tasks.references import CheckpointRef, TrajectoryBatchRef
+from tasks.store import is_available
+from tasks.update.config import UpdateConfig
+from tasks.update.train import update_policy
+from tasks.workers import stop_workers
+
+MakePolicy = Callable[..., CheckpointRef]
+MakeBatch = Callable[..., TrajectoryBatchRef]
+BASE = UpdateConfig(optimizer_steps=2, threads_per_rank=1, learning_rate=1e-3, kl_coefficient=0.05)
+
+
+def weights(checkpoint: CheckpointRef, file: str = "model.safetensors") -> dict[str, torch.Tensor]:
+    return load_file(checkpoint.path / file)
+
+
+def assert_equal(first: CheckpointRef, second: CheckpointRef, tolerance: float = 0.0) -> None:
+    for file in ("model.safetensors", "optimizer.safetensors"):
+        ours, theirs = weights(first, file), weights(second, file)
+        assert ours.keys() == theirs.keys()
+        for name in ours:
+            torch.testing.assert_close(ours[name], theirs[name], atol=tolerance, rtol=0)
+
+
+def test_update_publishes_a_better_policy_with_metrics(
+    tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch
+) -> None:
+    policy = make_policy()
+    said: list[dict[str, Any]] = []
+    after = update_policy(
+        policy,
+        policy,
+        make_batch(policy),
+        BASE,
+        0,
+        3,
+        7,
+        tmp_path / "after",
+        lambda done, total, **figures: said.append({"done": done, "total": total, **figures}),
+    )
+    assert after.weight_version == 1
+    assert is_available(after)
+    assert AutoModelForCausalLM.from_pretrained(after.path).config.vocab_size == 300
+    assert AutoTokenizer.from_pretrained(after.path).chat_template
+    assert any(not torch.equal(new, old) for new, old in zip(weights(after).values(), weights(policy).values(), strict=True))
+    assert [entry["done"] for entry in said] == [1, 2]
+    metrics = pl.read_parquet(after.path / "metrics.parquet")
+    assert metrics["step"].to_list() == [0, 1]
+    assert metrics.select(pl.all().is_finite().all()).row(0) == (True,) * metrics.width
+    first = metrics.row(0, named=True)
+    # The sampler decoded token by token with a cache, the trainer scores whole sequences: the same numbers all the same.
+    assert first["mismatch_max_abs"] < 1e-5
+    assert first["kl"] == pytest.approx(0, abs=1e-5)
+    assert first["learning_rate"] == pytest.approx(1e-3)
+    assert metrics["learning_rate"][1] < 1e-3
+
+
+def test_warm_and_cold_paths_give_the_same_bits(tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch) -> None:
+    policy = make_policy()
+    first_batch, second_batch = make_batch(policy), make_batch(policy, "second", seed=1)
+    first = update_policy(policy, policy, first_batch, BASE, 0, 2, 0, tmp_path / "first", silent)
+    warm = update_policy(first, policy, second_batch, BASE, 1, 2, 0, tmp_path / "warm", silent)
+    stop_workers()
+    cold = update_policy(first, policy, second_batch, BASE, 1, 2, 0, tmp_path / "cold", silent)
+    assert_equal(warm, cold)
+
+
+def test_a_held_engine_is_not_taken_for_another_policy(
+    tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch
+) -> None:
+    policy = make_policy()
+    batch = make_batch(policy)
+    once = update_policy(policy, policy, batch, BASE, 0, 2, 0, tmp_path / "once", silent)
+    again = update_policy(policy, policy, batch, BASE, 0, 2, 0, tmp_path / "again", silent)
+    assert_equal(once, again)
+
+
+@pytest.mark.parametrize(
+    "change", [{"ranks": 2}, {"zero_stage": 0}, {"zero_stage": 3}, {"ranks": 2, "zero_stage": 1}, {"tokens_per_rank": 64}]
+)
+def test_neither_ranks_nor_stages_nor_micro_batches_change_the_result(
+    tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch, change: dict[str, Any]
+) -> None:
+    policy = make_policy()
+    batch = make_batch(policy)
+    settings = BASE.model_copy(update={"learning_rate": 1e-4})
+    # SGD-like comparison would hide nothing: AdamW's first step is ±rate for every weight whose gradient is not noise.
+    plain = update_policy(policy, policy, batch, settings, 0, 1, 0, tmp_path / "plain", silent)
+    stop_workers()
+    other = update_policy(
+        policy, policy, batch, settings.model_copy(update=change), 0, 1, 0, tmp_path / "other", silent
+    )
+    ours, theirs = (pl.read_parquet(ref.path / "metrics.parquet") for ref in (plain, other))
+    for column in ("loss", "policy_loss", "kl", "entropy", "gradient_norm", "clip_fraction"):
+        np.testing.assert_allclose(ours[column], theirs[column], atol=1e-6, rtol=1e-5, err_msg=column)
+    for name, moment in weights(plain, "optimizer.safetensors").items():
+        torch.testing.assert_close(weights(other, "optimizer.safetensors")[name], moment, atol=1e-6, rtol=1e-4)
+
+
+def test_optimizer_state_moves_between_stages_and_ranks(
+    tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch
+) -> None:
+    policy = make_policy()
+    first_batch, second_batch = make_batch(policy), make_batch(policy, "second", seed=1)
+    first = update_policy(policy, policy, first_batch, BASE, 0, 2, 0, tmp_path / "first", silent)
+    straight = update_policy(first, policy, second_batch, BASE, 1, 2, 0, tmp_path / "straight", silent)
+    stop_workers()
+    elsewhere = BASE.model_copy(update={"ranks": 2, "zero_stage": 3})
+    moved = update_policy(first, policy, second_batch, elsewhere, 1, 2, 0, tmp_path / "moved", silent)
+    ours, theirs = (weights(ref, "optimizer.safetensors") for ref in (straight, moved))
+    for name, moment in ours.items():
+        torch.testing.assert_close(theirs[name], moment, atol=1e-6, rtol=1e-3)
+
+
+def test_a_killed_rank_leaves_the_last_checkpoint_and_the_next_update_works(
+    tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch
+) -> None:
+    policy = make_policy()
+    batch = make_batch(policy)
+
+    def kill(done: int, total: int, **figures: float) -> None:
+        if done == 1:
+            for process in psutil.Process().children(recursive=True):
+                if process.name().startswith("ray::Rank"):
+                    process.kill()
+
+    with pytest.raises(InfrastructureError, match="rank died"):
+        update_policy(policy, policy, batch, BASE, 0, 1, 0, tmp_path / "killed", kill)
+    assert not (tmp_path / "killed").exists()
+    assert is_available(policy)
+    update_policy(policy, policy, batch, BASE, 0, 1, 0, tmp_path / "killed", silent)
+
+
+def test_bad_input_is_one_clear_sentence_and_writes_nothing(
+    tmp_path: Path, make_policy: MakePolicy, turns: Callable[..., Any], publish_rows: Callable[..., Any]
+) -> None:
+    policy = make_policy()
+    rows = turns(policy, groups=2, samples=2)
+    destination = tmp_path / "never"
+    with pytest.raises(InputError, match=r"another architecture.*hidden_size: found 64, expected 32"):
+        update_policy(
+            policy, make_policy("wide", hidden=64), publish_rows(rows), BASE, 0, 1, 0, destination, silent
+        )
+    with pytest.raises(InputError, match=r"kl_coefficient: above 0, but no reference"):
+        update_policy(policy, None, publish_rows(rows, "b"), BASE, 0, 1, 0, destination, silent)
+    rows[0]["response_token_ids"] = [*rows[0]["response_token_ids"][:-1], 300]
+    with pytest.raises(InputError, match=r"turns.response_token_ids: 1 of 4 .* expected token ids from 0 to 299"):
+        update_policy(policy, policy, publish_rows(rows, "c"), BASE, 0, 1, 0, destination, silent)
+    missing = CheckpointRef(uri=str(tmp_path / "nowhere"), digest="0")
+    with pytest.raises(InputError, match=r"nowhere.config.json: expected the configuration"):
+        update_policy(missing, missing, publish_rows(rows, "d"), BASE, 0, 1, 0, destination, silent)
+    assert not destination.exists()
+
+
+def test_a_broken_optimizer_file_is_named(tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch) -> None:
+    policy = make_policy()
+    (policy.path / "optimizer.safetensors").write_bytes(b"\x00" * 64)
+    with pytest.raises(InputError, match=r"optimizer.safetensors: expected the optimizer state"):
+        update_policy(policy, policy, make_batch(policy), BASE, 0, 1, 0, tmp_path / "never", silent)
+    assert not (tmp_path / "never").exists()

@@ -1,11 +1,15 @@
 """Held-out evaluation of a policy."""
 
+from pathlib import Path
+
 from prefect import flow
 
 from flows.configuration import RunConfig
+from flows.preflight import check_checkpoint
 from flows.problems import prepare_problems
 from flows.run import Run, open_run
 from flows.sft import newest_policy
+from tasks.code_version import content_digest
 from tasks.evaluation.task import evaluate
 from tasks.references import CheckpointRef, EvaluationRef, ProblemSetRef
 from tasks.rollout.config import RolloutConfig
@@ -13,7 +17,12 @@ from tasks.rollout.task import answer_heldout
 
 
 def examine(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> EvaluationRef:
-    """Return how the policy does on every held-out problem."""
+    """Measure one of the run's policies, and note the result."""
+    return run.add_evaluation(measure(run, problems, policy), policy.weight_version)
+
+
+def measure(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> EvaluationRef:
+    """Return how a policy does on every held-out problem."""
     config, version = run.config, policy.weight_version
     batch = answer_heldout(
         run.workspace,
@@ -24,7 +33,7 @@ def examine(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> Evaluat
         version=version,
         seed=config.evaluation.seed,
     )
-    return run.add_evaluation(evaluate(run.workspace, batch, problems, config.evaluation, version), version)
+    return evaluate(run.workspace, batch, problems, config.evaluation, version)
 
 
 def _examination(config: RunConfig) -> RolloutConfig:
@@ -40,8 +49,13 @@ def _examination(config: RunConfig) -> RolloutConfig:
 
 
 @flow(name="evaluation", flow_run_name="evaluation-{config.name}")
-def evaluation_flow(config: RunConfig) -> EvaluationRef:
-    """The run's newest policy on the held-out problems."""
+def evaluation_flow(config: RunConfig, checkpoint: str | None = None) -> EvaluationRef:
+    """The run's newest policy on the held-out problems; or the policy in a folder, which is not noted in the run."""
+    if checkpoint is not None:
+        check_checkpoint(Path(checkpoint), config)
     with open_run(config) as run:
         problems = prepare_problems(run)
-        return examine(run, problems, newest_policy(run, problems))
+        if checkpoint is None:
+            return examine(run, problems, newest_policy(run, problems))
+        folder = Path(checkpoint).resolve()
+        return measure(run, problems, CheckpointRef(uri=str(folder), digest=content_digest(folder)))

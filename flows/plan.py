@@ -4,7 +4,7 @@ from flows.configuration import RunConfig
 from flows.state import RunState
 
 
-def describe(config: RunConfig, state: RunState) -> list[str]:
+def describe(config: RunConfig) -> list[str]:
     """Return one line a step, in order."""
     rollout, evaluation, sft = config.rollout, config.evaluation, config.sft
     origin = "generated" if config.problems.source == "generated" else f"from {config.problems.path}"
@@ -22,9 +22,6 @@ def describe(config: RunConfig, state: RunState) -> list[str]:
             f"optimizer steps",
             "held-out evaluation again, report",
         ]
-    finished = sorted(state.policies)
-    if finished:
-        lines.append(f"to be continued: policies up to {finished[-1]} are there; finished stages are not repeated")
     return lines
 
 
@@ -35,14 +32,17 @@ def parameters_of(config: RunConfig) -> float:
     return model.vocabulary * model.hidden + model.layers * (attention + 3 * model.hidden * model.intermediate)
 
 
-def estimated_minutes(config: RunConfig, state: RunState) -> float | None:
-    """Return about how long the run will take; None for pretrained models, whose speed depends on the machine.
+def expectation(config: RunConfig, state: RunState) -> str:
+    """Return in words about how long the run will take.
 
-    From what the stages of this run took, where it has been run before; else from rates measured with 0.5 M parameters
-    on two CPU cores, and conversations of about 150 tokens.
+    From rates measured with 0.5 M parameters on two CPU cores and conversations of about 150 tokens, less the time of
+    stages that are there already. Nothing is said for pretrained models, whose speed depends on the machine.
     """
+    known = (
+        "finished stages are not repeated" if state.timings else "Ctrl-C any time: the same command goes on from there"
+    )
     if config.model.pretrained is not None:
-        return None
+        return known
     scale = max(parameters_of(config) / 0.525e6, 0.25)
     turns = config.rollout.episode.max_turns if config.rollout.episode.task.endswith("multiturn") else 1
     sft_s = config.sft.steps * config.sft.batch_size * 150 * scale / 9_500
@@ -52,4 +52,5 @@ def estimated_minutes(config: RunConfig, state: RunState) -> float | None:
     corpus = config.sft.data.compositions * config.sft.data.styles_per_composition * 0.05
     seconds = 60 + corpus + sft_s + 2 * held_out + config.iterations * iteration
     done = sum(timing.seconds for timing in state.timings.values())
-    return max(seconds - done, 10.0) / 60
+    left = max(seconds - done, 0.0)
+    return f"{'less than a minute' if left < 60 else f'about {left / 60:.0f} min'} on two CPU cores; {known}"

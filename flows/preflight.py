@@ -1,6 +1,6 @@
 """What is looked at before anything expensive starts. Every finding is an InputError that names the setting and the remedy.
 
-Light where it can be: torch is not imported, an archive of problems is read once. It looks at what a person can have
+Light where it can be: torch is imported for a checkpoint given by hand only. It looks at what a person can have
 got wrong, not at what the stages check themselves.
 """
 
@@ -97,3 +97,21 @@ def check_pretrained(config: RunConfig) -> None:
     ):
         if not any(folder.glob(pattern)):
             raise InputError(f"model.pretrained: {folder}: expected {what} ({pattern}), found none")
+    try:
+        kinds = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures") or []
+    except ValueError as error:
+        raise InputError(f"model.pretrained: {folder / 'config.json'}: expected JSON: {error}") from error
+    if not any(str(kind).endswith("ForCausalLM") for kind in kinds):
+        raise InputError(
+            f"model.pretrained: {folder}: a checkpoint of another architecture: found {', '.join(kinds) or 'none named'}, "
+            "expected a causal language model"
+        )
+
+
+def check_checkpoint(checkpoint: Path, config: RunConfig) -> None:
+    """A policy given by hand is a Hugging Face folder of the configured architecture."""
+    if not checkpoint.is_dir():
+        raise InputError(f"--checkpoint: no such folder: {checkpoint}")
+    from tasks.models.policy import check_architecture
+
+    check_architecture(checkpoint, config.model)

@@ -1,11 +1,14 @@
 """Ray for one run: a local cluster, or the one that `ray.address` names.
 
-Token authentication is Ray's own (RAY_AUTH_MODE, RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH in the environment); it must be
-the same on every node, or all that Ray says is that it failed to connect.
+Token authentication is Ray's own (RAY_AUTH_MODE, RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH in the environment). For a cluster
+it must be the same on every node, or all that Ray says is that it failed to connect. A local cluster gets a token of its
+own where the environment says nothing: its ports can be reached from the network, and who reaches them can run code.
 """
 
 import os
+import secrets
 import socket
+import sys
 from urllib.parse import urlsplit
 
 from flows.configuration import RayConfig
@@ -44,12 +47,14 @@ class RayCluster:
 
     def start(self) -> None:
         """Start or join; does nothing the second time, or where the caller has initialised Ray himself."""
-        import ray
-
-        if ray.is_initialized():
+        if "ray" in sys.modules and sys.modules["ray"].is_initialized():
             return
         check_address(self.config)
         if self.config.address is None:
+            if "RAY_AUTH_MODE" not in os.environ:
+                os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+            import ray
+
             ray.init(
                 address="local",
                 num_cpus=self.config.cpus or os.cpu_count(),
@@ -59,13 +64,13 @@ class RayCluster:
                 configure_logging=False,
             )
         else:
+            import ray
+
             ray.init(address=self.config.address, log_to_driver=False, configure_logging=False)
         self._started = True
 
     def stop(self) -> None:
         """End the run's workers, and Ray where this object started it."""
-        import sys
-
         if "ray" not in sys.modules:
             return
         import ray

@@ -41,6 +41,8 @@ def _gathered(run: Run) -> ReportInputs:
     versions = sorted(state.evaluations)
     seconds: dict[str, float] = {}
     for timing in state.timings.values():
+        if timing.seconds == 0:
+            continue  # the start of the driver: overhead only
         seconds[timing.stage] = round(seconds.get(timing.stage, 0.0) + timing.seconds, 3)
     return ReportInputs(
         run_id=run.config.run_id,

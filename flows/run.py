@@ -65,6 +65,8 @@ listener: ContextVar[StageListener | None] = ContextVar("listener", default=None
 """Who is told what the stages do; the command line puts its own here."""
 refresh: ContextVar[frozenset[str]] = ContextVar("refresh", default=frozenset())
 """Stages that are computed again even if they are cached."""
+startup_s: ContextVar[float] = ContextVar("startup_s", default=0.0)
+"""Seconds that the driver spent before the flow: its Prefect server."""
 
 
 @dataclass
@@ -152,8 +154,12 @@ def open_run(config: RunConfig) -> Generator[Run]:
             before_work=cluster.start,
             refresh=refresh.get(),
         )
+        state = read_state(run_dir)
+        if not state.timings and startup_s.get():
+            start = StageTiming(label="start", stage="start", seconds=0.0, overhead_s=round(startup_s.get(), 3))
+            state = state.model_copy(update={"timings": {start.label: start}})
         try:
-            yield Run(config, workspace, read_state(run_dir))
+            yield Run(config, workspace, state)
         finally:
             cluster.stop()
 

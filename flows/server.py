@@ -32,6 +32,8 @@ class PrefectServer:
 
     api_url: str
     ours: bool
+    startup_s: float = 0.0
+    """Seconds until it answered."""
     unanswered: str | None = None
     """Address that the user's settings name, if nothing answered there."""
 
@@ -51,12 +53,12 @@ def prefect_server(runs_dir: Path) -> Generator[PrefectServer]:
     if named is not None and answers(named):
         yield PrefectServer(named, ours=False)
         return
-    home = runs_dir.resolve() / "prefect"
-    process, api_url = start_server(home)
+    began = time.monotonic()
+    process, api_url = start_server(runs_dir.resolve() / "prefect")
     try:
         with _pointed_at(api_url):
             try:
-                yield PrefectServer(api_url, ours=True, unanswered=named)
+                yield PrefectServer(api_url, ours=True, startup_s=time.monotonic() - began, unanswered=named)
             finally:
                 _send_what_is_queued()
     finally:

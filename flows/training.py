@@ -9,12 +9,13 @@ from pathlib import Path
 from prefect import flow
 
 from flows.configuration import RunConfig
+from flows.environment import set_defaults
 from flows.evaluation import examine
 from flows.iteration import iterate
 from flows.preflight import check_before_start
 from flows.problems import prepare_problems
 from flows.report import conclude
-from flows.run import open_run
+from flows.run import open_run, startup_s
 from flows.server import prefect_server
 from flows.sft import teach
 
@@ -35,5 +36,7 @@ def training_flow(config: RunConfig) -> str:
 
 def training(config: RunConfig) -> Path:
     """Run `training_flow` with a Prefect server of its own where none answers; return the run's folder."""
-    with prefect_server(Path(config.runs_dir)):
+    set_defaults()
+    with prefect_server(Path(config.runs_dir)) as server:
+        startup_s.set(server.startup_s)
         return Path(training_flow(config))

@@ -19,17 +19,18 @@ from typing import Any
 
 import torch
 
-from kernels_eval.interpreter import LEDGER, KernelError, OutOfBoundsError
-from kernels_eval.policy import PolicyViolation, StrictPolicy, refuse_host_copies
+from kernels_eval.accounting import LEDGER, OutOfBoundsError
+from kernels_eval.interpreter import KernelError
+from kernels_eval.policy import PolicyViolationError, StrictPolicy, refuse_host_copies
 from kernels_eval.tensors import NAMES, TensorForm, bytes_of, form_of, tensor_from
-from kernels_eval.wire import ChannelClosed, receive_frame, send_frame
+from kernels_eval.wire import ChannelClosedError, receive_frame, send_frame
 
 FILE_NAME = "kernel.py"
 """What the candidate's source is called in tracebacks."""
 _MAX_MESSAGE = 600
 
 
-class Failed(Exception):
+class CandidateError(Exception):
     """The candidate failed; `header` is what the judge is told."""
 
     def __init__(self, status: str, category: str, message: str) -> None:
@@ -43,9 +44,9 @@ def candidate_main(channel: socket.socket, memory_descriptor: int) -> None:
     gc.set_threshold(50_000)  # a short life: collecting early would touch, and so copy, the template's pages
     try:
         _converse(channel, memory_descriptor)
-    except Failed as failed:
+    except CandidateError as failed:
         send_frame(channel, failed.header)
-    except ChannelClosed:
+    except ChannelClosedError:
         return
 
 
@@ -70,7 +71,9 @@ def _converse(channel: socket.socket, memory_descriptor: int) -> None:
     while True:
         header, _ = receive_frame(channel)
         inputs = [
-            tensor_from(memoryview(memory), TensorForm(**item["form"]), item["offset"]) if "form" in item else item["value"]
+            tensor_from(memoryview(memory), TensorForm(**item["form"]), item["offset"])
+            if "form" in item
+            else item["value"]
             for item in header["inputs"]
         ]
         _answer(channel, model, policy, inputs)
@@ -86,27 +89,29 @@ def load_source(source: str) -> types.ModuleType:
         code = compile(source, FILE_NAME, "exec")
     except SyntaxError as error:
         text = (error.text or "").strip()
-        raise Failed("compile_error", "syntax_error", f"SyntaxError: {error.msg} (line {error.lineno}: {text})") from error
+        raise CandidateError(
+            "compile_error", "syntax_error", f"SyntaxError: {error.msg} (line {error.lineno}: {text})"
+        ) from error
     except ValueError as error:
-        raise Failed("compile_error", "syntax_error", f"ValueError: {error}") from error
+        raise CandidateError("compile_error", "syntax_error", f"ValueError: {error}") from error
     try:
         exec(code, module.__dict__)
     except ImportError as error:
-        raise Failed("compile_error", "import_error", describe(error)) from error
+        raise CandidateError("compile_error", "import_error", describe(error)) from error
     except BaseException as error:
-        raise Failed("compile_error", "load_error", describe(error)) from error
+        raise CandidateError("compile_error", "load_error", describe(error)) from error
     return module
 
 
 def _build(module: types.ModuleType, arguments: list[Any], weight_seed: int) -> Any:
     model_class = getattr(module, "ModelNew", None)
     if not isinstance(model_class, type):
-        raise Failed("compile_error", "missing_model", "the source defines no class ModelNew")
+        raise CandidateError("compile_error", "missing_model", "the source defines no class ModelNew")
     torch.manual_seed(weight_seed)
     try:
         return model_class(*arguments)
     except BaseException as error:
-        raise Failed("runtime_error", "constructor_error", describe(error)) from error
+        raise CandidateError("runtime_error", "constructor_error", describe(error)) from error
 
 
 def _state(model: Any) -> dict[str, torch.Tensor]:
@@ -123,19 +128,19 @@ def _answer(channel: socket.socket, model: Any, policy: StrictPolicy, inputs: li
             result = model(*inputs)
     except KernelError as error:
         raise _kernel_failure(error) from error
-    except PolicyViolation as error:
-        raise Failed("rejected", "library_compute", str(error)) from error
+    except PolicyViolationError as error:
+        raise CandidateError("rejected", "library_compute", str(error)) from error
     except MemoryError as error:
-        raise Failed("runtime_error", "out_of_memory", describe(error)) from error
+        raise CandidateError("runtime_error", "out_of_memory", describe(error)) from error
     except BaseException as error:
         if policy.violations:
-            raise Failed("rejected", "library_compute", ", ".join(policy.violations[:5])) from error
+            raise CandidateError("rejected", "library_compute", ", ".join(policy.violations[:5])) from error
         category = "out_of_memory" if "can't allocate memory" in str(error) else "exception"
-        raise Failed("runtime_error", category, describe(error)) from error
+        raise CandidateError("runtime_error", category, describe(error)) from error
     if policy.violations:
-        raise Failed("rejected", "library_compute", f"used {', '.join(sorted(set(policy.violations))[:5])}")
+        raise CandidateError("rejected", "library_compute", f"used {', '.join(sorted(set(policy.violations))[:5])}")
     if not any(launch.signature or launch.uncompilable for launch in LEDGER.launches):
-        raise Failed("rejected", "no_kernel_launched", "forward launched no kernel")
+        raise CandidateError("rejected", "no_kernel_launched", "forward launched no kernel")
     outputs = list(result) if isinstance(result, tuple | list) else [result]
     forms: list[dict[str, Any]] = []
     payload: list[memoryview] = []
@@ -147,7 +152,8 @@ def _answer(channel: socket.socket, model: Any, policy: StrictPolicy, inputs: li
         aliased = [
             index
             for index, value in enumerate(inputs)
-            if isinstance(value, torch.Tensor) and value.untyped_storage().data_ptr() == output.untyped_storage().data_ptr()
+            if isinstance(value, torch.Tensor)
+            and value.untyped_storage().data_ptr() == output.untyped_storage().data_ptr()
         ]
         facts = {"share": policy.kernel_share(output), "expanded": expanded, "aliased_inputs": aliased}
         forms.append({**form_of(output).model_dump(), **facts})
@@ -160,16 +166,16 @@ def _answer(channel: socket.socket, model: Any, policy: StrictPolicy, inputs: li
     )
 
 
-def _kernel_failure(error: KernelError) -> Failed:
+def _kernel_failure(error: KernelError) -> CandidateError:
     cause = error.__cause__ or error
     if isinstance(cause, OutOfBoundsError):
-        return Failed("runtime_error", "out_of_bounds", f"{error.kernel}: {describe(cause)}")
+        return CandidateError("runtime_error", "out_of_bounds", f"{error.kernel}: {describe(cause)}")
     if isinstance(cause, MemoryError):
-        return Failed("runtime_error", "out_of_memory", f"{error.kernel}: {describe(cause)}")
+        return CandidateError("runtime_error", "out_of_memory", f"{error.kernel}: {describe(cause)}")
     if isinstance(cause, AssertionError):
-        return Failed("runtime_error", "kernel_assertion", f"{error.kernel}: {describe(cause)}")
+        return CandidateError("runtime_error", "kernel_assertion", f"{error.kernel}: {describe(cause)}")
     # The interpreter runs the kernel's Python: what it cannot run, the compiler cannot compile either.
-    return Failed("compile_error", "triton_compile", f"{error.kernel}: {describe(cause)}")
+    return CandidateError("compile_error", "triton_compile", f"{error.kernel}: {describe(cause)}")
 
 
 def describe(error: BaseException) -> str:

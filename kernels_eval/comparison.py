@@ -21,7 +21,7 @@ class Comparison:
     message: str = ""
     max_abs_error: float | None = None
     max_rel_error: float | None = None
-    """Largest error relative to the mean magnitude of the output."""
+    """Largest error relative to the element's magnitude plus the output's mean magnitude: what the tolerance bounds."""
 
 
 def compare(actual: torch.Tensor, oracle: torch.Tensor, native: torch.Tensor, label: str) -> Comparison:
@@ -36,18 +36,24 @@ def compare(actual: torch.Tensor, oracle: torch.Tensor, native: torch.Tensor, la
     wide, exact, near = actual.double(), oracle.double(), native.double()
     finite = exact.isfinite()
     scale = max(exact[finite].abs().mean().item() if bool(finite.any()) else 0.0, _SMALLEST_SCALE)
-    error = (wide - exact).abs()
-    bound = tolerance * (scale + exact.abs())
-    right = error <= bound
+    right = _close(wide, exact, tolerance, scale)
     if not bool(right.all()):
-        right |= (wide == exact) | (wide.isnan() & exact.isnan())
-        right |= ((wide - near).abs() <= tolerance * (scale + near.abs())) | (wide == near)
+        right |= _close(wide, near, tolerance, scale)
+    error = (wide - exact).abs()
     errors = torch.nan_to_num(error[finite], nan=float("inf"))
     largest = errors.max().item() if errors.numel() else 0.0
     finite_largest = largest if largest != float("inf") else None
-    relative = None if finite_largest is None else finite_largest / scale
+    relative = (
+        None if finite_largest is None or not errors.numel() else (error / (scale + exact.abs()))[finite].max().item()
+    )
     agrees = bool(right.all())
     return Comparison(agrees, "" if agrees else _first(actual, oracle, right, label), finite_largest, relative)
+
+
+def _close(actual: torch.Tensor, expected: torch.Tensor, tolerance: float, scale: float) -> torch.Tensor:
+    """Elements within tolerance; an infinity must be the same one, NaN must be NaN."""
+    near = ((actual - expected).abs() <= tolerance * (scale + expected.abs())) & expected.isfinite()
+    return near | (actual == expected) | (actual.isnan() & expected.isnan())
 
 
 def _first(actual: torch.Tensor, expected: torch.Tensor, right: torch.Tensor, label: str) -> str:

@@ -17,12 +17,16 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from kernels_eval.candidate import Failed, describe, load_source
+from kernels_eval.candidate import CandidateError, describe, load_source
 from kernels_eval.example import KERNEL
 from kernels_eval.launches import Constant, Launch
-from kernels_eval.wire import ChannelClosed, receive_frame, send_frame
+from kernels_eval.wire import ChannelClosedError, receive_frame, send_frame
 
-_TYPES = {getattr(tl, name).name: getattr(tl, name) for name in tl.core.__dict__ if isinstance(getattr(tl, name, None), tl.dtype)}
+_TYPES = {
+    getattr(tl, name).name: getattr(tl, name)
+    for name in tl.core.__dict__
+    if isinstance(getattr(tl, name, None), tl.dtype)
+}
 
 _SIZED_RECORD, _FRAME_SIZE, _REGISTER_COUNT = 0x04, 0x11, 0x2F
 
@@ -34,9 +38,9 @@ def compile_main(channel: socket.socket, memory_descriptor: int) -> None:
         request, _ = receive_frame(channel)
         resources = _compile(request["source"], request["launches"], request["targets"])
         send_frame(channel, {"kind": "compiled", "resources": resources})
-    except Failed as failed:
+    except CandidateError as failed:
         send_frame(channel, failed.header)
-    except ChannelClosed:
+    except ChannelClosedError:
         return
 
 
@@ -44,9 +48,7 @@ def rehearse_compilation() -> None:
     """Compile one small kernel for each vendor: the first compilation of a process costs four times a later one."""
     types = {"x_ptr": "*fp32", "out_ptr": "*fp32", "M": "i32", "N": "i32", "ROWS": "constexpr", "BLOCK": "constexpr"}
     sizes = {"ROWS": Constant(value=4), "BLOCK": Constant(value=16)}
-    launch = Launch(
-        kernel="kernel", programs=1, dram_bytes=0, l2_bytes=0, flops=0, signature=types, constants=sizes
-    )
+    launch = Launch(kernel="kernel", programs=1, dram_bytes=0, l2_bytes=0, flops=0, signature=types, constants=sizes)
     _compile(KERNEL, [launch.model_dump(mode="json")], ["cuda:90", "hip:gfx942"])
 
 
@@ -63,7 +65,9 @@ def _compile(source: str, launches: list[dict[str, Any]], targets: list[str]) ->
                 used = _compile_one(function, launch, target)
             except BaseException as error:
                 message = _compiler_message(error)
-                raise Failed("compile_error", "triton_compile", f"{launch.kernel} for {target}: {message}") from error
+                raise CandidateError(
+                    "compile_error", "triton_compile", f"{launch.kernel} for {target}: {message}"
+                ) from error
             resources.append({"kernel": launch.kernel, "architecture": target, **used})
     return resources
 

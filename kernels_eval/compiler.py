@@ -23,7 +23,7 @@ from kernels_eval.launches import Launch
 from kernels_eval.nursery import Nursery
 from kernels_eval.settings import FrozenModel
 from kernels_eval.verdict import Resources
-from kernels_eval.wire import ChannelClosed, MalformedFrame, receive_frame, send_frame
+from kernels_eval.wire import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
 
 _MAX_CACHED = 50_000
 
@@ -94,7 +94,7 @@ class Compiler:
                 send_frame(channel, request)
                 header, _ = receive_frame(channel, 0)
                 answer = _ANSWER.validate_python(header)
-            except (ChannelClosed, TimeoutError, MalformedFrame, ValidationError):
+            except (ChannelClosedError, TimeoutError, MalformedFrameError, ValidationError):
                 answer = None
         ending = self._nursery.stop()
         if isinstance(answer, _CompiledAnswer):

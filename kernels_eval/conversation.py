@@ -15,13 +15,13 @@ from kernels_eval.nursery import Nursery
 from kernels_eval.reference import same_bytes
 from kernels_eval.tensors import TensorForm, bytes_of, form_of, tensor_from
 from kernels_eval.verdict import Status
-from kernels_eval.wire import ChannelClosed, MalformedFrame, receive_frame, send_frame
+from kernels_eval.wire import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
 
 _ALIGNMENT = 256
 _SPARE_PAYLOAD = 1 << 20
 
 
-class CandidateFailed(Exception):
+class CandidateFailedError(Exception):
     """The candidate is done for, and this is the verdict on it."""
 
     def __init__(self, status: Status, category: str, message: str) -> None:
@@ -62,7 +62,7 @@ class Conversation:
         """Wait until ModelNew is built; returns type and shape of its parameters and buffers."""
         answer, _ = self._receive(0)
         if not isinstance(answer, StateAnswer):
-            raise CandidateFailed(Status.REJECTED, "malformed_answer", "the process answered out of turn")
+            raise CandidateFailedError(Status.REJECTED, "malformed_answer", "the process answered out of turn")
         return answer.state
 
     def set_weights(self, weights: dict[str, torch.Tensor], input_bytes: int) -> None:
@@ -97,7 +97,7 @@ class Conversation:
         """Wait for the outputs of a run: the answer, and one tensor for each output (None: it is no tensor)."""
         answer, payload = self._receive(max_bytes + _SPARE_PAYLOAD)
         if not isinstance(answer, RunAnswer):
-            raise CandidateFailed(Status.REJECTED, "malformed_answer", "the process answered out of turn")
+            raise CandidateFailedError(Status.REJECTED, "malformed_answer", "the process answered out of turn")
         tensors: list[torch.Tensor | None] = []
         offset = 0
         for output in answer.outputs:
@@ -106,7 +106,7 @@ class Conversation:
                 continue
             form = TensorForm(dtype=output.dtype, shape=output.shape)
             if offset + form.nbytes > len(payload):
-                raise CandidateFailed(Status.REJECTED, "malformed_answer", "fewer bytes than the outputs have")
+                raise CandidateFailedError(Status.REJECTED, "malformed_answer", "fewer bytes than the outputs have")
             tensors.append(tensor_from(payload, form, offset).clone())
             offset += form.nbytes
         return answer, tensors
@@ -125,33 +125,33 @@ class Conversation:
     def _send(self, header: dict[str, Any], payload: list[Any] | None = None) -> None:
         try:
             send_frame(self._channel, header, payload or [])
-        except (ChannelClosed, TimeoutError) as error:
+        except (ChannelClosedError, TimeoutError) as error:
             raise self._autopsy() from error
 
     def _receive(self, max_payload: int) -> tuple[Answer, bytearray]:
         try:
             header, payload = receive_frame(self._channel, max_payload)
             answer = ANSWER.validate_python(header)
-        except (ChannelClosed, TimeoutError) as error:
+        except (ChannelClosedError, TimeoutError) as error:
             raise self._autopsy() from error
-        except (MalformedFrame, ValidationError) as error:
-            raise CandidateFailed(
+        except (MalformedFrameError, ValidationError) as error:
+            raise CandidateFailedError(
                 Status.REJECTED, "malformed_answer", "the process sent something else than its results"
             ) from error
         if isinstance(answer, FailedAnswer):
-            raise CandidateFailed(Status(answer.status), answer.category, answer.message)
+            raise CandidateFailedError(Status(answer.status), answer.category, answer.message)
         return answer, payload
 
-    def _autopsy(self) -> CandidateFailed:
+    def _autopsy(self) -> CandidateFailedError:
         """Say why there was no answer."""
         ending = self._nursery.stop()
         self._ended = True
         if ending.cause == "timeout":
-            return CandidateFailed(Status.TIMEOUT, "timeout", f"ran longer than {self._limits.wall_s:g} s")
+            return CandidateFailedError(Status.TIMEOUT, "timeout", f"ran longer than {self._limits.wall_s:g} s")
         if ending.cause == "signal":
             name = signal.Signals(ending.code).name if ending.code in set(signal.Signals) else str(ending.code)
-            return CandidateFailed(Status.RUNTIME_ERROR, "crashed", f"the process was ended by {name}")
-        return CandidateFailed(Status.RUNTIME_ERROR, "no_answer", "the process ended without an answer")
+            return CandidateFailedError(Status.RUNTIME_ERROR, "crashed", f"the process was ended by {name}")
+        return CandidateFailedError(Status.RUNTIME_ERROR, "no_answer", "the process ended without an answer")
 
 
 def _offsets(inputs: list[Any]) -> list[int]:

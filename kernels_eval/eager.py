@@ -54,13 +54,14 @@ def count_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], res
     for value in tree_leaves((args[1:] if name in _OVERWRITES else args, kwargs)):
         if isinstance(value, torch.Tensor):
             size = min(value.numel() * value.element_size(), value.untyped_storage().nbytes())
-            address = value.untyped_storage()._cdata
+            storage: Any = value.untyped_storage()
+            address = storage._cdata  # fake tensors have no address
             reads[address] = max(reads.get(address, 0), size)
     outputs = [value for value in tree_leaves(result) if isinstance(value, torch.Tensor)]
+    if not outputs:  # a question about a tensor, e.g. its device
+        return None
     written = sum(value.numel() * value.element_size() for value in outputs)
     moved = float(sum(reads.values()) + written)
-    if moved == 0:
-        return None
     formula = flop_registry.get(func.overloadpacket)
     return Launch(
         kernel=f"aten.{name}"[:200],

@@ -16,7 +16,7 @@ from kernels_eval.answers import RunAnswer
 from kernels_eval.comparison import compare
 from kernels_eval.config import JudgeConfig
 from kernels_eval.confinement import Limits
-from kernels_eval.conversation import CandidateFailed, Conversation, bytes_needed
+from kernels_eval.conversation import CandidateFailedError, Conversation, bytes_needed
 from kernels_eval.inputs import SecretSeed
 from kernels_eval.launches import Launch
 from kernels_eval.nursery import Nursery
@@ -29,8 +29,10 @@ LIBRARY_PREFIX = "aten."
 _MAX_REFERENCES = 128
 _MIN_KERNEL_SHARE = 0.3
 _MIN_KERNEL_TIME = 0.3
+_SMALLEST_SIZES = (MIN_REDUCED // 4, MIN_REDUCED // 2)
+"""Tried first where the reference has no matrix product: interpreting a kernel takes time in proportion to its programs."""
 _SIZES = ((MIN_REDUCED, 2 * MIN_REDUCED), (8 * MIN_REDUCED, 16 * MIN_REDUCED))
-"""Pairs of leading sizes; the second is for kernels whose unmasked tiles need more rows than the first has."""
+"""Pairs of leading sizes; a later one is for kernels whose tiles are taller than the earlier ones have rows."""
 _TOO_SMALL = frozenset({"out_of_bounds", "empty_grid"})
 """Failures at the first pair that a kernel may owe to tiles taller than it."""
 
@@ -41,6 +43,8 @@ class Graded:
 
     verdict: Verdict
     launches: list[Launch] = field(default_factory=list)
+    is_coarse: bool = False
+    """True where a launch had as many programs at both sizes: nothing is known of how they grow with the leading size."""
 
 
 class Grader:
@@ -57,14 +61,14 @@ class Grader:
         return self._nursery.sandbox
 
     def grade(self, problem_source: str, kernel_source: str, config: JudgeConfig) -> Graded:
-        """Grade one candidate. Raises ReferenceFailed where the problem itself is at fault."""
+        """Grade one candidate. Raises ReferenceFailedError where the problem itself is at fault."""
         reference = self._reference(problem_source)
         seed = SecretSeed(secrets.token_bytes(16))
-        pairs = [pair for pair in _SIZES if reference.can_be_reduced and pair[1] < (reference.true_size or 0)] or [None]
+        pairs = self._size_pairs(reference)
         graded = Graded(Verdict(status=Status.INFRASTRUCTURE_ERROR))
         for pair in pairs:
             graded = self._grade_at(reference, kernel_source, config, seed, pair)
-            if graded.verdict.error_category not in _TOO_SMALL:
+            if graded.verdict.error_category not in _TOO_SMALL and not graded.is_coarse:
                 break
         facts = {
             "hardware": f"triton-interpreter/{config.roofline_hardware}",
@@ -73,6 +77,13 @@ class Grader:
         }
         graded.verdict = graded.verdict.model_copy(update=facts)
         return graded
+
+    def _size_pairs(self, reference: Reference) -> list[tuple[int, int] | None]:
+        if not reference.can_be_reduced:
+            return [None]
+        has_products = any(launch.flops for launch in reference.eager_launches)
+        pairs = _SIZES if has_products else (_SMALLEST_SIZES, *_SIZES)
+        return [pair for pair in pairs if pair[1] < (reference.true_size or 0)] or [None]
 
     def _reference(self, source: str) -> Reference:
         reference = self._references.pop(source, None) or Reference(source, self._weight_seed)
@@ -112,15 +123,20 @@ class Grader:
                     absolute, relative = _check(answer, outputs, truth, changed, strict)
                     worst_absolute, worst_relative = max(worst_absolute, absolute), max(worst_relative, relative)
                     answers.setdefault(_size(sizes, trial), answer)
-        except CandidateFailed as failed:
+        except CandidateFailedError as failed:
             return Graded(_failure(failed, compiled))
         small = answers[sizes[0] if sizes else None].launches
         if sizes:
             large = answers[sizes[1]].launches
             launches = extrapolate(small, large, *sizes, reference.true_size or sizes[1])
         else:
+            large = small
             launches = list(small)
-        return self._timed(reference, launches, list(small), config, worst_absolute, worst_relative)
+        graded = self._timed(reference, launches, list(small), config, worst_absolute, worst_relative)
+        graded.is_coarse = bool(sizes) and any(
+            first.programs == second.programs for first, second in zip(small, large, strict=False)
+        )
+        return graded
 
     def _set_weights(self, conversation: Conversation, reference: Reference, input_bytes: int) -> bool:
         """Copy weights by name. Where the candidate has every parameter, constant ones get values that matter; True then."""
@@ -172,7 +188,7 @@ class Grader:
         reference_s = total_s(reference.eager_launches, hardware, reference.is_half)
         own_s = sum(time_of(item, hardware, reference.is_half) for item in launches if not is_library(item))
         if own_s < _MIN_KERNEL_TIME * candidate_s and config.policy == "mixed":
-            failed = CandidateFailed(
+            failed = CandidateFailedError(
                 Status.REJECTED, "library_compute", f"own kernels take {own_s / candidate_s:.0%} of the time"
             )
             return Graded(_failure(failed, compiled=True))
@@ -200,7 +216,7 @@ def is_library(launch: Launch) -> bool:
     return launch.kernel.startswith(LIBRARY_PREFIX)
 
 
-def _failure(failed: CandidateFailed, compiled: bool) -> Verdict:
+def _failure(failed: CandidateFailedError, compiled: bool) -> Verdict:
     rejected = failed.status is Status.REJECTED
     return Verdict(
         status=failed.status,
@@ -214,41 +230,45 @@ def _failure(failed: CandidateFailed, compiled: bool) -> Verdict:
 def _check(
     answer: RunAnswer, outputs: list[torch.Tensor | None], truth: Truth, changed: set[int], strict: bool
 ) -> tuple[float, float]:
-    """Return the largest absolute and relative error of a right answer; raise CandidateFailed on a wrong one."""
+    """Return the largest absolute and relative error of a right answer; raise CandidateFailedError on a wrong one."""
     if len(outputs) != len(truth.native):
-        raise CandidateFailed(
+        raise CandidateFailedError(
             Status.INCORRECT, "wrong_output_count", f"returned {len(outputs)} outputs, expected {len(truth.native)}"
         )
     if any(launch.programs == 0 for launch in answer.launches):
-        raise CandidateFailed(Status.RUNTIME_ERROR, "empty_grid", "a kernel was launched over an empty grid")
+        raise CandidateFailedError(Status.RUNTIME_ERROR, "empty_grid", "a kernel was launched over an empty grid")
     worst_absolute = worst_relative = 0.0
     for index, (form, actual, native, oracle) in enumerate(
         zip(answer.outputs, outputs, truth.native, truth.oracle, strict=True)
     ):
         label = f"output {index}" if len(outputs) > 1 else "output"
         if actual is None:
-            raise CandidateFailed(Status.INCORRECT, "wrong_type", f"{label} is a {form.type}, expected a tensor")
+            raise CandidateFailedError(Status.INCORRECT, "wrong_type", f"{label} is a {form.type}, expected a tensor")
         if actual.shape != native.shape:
-            raise CandidateFailed(
-                Status.INCORRECT, "wrong_shape", f"{label} has shape {list(actual.shape)}, expected {list(native.shape)}"
+            raise CandidateFailedError(
+                Status.INCORRECT,
+                "wrong_shape",
+                f"{label} has shape {list(actual.shape)}, expected {list(native.shape)}",
             )
         if actual.dtype is not native.dtype:
-            raise CandidateFailed(
+            raise CandidateFailedError(
                 Status.INCORRECT, "wrong_dtype", f"{label} is {form.dtype}, expected {NAMES.get(native.dtype)}"
             )
         comparison = compare(actual, oracle, native, label)
         if not comparison.agrees:
-            raise CandidateFailed(Status.INCORRECT, "wrong_values", comparison.message)
+            raise CandidateFailedError(Status.INCORRECT, "wrong_values", comparison.message)
         if strict and form.share < _MIN_KERNEL_SHARE:
-            raise CandidateFailed(
+            raise CandidateFailedError(
                 Status.REJECTED, "output_not_from_kernel", f"kernels stored {form.share:.0%} of {label}'s elements"
             )
         if form.expanded:
-            raise CandidateFailed(Status.REJECTED, "expanded_output", f"{label} repeats elements by a stride of 0")
+            raise CandidateFailedError(Status.REJECTED, "expanded_output", f"{label} repeats elements by a stride of 0")
         worst_absolute = max(worst_absolute, comparison.max_abs_error or 0.0)
         worst_relative = max(worst_relative, comparison.max_rel_error or 0.0)
     if changed:
-        raise CandidateFailed(Status.REJECTED, "changed_input", f"changed input {min(changed)}, which the reference leaves alone")
+        raise CandidateFailedError(
+            Status.REJECTED, "changed_input", f"changed input {min(changed)}, which the reference leaves alone"
+        )
     if not any(not is_library(launch) for launch in answer.launches):
-        raise CandidateFailed(Status.REJECTED, "no_kernel_launched", "forward launched no kernel")
+        raise CandidateFailedError(Status.REJECTED, "no_kernel_launched", "forward launched no kernel")
     return worst_absolute, worst_relative

@@ -32,7 +32,11 @@ class ResizedFactories(TorchFunctionMode):
         if func in _FACTORIES:
             if "size" in kwargs:
                 kwargs["size"] = self._resized(kwargs["size"])
-            elif args and func in (torch.randn, torch.rand, torch.zeros, torch.ones, torch.empty) and isinstance(args[0], int):
+            elif (
+                args
+                and func in (torch.randn, torch.rand, torch.zeros, torch.ones, torch.empty)
+                and isinstance(args[0], int)
+            ):
                 args = (self._number(args[0]), *args[1:])
             else:
                 args = tuple(self._resized(value) if isinstance(value, tuple | list) else value for value in args)

@@ -2,31 +2,29 @@
 
 - A launch runs with its tensors in place (upstream copies each storage twice) and with `triton.language` patched once and
   for all (upstream patches it on every launch and every device-function call: a third of the time of a small kernel).
-- Every load, store and atomic is checked against the bounds of the launch's tensors, and counted: distinct 32-byte sectors
-  (DRAM traffic of the launch) and sectors per access (L2 traffic); `tl.dot` counts its operations.
-- Stores mark the bytes that they write, so that it can be asked which share of a result kernels computed.
-
-The ledger lives in the candidate's own process and can be reached by hostile code: it is the first line, not the last.
+- Every access is checked and counted (kernels_eval.accounting); `tl.dot` counts its operations.
 """
 
 import ast
 import dataclasses
 import inspect
 import linecache
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 import triton.language as tl
-from triton.runtime import interpreter as upstream
+from pydantic import ValidationError
+from triton.runtime import interpreter as _upstream
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import mangle_type
 
+from kernels_eval.accounting import LEDGER, SECTOR_BYTES, Region, account
 from kernels_eval.launches import Constant, Launch
 
-SECTOR_BYTES = 32
-_SHIFT = np.uint64(5)
+upstream: Any = _upstream
+"""Untyped: everything that is patched here is private to Triton."""
+
 _MAX_LAUNCHES = 4096
 
 
@@ -36,45 +34,6 @@ class KernelError(Exception):
     def __init__(self, kernel: str) -> None:
         super().__init__(kernel)
         self.kernel = kernel
-
-
-class OutOfBoundsError(Exception):
-    """A kernel touched memory outside its tensors."""
-
-
-@dataclass
-class _Region:
-    """The storage behind one tensor argument."""
-
-    name: str
-    base: int
-    size: int
-    read: np.ndarray | None = None
-    """Sectors read in this launch."""
-    written: np.ndarray | None = None
-    """Sectors written in this launch."""
-
-
-@dataclass
-class Ledger:
-    """Everything that was counted since the last `reset`."""
-
-    launches: list[Launch] = field(default_factory=list)
-    stored: dict[int, np.ndarray] = field(default_factory=dict)
-    """Address of a storage -> for each byte: does an element that a kernel stored start there?"""
-    storages: list[torch.UntypedStorage] = field(default_factory=list)
-    """Keeps storages alive, so that no address is used twice."""
-    inside_launch: bool = False
-    regions: list[_Region] = field(default_factory=list)
-    l2_bytes: int = 0
-    flops: int = 0
-
-    def reset(self) -> None:
-        """Forget everything."""
-        self.__init__()
-
-
-LEDGER = Ledger()
 
 
 def install() -> None:
@@ -104,7 +63,8 @@ def install() -> None:
                 function.rewrite()
     upstream.FunctionRewriter.rewrite_ast = _rewrite_ast
     # No clock means anything here: an autotuned kernel runs with its first configuration.
-    Autotuner._bench = lambda self, *args, **kwargs: [1.0, 1.0, 1.0]
+    autotuner: Any = Autotuner
+    autotuner._bench = lambda self, *args, **kwargs: [1.0, 1.0, 1.0]
 
 
 def _rewrite_ast(self: Any) -> Any:
@@ -149,10 +109,13 @@ def _run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
 
 def _interpret(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> None:
     options = {name: int(kwargs[name]) for name in ("num_warps", "num_stages") if isinstance(kwargs.get(name), int)}
-    parameters = inspect.signature(kernel.fn).parameters
-    bound = inspect.getcallargs(kernel.fn, *args, **{name: value for name, value in kwargs.items() if name in parameters})
+    signature = inspect.signature(kernel.fn)
+    parameters = signature.parameters
+    given = signature.bind(*args, **{name: value for name, value in kwargs.items() if name in parameters})
+    given.apply_defaults()
+    bound: dict[str, Any] = dict(given.arguments)
     constexprs = {name for name, parameter in parameters.items() if _is_constexpr(parameter.annotation)}
-    grid = grid({name: value for name, value in bound.items()}) if callable(grid) else grid
+    grid = grid(dict(bound)) if callable(grid) else grid
     if isinstance(grid, int):
         grid = (grid,)
     grid = tuple(int(size) for size in grid) + (1,) * (3 - len(grid))
@@ -169,9 +132,9 @@ def _interpret(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid:
         for x in range(grid[0]):
             for y in range(grid[1]):
                 for z in range(grid[2]):
-                    builder.grid_idx = (x, y, z)
+                    builder.grid_idx = LEDGER.program = (x, y, z)
                     function(**converted)
-    except Exception as error:  # noqa: BLE001 (whatever a candidate's kernel raises is told, not handled)
+    except Exception as error:
         raise KernelError(kernel.fn.__name__) from error
     sectors = sum(
         int(np.count_nonzero(marks))
@@ -205,14 +168,14 @@ def _tensors(value: Any, name: str) -> list[tuple[str, torch.Tensor]]:
     return [(name, base)] if isinstance(base, torch.Tensor) else []
 
 
-def _regions(bound: dict[str, Any]) -> list[_Region]:
-    regions: dict[int, _Region] = {}
+def _regions(bound: dict[str, Any]) -> list[Region]:
+    regions: dict[int, Region] = {}
     for name, tensor in (pair for key, value in bound.items() for pair in _tensors(value, key)):
         storage = tensor.untyped_storage()
         base = storage.data_ptr()
         if base not in regions:
             LEDGER.storages.append(storage)
-            regions[base] = _Region(name, base, storage.nbytes())
+            regions[base] = Region(name, base, storage.nbytes())
     return list(regions.values())
 
 
@@ -223,14 +186,13 @@ def _describe(bound: dict[str, Any], constexprs: set[str]) -> dict[str, Any]:
     divisible: list[str] = []
     uncompilable: str | None = None
     for name, value in bound.items():
-        value = value.value if isinstance(value, tl.constexpr) else value
+        value: Any = value.value if isinstance(value, tl.constexpr) else value
         if name in constexprs or value is None or (type(value) is int and value == 1):
             signature[name] = "constexpr"
-            if isinstance(value, tl.dtype):
-                constants[name] = Constant(kind="dtype", value=value.name)
-            elif value is None or isinstance(value, bool | int | float | str):
-                constants[name] = Constant(value=value)
-            else:
+            try:
+                kind = "dtype" if isinstance(value, tl.dtype) else "plain"
+                constants[name] = Constant(kind=kind, value=getattr(value, "name", value))
+            except ValidationError:
                 uncompilable = f"compile-time argument {name} is a {type(value).__name__}"[:200]
         elif isinstance(value, torch.Tensor | int | float):
             signature[name] = mangle_type(value)
@@ -247,83 +209,8 @@ def _describe(bound: dict[str, Any], constexprs: set[str]) -> dict[str, Any]:
     }
 
 
-def _account(pointers: Any, mask: np.ndarray | None, reads: bool, writes: bool) -> None:
-    """Check and count one access. Pointers: uint64 array of any shape; mask: bool array of the same shape."""
-    addresses: np.ndarray = pointers.data
-    everything = mask is None or bool(mask.all())
-    flat = addresses.ravel() if everything else addresses[np.broadcast_to(mask, addresses.shape)]
-    if flat.size == 0:
-        return
-    bits = pointers.get_element_ty().primitive_bitwidth
-    itemsize = max(1, bits // 8)
-    lowest, highest = int(flat.min()), int(flat.max()) + itemsize
-    for region in LEDGER.regions:
-        if region.base <= lowest and highest <= region.base + region.size:
-            _mark(region, flat, reads, writes)
-            break
-    else:
-        _account_scattered(flat, itemsize, reads, writes)
-    LEDGER.l2_bytes += SECTOR_BYTES * _sectors_touched(addresses, flat, mask, everything)
-
-
-def _account_scattered(flat: np.ndarray, itemsize: int, reads: bool, writes: bool) -> None:
-    """An access that no single tensor covers: pointers into several tensors, or out of bounds."""
-    outside = np.ones(flat.shape, dtype=bool)
-    for region in LEDGER.regions:
-        inside = (flat >= np.uint64(region.base)) & (flat + np.uint64(itemsize) <= np.uint64(region.base + region.size))
-        if inside.any():
-            _mark(region, flat[inside], reads, writes)
-            outside &= ~inside
-    if not outside.any():
-        return
-    address = int(flat[outside][0])
-    verb = "writes" if writes else "reads"
-    if not LEDGER.regions:
-        raise OutOfBoundsError(f"the kernel {verb} memory, but was passed no tensor")
-
-    def distance(region: _Region) -> int:
-        return max(region.base - address, address - region.base - region.size, 0)
-
-    nearest = min(LEDGER.regions, key=distance)
-    offset = address - nearest.base
-    where = f"{offset - nearest.size} bytes past the end" if offset >= 0 else f"{-offset} bytes before the start"
-    raise OutOfBoundsError(
-        f"the kernel {verb} outside its tensors: {where} of the {nearest.size} bytes of `{nearest.name}` "
-        f"({int(outside.sum())} of {flat.size} elements of this access, program {upstream.interpreter_builder.grid_idx})"
-    )
-
-
-def _mark(region: _Region, flat: np.ndarray, reads: bool, writes: bool) -> None:
-    offsets = flat - np.uint64(region.base)
-    sectors = (offsets >> _SHIFT).astype(np.int64)
-    count = region.size // SECTOR_BYTES + 1
-    if reads:
-        if region.read is None:
-            region.read = np.zeros(count, dtype=bool)
-        region.read[sectors] = True
-    if writes:
-        if region.written is None:
-            region.written = np.zeros(count, dtype=bool)
-        region.written[sectors] = True
-        stored = LEDGER.stored.get(region.base)
-        if stored is None:
-            stored = LEDGER.stored[region.base] = np.zeros(region.size, dtype=bool)
-        stored[offsets.astype(np.int64)] = True
-
-
-def _sectors_touched(addresses: np.ndarray, flat: np.ndarray, mask: np.ndarray | None, everything: bool) -> int:
-    """Sectors of one access, neighbours in a sector counted once, in the better of the two orders that a layout can take."""
-    sectors = flat >> _SHIFT
-    touched = 1 + int(np.count_nonzero(sectors[1:] != sectors[:-1]))
-    if addresses.ndim >= 2 and touched > flat.size // 2 > 0:
-        turned = addresses.T.ravel() if everything else addresses.T[np.broadcast_to(mask, addresses.shape).T]
-        sectors = turned >> _SHIFT
-        touched = min(touched, 1 + int(np.count_nonzero(sectors[1:] != sectors[:-1])))
-    return touched
-
-
 def _masked_load(self: Any, ptrs: Any, mask: Any, other: Any, cache_policy: Any, is_volatile: Any) -> Any:
-    _account(ptrs, mask.data, reads=True, writes=False)
+    account(ptrs, mask.data, reads=True, writes=False)
     dtype_tt = ptrs.get_element_ty()
     dtype_np = upstream._get_np_dtype(dtype_tt)
     if other is None:
@@ -333,17 +220,17 @@ def _masked_load(self: Any, ptrs: Any, mask: Any, other: Any, cache_policy: Any,
 
 
 def _masked_store(self: Any, ptrs: Any, value: Any, mask: Any, cache_policy: Any) -> Any:
-    _account(ptrs, mask.data, reads=False, writes=True)
+    account(ptrs, mask.data, reads=False, writes=True)
     return upstream._interpreter.store(ptrs.data, value.data, mask.data)
 
 
 def _atomic_rmw(self: Any, rmw_op: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
-    _account(ptr, mask.data, reads=True, writes=True)
+    account(ptr, mask.data, reads=True, writes=True)
     return _upstream_atomic_rmw(self, rmw_op, ptr, val, mask, sem, scope)
 
 
 def _atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
-    _account(ptr, None, reads=True, writes=True)
+    account(ptr, None, reads=True, writes=True)
     return _upstream_atomic_cas(self, ptr, cmp, val, sem, scope)
 
 
@@ -354,7 +241,7 @@ def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprec
 
 _POINTER = np.dtype(np.uint64)
 _NUMPY_TYPES: dict[str, np.dtype[Any]] = {
-    dtype.name: upstream._get_np_dtype(dtype)
+    str(dtype.name): upstream._get_np_dtype(dtype)
     for dtype in (
         tl.int1, tl.int8, tl.int16, tl.int32, tl.int64, tl.uint8, tl.uint16, tl.uint32, tl.uint64, tl.float16, tl.bfloat16,
         tl.float32, tl.float64, tl.float8e5, tl.float8e5b16, tl.float8e4nv, tl.float8e4b8, tl.float8e4b15,

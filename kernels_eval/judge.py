@@ -25,9 +25,9 @@ from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.launches import Launch
 from kernels_eval.nursery import Nursery
 from kernels_eval.problem import Problem, check_problem_source
-from kernels_eval.template import Template
+from kernels_eval.template import SCRATCH_PREFIX, Template
 from kernels_eval.verdict import Status, Verdict
-from kernels_eval.wire import ChannelClosed, MalformedFrame, receive_frame, send_frame
+from kernels_eval.wire import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
 
 _SPARE_S = 120.0
 """What a worker may take beyond the candidate's own time (building the reference, running the oracle)."""
@@ -52,14 +52,15 @@ class Judge:
         _check(self.config)
         self._cache = VerdictCache(Path(self.config.cache_dir) if self.config.cache_dir else None)
         self._compile_cache = CompileCache()
-        self._scratch = Path(tempfile.mkdtemp(prefix="kernels-eval-"))
+        self._scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX))
         self._templates = _Templates(self._scratch)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._running: dict[str, Future[Verdict]] = {}
         self._lock = threading.Lock()
         self._closed = False
         self._threads = [
-            threading.Thread(target=self._serve, name=f"judge-{index}", daemon=True) for index in range(self.config.workers)
+            threading.Thread(target=self._serve, name=f"judge-{index}", daemon=True)
+            for index in range(self.config.workers)
         ]
         for thread in self._threads:
             thread.start()
@@ -210,7 +211,7 @@ class _Bench:
                 },
             )
             return receive_frame(self._worker)[0]
-        except (ChannelClosed, MalformedFrame, TimeoutError) as error:
+        except (ChannelClosedError, MalformedFrameError, TimeoutError) as error:
             raise InfrastructureError("a judge worker died or hung") from error
 
     def _new_compiler_nursery(self) -> Nursery:
@@ -300,5 +301,3 @@ def _check_sandbox(config: JudgeConfig, sandbox: list[str]) -> None:
     missing = [name for name in ("seccomp", "netns") if name not in sandbox]
     if config.require_sandbox and missing:
         raise InfrastructureError(f"judge.require_sandbox: this machine lacks {', '.join(missing)}")
-
-

@@ -30,13 +30,13 @@ class Launch(FrozenModel):
     """Bytes of the sectors that each load and store touches, summed over all of them."""
     flops: Count
     """Floating-point operations of `tl.dot`."""
-    signature: Annotated[dict[Name, Name], Field(max_length=64)] = {}
+    signature: dict[Name, Name] = Field(default_factory=dict, max_length=64)
     """Type of each argument as Triton writes it (`*fp32`, `i32`, `constexpr`)."""
-    constants: Annotated[dict[Name, Constant], Field(max_length=64)] = {}
+    constants: dict[Name, Constant] = Field(default_factory=dict, max_length=64)
     """Values of the compile-time arguments."""
     divisible: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
     """Arguments that are multiples of 16."""
-    options: Annotated[dict[Name, int], Field(max_length=16)] = {}
+    options: dict[Name, int] = Field(default_factory=dict, max_length=16)
     """`num_warps`, `num_stages`, where given."""
     uncompilable: Name | None = None
     """Why the launch cannot be described to the compiler (a function passed as a compile-time argument …)."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from kernels_eval.confinement import Limits, children_of, confine_child, confine_nursery, die_with_parent
 from kernels_eval.errors import InfrastructureError
-from kernels_eval.wire import ChannelClosed, note_pair, receive_note, send_note
+from kernels_eval.wire import ChannelClosedError, note_pair, receive_note, send_note
 
 ChildMain = Callable[[socket.socket, int], None]
 """What a child runs: its channel to the owner, and the descriptor of the shared input memory."""
@@ -51,7 +51,7 @@ def serve_nursery(owner: socket.socket, child_main: ChildMain, may_fork: bool) -
     """Serve one owner until it goes away. `may_fork`: children may start programs of their own (a compiler's assembler)."""
     die_with_parent()
     sandbox = confine_nursery(may_fork)
-    with contextlib.suppress(ChannelClosed):
+    with contextlib.suppress(ChannelClosedError):
         send_note(owner, {"event": "hello", "sandbox": sandbox})
         _NurseryServer(owner, child_main, may_fork).serve()
 
@@ -81,7 +81,7 @@ class _NurseryServer:
         """Do what the owner says; False once it has gone."""
         try:
             note, descriptors = receive_note(self._owner)
-        except ChannelClosed:
+        except ChannelClosedError:
             for child in filter(None, (self._current, self._spare)):
                 self._kill(child)
             return False
@@ -92,7 +92,7 @@ class _NurseryServer:
         child = self._spare
         child.job = note["job"]
         child.deadline = time.monotonic() + note["limits"]["wall_s"]
-        with contextlib.suppress(ChannelClosed):  # a spare that died shows by its descriptor in the next round
+        with contextlib.suppress(ChannelClosedError):  # a spare that died shows by its descriptor in the next round
             send_note(child.door, note, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
@@ -162,7 +162,7 @@ def _run_child(door: socket.socket, child_main: ChildMain, may_fork: bool) -> No
     door = socket.socket(fileno=3)
     try:
         note, (channel_descriptor, memory_descriptor) = receive_note(door)
-    except ChannelClosed:
+    except ChannelClosedError:
         return
     door.close()
     confine_child(Limits(**note["limits"]), may_fork)
@@ -211,11 +211,11 @@ class Nursery:
     def _send(self, note: dict[str, Any], descriptors: list[int] | tuple[()]) -> None:
         try:
             send_note(self._notes, note, descriptors)
-        except (ChannelClosed, TimeoutError) as error:
+        except (ChannelClosedError, TimeoutError) as error:
             raise InfrastructureError("the process that candidates are forked from died") from error
 
     def _receive(self) -> dict[str, Any]:
         try:
             return receive_note(self._notes)[0]
-        except (ChannelClosed, TimeoutError) as error:
+        except (ChannelClosedError, TimeoutError) as error:
             raise InfrastructureError("the process that candidates are forked from died") from error

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from kernels_eval.accounting import LEDGER
 from kernels_eval.eager import count_operator
-from kernels_eval.interpreter import LEDGER
 
 UNINITIALISED = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"})
 CREATIONS = frozenset(
@@ -22,12 +22,14 @@ CREATIONS = frozenset(
     }
 )  # fmt: skip
 COPIES = frozenset({"clone", "copy_", "_to_copy", "contiguous"})
-SETTERS = frozenset({"fill_", "zero_", "set_", "resize_", "detach_", "requires_grad_", "_unsafe_view", "_reshape_alias"})
+SETTERS = frozenset(
+    {"fill_", "zero_", "set_", "resize_", "detach_", "requires_grad_", "_unsafe_view", "_reshape_alias"}
+)
 METADATA = frozenset({"sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "is_same_size", "is_contiguous"})
 _MAX_HOST_READS = 16
 
 
-class PolicyViolation(Exception):
+class PolicyViolationError(Exception):
     """The candidate did with the library what its own kernels should do."""
 
 
@@ -51,7 +53,7 @@ class StrictPolicy(TorchDispatchMode):
         name: str = func.overloadpacket.__name__
         if self.enforce and not self._is_allowed(func, name):
             self.violations.append(f"aten.{name}")
-            raise PolicyViolation(
+            raise PolicyViolationError(
                 f"aten.{name}: the kernels have to compute this; PyTorch may only allocate, view and copy"
             )
         result = func(*args, **(kwargs or {}))
@@ -105,7 +107,7 @@ def refuse_host_copies(record: Callable[[str], None]) -> None:
     def refusing(name: str) -> Callable[..., Any]:
         def refuse(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             record(f"Tensor.{name}")
-            raise PolicyViolation(f"Tensor.{name}: results have to be computed by the kernels, not on the host")
+            raise PolicyViolationError(f"Tensor.{name}: results have to be computed by the kernels, not on the host")
 
         return refuse
 

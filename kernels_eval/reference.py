@@ -23,7 +23,7 @@ MIN_REDUCED = 32
 Shape = tuple[int, ...]
 
 
-class ReferenceFailed(Exception):
+class ReferenceFailedError(Exception):
     """The problem's own code raised or returned what the judge cannot compare: a fault of the problem, not of the kernel."""
 
 
@@ -46,7 +46,7 @@ class Truth:
 
 
 class Reference:
-    """One problem, executed. Raises ReferenceFailed wherever the problem's own code does."""
+    """One problem, executed. Raises ReferenceFailedError wherever the problem's own code does."""
 
     def __init__(self, source: str, weight_seed: int) -> None:
         module = types.ModuleType("problem")
@@ -115,7 +115,7 @@ class Reference:
         ]
         try:
             outputs, _ = self._run(double, wide)
-        except ReferenceFailed:  # e.g. it creates fp32 tensors of its own and multiplies matrices with them
+        except ReferenceFailedError:  # e.g. it creates fp32 tensors of its own and multiplies matrices with them
             self._doubles[perturbed] = None
             return native
         same = len(outputs) == len(native) and all(a.shape == b.shape for a, b in zip(outputs, native, strict=True))
@@ -129,7 +129,7 @@ class Reference:
                 value.copy_(buffers[name])
         outputs = list(result) if isinstance(result, tuple | list) else [result]
         if not outputs or not all(isinstance(value, torch.Tensor) for value in outputs):
-            raise ReferenceFailed("the reference returns something else than tensors")
+            raise ReferenceFailedError("the reference returns something else than tensors")
         return [value.detach().contiguous() for value in outputs], isinstance(result, tuple | list)
 
     def _model(self, perturbed: bool) -> torch.nn.Module:
@@ -152,7 +152,9 @@ class Reference:
         if self._only_first:
             rest = iter(list(_guarded(self._get_inputs)))
             first = next(index for index, value in enumerate(values) if isinstance(value, torch.Tensor))
-            values = [value if index == first else full for index, (value, full) in enumerate(zip(values, rest, strict=True))]
+            values = [
+                value if index == first else full for index, (value, full) in enumerate(zip(values, rest, strict=True))
+            ]
         return values
 
     def _fake_inputs(self, size: int | None) -> list[Any]:
@@ -185,8 +187,11 @@ class Reference:
         inputs = self._fake_inputs(size)
         true_shapes = self.input_shapes
         for value, true_shape in zip(inputs, true_shapes, strict=True):
-            if isinstance(value, torch.Tensor) and tuple(value.shape) not in (true_shape, (size, *(true_shape or ())[1:])):
-                raise ReferenceFailed("an input does not follow the leading size")
+            if isinstance(value, torch.Tensor) and tuple(value.shape) not in (
+                true_shape,
+                (size, *(true_shape or ())[1:]),
+            ):
+                raise ReferenceFailedError("an input does not follow the leading size")
         with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
             result = self._models[False](*_as_fake(inputs))
         outputs = list(result) if isinstance(result, tuple | list) else [result]
@@ -212,8 +217,8 @@ class Reference:
 def _guarded(call: Callable[[], Any]) -> Any:
     try:
         return call()
-    except Exception as error:  # noqa: BLE001 (the problem's own code: whatever it raises is a fault of the problem)
-        raise ReferenceFailed(f"the reference raised {type(error).__name__}: {str(error)[:300]}") from error
+    except Exception as error:
+        raise ReferenceFailedError(f"the reference raised {type(error).__name__}: {str(error)[:300]}") from error
 
 
 def _shapes(values: list[Any]) -> list[Shape | None]:
@@ -221,7 +226,9 @@ def _shapes(values: list[Any]) -> list[Shape | None]:
 
 
 def _as_fake(values: list[Any]) -> list[Any]:
-    return [torch.empty(value.shape, dtype=value.dtype) if isinstance(value, torch.Tensor) else value for value in values]
+    return [
+        torch.empty(value.shape, dtype=value.dtype) if isinstance(value, torch.Tensor) else value for value in values
+    ]
 
 
 def _follow(shapes: list[list[Shape]], sizes: tuple[int, int, int]) -> bool:

@@ -5,10 +5,10 @@ Without it each candidate's process would import torch._dynamo (1.4 s) at its fi
 
 import torch
 
+from kernels_eval.accounting import LEDGER
 from kernels_eval.candidate import load_source
 from kernels_eval.example import KERNEL
 from kernels_eval.inputs import SecretSeed
-from kernels_eval.interpreter import LEDGER
 from kernels_eval.policy import StrictPolicy
 from kernels_eval.reference import Reference
 
@@ -32,6 +32,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+
 
 def rehearse() -> None:
     """Do once what workers and candidates will do, and leave nothing behind but warm imports and caches."""

@@ -87,5 +87,10 @@ def extrapolate(small: Sequence[Launch], large: Sequence[Launch], m1: int, m2: i
 
 
 def _sum(launches: Sequence[Launch]) -> Launch:
-    names = ("programs", "dram_bytes", "l2_bytes", "flops")
-    return Launch(kernel="all", **{name: sum(getattr(launch, name) for launch in launches) for name in names})
+    return Launch(
+        kernel="all",
+        programs=sum(launch.programs for launch in launches),
+        dram_bytes=sum(launch.dram_bytes for launch in launches),
+        l2_bytes=sum(launch.l2_bytes for launch in launches),
+        flops=sum(launch.flops for launch in launches),
+    )

@@ -11,6 +11,7 @@ import contextlib
 import gc
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,8 +20,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kernels_eval.errors import InfrastructureError
-from kernels_eval.wire import ChannelClosed, note_pair, receive_note, send_note
+from kernels_eval.wire import ChannelClosedError, note_pair, receive_note, send_note
 
+SCRATCH_PREFIX = "kernels-eval-"
 _REAP_S = 1.0
 _START_S = 180.0
 
@@ -44,6 +46,7 @@ class Template:
             "TMPDIR": str(scratch),
             "HOME": str(scratch),
         }
+        self._way = way
         command = [sys.executable, "-m", "kernels_eval.template", way, str(theirs.fileno())]
         self._process = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], env=environment, cwd=scratch, stdin=subprocess.DEVNULL
@@ -53,11 +56,11 @@ class Template:
 
     def fork(self) -> tuple[int, socket.socket]:
         """Fork a worker or nursery; returns its process id and the socket to it."""
-        ours, theirs = note_pair() if self._is_compiler else socket.socketpair()
+        ours, theirs = note_pair() if self._way == "compile" else socket.socketpair()
         try:
             send_note(self._notes, {"action": "fork"}, [theirs.fileno()])
             note, _ = receive_note(self._notes)
-        except (ChannelClosed, TimeoutError) as error:
+        except (ChannelClosedError, TimeoutError) as error:
             ours.close()
             raise InfrastructureError("the warm judge process died or did not start") from error
         finally:
@@ -66,17 +69,13 @@ class Template:
 
     def kill(self, process: int) -> None:
         """Kill one of its children."""
-        with contextlib.suppress(ChannelClosed):
+        with contextlib.suppress(ChannelClosedError):
             send_note(self._notes, {"action": "kill", "process": process})
 
     @property
     def is_alive(self) -> bool:
         """True while its process runs."""
         return self._process.poll() is None
-
-    @property
-    def _is_compiler(self) -> bool:
-        return "compile" in self._process.args
 
     def close(self) -> None:
         """End the process; its children die with it."""
@@ -107,10 +106,11 @@ def main(way: str, descriptor: int) -> NoReturn:
             continue
         try:
             note, descriptors = receive_note(judge)
-        except ChannelClosed:
+        except ChannelClosedError:
             for child in children:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
+            _remove_scratch()
             os._exit(0)  # without the interpreter's farewell, which lists what triton's bindings leak
         if note["action"] == "kill":
             if note["process"] in children:
@@ -128,6 +128,13 @@ def main(way: str, descriptor: int) -> NoReturn:
         os.close(descriptors[0])
         children.add(child)
         send_note(judge, {"process": child})
+
+
+def _remove_scratch() -> None:
+    """The judge has gone, perhaps killed: its scratch folder (ours to live in) goes too."""
+    scratch = Path(os.environ["TMPDIR"])
+    if scratch.name.startswith(SCRATCH_PREFIX):
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _load(way: str) -> Any:

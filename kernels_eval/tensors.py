@@ -1,6 +1,6 @@
 """Tensors as raw bytes with a checked description: the only form in which a candidate's results are read."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
@@ -54,4 +54,4 @@ def bytes_of(tensor: torch.Tensor) -> memoryview:
     return memoryview(_to_numpy(flat)) if flat.numel() else memoryview(b"")
 
 
-_to_numpy = torch.Tensor.numpy  # bound before a candidate's process takes the method away
+_to_numpy: Any = torch.Tensor.numpy  # bound before a candidate's process takes the method away

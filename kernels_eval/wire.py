@@ -16,16 +16,16 @@ MAX_HEADER_BYTES = 4 << 20
 _CHUNK = 1 << 20
 
 
-class ChannelClosed(Exception):
+class ChannelClosedError(Exception):
     """The other side is gone."""
 
 
-class MalformedFrame(Exception):
+class MalformedFrameError(Exception):
     """What arrived is not a frame that we would have sent."""
 
 
 def send_frame(channel: socket.socket, header: dict[str, Any], payload: Sequence[bytes | memoryview] = ()) -> None:
-    """Send one frame; ChannelClosed where nobody listens any more."""
+    """Send one frame; ChannelClosedError where nobody listens any more."""
     encoded = json.dumps(header, separators=(",", ":")).encode()
     size = sum(memoryview(part).nbytes for part in payload)
     try:
@@ -33,20 +33,20 @@ def send_frame(channel: socket.socket, header: dict[str, Any], payload: Sequence
         for part in payload:
             channel.sendall(part)
     except (BrokenPipeError, ConnectionResetError) as error:
-        raise ChannelClosed from error
+        raise ChannelClosedError from error
 
 
 def receive_frame(channel: socket.socket, max_payload: int = 1 << 40) -> tuple[dict[str, Any], bytearray]:
     """Receive one frame; TimeoutError after the channel's own timeout, which bounds each wait for more bytes."""
     header_size, payload_size = _LENGTHS.unpack(_receive_exactly(channel, _LENGTHS.size))
     if header_size > MAX_HEADER_BYTES or payload_size > max_payload:
-        raise MalformedFrame(f"frame of {header_size} + {payload_size} bytes")
+        raise MalformedFrameError(f"frame of {header_size} + {payload_size} bytes")
     try:
         header = json.loads(_receive_exactly(channel, header_size))
     except (ValueError, RecursionError) as error:
-        raise MalformedFrame("header is not JSON") from error
+        raise MalformedFrameError("header is not JSON") from error
     if not isinstance(header, dict):
-        raise MalformedFrame("header is not an object")
+        raise MalformedFrameError("header is not an object")
     return header, _receive_exactly(channel, payload_size)
 
 
@@ -56,9 +56,9 @@ def _receive_exactly(channel: socket.socket, size: int) -> bytearray:
         try:
             part = channel.recv(min(size - len(buffer), _CHUNK))
         except ConnectionResetError as error:
-            raise ChannelClosed from error
+            raise ChannelClosedError from error
         if not part:
-            raise ChannelClosed
+            raise ChannelClosedError
         buffer += part
     return buffer
 
@@ -68,17 +68,17 @@ def send_note(channel: socket.socket, note: dict[str, Any], descriptors: Sequenc
     try:
         socket.send_fds(channel, [json.dumps(note).encode()], list(descriptors))
     except (BrokenPipeError, ConnectionResetError) as error:
-        raise ChannelClosed from error
+        raise ChannelClosedError from error
 
 
 def receive_note(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Receive what send_note sent; ChannelClosed at the end."""
+    """Receive what send_note sent; ChannelClosedError at the end."""
     try:
         data, descriptors, _, _ = socket.recv_fds(channel, 1 << 16, 8)
     except ConnectionResetError as error:
-        raise ChannelClosed from error
+        raise ChannelClosedError from error
     if not data:
-        raise ChannelClosed
+        raise ChannelClosedError
     return json.loads(data), descriptors
 
 

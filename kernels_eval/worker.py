@@ -15,8 +15,8 @@ from kernels_eval.confinement import die_with_parent
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.grading import Grader
 from kernels_eval.nursery import Nursery, serve_nursery
-from kernels_eval.reference import ReferenceFailed
-from kernels_eval.wire import ChannelClosed, note_pair, receive_frame, send_frame
+from kernels_eval.reference import ReferenceFailedError
+from kernels_eval.wire import ChannelClosedError, note_pair, receive_frame, send_frame
 
 
 def serve_worker(judge: socket.socket) -> None:
@@ -36,7 +36,7 @@ def serve_worker(judge: socket.socket) -> None:
     while True:
         try:
             request, _ = receive_frame(judge)
-        except ChannelClosed:
+        except ChannelClosedError:
             return
         try:
             graded = grader.grade(request["problem"], request["kernel"], JudgeConfig(**request["config"]))
@@ -45,7 +45,7 @@ def serve_worker(judge: socket.socket) -> None:
                 "verdict": graded.verdict.model_dump(mode="json"),
                 "launches": [launch.model_dump(mode="json") for launch in graded.launches],
             }
-        except ReferenceFailed as failed:
+        except ReferenceFailedError as failed:
             reply = {"kind": "reference_failed", "message": str(failed)}
         except InfrastructureError as fault:
             send_frame(judge, {"kind": "fault", "message": str(fault)})

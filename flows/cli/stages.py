@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 DEFAULT_CONFIG = Path("deployments/configs/local.yaml")
 
@@ -27,10 +28,23 @@ def add_to(app: typer.Typer) -> None:
         ("sft", "Problems, judged SFT pairs, and SFT.", _sft),
         ("rollout", "Collect and check the newest policy's trajectories.", _rollout),
         ("update", "Update the newest policy on its trajectories.", _update),
-        ("evaluate", "Measure the newest policy on the held-out problems.", _evaluation),
         ("report", "Write summary.json and report.html of the run again.", _report),
     ):
         app.command(name, help=panel_help, rich_help_panel="Training")(_command(flow))
+    app.command("evaluate", rich_help_panel="Training")(evaluate)
+
+
+def evaluate(
+    config: ConfigOption = DEFAULT_CONFIG,
+    set_: SetOption = None,
+    refresh: RefreshOption = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option("--checkpoint", help="Folder of a policy to measure instead of the run's newest.")
+    ] = None,
+) -> None:
+    """Measure the newest policy, or the one in a folder, on the held-out problems."""
+    arguments = {} if checkpoint is None else {"checkpoint": str(checkpoint)}
+    _run(_evaluation, config, set_ or [], frozenset(refresh or []), **arguments)
 
 
 def _command(flow: Callable[[], Callable[..., Any]]) -> Callable[..., None]:
@@ -40,19 +54,25 @@ def _command(flow: Callable[[], Callable[..., Any]]) -> Callable[..., None]:
     return command
 
 
-def _run(load_flow: Callable[[], Callable[..., Any]], path: Path, overrides: list[str], again: frozenset[str]) -> None:
-    from rich.console import Console
-
+def _run(
+    load_flow: Callable[[], Callable[..., Any]],
+    path: Path,
+    overrides: list[str],
+    again: frozenset[str],
+    **arguments: str,
+) -> None:
     from flows.configuration import load_configuration
     from flows.environment import set_defaults
-    from flows.plan import describe, estimated_minutes
-    from flows.preflight import check_before_start
+    from flows.plan import describe, expectation
+    from flows.preflight import check_before_start, check_checkpoint
     from flows.state import read_state
 
     began = time.monotonic()
     set_defaults()
     config = load_configuration(path, overrides)
     check_before_start(config)
+    if "checkpoint" in arguments:
+        check_checkpoint(Path(arguments["checkpoint"]), config)
     console = Console(highlight=False)
     runs_dir = Path(config.runs_dir)
     run_dir = runs_dir / config.run_id
@@ -60,14 +80,12 @@ def _run(load_flow: Callable[[], Callable[..., Any]], path: Path, overrides: lis
     console.print(f"[bold]kernelmill[/bold] run [bold]{config.run_id}[/bold] → {run_dir}")
     flow = load_flow()
     if load_flow is _training:
-        minutes = estimated_minutes(config, state)
-        for number, line in enumerate(describe(config, state), start=1):
-            console.print(f"  {number}. {line}")
-        if minutes is not None:
-            console.print(f"  about {minutes:.0f} min on two CPU cores; Ctrl-C any time, the same command goes on")
+        for number, line in enumerate(describe(config), start=1):
+            console.print(f"  {number}. {line}", soft_wrap=True)
+        console.print(f"  {expectation(config, state)}", soft_wrap=True)
 
     from flows.cli.console import ConsoleListener
-    from flows.run import listener, refresh
+    from flows.run import listener, refresh, startup_s
     from flows.server import prefect_server
 
     _keep_prefect_off_the_terminal()
@@ -75,12 +93,26 @@ def _run(load_flow: Callable[[], Callable[..., Any]], path: Path, overrides: lis
     listener.set(drawn)
     refresh.set(again)
     with prefect_server(runs_dir) as server:
+        startup_s.set(server.startup_s)
         if server.unanswered:
             console.print(f"[yellow]no Prefect server answers at {server.unanswered}; using one of our own[/yellow]")
         console.print(f"  Prefect: {server.ui_url}" + (" (until the end of this run)" if server.ours else ""))
         with drawn.drawing():
-            flow(config)
+            made = flow(config, **arguments)
+    _show_result(console, run_dir, made)
     console.print(f"done in {time.monotonic() - began:.0f} s: {run_dir}")
+
+
+def _show_result(console: Console, run_dir: Path, made: object) -> None:
+    """Show the figures that a person looks for first."""
+    from flows.cli.figures import evaluation_table, summary_table
+    from tasks.references import EvaluationRef
+
+    if isinstance(made, EvaluationRef):
+        console.print(evaluation_table(made.path))
+    elif isinstance(made, str) and (run_dir / "summary.json").exists():
+        console.print(summary_table(run_dir))
+        console.print(f"report: {run_dir / 'report.html'}")
 
 
 def _keep_prefect_off_the_terminal() -> None:

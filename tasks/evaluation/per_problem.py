@@ -67,7 +67,12 @@ def faulty_trajectories(turns: pl.DataFrame) -> pl.Series:
 
 def state_after(turns: pl.DataFrame, turn_index: int) -> pl.DataFrame:
     """Return one row a trajectory: its last turn no later than `turn_index` (what would count if episodes ended there)."""
-    return turns.filter(pl.col("turn_index") <= turn_index).sort("trajectory_id", "turn_index").group_by("trajectory_id", maintain_order=True).last()
+    return (
+        turns.filter(pl.col("turn_index") <= turn_index)
+        .sort("trajectory_id", "turn_index")
+        .group_by("trajectory_id", maintain_order=True)
+        .last()
+    )
 
 
 def per_problem_table(

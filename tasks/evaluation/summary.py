@@ -25,6 +25,7 @@ from tasks.references import ArtifactRef
 from tasks.store import read_manifest, write_atomically
 
 SUMMARY_FILE = "summary.json"
+_CORPUS_COUNTS = ("pairs", "dropped_contaminated", "dropped_faults", "quarantined")
 
 
 def write_summary(run_dir: Path, inputs: ReportInputs) -> dict[str, Any]:
@@ -49,7 +50,11 @@ def summarise(inputs: ReportInputs) -> dict[str, Any]:
         "seed": inputs.configuration.get("seed"),
         "timing_source": after["timing_source"],
         "heldout": _heldout(inputs, after),
-        "corpus": {"pairs": inputs.sft_data.pairs, "verified": inputs.sft_data.verified, **_metadata(inputs.sft_data)},
+        "corpus": {
+            "verified": inputs.sft_data.verified,
+            **_metadata(inputs.sft_data),
+            "used": inputs.sft_data.pairs,
+        },
         "sizes": {
             "train_problems": inputs.problems.train,
             "heldout_problems": inputs.problems.heldout,
@@ -85,7 +90,7 @@ def _policy(evaluation: dict[str, Any]) -> dict[str, Any]:
 
 def _metadata(artifact: ArtifactRef) -> dict[str, Any]:
     metadata = (read_manifest(artifact.path) or {}).get("metadata", {})
-    return {name: value for name, value in metadata.items() if name in ("used", "contaminated_dropped", "quarantined")}
+    return {name: metadata[name] for name in _CORPUS_COUNTS if name in metadata}
 
 
 def _bytes(artifact: ArtifactRef) -> int:

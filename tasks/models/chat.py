@@ -1,15 +1,19 @@
 """From conversations to token ids, through the tokenizer's own chat template.
 
 Used for SFT and for the prompt of each turn, so that both see the same tokens. What a policy has sampled is never sent
-through here again: rollouts hand on token ids.
+through here again: rollouts hand on token ids. Which tokens are trained is decided by the template's family
+(`tasks.models.families`): exactly what a policy would have sampled, i.e. the answer with its reasoning and its end-of-turn
+token; no header, no empty thought that the prompt brings, nothing after the end of the turn.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kernels_eval.errors import InputError
-from tasks.models.messages import Message
+from tasks.models.families import Piece, TemplateFamily, conversation_pieces, template_family
+from tasks.models.messages import Message, Role
 
 
 @dataclass(frozen=True)
@@ -25,65 +29,86 @@ class EncodedConversation:
         return sum(self.loss_mask)
 
 
-def encode_prompt(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+def encode_prompt(tokenizer: Any, messages: Sequence[Message], *, thinking: bool = False) -> list[int]:
     """Return the token ids that ask the policy for its next turn (the template with its generation prompt)."""
-    return list(
-        tokenizer(render_conversation(tokenizer, messages, for_generation=True), add_special_tokens=False)["input_ids"]
-    )
+    text = render_conversation(tokenizer, messages, for_generation=True, thinking=thinking)
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def encode_conversation(tokenizer: Any, messages: Sequence[Message]) -> EncodedConversation:
+def encode_conversation(
+    tokenizer: Any, messages: Sequence[Message], family: TemplateFamily | None = None
+) -> EncodedConversation:
     """Return the template's token ids, with loss on trained messages: their content and their end-of-turn token.
 
-    Raises InputError where no message is trained, a trained message is empty, or the template changes its content.
+    `family`: what `template_family` found, where many conversations are encoded; it is looked for otherwise.
+    Raises InputError where the template is of no known family, no message is trained, a trained message is empty or not the
+    assistant's, or the template drops a part of it.
     """
-    if not any(message.trained for message in messages):
+    trained = [message for message in messages if message.trained]
+    if not trained:
         raise InputError("conversation: expected at least one message with trained=True, found none")
+    if any(message.role is not Role.ASSISTANT for message in trained):
+        raise InputError("conversation: expected trained=True on the assistant's messages only")
     text = render_conversation(tokenizer, messages, for_generation=False)
-    spans = _trained_spans(tokenizer, text, messages)
+    pieces = conversation_pieces(family or template_family(tokenizer), text, messages)
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-    loss_mask = [
-        end > start and any(first <= start < last for first, last in spans) for start, end in encoded["offset_mapping"]
-    ]
+    loss_mask = _loss_mask(encoded["offset_mapping"], _trained_spans(pieces))
+    if not any(loss_mask):
+        raise InputError("conversation: the loss mask is empty: the tokenizer's tokens do not fit its chat template")
     return EncodedConversation(token_ids=list(encoded["input_ids"]), loss_mask=loss_mask)
 
 
-def render_conversation(tokenizer: Any, messages: Sequence[Message], *, for_generation: bool) -> str:
-    """Return the template's text of a conversation; with its generation prompt where the policy is to go on."""
-    # enable_thinking: templates of reasoning models then write an empty thought in both forms; the others ignore it.
+def encode_samples(
+    tokenizer: Any, messages: Sequence[Message], family: TemplateFamily | None = None
+) -> list[EncodedConversation]:
+    """Return what SFT trains on: the conversation as one sample, or, where the template rewrites earlier answers, one
+    sample for each trained answer, ending with it, as the policy will meet it in rollouts.
+    """
+    family = family or template_family(tokenizer)
+    trained = [index for index, message in enumerate(messages) if message.trained]
+    if not family.reasons or len(trained) < 2:
+        # What follows the only trained answer is cut off where it would make the template rewrite that answer.
+        end = trained[0] + 1 if family.reasons and trained else len(messages)
+        return [encode_conversation(tokenizer, messages[:end], family)]
+    return [
+        encode_conversation(
+            tokenizer,
+            [
+                message.model_copy(update={"trained": place == last})
+                for place, message in enumerate(messages[: last + 1])
+            ],
+            family,
+        )
+        for last in trained
+    ]
+
+
+def render_conversation(
+    tokenizer: Any, messages: Sequence[Message], *, for_generation: bool, thinking: bool = False
+) -> str:
+    """Return the template's text of a conversation; with its generation prompt where the policy is to go on.
+
+    `thinking`: whether templates of reasoning models ask for reasoning; where not, they write an empty thought into the
+    generation prompt. Other templates ignore it.
+    """
     return tokenizer.apply_chat_template(
         [{"role": message.role.value, "content": message.content} for message in messages],
         tokenize=False,
         add_generation_prompt=for_generation,
-        enable_thinking=False,
+        enable_thinking=thinking,
     )
 
 
-def _trained_spans(tokenizer: Any, text: str, messages: Sequence[Message]) -> list[tuple[int, int]]:
-    """Find where the trained messages stand in the rendered text: half-open ranges of characters."""
-    end_of_turn = str(tokenizer.eos_token or "")
-    spans: list[tuple[int, int]] = []
-    cursor = 0
-    for index, message in enumerate(messages):
-        if not message.trained:
-            continue
-        content = message.content.strip()  # many templates strip
-        if not content:
-            raise InputError(f"message {index}: expected content to learn, found an empty trained message")
-        prompt = render_conversation(tokenizer, messages[:index], for_generation=True) if index else ""
-        # Templates that rewrite earlier turns (dropping old thoughts) do not start with the prompt: search from the last span.
-        start = text.find(content, max(cursor, len(prompt)) if text.startswith(prompt) else cursor)
-        if start < 0:
-            raise InputError(f"message {index}: the chat template changes its content; its loss cannot be placed")
-        cursor = start + len(content)
-        # White space around the content belongs to it, where the template kept it.
-        before = message.content[: len(message.content) - len(message.content.lstrip())]
-        after = message.content[len(message.content.rstrip()) :]
-        if text.endswith(before, 0, start):
-            start -= len(before)
-        if text.startswith(after, cursor):
-            cursor += len(after)
-        if end_of_turn and text.startswith(end_of_turn, cursor):
-            cursor += len(end_of_turn)
-        spans.append((start, cursor))
-    return spans
+def _trained_spans(pieces: Sequence[Piece]) -> list[tuple[int, int]]:
+    """Return where the trained pieces stand in the text: half-open ranges of characters."""
+    ends = list(itertools.accumulate(len(piece.text) for piece in pieces))
+    return [(end - len(piece.text), end) for piece, end in zip(pieces, ends, strict=True) if piece.trained]
+
+
+def _loss_mask(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> list[bool]:
+    """Return which tokens lie in a span. A token that begins before it belongs to the prompt.
+
+    Tokenizers that trim offsets (Llama 3's) report a token of white space alone as an empty range at its end: it counts
+    where its end does.
+    """
+    return [any(first <= start and first < end <= last for first, last in spans) for start, end in offsets]

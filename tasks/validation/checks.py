@@ -61,16 +61,17 @@ def validate_sft_pairs(
     if bad.is_empty():
         _require(run_checks(checks, docs_dir), data, docs_dir)
         return data
-    left = projection.filter(~pl.col("row_id").is_in(bad.get_column("row_id").implode()))
+    left = projection.filter(~pl.col("pair_id").is_in(bad.get_column("pair_id").implode()))
     checks.append(Check(PUBLISHED, suite, left))
     findings = run_checks(checks, docs_dir)
-    reasons = _reasons(bad, "row_id")
+    reasons = _reasons(bad, "pair_id")
     write_quarantine(quarantine, [file], "pair_id", reasons, data.uri)
     _allow(projection.height - left.height, projection.height, "pairs", findings, data, config, quarantine, docs_dir)
     _require([finding for finding in findings if finding.check.data == PUBLISHED], data, docs_dir)
-    with publish(destination, _metadata(data, projection.height - left.height, quarantine)) as folder:
-        split_file(file, "pair_id", reasons, folder / file.name, None)
     used = int(left.get_column("used").sum())
+    counts = {"pairs": left.height, "used": used}
+    with publish(destination, _metadata(data, projection.height - left.height, quarantine) | counts) as folder:
+        split_file(file, "pair_id", reasons, folder / file.name, None)
     return data.model_copy(
         update={"uri": str(destination.resolve()), "digest": published_digest(destination), "pairs": used}
     )

@@ -15,8 +15,8 @@ from tasks.problems.row import Split
 from tasks.trajectories.returns import turn_returns
 from tasks.trajectories.schema import Termination, verdict_from_row
 
+_NAMELESS = "(no id)"
 _FAULT = Status.INFRASTRUCTURE_ERROR.value
-_KNOWN_STATUSES = {status.value for status in Status}
 
 
 def problems_projection(problems: pl.DataFrame) -> pl.DataFrame:
@@ -25,7 +25,7 @@ def problems_projection(problems: pl.DataFrame) -> pl.DataFrame:
     in_training = problems.filter(pl.col("split") == Split.TRAIN.value)
     heldout = pl.col("split") == Split.HELDOUT.value
     return problems.select(
-        pl.col("problem_id").alias("row_id"),
+        pl.col("problem_id").fill_null(_NAMELESS).alias("row_id"),
         "problem_id",
         "split",
         "level",
@@ -54,7 +54,7 @@ def pairs_projection(pairs: pl.DataFrame, verified: bool) -> pl.DataFrame:
     verdict = pl.col("verdict").struct
     reward = pl.col("reward").fill_nan(None)
     return pairs.select(
-        pl.col("pair_id").alias("row_id"),
+        pl.col("pair_id").fill_null(_NAMELESS).alias("row_id"),
         "pair_id",
         "problem_id",
         "kind",
@@ -88,7 +88,7 @@ def turns_projection(turns: pl.DataFrame, trajectories: pl.DataFrame, gamma: flo
     finite_logprobs = logprobs.list.eval(pl.element().filter(pl.element().is_finite()))
     fault = status.eq_missing(_FAULT)
     return ordered.select(
-        (pl.col("trajectory_id") + "#" + pl.col("turn_index").cast(pl.String)).alias("row_id"),
+        pl.concat_str(pl.col("trajectory_id").fill_null(_NAMELESS), pl.lit("#"), "turn_index").alias("row_id"),
         "trajectory_id",
         "turn_index",
         (pl.col("turn_index") - pl.int_range(pl.len()).over("trajectory_id")).alias("turn_gap"),
@@ -141,7 +141,7 @@ def trajectories_projection(trajectories: pl.DataFrame, turns: pl.DataFrame, gam
     value = pl.col("return").fill_nan(None)
     final_status = pl.col("final_verdict").struct.field("status")
     return trajectories.join(from_turns, on="trajectory_id", how="left").select(
-        pl.col("trajectory_id").alias("row_id"),
+        pl.col("trajectory_id").fill_null(_NAMELESS).alias("row_id"),
         "trajectory_id",
         "policy_digest",
         "problem_id",
@@ -182,7 +182,7 @@ def metrics_projection(metrics: pl.DataFrame) -> pl.DataFrame:
     nonfinite = [_flag(pl.col(name).is_nan() | pl.col(name).is_infinite()) for name in floats]
     numeric = [name for name, kind in metrics.schema.items() if kind.is_numeric()]
     return metrics.select(
-        pl.concat_str(pl.lit("row "), pl.int_range(pl.len()).cast(pl.String)).alias("row_id"),
+        pl.int_range(pl.len()).cast(pl.String).alias("row_id"),
         (pl.sum_horizontal(nonfinite) if nonfinite else pl.lit(0)).cast(pl.Int64).alias("nonfinite_figures"),
         *[(pl.col(name).fill_nan(None) if name in floats else pl.col(name)) for name in numeric],
     )
@@ -212,10 +212,9 @@ def _negatives(column: str) -> pl.Expr:
 
 def _recomputed_rewards(turns: pl.DataFrame, reward: str) -> pl.Series:
     """Return each turn's reward from its stored verdict; null for faults and for verdicts that cannot be read."""
+    known = {status.value for status in Status} - {_FAULT}
     rewards = [
-        reward_of(reward, verdict_from_row(row))
-        if row["status"] in _KNOWN_STATUSES and row["status"] != _FAULT
-        else None
+        reward_of(reward, verdict_from_row(row)) if row is not None and row["status"] in known else None
         for row in turns.get_column("verdict").to_list()
     ]
     return pl.Series("recomputed_reward", rewards, pl.Float64)

@@ -51,9 +51,9 @@ def breaks(expectation: Expectation) -> pl.Expr:
 
 
 def bad_rows(projection: pl.DataFrame, suite: Suite) -> pl.DataFrame:
-    """Return one row for each bad row of the projection: `row_id`, `trajectory_id` (if there), and `reason` in words."""
+    """Return one row for each bad row of the projection: `row_id`, `trajectory_id` or `pair_id`, and `reason`."""
     rules = [rule for rule in suite.expectations if is_row_level(rule) and _columns_exist(rule, projection)]
-    kept = [name for name in ("row_id", "trajectory_id") if name in projection.columns]
+    kept = [name for name in ("row_id", "trajectory_id", "pair_id") if name in projection.columns]
     if not rules:
         return projection.clear().select(*kept, pl.lit("").alias("reason"))
     reasons = [pl.when(breaks(rule)).then(_reason(rule)) for rule in rules]

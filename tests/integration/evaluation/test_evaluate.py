@@ -70,7 +70,9 @@ def test_every_figure_lies_in_its_interval(fake_run: ReportInputs) -> None:
         assert low <= overall[name.removesuffix("_ci")] <= high
 
 
-def test_faults_are_left_out_and_counted(fake_run: ReportInputs, tmp_path: Path, problem_rows: Any, make_batch: Any) -> None:
+def test_faults_are_left_out_and_counted(
+    fake_run: ReportInputs, tmp_path: Path, problem_rows: Any, make_batch: Any
+) -> None:
     heldout = [row for row in problem_rows if row.split.value == "heldout"][:6]
     batch = make_batch(heldout, 4, tmp_path / "batch", 1, skill=0.5, speed=1.0, fault=0.3)
     reference = evaluate_policy(batch, fake_run.problems, EvaluationConfig(), tmp_path / "evaluation")
@@ -92,9 +94,7 @@ def test_nothing_but_faults_gives_no_figures(
 ) -> None:
     heldout = [row for row in problem_rows if row.split.value == "heldout"][:3]
     batch = make_batch(heldout, 2, tmp_path / "batch", 1, skill=0.5, speed=1.0, fault=1.0)
-    evaluation = read_evaluation(
-        evaluate_policy(batch, fake_run.problems, EvaluationConfig(), tmp_path / "evaluation")
-    )
+    evaluation = read_evaluation(evaluate_policy(batch, fake_run.problems, EvaluationConfig(), tmp_path / "evaluation"))
     assert evaluation["infrastructure_errors"] == 6
     assert evaluation["overall"]["correct"] is None
     assert evaluation["overall"]["correct_ci"] is None
@@ -171,7 +171,9 @@ def test_the_evaluation_is_published_and_repeats_to_the_byte(fake_run: ReportInp
     assert again.digest == fake_run.before.digest
 
 
-def test_unknown_problems_are_refused(fake_run: ReportInputs, tmp_path: Path, problem_rows: Any, make_batch: Any) -> None:
+def test_unknown_problems_are_refused(
+    fake_run: ReportInputs, tmp_path: Path, problem_rows: Any, make_batch: Any
+) -> None:
     stranger = problem_rows[0].model_copy(
         update={"problem": problem_rows[0].problem.model_copy(update={"problem_id": "elsewhere"})}
     )

@@ -83,7 +83,7 @@ def test_estimates_are_marked_beside_every_timed_figure(page: tuple[str, _Page])
     content, _ = page
     for row in content.split("<tr>"):
         if any(name in row for name in ("fast 1<", "Mean return</span>", "Speedup</span>")):
-            assert "class=\"est\"" in row
+            assert 'class="est"' in row
 
 
 def test_examples_are_of_three_kinds(fake_run: ReportInputs) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from kernels_eval import Judge, JudgeConfig
 
 sys.path.insert(0, str(Path(__file__).parent))  # kernel_sources

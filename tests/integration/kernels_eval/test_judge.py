@@ -3,12 +3,15 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import kernel_sources as sources
 import pytest
 from kernel_sources import LAUNCH, ROW_KERNEL, ROW_PROBLEM, with_forward
+
 from kernels_eval import Judge, JudgeConfig, Problem, Status
 from kernels_eval.errors import InputError
 
@@ -37,7 +40,9 @@ HONEST = {
     ),
     "contiguous and view around the launch": (
         ROW_PROBLEM,
-        with_forward("        x = x.contiguous().view(M, N)\n" + LAUNCH + "        return out.view(M, N).contiguous()\n"),
+        with_forward(
+            "        x = x.contiguous().view(M, N)\n" + LAUNCH + "        return out.view(M, N).contiguous()\n"
+        ),
     ),
     "tile taller than the first hidden size, unmasked": (
         ROW_PROBLEM,
@@ -110,9 +115,7 @@ def test_failures_say_what_is_wrong(judge: Judge, name: str) -> None:
 
 def test_messages_point_at_the_candidate(judge: Judge) -> None:
     undefined = judge.evaluate(ROW_PROBLEM, FAILING["undefined name in the kernel"][0])
-    assert undefined.error_message == (
-        "kernel: NameError: name 'z' is not defined (line 13: x = tl.maximum(z, 0.0))"
-    )
+    assert undefined.error_message == ("kernel: NameError: name 'z' is not defined (line 13: x = tl.maximum(z, 0.0))")
     wrong_values = judge.evaluate(ROW_PROBLEM, FAILING["part of the grid"][0])
     assert wrong_values.error_message is not None
     assert "output[16, 0] is nan, expected" in wrong_values.error_message
@@ -137,9 +140,29 @@ def test_a_hanging_kernel_is_ended_in_time() -> None:
 
 
 def test_a_parameter_of_ones_must_be_used(judge: Judge) -> None:
-    line = '    acc = acc * tl.load(s_ptr + cols, mask=cols < N, other=0.0)\n'
+    line = "    acc = acc * tl.load(s_ptr + cols, mask=cols < N, other=0.0)\n"
     verdict = judge.evaluate(sources.LINEAR_PROBLEM, sources.LINEAR_KERNEL.replace(line, ""))
     assert verdict.status is Status.INCORRECT
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision(judge: Judge, dtype: str) -> None:
+    problem = ROW_PROBLEM.replace("torch.rand(M, N)", f"torch.rand(M, N, dtype=torch.{dtype})")
+    source = ROW_KERNEL.replace("other=0.0)", "other=0.0).to(tl.float32)")
+    assert judge.evaluate(problem, source).status is Status.CORRECT
+    assert judge.evaluate(problem, source.replace("* 2.0", "* 2.2")).status is Status.INCORRECT
+
+
+def test_mixed_policy_allows_library_calls_beside_own_kernels() -> None:
+    beside = with_forward(LAUNCH.replace("x, out", "x + 0.0, out") + "        return out\n")
+    instead = with_forward(LAUNCH + "        for _ in range(9):\n            out = torch.softmax(torch.relu(x) * 2 + 1, 1)\n        return out\n")  # fmt: skip
+    with Judge(JudgeConfig(workers=1, compile="never", policy="mixed")) as judge:
+        verdict = judge.evaluate(ROW_PROBLEM, beside)
+        assert verdict.status is Status.CORRECT
+        assert verdict.speedup is not None
+        assert judge.evaluate(ROW_PROBLEM, ROW_KERNEL).speedup > verdict.speedup  # pyright: ignore[reportOptionalOperand]
+        refused = judge.evaluate(ROW_PROBLEM, instead)
+        assert refused.rejection_reason == "library_compute"
 
 
 def test_fused_is_faster_than_a_kernel_per_step(judge: Judge) -> None:
@@ -226,6 +249,25 @@ def test_nothing_is_left_running_after_close() -> None:
         time.sleep(0.05)
     assert not [process for process in family if _is_running(process)]
     assert not scratch.exists()
+
+
+def test_a_killed_driver_leaves_nothing_behind() -> None:
+    script = (
+        "import os, sys; sys.path.insert(0, sys.argv[1])\n"
+        "from kernels_eval import Judge, JudgeConfig; import kernel_sources as s\n"
+        "judge = Judge(JudgeConfig(workers=1, compile='never')); judge.evaluate(s.ROW_PROBLEM, s.ROW_KERNEL)\n"
+        "print(judge._scratch, judge._templates._known['interpret']._process.pid, flush=True); os.kill(os.getpid(), 9)\n"
+    )
+    here = str(Path(__file__).parent)
+    ran = subprocess.run(
+        [sys.executable, "-c", script, here], capture_output=True, text=True, cwd=Path(here).parents[2]
+    )
+    scratch, process = ran.stdout.split()
+    deadline = time.monotonic() + 10
+    while (_is_running(int(process)) or Path(scratch).exists()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _is_running(int(process))
+    assert not Path(scratch).exists()
 
 
 def _children_of_template(judge: Judge) -> list[int]:

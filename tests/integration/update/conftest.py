@@ -22,8 +22,8 @@ SCHEMA = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _no_worker_outlives_a_test(ray_local: None) -> Iterator[None]:
+@pytest.fixture(autouse=True, scope="module")
+def _no_worker_outlives_the_module(ray_local: None) -> Iterator[None]:
     yield
     stop_workers()
 
@@ -108,5 +108,10 @@ def publish_turns(folder: Path, rows: Sequence[dict[str, Any]]) -> TrajectoryBat
     with publish(folder) as partial:
         pl.DataFrame(rows, schema_overrides=SCHEMA, infer_schema_length=None).write_parquet(partial / "turns.parquet")
     return TrajectoryBatchRef(
-        uri=str(folder), digest=published_digest(folder), run_id="r", iteration=0, trajectories=len(rows), turns=len(rows)
+        uri=str(folder),
+        digest=published_digest(folder),
+        run_id="r",
+        iteration=0,
+        trajectories=len(rows),
+        turns=len(rows),
     )

@@ -96,7 +96,9 @@ def good(tmp_path: Path) -> TrajectoryBatchRef:
 def broken(tmp_path: Path) -> Callable[..., TrajectoryBatchRef]:
     """`broken(turns=change, trajectories=change)`: the good batch after a change of its rows."""
 
-    def make(turns: Change | None = None, trajectories: Change | None = None, split: str = "train") -> TrajectoryBatchRef:
+    def make(
+        turns: Change | None = None, trajectories: Change | None = None, split: str = "train"
+    ) -> TrajectoryBatchRef:
         base = good_batch(tmp_path / "base", split=split)
         with publish(tmp_path / "raw", {"policy": "p"}) as folder:
             for name, schema, change in (

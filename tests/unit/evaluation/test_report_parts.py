@@ -13,9 +13,17 @@ from tasks.evaluation.report.words import direction, headline
 
 @pytest.mark.parametrize(
     ("interval", "expected"),
-    [([0.1, 0.3], "gain"), ([-0.3, -0.1], "loss"), ([-0.1, 0.1], "unclear"), ([0.0, 0.2], "unclear"), (None, "unclear")],
+    [
+        ([0.1, 0.3], "gain"),
+        ([-0.3, -0.1], "loss"),
+        ([-0.1, 0.1], "unclear"),
+        ([0.0, 0.2], "unclear"),
+        (None, "unclear"),
+    ],
 )
-def test_a_change_is_called_one_only_where_its_interval_excludes_zero(interval: list[float] | None, expected: str) -> None:
+def test_a_change_is_called_one_only_where_its_interval_excludes_zero(
+    interval: list[float] | None, expected: str
+) -> None:
     assert direction(interval) == expected
 
 

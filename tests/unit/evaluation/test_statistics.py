@@ -95,8 +95,8 @@ def test_pairing_removes_what_both_share() -> None:
 def test_pairing_is_by_position_of_the_problem() -> None:
     generator = np.random.default_rng(4)
     first, second = generator.random(30), generator.random(30)
-    difference = paired_differences(
-        {"a": Ratio(first, np.ones(30))}, {"a": Ratio(second, np.ones(30))}, 4000, 0.95, 0
-    )["a"]
+    difference = paired_differences({"a": Ratio(first, np.ones(30))}, {"a": Ratio(second, np.ones(30))}, 4000, 0.95, 0)[
+        "a"
+    ]
     alone = interval_of(resample({"a": Ratio(second - first, np.ones(30))}, 4000, seed=9)["a"], 0.95)
     assert difference.interval == pytest.approx(alone, abs=0.02)

@@ -114,9 +114,7 @@ def test_gspo() -> None:
 
 def test_cispo() -> None:
     loss, gradient = loss_and_gradient(
-        lambda new: losses.aggregate(
-            losses.cispo(new, given("old_logp"), given("adv"), 1.0, 4.0)[0], given("mask")
-        )
+        lambda new: losses.aggregate(losses.cispo(new, given("old_logp"), given("adv"), 1.0, 4.0)[0], given("mask"))
     )
     assert_equal(loss, OUTPUTS["slime_cispo(1.0,4.0)_tokenmean"]["loss"])
     assert_equal(gradient, OUTPUTS["slime_cispo(1.0,4.0)_tokenmean"]["grad"])
@@ -139,7 +137,9 @@ def test_k3_with_the_gradient_of_k2() -> None:
 
 
 def test_off_policy_sequence_mask() -> None:
-    found = corrections.off_policy_sequence_mask(given("new_logp"), given("old_logp"), given("adv"), given("mask"), 1e-4)
+    found = corrections.off_policy_sequence_mask(
+        given("new_logp"), given("old_logp"), given("adv"), given("mask"), 1e-4
+    )
     assert_equal(found, OUTPUTS["slime_opsm_mask_delta1e-4"])
 
 

@@ -1,0 +1,47 @@
+"""Tables of what a run found, for the terminal."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+_FIGURES = ("compiled", "correct", "fast_1", "fast_2", "mean_return", "geomean_speedup")
+
+
+def summary_table(run_dir: Path) -> Table:
+    """Return held-out figures before and after RL, with what changed, from `summary.json`."""
+    summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
+    heldout = summary["heldout"]
+    mark = f", speeds: {summary['timing_source']}" if summary.get("timing_source") else ""
+    table = Table(title=f"{heldout['n']} held-out problems{mark}", title_justify="left", box=box.SIMPLE)
+    for heading in ("", "before RL", "after RL", "change (paired)"):
+        table.add_column(heading, no_wrap=True)
+    for name in _FIGURES:
+        table.add_row(
+            name,
+            _with_interval(heldout["before"], name),
+            _with_interval(heldout["after"], name),
+            _with_interval(heldout, f"delta_{name}", sign="+"),
+        )
+    return table
+
+
+def evaluation_table(folder: Path) -> Table:
+    """Return the figures of one evaluation, from `evaluation.json`."""
+    evaluation = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
+    table = Table(title=f"{evaluation['overall']['n']} held-out problems", title_justify="left", box=box.SIMPLE)
+    table.add_column()
+    table.add_column("policy")
+    for name in _FIGURES:
+        table.add_row(name, _with_interval(evaluation["overall"], name))
+    return table
+
+
+def _with_interval(figures: dict[str, Any], name: str, sign: str = "") -> str:
+    value, interval = figures.get(name), figures.get(f"{name}_ci")
+    if value is None:
+        return "–"
+    text = f"{value:{sign}.2f}"
+    return f"{text} [{interval[0]:{sign}.2f}, {interval[1]:{sign}.2f}]" if interval else text

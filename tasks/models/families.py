@@ -1,0 +1,205 @@
+"""Families of chat templates: how each writes a message, which is what tells trained text from the rest.
+
+A family states what its templates write, piece by piece, and `conversation_pieces` holds the template to it: the pieces are
+the end of what the template wrote, character for character, or the conversation is refused. So a loss mask can be wrong only
+where the family's own statement is, never because a template did something unforeseen. What the template writes before the
+first message (a beginning-of-text token, a default system prompt, a date) is its own affair and is never trained.
+
+Families, and the names by which people know them:
+- `chatml`: this project's own tokenizer: `<|im_start|>role\\n … <|im_end|>`, nothing between messages;
+- `qwen` (also `qwen2.5`): the same, a newline after each message;
+- `qwen3`: as `qwen`; reasoning in `<think> … </think>` is dropped from answers before the last question, and the last answer
+  always has a thought, an empty one where it came without;
+- `llama3` (also `llama`, `llama3.1`, `kernelllm`): `<|start_header_id|>role<|end_header_id|>\\n\\n … <|eot_id|>`, white space
+  around the content removed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kernels_eval.errors import InputError
+from tasks.models.messages import Message, Role
+
+THINK_START = "<think>"
+THINK_END = "</think>"
+_EMPTY_THOUGHT = f"{THINK_START}\n\n{THINK_END}\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateFamily:
+    """What the templates of a family write: `{opening}{role}{header_end}{content}{end_of_turn}{separator}` a message."""
+
+    name: str
+    opening: str
+    header_end: str
+    end_of_turn: str
+    separator: str = ""
+    trims: bool = False
+    """White space around the content is removed."""
+    reasons: bool = False
+    """Reasoning is a part of its own: see `qwen3` above."""
+    opens_thought: bool = False
+    """The generation prompt ends inside a thought (models that always reason): its tag is the prompt's, not the answer's."""
+
+    def header(self, role: Role) -> str:
+        """Return what stands before a message's content."""
+        return f"{self.opening}{role.value}{self.header_end}"
+
+    def content(self, messages: Sequence[Message], index: int) -> str:
+        """Return what the template makes of one message's content."""
+        message = messages[index]
+        if self.trims:
+            return message.content.strip()
+        if not self.reasons or message.role is not Role.ASSISTANT:
+            return message.content
+        thought, answer = split_thought(message.content)
+        if any(later.role is Role.USER for later in messages[index + 1 :]):
+            return answer
+        # The last answer. One that is followed by another answer shows its thought only where it has one.
+        if thought or index == len(messages) - 1:
+            return f"{THINK_START}\n{thought}\n{THINK_END}\n\n" + answer.lstrip("\n")
+        return answer
+
+
+CHATML = TemplateFamily("chatml", "<|im_start|>", "\n", "<|im_end|>")
+QWEN = TemplateFamily("qwen", "<|im_start|>", "\n", "<|im_end|>", separator="\n")
+QWEN3 = TemplateFamily("qwen3", "<|im_start|>", "\n", "<|im_end|>", separator="\n", reasons=True)
+LLAMA3 = TemplateFamily("llama3", "<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>", trims=True)
+
+FAMILIES: dict[str, TemplateFamily] = {
+    "chatml": CHATML,
+    "qwen": QWEN,
+    "qwen2.5": QWEN,
+    "qwen3": QWEN3,
+    "llama3": LLAMA3,
+    "llama": LLAMA3,
+    "llama3.1": LLAMA3,
+    "kernelllm": LLAMA3,
+}
+"""By every name that people use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a rendered conversation."""
+
+    text: str
+    trained: bool
+
+
+def split_thought(content: str) -> tuple[str, str]:
+    """Return (reasoning, answer) as the templates of reasoning models cut a content; ("", content) where none ended."""
+    if THINK_END not in content:
+        return "", content
+    thought = content.split(THINK_END)[0].rstrip("\n").split(THINK_START)[-1].strip("\n")
+    return thought, content.split(THINK_END)[-1].lstrip("\n")
+
+
+def template_family(tokenizer: Any, name: str | None = None) -> TemplateFamily:
+    """Return the family of a tokenizer's chat template, found by what it writes.
+
+    Raises InputError where it is of no known family, or not of the one called `name`.
+    """
+    expected = None if name is None else named_family(name)
+    known = {family.name: family for family in FAMILIES.values()}.values()
+    for family in known if expected is None else [expected]:
+        if all(_writes(family, tokenizer, probe) for probe in _PROBES):
+            return replace(family, opens_thought=family.reasons and _opens_thought(tokenizer))
+    wanted = f"the family {name}" if name else f"one of the families {', '.join(family.name for family in known)}"
+    raise InputError(
+        f"chat template of {getattr(tokenizer, 'name_or_path', '') or 'the tokenizer'}: expected {wanted}, found one that "
+        "writes conversations in another way; its loss mask is not known"
+    )
+
+
+def named_family(name: str) -> TemplateFamily:
+    """Return the family of this name; InputError where there is none."""
+    if name not in FAMILIES:
+        raise InputError(f"chat template: expected one of {', '.join(sorted(FAMILIES))}, found {name!r}")
+    return FAMILIES[name]
+
+
+def conversation_pieces(family: TemplateFamily, text: str, messages: Sequence[Message]) -> list[Piece]:
+    """Cut a rendered conversation into pieces that make it up exactly; trained ones are what a policy would have sampled.
+
+    Raises InputError where the template wrote something else than its family does.
+    """
+    first = 1 if messages and messages[0].role is Role.SYSTEM else 0
+    pieces = [piece for index in range(first, len(messages)) for piece in _message_pieces(family, messages, index)]
+    body = "".join(piece.text for piece in pieces)
+    if not text.endswith(body):
+        raise InputError(f"chat template: expected the form of the family {family.name}, found {_difference(text, body)}")
+    return [Piece(text[: len(text) - len(body)], trained=False), *pieces]
+
+
+def _message_pieces(family: TemplateFamily, messages: Sequence[Message], index: int) -> list[Piece]:
+    message = messages[index]
+    header, content = family.header(message.role), family.content(messages, index)
+    if family.reasons and message.trained:
+        _check_thought(message, content, index)
+        if content.startswith(_EMPTY_THOUGHT):
+            # Asked not to think, the policy finds the empty thought in its prompt: it never writes it.
+            header, content = header + _EMPTY_THOUGHT, content.removeprefix(_EMPTY_THOUGHT)
+        elif family.opens_thought:
+            header, content = header + f"{THINK_START}\n", content.removeprefix(f"{THINK_START}\n")
+    if message.trained and not content.strip():
+        raise InputError(f"message {index}: expected content to learn, found an empty trained message")
+    return [
+        Piece(header, trained=False),
+        Piece(content + family.end_of_turn, message.trained),
+        Piece(family.separator, trained=False),
+    ]
+
+
+def _check_thought(message: Message, written: str, index: int) -> None:
+    if THINK_END not in message.content:
+        if THINK_START in message.content:
+            raise InputError(f"message {index}: expected the end of its reasoning ({THINK_END}), found none")
+        return
+    thought, _ = split_thought(message.content)
+    if thought and THINK_END not in written:
+        raise InputError(
+            f"message {index}: the chat template drops the reasoning of an answer that is not the last; "
+            "train on conversations that end with the trained answer"
+        )
+
+
+def _writes(family: TemplateFamily, tokenizer: Any, messages: Sequence[Message]) -> bool:
+    text = tokenizer.apply_chat_template(
+        [{"role": message.role.value, "content": message.content} for message in messages], tokenize=False
+    )
+    body = "".join(
+        family.header(message.role) + family.content(messages, index) + family.end_of_turn + family.separator
+        for index, message in enumerate(messages)
+        if message.role is not Role.SYSTEM
+    )
+    end_of_turn = tokenizer.convert_tokens_to_ids(family.end_of_turn)
+    return str(text).endswith(body) and end_of_turn not in (None, tokenizer.unk_token_id)
+
+
+def _opens_thought(tokenizer: Any) -> bool:
+    prompt = tokenizer.apply_chat_template([{"role": "user", "content": "one"}], tokenize=False, add_generation_prompt=True)
+    return str(prompt).endswith(f"{THINK_START}\n")
+
+
+def _difference(text: str, body: str) -> str:
+    """Say where two texts begin to differ, from their ends."""
+    shorter = min(len(text), len(body))
+    same = next((n for n in range(shorter) if text[-1 - n] != body[-1 - n]), shorter)
+    found, expected = text[: len(text) - same][-40:], body[: len(body) - same][-40:]
+    return f"{found!r} where {expected!r} was expected"
+
+
+def _probe(*contents: str, system: str | None = None) -> list[Message]:
+    asked = [Message(role=Role.SYSTEM, content=system)] if system else []
+    roles = (Role.USER, Role.ASSISTANT)
+    return asked + [Message(role=roles[place % 2], content=content) for place, content in enumerate(contents)]
+
+
+_PROBES = (
+    _probe(" one ", " two ", "three\n", "four"),
+    _probe("one", f"{THINK_START}\ntwo\n{THINK_END}\n\nthree", "four", f"{THINK_START}\nfive\n{THINK_END}\n\nsix"),
+    _probe("one", "two", "three", system="zero"),
+)
+"""Conversations that tell the families apart: white space, reasoning early and late, a system prompt."""

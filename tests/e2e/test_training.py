@@ -1,0 +1,198 @@
+"""The real loop at its smallest: killed during SFT, continued by the same command, then nothing left to do.
+
+Asks of the whole what no part can show: that a driver killed with -9 leaves no process behind and loses no finished
+stage, that the run then ends with everything that a run promises, and that a second start computes nothing.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
+
+CONFIG = Path("deployments/configs/test.yaml").resolve()
+MARK = "KERNELMILL_TEST_RUN"
+
+
+class Command:
+    """`kernelmill train` on the test configuration, as a user starts it, in a folder of runs of its own."""
+
+    def __init__(self, runs_dir: Path) -> None:
+        self.runs_dir = runs_dir
+        self.mark = uuid.uuid4().hex
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"},
+            MARK: self.mark,
+            "PREFECT_HOME": str(runs_dir / "prefect-home"),
+            "COLUMNS": "200",
+        }
+        self.arguments = [
+            sys.executable,
+            "-m",
+            "flows.cli.main",
+            "train",
+            "-c",
+            str(CONFIG),
+            "-s",
+            f"runs_dir={runs_dir}",
+        ]
+
+    def start(self, log: Path) -> subprocess.Popen[bytes]:
+        with log.open("wb") as out:
+            return subprocess.Popen(self.arguments, env=self.environment, stdout=out, stderr=subprocess.STDOUT)
+
+    def run(self) -> str:
+        done = subprocess.run(self.arguments, env=self.environment, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def processes(self) -> list[str]:
+        """Every living process that the command started, directly or not."""
+        found: list[str] = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if f"{MARK}={self.mark}".encode() in (folder / "environ").read_bytes():
+                    found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:
+                continue
+        return found
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
+    command = Command(tmp_path_factory.mktemp("e2e") / "runs")
+    command.runs_dir.mkdir()
+    yield command
+    assert gone(command, 30) == []
+
+
+@pytest.fixture(scope="module")
+def killed(command: Command) -> str:
+    """Start the run, kill its driver in the middle of SFT, and return what it had printed."""
+    log = command.runs_dir.parent / "first.txt"
+    driver = command.start(log)
+    try:
+        wait_for(lambda: any(command.runs_dir.glob("work/sft/*/*/manifest.json")), 300, driver, log)
+    finally:
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+    return log.read_text()
+
+
+@pytest.fixture(scope="module")
+def continued(command: Command, killed: str) -> str:
+    """Run the same command to its end and return what it printed."""
+    assert gone(command, 60) == [], "processes outlive the killed driver"
+    return command.run()
+
+
+@pytest.fixture(scope="module")
+def run_dir(command: Command, continued: str) -> Path:
+    return command.runs_dir / "latest"
+
+
+def test_the_kill_came_during_sft(killed: str):
+    assert "✓ SFT data" in killed
+    assert "✓ SFT:" not in killed
+
+
+def test_finished_stages_are_not_repeated_after_the_kill(continued: str):
+    assert stages(continued, "cached") == [
+        "problem set",
+        "check of the problem set",
+        "SFT data",
+        "check of the SFT data",
+    ]
+    done = stages(continued, "computed")
+    assert done[0] == "SFT"
+    assert {
+        "rollout 0",
+        "update 0",
+        "rollout 1",
+        "update 1",
+        "evaluation of policy 0",
+        "evaluation of policy 2",
+    } <= set(done)
+
+
+def test_the_run_leaves_what_it_promises(run_dir: Path):
+    summary = json.loads((run_dir / "summary.json").read_text())
+    for side in ("before", "after"):
+        assert {"compiled", "correct", "fast_1", "fast_2", "mean_return", "correct_ci"} <= set(summary["heldout"][side])
+    assert {"n", "delta_correct", "delta_correct_ci", "delta_mean_return_ci", "delta_fast_2_ci"} <= set(
+        summary["heldout"]
+    )
+    assert {"sft", "rollout", "update"} <= set(summary["stage_seconds"])
+    assert summary["orchestration_seconds"] > 0
+    report = (run_dir / "report.html").read_text()
+    assert report.count("<html") == 1
+    assert 'src="http' not in report
+    assert (run_dir / "config.yaml").exists()
+    assert (run_dir / "log.txt").read_text().count("Finished in state") > 10
+    assert [path.name for path in sorted((run_dir / "checkpoints").iterdir())] == [
+        "policy-000",
+        "policy-001",
+        "policy-002",
+    ]
+
+
+def test_the_trajectories_are_a_data_set(run_dir: Path, command: Command):
+    turns = pl.read_parquet(run_dir / "trajectories" / "iteration=1" / "turns.parquet")
+    assert turns.height > 0
+    whole = pl.scan_parquet(
+        command.runs_dir / "trajectories" / "**" / "turns.parquet", hive_partitioning=False
+    ).collect()
+    assert set(whole["iteration"]) == {0, 1}
+    assert set(whole["split"]) == {"train"}
+
+
+def test_the_checkpoint_is_a_hugging_face_model(run_dir: Path):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = run_dir / "checkpoints" / "policy-002"
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    assert model.config.model_type == "qwen3"
+    assert len(tokenizer) == model.config.vocab_size
+
+
+def test_a_second_start_computes_nothing(command: Command, continued: str, run_dir: Path):
+    before = {path: path.stat().st_mtime_ns for path in (run_dir / "summary.json", run_dir / "report.html")}
+    began = time.monotonic()
+    output = command.run()
+    assert stages(output, "computed") == []
+    assert set(stages(output, "cached")) == set(stages(continued, "computed") + stages(continued, "cached"))
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert time.monotonic() - began < 60  # 7 s on an idle machine
+
+
+def stages(output: str, kind: str) -> list[str]:
+    """Return the stages that were cached, or computed, in order."""
+    pattern = r"^● (.+): cached" if kind == "cached" else r"^✓ (.+): [0-9.]+ s"
+    return re.findall(pattern, output, flags=re.MULTILINE)
+
+
+def gone(command: Command, timeout_s: float) -> list[str]:
+    """Wait until no process of the command is left; return those that stay."""
+    deadline = time.monotonic() + timeout_s
+    while (left := command.processes()) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return left
+
+
+def wait_for(condition, timeout_s: float, driver: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert driver.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)

@@ -1,0 +1,102 @@
+"""SFT on a real rank: it learns, resumes to the bit after a kill, and refuses what does not fit."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from kernels_eval.errors import InfrastructureError, InputError
+from tasks.models.config import ModelConfig
+from tasks.progress import silent
+from tasks.references import CheckpointRef, SftDataRef
+from tasks.sft.config import SftConfig
+from tasks.sft.train import train_sft
+from tasks.update.config import UpdateConfig
+
+MODEL = ModelConfig(vocabulary=320, hidden=32, intermediate=64, heads=2, key_value_heads=1, head_dim=16)
+CONFIG = SftConfig(steps=60, batch_size=16, save_interval=20, warmup_steps=5, learning_rate=1e-2)
+RESOURCES = UpdateConfig(threads_per_rank=1)
+
+
+def assert_same_weights(first: CheckpointRef, second: CheckpointRef) -> None:
+    ours, theirs = (load_file(reference.path / "model.safetensors") for reference in (first, second))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def kill_the_rank() -> None:
+    for process in psutil.Process().children(recursive=True):
+        if process.name().startswith("ray::Rank"):
+            process.kill()
+
+
+def test_learns_and_publishes_a_policy(tmp_path: Path, make_pairs: Callable[..., SftDataRef]) -> None:
+    policy = train_sft(make_pairs(), MODEL, CONFIG, RESOURCES, 0, tmp_path / "sft", tmp_path / "work", silent)
+    metrics = pl.read_parquet(policy.path / "metrics.parquet")
+    assert metrics["step"].to_list() == list(range(60))
+    assert metrics["loss"][-1] < 0.4 * metrics["loss"][0]
+    assert metrics["validation_loss"].is_not_null().sum() == 3
+    assert not (policy.path / "optimizer.safetensors").exists()
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(policy.path), AutoTokenizer.from_pretrained(policy.path)
+    question = [{"role": "user", "content": "import torch\nx = torch.exp(x)\n"}]
+    prompt = tokenizer.apply_chat_template(question, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+    answer = model.generate(**prompt, do_sample=False, max_new_tokens=40)[0, prompt["input_ids"].shape[1] :]
+    assert tokenizer.decode(answer).startswith("```python\nimport triton\nx = tl.")
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_killed_run_resumes_to_the_bit(tmp_path: Path, make_pairs: Callable[..., SftDataRef], ranks: int) -> None:
+    data = make_pairs()
+    resources = RESOURCES.model_copy(update={"ranks": ranks})
+    straight = train_sft(data, MODEL, CONFIG, resources, 3, tmp_path / "straight", tmp_path / "work-0", silent)
+
+    def kill(done: int, total: int, **figures: float) -> None:
+        if (tmp_path / "work-1" / "step-00000020").exists():
+            kill_the_rank()
+
+    with pytest.raises(InfrastructureError, match="rank died"):
+        train_sft(data, MODEL, CONFIG, resources, 3, tmp_path / "resumed", tmp_path / "work-1", kill)
+    assert not (tmp_path / "resumed").exists()
+    resumed = train_sft(data, MODEL, CONFIG, resources, 3, tmp_path / "resumed", tmp_path / "work-1", silent)
+    assert_same_weights(straight, resumed)
+    ours, theirs = (pl.read_parquet(reference.path / "metrics.parquet") for reference in (straight, resumed))
+    exact = ["step", "epoch", "loss", "validation_loss", "gradient_norm", "learning_rate"]
+    assert ours.select(exact).equals(theirs.select(exact))
+
+
+def test_goes_on_from_a_policy_and_refuses_one_of_another_shape(
+    tmp_path: Path, make_pairs: Callable[..., SftDataRef]
+) -> None:
+    data = make_pairs()
+    short = CONFIG.model_copy(update={"steps": 10, "warmup_steps": 0, "learning_rate": 1e-4})
+    first = train_sft(data, MODEL, CONFIG, RESOURCES, 0, tmp_path / "first", tmp_path / "work", silent)
+    longer = train_sft(data, MODEL, short, RESOURCES, 1, tmp_path / "longer", tmp_path / "more", silent, initial=first)
+    end = pl.read_parquet(first.path / "metrics.parquet")["loss"][-5:].mean()
+    start = pl.read_parquet(longer.path / "metrics.parquet")["loss"][0]
+    assert start == pytest.approx(end, rel=0.5)
+    wide = MODEL.model_copy(update={"hidden": 64})
+    with pytest.raises(InputError, match="another architecture"):
+        train_sft(data, wide, short, RESOURCES, 1, tmp_path / "never", tmp_path / "no", silent, initial=first)
+
+
+def test_bad_data_is_one_clear_sentence(tmp_path: Path, make_pairs: Callable[..., SftDataRef]) -> None:
+    data = make_pairs(conversations=4)
+
+    def train(config: SftConfig = CONFIG, model: ModelConfig = MODEL) -> CheckpointRef:
+        return train_sft(data, model, config, RESOURCES, 0, tmp_path / "never", tmp_path / "work", silent)
+
+    with pytest.raises(InputError, match=r"sft.max_tokens: all 4 conversations are longer than 16 tokens"):
+        train(config=CONFIG.model_copy(update={"max_tokens": 16}))
+    pl.DataFrame({"messages": [[{"role": "user", "content": "x", "trained": True}]], "used": [False]}).write_parquet(
+        data.path / "pairs.parquet"
+    )
+    with pytest.raises(InputError, match=r"expected at least one pair with used=true, found none among 1"):
+        train()
+    (data.path / "pairs.parquet").write_text("no table")
+    with pytest.raises(InputError, match=r"not a readable table of SFT pairs"):
+        train()
+    assert not (tmp_path / "never").exists()

@@ -1,0 +1,70 @@
+"""Tokenizers with the chat templates of the model families that people train, built as those families' are."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TEMPLATES = Path(__file__).parents[1] / "fixtures" / "chat_templates"
+_CORPUS = [
+    "import torch\nimport triton\n\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n",
+    "```python\nclass Model:\n    x = 1\n```\n\nNow make it faster, please. What went wrong? It's  twice   as slow!\n\n",
+] * 8
+_QWEN_PIECES = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_LLAMA_PIECES = _QWEN_PIECES.replace(r"\p{N}|", r"\p{N}{1,3}|")
+
+
+@functools.cache
+def _tokenizer(template: str) -> Any:
+    """Return a tokenizer as Qwen's (NFC, thoughts' tags as ordinary tokens) or Llama 3's (trimmed offsets, bos)."""
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    llama = not template.startswith("qwen")
+    names = {
+        True: ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
+        False: ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+    }[llama]
+    tokenizer = Tokenizer(models.BPE())
+    if not llama:
+        tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_LLAMA_PIECES if llama else _QWEN_PIECES), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(
+        _CORPUS,
+        trainers.BpeTrainer(
+            vocab_size=420,
+            special_tokens=[AddedToken(name, special=True, normalized=False) for name in names],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        ),
+    )
+    if llama:
+        bos = processors.TemplateProcessing("<|begin_of_text|> $A", special_tokens=[("<|begin_of_text|>", 0)])
+        tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True), bos])
+    else:
+        tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+        tokenizer.add_tokens([AddedToken(name, special=False, normalized=False) for name in ("<think>", "</think>")])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token="<|begin_of_text|>" if llama else None,
+        eos_token="<|eot_id|>" if llama else "<|im_end|>",
+        pad_token=names[1] if llama else names[0],
+        clean_up_tokenization_spaces=False,
+        chat_template=(TEMPLATES / f"{template}.jinja").read_text(encoding="utf-8").strip("\n"),
+    )
+
+
+@pytest.fixture(scope="session")
+def family_tokenizer() -> Callable[[str], Any]:
+    """Return the tokenizer of a file in tests/fixtures/chat_templates, by its name without the suffix."""
+    return _tokenizer

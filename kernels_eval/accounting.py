@@ -47,6 +47,8 @@ class Ledger:
     storages: list[torch.UntypedStorage] = field(default_factory=list)
     """Keeps storages alive, so that no address is used twice."""
     inside_launch: bool = False
+    only_grids: bool = False
+    """Launches are recorded with their grids and argument types, and not run."""
     regions: list[Region] = field(default_factory=list)
     program: tuple[int, int, int] = (0, 0, 0)
     l2_bytes: int = 0

@@ -4,9 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from kernels_eval.launches import Launch, Name
+from kernels_eval.launches import DTYPE_NAMES, Launch, Name, Size
 from kernels_eval.settings import FrozenModel
-from kernels_eval.tensors import DTYPES, Size
 
 
 class StateAnswer(FrozenModel):
@@ -32,7 +31,7 @@ class OutputForm(FrozenModel):
     """One output: a tensor whose bytes follow, or something else."""
 
     kind: Literal["tensor", "other"]
-    dtype: Annotated[str, Field(max_length=20, pattern="|".join(f"^{name}$" for name in DTYPES))] = "float32"
+    dtype: Annotated[str, Field(max_length=20, pattern="|".join(f"^{name}$" for name in DTYPE_NAMES))] = "float32"
     shape: Annotated[tuple[Size, ...], Field(max_length=16)] = ()
     type: Annotated[str, Field(max_length=100)] = "Tensor"
     share: Annotated[float, Field(ge=0, le=1)] = 0.0

@@ -2,7 +2,7 @@
 
 Conversation (frames, see kernels_eval.wire). Judge: `load` (payload: pickled source, constructor arguments, weight seed; from the
 judge to us only). Candidate: `ready` (names and shapes of parameters and buffers) or `failed`. Judge: `weights` (tensors to
-copy by name), then any number of `run` (inputs lie in shared memory). Candidate: `answer` (forms of the outputs, launches,
+copy by name), then any number of `run` (inputs lie in shared memory), and `measure` (say the grids, launch nothing). Candidate: `answer` (forms of the outputs, launches,
 shares; payload: the outputs) or `failed`. Nothing of the reference, the input seeds or the verdict is ever in this process.
 """
 
@@ -66,17 +66,22 @@ def _converse(channel: socket.socket, memory_descriptor: int) -> None:
     with torch.no_grad():
         for item in header["weights"]:
             state[item["name"]].copy_(tensor_from(payload, TensorForm(**item["form"]), item["offset"]))
-    size = os.fstat(memory_descriptor).st_size
-    memory = mmap.mmap(memory_descriptor, size) if size else bytearray(0)
     while True:
         header, _ = receive_frame(channel)
-        inputs = [
-            tensor_from(memoryview(memory), TensorForm(**item["form"]), item["offset"])
-            if "form" in item
-            else item["value"]
-            for item in header["inputs"]
-        ]
-        _answer(channel, model, policy, inputs)
+        inputs = _inputs(header["inputs"], memory_descriptor)
+        if header["kind"] == "measure":
+            _answer_grids(channel, model, policy, inputs)
+        else:
+            _answer(channel, model, policy, inputs)
+
+
+def _inputs(items: list[dict[str, Any]], memory_descriptor: int) -> list[Any]:
+    size = os.fstat(memory_descriptor).st_size
+    memory = memoryview(mmap.mmap(memory_descriptor, size) if size else bytearray())
+    return [
+        tensor_from(memory, TensorForm(**item["form"]), item["offset"]) if "form" in item else item["value"]
+        for item in items
+    ]
 
 
 def load_source(source: str) -> types.ModuleType:
@@ -118,6 +123,19 @@ def _state(model: Any) -> dict[str, torch.Tensor]:
     if not isinstance(model, torch.nn.Module):
         return {}
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def _answer_grids(channel: socket.socket, model: Any, policy: StrictPolicy, inputs: list[Any]) -> None:
+    """Say what would be launched on inputs of the true shape, without running it. An empty answer where that cannot be said."""
+    LEDGER.reset()
+    LEDGER.only_grids = True
+    try:
+        with torch.no_grad(), policy:
+            model(*inputs)
+        launches = [launch.model_dump() for launch in LEDGER.launches]
+    except BaseException:  # noqa: BLE001 (a candidate may raise anything; the judge then estimates)
+        launches = []
+    send_frame(channel, {"kind": "answer", "sequence": False, "outputs": [], "launches": launches})
 
 
 def _answer(channel: socket.socket, model: Any, policy: StrictPolicy, inputs: list[Any]) -> None:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from kernels_eval.answers import ANSWER, Answer, FailedAnswer, RunAnswer, StateAnswer
 from kernels_eval.confinement import Limits
+from kernels_eval.launches import Launch
 from kernels_eval.nursery import Nursery
 from kernels_eval.reference import same_bytes
 from kernels_eval.tensors import TensorForm, bytes_of, form_of, tensor_from
@@ -93,6 +94,18 @@ class Conversation:
                 items.append({"value": value})
         self._send({"kind": "run", "inputs": items})
 
+    def grids(self, inputs: list[Any]) -> list[Launch]:
+        """Ask what would be launched on inputs like these (tensors or their forms; their content does not count)."""
+        size = bytes_needed(inputs)
+        os.ftruncate(self._memory, max(size, os.fstat(self._memory).st_size))
+        items = [
+            {"form": value.model_dump(), "offset": offset} if isinstance(value, TensorForm) else {"value": value}
+            for value, offset in zip(inputs, _offsets(inputs), strict=True)
+        ]
+        self._send({"kind": "measure", "inputs": items})
+        answer, _ = self._receive(0)
+        return list(answer.launches) if isinstance(answer, RunAnswer) else []
+
     def outputs(self, max_bytes: int) -> tuple[RunAnswer, list[torch.Tensor | None]]:
         """Wait for the outputs of a run: the answer, and one tensor for each output (None: it is no tensor)."""
         answer, payload = self._receive(max_bytes + _SPARE_PAYLOAD)
@@ -155,16 +168,17 @@ class Conversation:
 
 
 def _offsets(inputs: list[Any]) -> list[int]:
-    offsets: list[int] = []
-    offset = 0
+    offsets = [0]
     for value in inputs:
-        offsets.append(offset)
-        if isinstance(value, torch.Tensor):
-            offset += -(-form_of(value).nbytes // _ALIGNMENT) * _ALIGNMENT
-    return offsets
+        offsets.append(offsets[-1] + _size(value))
+    return offsets[:-1]
 
 
 def bytes_needed(inputs: list[Any]) -> int:
     """Return the size of shared memory that an input set takes."""
-    last = [value for value in inputs if isinstance(value, torch.Tensor)]
-    return sum(-(-form_of(value).nbytes // _ALIGNMENT) * _ALIGNMENT for value in last)
+    return sum(_size(value) for value in inputs)
+
+
+def _size(value: Any) -> int:
+    form = form_of(value) if isinstance(value, torch.Tensor) else value
+    return -(-form.nbytes // _ALIGNMENT) * _ALIGNMENT if isinstance(form, TensorForm) else 0

@@ -5,6 +5,7 @@ trial, the oracle does too. Reduced leading sizes alternate between trials, so t
 the traffic come with the correctness runs.
 """
 
+import math
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from kernels_eval.inputs import SecretSeed
 from kernels_eval.launches import Launch
 from kernels_eval.nursery import Nursery
 from kernels_eval.reference import MIN_REDUCED, Reference, Truth
-from kernels_eval.roofline import HARDWARE, extrapolate, time_of, total_s
+from kernels_eval.roofline import HARDWARE, extrapolate, time_of, total_s, with_true_grids
 from kernels_eval.tensors import NAMES
 from kernels_eval.verdict import Status, TimingSource, Verdict
 
@@ -29,10 +30,13 @@ LIBRARY_PREFIX = "aten."
 _MAX_REFERENCES = 128
 _MIN_KERNEL_SHARE = 0.3
 _MIN_KERNEL_TIME = 0.3
-_SMALLEST_SIZES = (MIN_REDUCED // 4, MIN_REDUCED // 2)
-"""Tried first where the reference has no matrix product: interpreting a kernel takes time in proportion to its programs."""
-_SIZES = ((MIN_REDUCED, 2 * MIN_REDUCED), (8 * MIN_REDUCED, 16 * MIN_REDUCED))
-"""Pairs of leading sizes; a later one is for kernels whose tiles are taller than the earlier ones have rows."""
+_SIZES = (
+    (MIN_REDUCED // 4, MIN_REDUCED // 2),
+    (MIN_REDUCED, 2 * MIN_REDUCED),
+    (8 * MIN_REDUCED, 16 * MIN_REDUCED),
+)
+"""Pairs of leading sizes. The first is for references without a matrix product (interpreting takes time in proportion to
+the programs); a later one for kernels whose tiles are taller than the earlier ones have rows."""
 _TOO_SMALL = frozenset({"out_of_bounds", "empty_grid"})
 """Failures at the first pair that a kernel may owe to tiles taller than it."""
 
@@ -43,8 +47,12 @@ class Graded:
 
     verdict: Verdict
     launches: list[Launch] = field(default_factory=list)
-    is_coarse: bool = False
-    """True where a launch had as many programs at both sizes: nothing is known of how they grow with the leading size."""
+    follow_up: "Sizes | None" = None
+    """Sizes to judge again at: this verdict is right as far as it goes, but programs did not grow with the rows as they should."""
+
+
+Sizes = tuple[int, int] | tuple[()]
+"""Two reduced leading sizes, or none: the true size."""
 
 
 class Grader:
@@ -64,12 +72,11 @@ class Grader:
         """Grade one candidate. Raises ReferenceFailedError where the problem itself is at fault."""
         reference = self._reference(problem_source)
         seed = SecretSeed(secrets.token_bytes(16))
-        pairs = self._size_pairs(reference)
-        graded = Graded(Verdict(status=Status.INFRASTRUCTURE_ERROR))
-        for pair in pairs:
-            graded = self._grade_at(reference, kernel_source, config, seed, pair)
-            if graded.verdict.error_category not in _TOO_SMALL and not graded.is_coarse:
-                break
+        sizes = self._first_sizes(reference)
+        graded = self._grade_at(reference, kernel_source, config, seed, sizes)
+        while (larger := self._larger_sizes(reference, graded, sizes)) is not None:
+            sizes = larger
+            graded = self._grade_at(reference, kernel_source, config, seed, sizes)
         facts = {
             "hardware": f"triton-interpreter/{config.roofline_hardware}",
             "sandbox": ",".join(self._nursery.sandbox),
@@ -78,12 +85,20 @@ class Grader:
         graded.verdict = graded.verdict.model_copy(update=facts)
         return graded
 
-    def _size_pairs(self, reference: Reference) -> list[tuple[int, int] | None]:
+    def _first_sizes(self, reference: Reference) -> Sizes:
         if not reference.can_be_reduced:
-            return [None]
-        has_products = any(launch.flops for launch in reference.eager_launches)
-        pairs = _SIZES if has_products else (_SMALLEST_SIZES, *_SIZES)
-        return [pair for pair in pairs if pair[1] < (reference.true_size or 0)] or [None]
+            return ()
+        sizes = _SIZES[1] if reference.has_products else _SIZES[0]
+        return sizes if sizes[1] < (reference.true_size or 0) else ()
+
+    def _larger_sizes(self, reference: Reference, graded: Graded, sizes: Sizes) -> Sizes | None:
+        """Return the sizes to judge again at, or None: the verdict stands."""
+        if not sizes:
+            return None
+        if graded.verdict.error_category in _TOO_SMALL:
+            larger = [pair for pair in _SIZES if sizes[1] < pair[1] < (reference.true_size or 0)]
+            return larger[0] if larger else None
+        return graded.follow_up
 
     def _reference(self, source: str) -> Reference:
         reference = self._references.pop(source, None) or Reference(source, self._weight_seed)
@@ -98,10 +113,10 @@ class Grader:
         kernel_source: str,
         config: JudgeConfig,
         seed: SecretSeed,
-        sizes: tuple[int, int] | None,
+        sizes: Sizes,
     ) -> Graded:
         limits = Limits(wall_s=config.timeout_s, memory_mb=config.memory_mb)
-        trials = max(config.trials, 2) if sizes else config.trials
+        trials = max(config.trials, 2) if sizes else 1 if reference.can_be_reduced else config.trials
         answers: dict[int | None, RunAnswer] = {}
         worst_absolute = worst_relative = 0.0
         compiled = False
@@ -123,19 +138,18 @@ class Grader:
                     absolute, relative = _check(answer, outputs, truth, changed, strict)
                     worst_absolute, worst_relative = max(worst_absolute, absolute), max(worst_relative, relative)
                     answers.setdefault(_size(sizes, trial), answer)
+                grids = conversation.grids(reference.true_forms) if sizes else []
         except CandidateFailedError as failed:
             return Graded(_failure(failed, compiled))
-        small = answers[sizes[0] if sizes else None].launches
-        if sizes:
-            large = answers[sizes[1]].launches
-            launches = extrapolate(small, large, *sizes, reference.true_size or sizes[1])
-        else:
-            large = small
-            launches = list(small)
-        graded = self._timed(reference, launches, list(small), config, worst_absolute, worst_relative)
-        graded.is_coarse = bool(sizes) and any(
-            first.programs == second.programs for first, second in zip(small, large, strict=False)
-        )
+        small = list(answers[_size(sizes, 0)].launches)
+        if not sizes:
+            return self._timed(reference, small, config, worst_absolute, worst_relative)
+        large = list(answers[sizes[1]].launches)
+        true_size = reference.true_size or sizes[1]
+        estimated = extrapolate(small, large, *sizes, true_size)
+        launches = with_true_grids(estimated, grids)
+        graded = self._timed(reference, launches, config, worst_absolute, worst_relative)
+        graded.follow_up = _follow_up(large, estimated, launches, sizes, true_size, reference.has_products)
         return graded
 
     def _set_weights(self, conversation: Conversation, reference: Reference, input_bytes: int) -> bool:
@@ -157,7 +171,7 @@ class Grader:
         reference: Reference,
         drawn: list[list[Any]],
         perturbed: bool,
-        sizes: tuple[int, int] | None,
+        sizes: Sizes,
         seed: SecretSeed,
     ) -> list[tuple[list[Any], Truth]]:
         """Return each trial's inputs with what the reference makes of them (computed while the candidate works on the first).
@@ -178,7 +192,6 @@ class Grader:
         self,
         reference: Reference,
         launches: list[Launch],
-        launched: list[Launch],
         config: JudgeConfig,
         absolute: float,
         relative: float,
@@ -203,10 +216,39 @@ class Grader:
             max_abs_error=absolute,
             max_rel_error=relative,
         )
-        return Graded(verdict, launched)
+        return Graded(verdict, launches)
 
 
-def _size(sizes: tuple[int, int] | None, trial: int) -> int | None:
+def _follow_up(
+    large: list[Launch],
+    estimated: list[Launch],
+    true: list[Launch],
+    sizes: tuple[int, int],
+    true_size: int,
+    products: bool,
+) -> Sizes | None:
+    """Return larger sizes to judge at where the programs at the true size are not those that the small sizes suggest.
+
+    Too few at the true size: the tile is taller than the small sizes (then a size of several tiles tells more), or the grid
+    does not grow with the rows, and only the true size can tell a persistent kernel from one that leaves rows out. With
+    matrix products, what each program reads again is only seen to grow where programs do.
+    """
+    tallest = 0.0
+    for small, guess, exact in zip(large, estimated, true, strict=False):
+        if is_library(exact) or exact.programs <= 0:
+            continue
+        too_few = exact.programs < 0.75 * small.programs * true_size / sizes[1]
+        unlike = not 0.75 * exact.programs <= guess.programs <= 1.33 * exact.programs
+        if too_few or (products and unlike):
+            tallest = max(tallest, true_size * small.programs / exact.programs)
+    if tallest == 0:
+        return None
+    height = 1 << max(0, math.ceil(math.log2(tallest)))
+    larger = (2 * height, 4 * height)
+    return larger if sizes[1] < larger[1] < true_size else ()
+
+
+def _size(sizes: Sizes, trial: int) -> int | None:
     """Reduced leading sizes alternate between trials; None: the true size."""
     return sizes[trial % 2] if sizes else None
 

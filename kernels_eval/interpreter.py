@@ -119,9 +119,13 @@ def _interpret(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid:
     if isinstance(grid, int):
         grid = (grid,)
     grid = tuple(int(size) for size in grid) + (1,) * (3 - len(grid))
+    described = _describe(bound, constexprs) | {"kernel": kernel.fn.__name__[:200], "options": options}
+    described["programs"] = grid[0] * grid[1] * grid[2]
+    if LEDGER.only_grids:
+        LEDGER.launches.append(Launch(dram_bytes=0, l2_bytes=0, flops=0, **described))
+        return
     LEDGER.regions = _regions(bound)
     LEDGER.l2_bytes = LEDGER.flops = 0
-    described = _describe(bound, constexprs)
     builder = upstream.interpreter_builder
     try:
         converted = {
@@ -143,15 +147,7 @@ def _interpret(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid:
         if marks is not None
     )
     LEDGER.launches.append(
-        Launch(
-            kernel=kernel.fn.__name__[:200],
-            programs=grid[0] * grid[1] * grid[2],
-            dram_bytes=sectors * SECTOR_BYTES,
-            l2_bytes=LEDGER.l2_bytes,
-            flops=LEDGER.flops,
-            options=options,
-            **described,
-        )
+        Launch(dram_bytes=sectors * SECTOR_BYTES, l2_bytes=LEDGER.l2_bytes, flops=LEDGER.flops, **described)
     )
 
 
@@ -179,6 +175,11 @@ def _regions(bound: dict[str, Any]) -> list[Region]:
     return list(regions.values())
 
 
+def _constant(value: Any) -> Constant:
+    """ValidationError where the value is neither plain nor a type."""
+    return Constant(kind="dtype", value=value.name) if isinstance(value, tl.dtype) else Constant(value=value)
+
+
 def _describe(bound: dict[str, Any], constexprs: set[str]) -> dict[str, Any]:
     """What the compiler has to know of the arguments, as Triton's own launcher would specialise them."""
     signature: dict[str, str] = {}
@@ -190,8 +191,7 @@ def _describe(bound: dict[str, Any], constexprs: set[str]) -> dict[str, Any]:
         if name in constexprs or value is None or (type(value) is int and value == 1):
             signature[name] = "constexpr"
             try:
-                kind = "dtype" if isinstance(value, tl.dtype) else "plain"
-                constants[name] = Constant(kind=kind, value=getattr(value, "name", value))
+                constants[name] = _constant(value)
             except ValidationError:
                 uncompilable = f"compile-time argument {name} is a {type(value).__name__}"[:200]
         elif isinstance(value, torch.Tensor | int | float):

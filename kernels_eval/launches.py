@@ -6,6 +6,12 @@ from pydantic import Field
 
 from kernels_eval.settings import FrozenModel
 
+DTYPE_NAMES = (
+    "float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool",
+    "complex64", "complex128", "float8_e4m3fn", "float8_e5m2",
+)  # fmt: skip
+"""Types of tensors that have a raw form."""
+Size = Annotated[int, Field(ge=0, le=1 << 40)]
 Count = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
 Name = Annotated[str, Field(max_length=200)]
 

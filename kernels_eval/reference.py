@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from kernels_eval.eager import EagerCounter
 from kernels_eval.inputs import DISTRIBUTIONS, ResizedFactories, SecretSeed
 from kernels_eval.launches import Launch
+from kernels_eval.tensors import TensorForm, form_of
 
 MIN_REDUCED = 32
 Shape = tuple[int, ...]
@@ -58,7 +59,10 @@ class Reference:
         torch.manual_seed(weight_seed)
         self._models: dict[bool, torch.nn.Module] = {False: _guarded(lambda: module.__dict__["Model"](*self.arguments))}
         self._doubles: dict[bool, torch.nn.Module | None] = {}
-        self.input_shapes = _shapes(self._fake_inputs(None))
+        true_inputs = self._fake_inputs(None)
+        self.input_shapes = _shapes(true_inputs)
+        self.true_forms = [form_of(value) if isinstance(value, torch.Tensor) else value for value in true_inputs]
+        """The inputs at their true size: forms of tensors, and plain values."""
         self._only_first = False
         self.true_size = self._leading_size()
         self.can_be_reduced = self.true_size is not None and self._find_reduction()
@@ -67,10 +71,13 @@ class Reference:
     @property
     def is_half(self) -> bool:
         """True where the first floating-point input is fp16 or bf16."""
-        for value in self._fake_inputs(None):
-            if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
-                return value.dtype in (torch.float16, torch.bfloat16)
-        return False
+        floats = [form.dtype for form in self.true_forms if isinstance(form, TensorForm) and "float" in form.dtype]
+        return bool(floats) and floats[0] in ("float16", "bfloat16")
+
+    @property
+    def has_products(self) -> bool:
+        """True where eager execution multiplies matrices."""
+        return any(launch.flops for launch in self.eager_launches)
 
     def state(self, perturbed: bool) -> dict[str, torch.Tensor]:
         """Return parameters and buffers by name. `perturbed`: constant parameters (ones, zeros) get values that matter."""

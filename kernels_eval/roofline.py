@@ -86,6 +86,24 @@ def extrapolate(small: Sequence[Launch], large: Sequence[Launch], m1: int, m2: i
     return [combined(_sum(small), _sum(large), count)] * count
 
 
+def with_true_grids(estimated: Sequence[Launch], grids: Sequence[Launch]) -> list[Launch]:
+    """Replace estimated numbers of programs by those that the candidate launches at the true size, where it was asked.
+
+    `grids`: the same launches in the same order, with programs and argument types of the true size but no traffic (kernels),
+    or counted in full (operators of PyTorch). Anything else is left as estimated.
+    """
+    if [launch.kernel for launch in estimated] != [launch.kernel for launch in grids]:
+        return list(estimated)
+    return [
+        grid
+        if grid.dram_bytes
+        else grid.model_copy(
+            update={"dram_bytes": launch.dram_bytes, "l2_bytes": launch.l2_bytes, "flops": launch.flops}
+        )
+        for launch, grid in zip(estimated, grids, strict=True)
+    ]
+
+
 def _sum(launches: Sequence[Launch]) -> Launch:
     return Launch(
         kernel="all",

@@ -5,17 +5,11 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import Field
 
+from kernels_eval.launches import DTYPE_NAMES, Size
 from kernels_eval.settings import FrozenModel
 
-DTYPES: dict[str, torch.dtype] = {
-    name: getattr(torch, name)
-    for name in (
-        "float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool",
-        "complex64", "complex128", "float8_e4m3fn", "float8_e5m2",
-    )
-}  # fmt: skip
+DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in DTYPE_NAMES}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
-Size = Annotated[int, Field(ge=0, le=1 << 40)]
 
 
 class TensorForm(FrozenModel):

@@ -129,7 +129,9 @@ def conversation_pieces(family: TemplateFamily, text: str, messages: Sequence[Me
     pieces = [piece for index in range(first, len(messages)) for piece in _message_pieces(family, messages, index)]
     body = "".join(piece.text for piece in pieces)
     if not text.endswith(body):
-        raise InputError(f"chat template: expected the form of the family {family.name}, found {_difference(text, body)}")
+        raise InputError(
+            f"chat template: expected the form of the family {family.name}, found {_difference(text, body)}"
+        )
     return [Piece(text[: len(text) - len(body)], trained=False), *pieces]
 
 
@@ -179,7 +181,9 @@ def _writes(family: TemplateFamily, tokenizer: Any, messages: Sequence[Message])
 
 
 def _opens_thought(tokenizer: Any) -> bool:
-    prompt = tokenizer.apply_chat_template([{"role": "user", "content": "one"}], tokenize=False, add_generation_prompt=True)
+    prompt = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "one"}], tokenize=False, add_generation_prompt=True
+    )
     return str(prompt).endswith(f"{THINK_START}\n")
 
 

@@ -18,6 +18,11 @@ class SamplingConfig(FrozenModel):
     max_new_tokens: int = Field(default=256, ge=1)
     """Limit of one turn's response."""
 
+    @property
+    def is_on_policy(self) -> bool:
+        """True where tokens are drawn from the policy's own distribution: T = 1, nothing cut off."""
+        return self.temperature == 1 and self.top_p == 1 and self.top_k == 0
+
 
 class EpisodeConfig(FrozenModel):
     """The shape of one episode. Sources: Kevin (multi-turn RL for CUDA kernels) for γ and turns."""
@@ -37,6 +42,39 @@ class EpisodeConfig(FrozenModel):
     """`instruct`: instructions around the problem; `source`: the problem's source alone (small models from scratch)."""
     feedback: Literal["full", "brief", "none"] = "full"
     """What a later turn is told of the earlier verdict."""
+    thinking: bool = False
+    """Ask models that can reason (Qwen3) to do so; they are told not to otherwise."""
+
+
+class SglangConfig(FrozenModel):
+    """SGLang servers: how they are started and supervised, asked, and checked after each change of weights."""
+
+    servers: int = Field(default=1, ge=1, le=256)
+    """Servers that the pipeline starts where none are named by `rollout.sglang_urls`."""
+    gpus_per_server: float = Field(default=1.0, ge=0)
+    """GPUs that Ray reserves for each; tensor parallelism needs its flag as well (`--tp-size`)."""
+    command: tuple[str, ...] = ("python3", "-m", "sglang.launch_server")
+    """What starts a server: usually the interpreter of an environment of its own. Model, address and port are added."""
+    flags: tuple[str, ...] = ()
+    """Further arguments, e.g. `--mem-fraction-static`, `0.4`."""
+    environment: dict[str, str] = {}
+    """Variables that the server's environment has more than this process's, e.g. PYTHONPATH, CUDA_HOME."""
+    start_timeout_s: float = Field(default=300.0, gt=0)
+    """Until a server answers: loading a model and compiling kernels included."""
+    concurrency: int = Field(default=256, ge=1)
+    """Requests under way at one server; more wait here."""
+    request_timeout_s: float = Field(default=600.0, gt=0)
+    """Until a response is complete; longer counts as a failure of that server."""
+    attempts: int = Field(default=4, ge=1)
+    """Times that one response is asked for, each time of another server where there is one."""
+    backoff_s: float = Field(default=0.5, ge=0)
+    """Wait before the second attempt; doubled before each further one, and spread at random."""
+    canary_prompts: int = Field(default=4, ge=1, le=64)
+    """Fixed prompts on which each server is compared with the checkpoint after each change of weights."""
+    canary_threshold: float = Field(default=0.1, gt=0)
+    """Largest mean absolute difference of log-probabilities. bfloat16 against float32 gives about 0.04."""
+    canary_dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type in which the checkpoint is loaded for the comparison."""
 
 
 class RolloutConfig(FrozenModel):
@@ -45,6 +83,7 @@ class RolloutConfig(FrozenModel):
     engine: Literal["transformers", "sglang"] = "transformers"
     sglang_urls: tuple[str, ...] = ()
     """Servers to use; empty: the pipeline starts its own."""
+    sglang: SglangConfig = SglangConfig()
     problems_per_iteration: int = Field(default=64, ge=1)
     samples_per_problem: int = Field(default=8, ge=1)
     """Size of a group. A group of one has no baseline and is dropped by the update."""

@@ -74,6 +74,7 @@ class _Episode:
             name=f"{self.plan.trajectory_id} turn {index + 1}",
             prompt_token_ids=self.prompt.token_ids,
             seed=self.plan.turn_seed(index),
+            routing_key=self.plan.trajectory_id,
         )
 
 
@@ -116,7 +117,7 @@ class Driver:
     def _start(self, plan: EpisodePlan) -> _Episode:
         setting = self._setting
         messages = setting.task.messages(plan.row.problem, [], setting.episode, setting.backend)
-        return _Episode(plan, first_prompt(setting.tokenizer, messages))
+        return _Episode(plan, first_prompt(setting.tokenizer, messages, thinking=setting.episode.thinking))
 
     def _has_room(self, prompt: Prompt) -> bool:
         return len(prompt.token_ids) + self._setting.sampling.max_new_tokens <= self._engine.context_tokens
@@ -204,7 +205,13 @@ class Driver:
             messages = setting.task.messages(
                 episode.plan.row.problem, episode.history, setting.episode, setting.backend
             )
-            episode.prompt = next_prompt(setting.tokenizer, episode.prompt, turn.response_token_ids, messages)
+            episode.prompt = next_prompt(
+                setting.tokenizer,
+                episode.prompt,
+                turn.response_token_ids,
+                messages,
+                thinking=setting.episode.thinking,
+            )
             if not self._has_room(episode.prompt):
                 episode.termination = Termination.CONTEXT_LIMIT
 

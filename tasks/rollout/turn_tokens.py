@@ -25,18 +25,23 @@ class Prompt:
     """True where it begins with the previous prompt and response, token for token; true for a first turn."""
 
 
-def first_prompt(tokenizer: Any, messages: Sequence[Message]) -> Prompt:
-    """Return the prompt of a first turn."""
-    return Prompt(tuple(encode_prompt(tokenizer, messages)), extends_previous=True)
+def first_prompt(tokenizer: Any, messages: Sequence[Message], *, thinking: bool = False) -> Prompt:
+    """Return the prompt of a first turn; `thinking`: templates of reasoning models ask for reasoning."""
+    return Prompt(tuple(encode_prompt(tokenizer, messages, thinking=thinking)), extends_previous=True)
 
 
 def next_prompt(
-    tokenizer: Any, previous: Prompt, response_token_ids: Sequence[int], messages: Sequence[Message]
+    tokenizer: Any,
+    previous: Prompt,
+    response_token_ids: Sequence[int],
+    messages: Sequence[Message],
+    *,
+    thinking: bool = False,
 ) -> Prompt:
     """Return the prompt for `messages`, whose last two are the answer just given and what the user says to it."""
-    continuation = _template_continuation(tokenizer, messages)
+    continuation = _template_continuation(tokenizer, messages, thinking)
     if continuation is None:
-        return Prompt(tuple(encode_prompt(tokenizer, messages)), extends_previous=False)
+        return rewritten_prompt(tokenizer, messages, thinking=thinking)
     if response_token_ids:
         # The policy ended its turn itself: the template's end-of-turn token is there already.
         continuation = continuation.removeprefix(str(tokenizer.decode([response_token_ids[-1]])))
@@ -44,21 +49,26 @@ def next_prompt(
     return Prompt((*previous.token_ids, *response_token_ids, *added), extends_previous=True)
 
 
+def rewritten_prompt(tokenizer: Any, messages: Sequence[Message], *, thinking: bool = False) -> Prompt:
+    """Return the prompt of a later turn whose `messages` are not those of the turn before, continued."""
+    return Prompt(tuple(encode_prompt(tokenizer, messages, thinking=thinking)), extends_previous=False)
+
+
 def response_text(tokenizer: Any, token_ids: Sequence[int]) -> str:
     """Return what a response says, without special tokens."""
     return str(tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
-def _template_continuation(tokenizer: Any, messages: Sequence[Message]) -> str | None:
+def _template_continuation(tokenizer: Any, messages: Sequence[Message], thinking: bool) -> str | None:
     """Return what the template writes after the last answer; None where it does not leave what came before as it was."""
     *earlier, answer, reply = messages
-    prompt = render_conversation(tokenizer, earlier, for_generation=True)
+    prompt = render_conversation(tokenizer, earlier, for_generation=True, thinking=thinking)
     stand_in = Message(role=Role.ASSISTANT, content=_PLACEHOLDER)
-    marked = render_conversation(tokenizer, [*earlier, stand_in, reply], for_generation=True)
+    marked = render_conversation(tokenizer, [*earlier, stand_in, reply], for_generation=True, thinking=thinking)
     before, _, continuation = marked.partition(_PLACEHOLDER)
     if before != prompt:
         return None
-    whole = render_conversation(tokenizer, messages, for_generation=True)
+    whole = render_conversation(tokenizer, messages, for_generation=True, thinking=thinking)
     # Templates may strip an answer's outer white space; dropping anything else is a rewrite.
     kept = whole.removeprefix(prompt).removesuffix(continuation)
     if len(prompt) + len(kept) + len(continuation) != len(whole) or kept.strip() != answer.content.strip():

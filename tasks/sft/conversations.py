@@ -10,7 +10,8 @@ import polars as pl
 from pydantic import ValidationError
 
 from kernels_eval.errors import InputError
-from tasks.models.chat import encode_conversation
+from tasks.models.chat import encode_samples
+from tasks.models.families import template_family
 from tasks.models.messages import Message
 from tasks.update.batches import TrainedSequence
 
@@ -50,25 +51,30 @@ def encode_conversations(
     max_tokens: int,
     validation_fraction: float,
     seed: int,
+    template: str | None = None,
 ) -> SftSequences:
-    """Encode all conversations, drop those of more than `max_tokens`, set a share drawn by `seed` aside for validation."""
-    sequences: list[TrainedSequence] = []
-    for conversation in conversations:
-        encoded = encode_conversation(tokenizer, conversation)
-        if len(encoded.token_ids) <= max_tokens:
-            sequences.append(
-                TrainedSequence(np.asarray(encoded.token_ids, dtype=np.int32), np.asarray(encoded.loss_mask))
-            )
+    """Encode all conversations, drop those of more than `max_tokens`, set a share drawn by `seed` aside for validation.
+
+    A conversation is several sequences where the chat template rewrites earlier answers (`encode_samples`). `template`:
+    the family that the chat template must be of; none: any that is known.
+    """
+    family = template_family(tokenizer, template)
+    encoded = [sample for conversation in conversations for sample in encode_samples(tokenizer, conversation, family)]
+    sequences = [
+        TrainedSequence(np.asarray(sample.token_ids, dtype=np.int32), np.asarray(sample.loss_mask))
+        for sample in encoded
+        if len(sample.token_ids) <= max_tokens
+    ]
     if not sequences:
         raise InputError(
-            f"sft.max_tokens: all {len(conversations)} conversations are longer than {max_tokens} tokens; raise it"
+            f"sft.max_tokens: all {len(encoded)} conversations are longer than {max_tokens} tokens; raise it"
         )
     aside = int(len(sequences) * validation_fraction)
     order = np.random.default_rng([seed, 1]).permutation(len(sequences))
     return SftSequences(
         training=tuple(sequences[place] for place in sorted(order[aside:])),
         validation=tuple(sequences[place] for place in sorted(order[:aside])),
-        dropped=len(conversations) - len(sequences),
+        dropped=len(encoded) - len(sequences),
     )
 
 

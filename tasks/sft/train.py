@@ -48,7 +48,9 @@ def train_sft(
         tokenizer_path = work_dir / "tokenizer"
         texts = (message.content for conversation in conversations for message in conversation)
         tokenizer = train_tokenizer(texts, model.vocabulary, tokenizer_path)
-    sequences = encode_conversations(tokenizer, conversations, config.max_tokens, config.validation_fraction, seed)
+    sequences = encode_conversations(
+        tokenizer, conversations, config.max_tokens, config.validation_fraction, seed, model.template
+    )
     longest = max(sequence.length for sequence in sequences.training)
     if longest > model.max_positions and model.pretrained is None:
         raise InputError(

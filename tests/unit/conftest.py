@@ -21,7 +21,17 @@ _LLAMA_PIECES = _QWEN_PIECES.replace(r"\p{N}|", r"\p{N}{1,3}|")
 @functools.cache
 def _tokenizer(template: str) -> Any:
     """Return a tokenizer as Qwen's (NFC, thoughts' tags as ordinary tokens) or Llama 3's (trimmed offsets, bos)."""
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import (
+        AddedToken,
+        Regex,
+        Tokenizer,
+        decoders,
+        models,
+        normalizers,
+        pre_tokenizers,
+        processors,
+        trainers,
+    )
     from transformers import PreTrainedTokenizerFast
 
     llama = not template.startswith("qwen")

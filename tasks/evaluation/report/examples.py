@@ -40,6 +40,7 @@ def pick_examples(evaluation: EvaluationRef, problems: ProblemSetRef, style: Fee
             verdict.field("status").last().alias("last_status"),
             verdict.field("correct").first().alias("first_correct"),
             verdict.field("correct").last().alias("last_correct"),
+            verdict.field("correct").any().alias("ever_correct"),
             verdict.field("speedup").first().alias("first_speedup"),
             verdict.field("speedup").last().alias("last_speedup"),
             verdict.field("error_message").last().is_not_null().alias("explained"),
@@ -67,7 +68,7 @@ def pick_examples(evaluation: EvaluationRef, problems: ProblemSetRef, style: Fee
         (
             "failure",
             episodes.filter(~pl.col("last_correct")).sort(
-                "explained", "turns", "trajectory_id", descending=[True, True, False]
+                "ever_correct", "explained", "turns", "trajectory_id", descending=[False, True, True, False]
             ),
         ),
     ]

@@ -77,7 +77,7 @@ def _against_control(over: Mapping[str, Any]) -> str:
 
 
 def _percent(value: float | None) -> str:
-    return "none" if value is None else f"{100 * value:.0f} %"
+    return "none" if value is None else f"{100 * value:.0f}\N{NO-BREAK SPACE}%"
 
 
 def _number(value: float) -> str:

@@ -7,8 +7,9 @@ T = 1), whatever the sampling was, so that the update's importance ratios start 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
+from tasks.references import CheckpointRef
 from tasks.rollout.config import SamplingConfig
 
 
@@ -32,6 +33,8 @@ class GenerationRequest:
     prompt_token_ids: tuple[int, ...]
     seed: int
     """Decides the draws, together with nothing but the policy: not the place in a batch, not the engine's history."""
+    routing_key: str = ""
+    """Requests with the same key continue one another: an engine of several servers sends them to the same one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,4 +78,16 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Stop what runs and free what is held."""
+        ...
+
+
+@runtime_checkable
+class PolicyServer(Protocol):
+    """An engine that outlives its policy: what it runs on is kept, and given the next policy's weights."""
+
+    async def serve(self, policy: CheckpointRef, tokenizer: Any) -> None:
+        """Go over to this policy; returns once every answer comes from it.
+
+        Raises InfrastructureError where that cannot be shown: the engine must then not be used.
+        """
         ...

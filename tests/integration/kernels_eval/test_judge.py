@@ -44,6 +44,20 @@ HONEST = {
             "        x = x.contiguous().view(M, N)\n" + LAUNCH + "        return out.view(M, N).contiguous()\n"
         ),
     ),
+    "persistent: a fixed grid that strides over the rows": (
+        ROW_PROBLEM.replace("4096", "1024"),
+        ROW_KERNEL.replace("ROWS: tl.constexpr,", "ROWS: tl.constexpr, GRID: tl.constexpr,")
+        .replace(
+            "    rows = tl.program_id(0) * ROWS",
+            "    for start in range(tl.program_id(0) * ROWS, M, GRID * ROWS):\n     rows = start",
+        )
+        .replace("\n    cols", "\n     cols")
+        .replace("\n    mask", "\n     mask")
+        .replace("\n    x =", "\n     x =")
+        .replace("\n    tl.store", "\n     tl.store")
+        .replace("(triton.cdiv(M, 4),)", "(8,)")
+        .replace("ROWS=4", "ROWS=4, GRID=8"),
+    ),
     "tile taller than the first hidden size, unmasked": (
         ROW_PROBLEM,
         ROW_KERNEL.replace("(rows < M) & (cols < N)", "(rows >= 0) & (cols < N)")
@@ -82,6 +96,9 @@ FAILING: dict[str, tuple[str, Status, str]] = {
     "padding in the maximum": (ROW_KERNEL.replace("-float(\"inf\")", "0.0"), Status.INCORRECT, "wrong_values"),
     "part of the grid": (ROW_KERNEL.replace("triton.cdiv(M, 4)", "triton.cdiv(M, 8)"), Status.INCORRECT, "wrong_values"),
     "hard-coded rows": (ROW_KERNEL.replace("triton.cdiv(M, 4)", "8"), Status.INCORRECT, "wrong_values"),
+    "hard-coded rows, as many as a hidden size has": (ROW_KERNEL.replace("triton.cdiv(M, 4)", "16"), Status.INCORRECT, "wrong_values"),
+    "hard-coded rows, half of them": (ROW_KERNEL.replace("triton.cdiv(M, 4)", "512"), Status.INCORRECT, "wrong_values"),
+    "a grid that stops growing": (ROW_KERNEL.replace("triton.cdiv(M, 4)", "min(triton.cdiv(M, 4), 64)"), Status.INCORRECT, "wrong_values"),
     "zeros": (ROW_KERNEL.replace("tl.store(out_ptr + rows * N + cols, x,", "tl.store(out_ptr + rows * N + cols, x * 0,"), Status.INCORRECT, "wrong_values"),
     "transposed shape": (with_forward(LAUNCH + "        return out.t()\n"), Status.INCORRECT, "wrong_shape"),
     "half precision": (with_forward(LAUNCH + "        return out.to(torch.float16)\n"), Status.INCORRECT, "wrong_dtype"),
@@ -118,8 +135,8 @@ def test_messages_point_at_the_candidate(judge: Judge) -> None:
     assert undefined.error_message == ("kernel: NameError: name 'z' is not defined (line 13: x = tl.maximum(z, 0.0))")
     wrong_values = judge.evaluate(ROW_PROBLEM, FAILING["part of the grid"][0])
     assert wrong_values.error_message is not None
-    assert "output[16, 0] is nan, expected" in wrong_values.error_message
-    assert "50.0% of 9600 elements are wrong" in wrong_values.error_message
+    assert "output[4, 0] is nan, expected" in wrong_values.error_message
+    assert "50.0% of 2400 elements are wrong" in wrong_values.error_message
     past = judge.evaluate(ROW_PROBLEM, FAILING["store past the end"][0])
     assert past.error_message is not None
     assert "the kernel writes outside its tensors: 0 bytes past the end" in past.error_message
@@ -171,6 +188,19 @@ def test_fused_is_faster_than_a_kernel_per_step(judge: Judge) -> None:
     assert fused is not None
     assert unfused is not None
     assert fused > 1.5 * unfused
+
+
+def test_tall_tiles_are_estimated_by_their_true_grid(judge: Judge) -> None:
+    """4096 rows are 4096 / 128 programs, though one program does for every size that is interpreted."""
+    times: list[float] = []
+    for rows in (4, 128):
+        source = ROW_KERNEL.replace("(M, 4)", f"(M, {rows})").replace("ROWS=4", f"ROWS={rows}")
+        verdict = judge.evaluate(ROW_PROBLEM, source)
+        assert verdict.candidate_ms is not None
+        times.append(verdict.candidate_ms)
+    assert (
+        1.0 < times[1] / times[0] < 4.5
+    )  # 32 programs on 132 processors: slower, but not by the factor of one program
 
 
 def test_a_repeated_kernel_is_not_judged_again(judge: Judge) -> None:

@@ -132,7 +132,13 @@ def test_one_sample_where_nothing_is_rewritten(family_tokenizer: Tokenizers) -> 
 
 @pytest.mark.parametrize(
     ("template", "name"),
-    [("qwen2.5", "qwen"), ("qwen3", "qwen3"), ("qwen3-thinking", "qwen3"), ("llama3", "llama3"), ("llama3.1", "llama3")],
+    [
+        ("qwen2.5", "qwen"),
+        ("qwen3", "qwen3"),
+        ("qwen3-thinking", "qwen3"),
+        ("llama3", "llama3"),
+        ("llama3.1", "llama3"),
+    ],
 )
 def test_families_are_found_by_what_they_write(family_tokenizer: Tokenizers, template: str, name: str) -> None:
     assert template_family(family_tokenizer(template)).name == name
@@ -166,7 +172,7 @@ def test_a_template_that_strays_from_its_family_is_refused(family_tokenizer: Tok
         "{%- for message in messages -%}{%- if loop.index0 == 4 -%}{{- 'remember: ' -}}{%- endif -%}",
     )
     messages = [say("user", "a"), say("assistant", "b", True)] * 2 + [say("user", "c"), say("assistant", "d", True)]
-    with pytest.raises(InputError, match="expected the form of the family llama3, found .*remember: "):
+    with pytest.raises(InputError, match=r"expected the form of the family llama3, found .*remember: "):
         encode_conversation(tokenizer, messages)
 
 
@@ -179,7 +185,9 @@ def test_a_template_that_strays_from_its_family_is_refused(family_tokenizer: Tok
         ([say("user", "a"), say("assistant", "<think>hm", True)], "expected the end of its reasoning"),
     ],
 )
-def test_what_cannot_be_trained_is_refused(family_tokenizer: Tokenizers, messages: list[Message], expected: str) -> None:
+def test_what_cannot_be_trained_is_refused(
+    family_tokenizer: Tokenizers, messages: list[Message], expected: str
+) -> None:
     with pytest.raises(InputError, match=expected):
         encode_conversation(family_tokenizer("qwen3"), messages)
 

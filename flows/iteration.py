@@ -7,7 +7,7 @@ from flows.evaluation import examine
 from flows.problems import prepare_problems
 from flows.report import conclude
 from flows.run import Run, open_run
-from flows.sft import newest_policy, teach
+from flows.sft import newest_policy
 from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.task import roll_out
 from tasks.update.task import update
@@ -52,8 +52,9 @@ def training_iteration_flow(config: RunConfig) -> str:
     """One iteration from the run's newest policy. After a kill the same iteration is finished, not begun again."""
     with open_run(config) as run:
         problems = prepare_problems(run)
-        examine(run, problems, teach(run, problems))
-        examine(run, problems, iterate(run, problems, newest_policy(run, problems)))
+        policy = newest_policy(run, problems)
+        examine(run, problems, run.state.policies[0])
+        examine(run, problems, iterate(run, problems, policy))
         return conclude(run)
 
 

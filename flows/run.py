@@ -13,53 +13,23 @@ runs/latest                    link to the newest run
 import fcntl
 import logging
 import os
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from prefect.logging import get_run_logger
 from pydantic import BaseModel
 
 from flows.configuration import RunConfig, save_configuration
+from flows.listeners import Listeners, LogListener
 from flows.ray_cluster import RayCluster
 from flows.state import RunState, StageTiming, read_state, write_state
 from kernels_eval.errors import InputError
 from tasks.orchestration import StageListener, Workspace
 from tasks.references import ArtifactRef, CheckpointRef, EvaluationRef, TrajectoryBatchRef
 from tasks.store import digest_of
-
-logger = logging.getLogger("prefect.kernelmill")
-
-
-class LogListener:
-    """Writes what stages do to the log, which Prefect shows in its UI: the listener of runs without a terminal."""
-
-    def __init__(self, interval_s: float = 30.0) -> None:
-        self.interval_s = interval_s
-        self._last = 0.0
-
-    def started(self, label: str) -> None:
-        """Log the start."""
-        logger.info("%s: started", label)
-
-    def progressed(self, label: str, done: int, total: int, figures: dict[str, float]) -> None:
-        """Log progress now and then."""
-        now = time.monotonic()
-        if now - self._last >= self.interval_s:
-            self._last = now
-            shown = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
-            logger.info("%s: %d of %d %s", label, done, total, shown)
-
-    def finished(self, label: str, seconds: float, cached: bool) -> None:
-        """Log the end."""
-        logger.info("%s: %s", label, "cached" if cached else f"done in {seconds:.1f} s")
-
-    def failed(self, label: str, error: BaseException) -> None:
-        """Log the failure."""
-        logger.error("%s: failed: %s", label, error)
-
 
 listener: ContextVar[StageListener | None] = ContextVar("listener", default=None)
 """Who is told what the stages do; the command line puts its own here."""
@@ -76,7 +46,6 @@ class Run:
     config: RunConfig
     workspace: Workspace
     state: RunState
-    started: float = field(default_factory=time.perf_counter)
 
     @property
     def run_dir(self) -> Path:
@@ -147,10 +116,11 @@ def open_run(config: RunConfig) -> Generator[Run]:
     with _locked(run_dir), _logged_to(run_dir / "log.txt"):
         save_configuration(config, run_dir / "config.yaml")
         link_to(runs_dir / "latest", run_dir)
+        told = listener.get()
         workspace = Workspace(
             runs_dir=runs_dir,
             run_id=config.run_id,
-            listener=listener.get() or LogListener(),
+            listener=Listeners([LogListener(get_run_logger()), *([told] if told else [])]),
             before_work=cluster.start,
             refresh=refresh.get(),
         )

@@ -119,7 +119,7 @@ def _interpret(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid:
     if isinstance(grid, int):
         grid = (grid,)
     grid = tuple(int(size) for size in grid) + (1,) * (3 - len(grid))
-    described = _describe(bound, constexprs) | {"kernel": kernel.fn.__name__[:200], "options": options}
+    described: dict[str, Any] = _describe(bound, constexprs) | {"kernel": kernel.fn.__name__[:200], "options": options}
     described["programs"] = grid[0] * grid[1] * grid[2]
     if LEDGER.only_grids:
         LEDGER.launches.append(Launch(dram_bytes=0, l2_bytes=0, flops=0, **described))
@@ -177,7 +177,7 @@ def _regions(bound: dict[str, Any]) -> list[Region]:
 
 def _constant(value: Any) -> Constant:
     """ValidationError where the value is neither plain nor a type."""
-    return Constant(kind="dtype", value=value.name) if isinstance(value, tl.dtype) else Constant(value=value)
+    return Constant(kind="dtype", value=str(value.name)) if isinstance(value, tl.dtype) else Constant(value=value)
 
 
 def _describe(bound: dict[str, Any], constexprs: set[str]) -> dict[str, Any]:

@@ -50,7 +50,13 @@ FIRST_DELAY_S = 2.0
 """Before the first retry; doubled before each further one, with up to half of it added at random."""
 _NOT_DECISIVE: dict[type, set[str]] = {
     JudgeConfig: {"workers", "cache_dir"},
-    RolloutConfig: {"judge_patience_s", "sglang_urls"},
+    RolloutConfig: {
+        "judge_patience_s",
+        "generation_patience_s",
+        "watch_after_s",
+        "trajectory_logs",
+        "sglang_urls",
+    },
 }
 """Settings that change how fast a result is there, never the result."""
 _FILES: dict[type, str] = {

@@ -1,6 +1,6 @@
 """Settings of rollouts: episodes, engine, sampling, rewards."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -24,12 +24,22 @@ class SamplingConfig(FrozenModel):
         return self.temperature == 1 and self.top_p == 1 and self.top_k == 0
 
 
+class HorizonConfig(FrozenModel):
+    """Turn limits that depend on the problem and on how the episode goes (tasks.rollout.horizon)."""
+
+    level_turns: tuple[Annotated[int, Field(ge=1, le=32)], ...] = ()
+    """Turn limit of problems of level 1, 2, …; the last one holds for higher levels too. Empty: `max_turns` for all."""
+    extension: int = Field(default=0, ge=0, le=32)
+    """Turns, at most, that an episode gets beyond its limit while each one improves on all before it."""
+
+
 class EpisodeConfig(FrozenModel):
     """The shape of one episode. Sources: Kevin (multi-turn RL for CUDA kernels) for γ and turns."""
 
     task: str = "kernelbench_multiturn"
     """Registered episode generator: `kernelbench` (single turn) or `kernelbench_multiturn`."""
     max_turns: int = Field(default=3, ge=1, le=32)
+    horizon: HorizonConfig = HorizonConfig()
     gamma: float = Field(default=0.4, ge=0, le=1)
     """Discount of a later turn's reward in an earlier turn's return."""
     reward: str = "kernelbench"
@@ -42,8 +52,22 @@ class EpisodeConfig(FrozenModel):
     """`instruct`: instructions around the problem; `source`: the problem's source alone (small models from scratch)."""
     feedback: Literal["full", "brief", "none"] = "full"
     """What a later turn is told of the earlier verdict."""
+    history_tokens: int = Field(default=0, ge=0)
+    """Tokens that earlier turns may take up in a prompt; what is more is compressed (tasks.rollout.compression). 0: no limit."""
     thinking: bool = False
     """Ask models that can reason (Qwen3) to do so; they are told not to otherwise."""
+
+
+class CurriculumConfig(FrozenModel):
+    """From easy to hard: training begins with one turn and the lowest level (tasks.rollout.curriculum)."""
+
+    enabled: bool = False
+    success_rate: float = Field(default=0.6, ge=0, le=1)
+    """Share of an iteration's trajectories that end with a correct kernel at which the next stage begins."""
+    iterations: int = Field(default=2, ge=1)
+    """Iterations in a row on one stage whose mean has to reach it."""
+    first: Literal["turns", "levels"] = "turns"
+    """What rises first, all the way, before the other does."""
 
 
 class SglangConfig(FrozenModel):
@@ -57,7 +81,7 @@ class SglangConfig(FrozenModel):
     """What starts a server: usually the interpreter of an environment of its own. Model, address and port are added."""
     flags: tuple[str, ...] = ()
     """Further arguments, e.g. `--mem-fraction-static`, `0.4`."""
-    environment: dict[str, str] = {}
+    environment: dict[str, str] = Field(default_factory=dict)
     """Variables that the server's environment has more than this process's, e.g. PYTHONPATH, CUDA_HOME."""
     start_timeout_s: float = Field(default=300.0, gt=0)
     """Until a server answers: loading a model and compiling kernels included."""
@@ -93,7 +117,14 @@ class RolloutConfig(FrozenModel):
     """CPU threads of the embedded engine."""
     judge_patience_s: float = Field(default=600.0, gt=0)
     """A kernel that has waited longer for its verdict, the judge's queue included, is handed over once more, then given up."""
+    generation_patience_s: float = Field(default=3600.0, gt=0)
+    """A response that has taken longer, the engine's queue included, is asked for once more, then given up."""
+    watch_after_s: float = Field(default=120.0, gt=0)
+    """A sample that waits longer for its engine or judge is named in the log, and again each time this has passed."""
+    trajectory_logs: str | None = None
+    """Folder for a JSON file a turn and a trajectory (tasks.trajectories.json_logs), on the machine that rolls out; none: no files."""
     gpus: float = Field(default=0, ge=0)
     """GPUs of the process that generates (the embedded engine)."""
     sampling: SamplingConfig = SamplingConfig()
     episode: EpisodeConfig = EpisodeConfig()
+    curriculum: CurriculumConfig = CurriculumConfig()

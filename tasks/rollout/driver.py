@@ -5,45 +5,44 @@ judge the moment it is complete, while others are still being written; several c
 generates while another is judged. Which episodes share a cohort depends on the plan alone, never on timing: a batch has the
 same members in every run, and the same seed gives the same tokens, to the bit.
 
-A fault of the engine or the judge is data: the work is tried once more, and then the turn is kept with the verdict
-`infrastructure_error`, without reward, and ends its episode. No other episode notices.
+A fault of the engine or the judge is data, and so is its silence: the work is tried once more, and then the turn is kept with
+the verdict `infrastructure_error`, without reward, and ends its episode. No other episode notices, and nothing waits for ever.
 """
 
 import asyncio
 import itertools
+import logging
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-from kernels_eval.errors import InfrastructureError, InputError
-from tasks.rollout.config import EpisodeConfig, SamplingConfig
+from kernels_eval.errors import InputError
 from tasks.rollout.engines.base import Engine, FinishReason, Generation, GenerationRequest
-from tasks.rollout.episodes import EpisodeTask
 from tasks.rollout.extract import extract_kernel
 from tasks.rollout.judging import Judged, Referee, fault_verdict
 from tasks.rollout.plan import EpisodePlan
-from tasks.rollout.prompts import HistoryTurn
-from tasks.rollout.turn_log import log_trajectory, log_turn
-from tasks.rollout.turn_tokens import Prompt, first_prompt, next_prompt, response_text
-from tasks.trajectories.schema import Termination, Trajectory, Turn
+from tasks.rollout.playing import EpisodeListener, PlayedEpisode, Setting
+from tasks.rollout.turn_tokens import response_text
+from tasks.rollout.watchdog import Phase, Watchdog
+from tasks.trajectories.schema import Trajectory, Turn
 
+__all__ = ["Driver", "Limits", "Observed", "Setting"]
+
+logger = logging.getLogger("kernelmill.rollout")
 _SMALLEST_SHARED = 32
 """Episodes from which a second cohort pays: smaller batches cost about as much as whole ones."""
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What all episodes of a rollout share."""
+class Limits:
+    """How long a sample may wait."""
 
-    run_id: str
-    policy_digest: str
-    tokenizer: Any
-    task: EpisodeTask
-    episode: EpisodeConfig
-    sampling: SamplingConfig
-    backend: str
+    generation_s: float = 3600.0
+    """For one response, the engine's queue included."""
+    named_after_s: float = 120.0
+    """Before the log names it."""
 
 
 @dataclass(slots=True)
@@ -60,34 +59,25 @@ class Observed:
     judging: int = 0
 
 
-@dataclass(slots=True)
-class _Episode:
-    plan: EpisodePlan
-    prompt: Prompt
-    history: list[HistoryTurn] = field(default_factory=list[HistoryTurn])
-    turns: list[Turn] = field(default_factory=list[Turn])
-    termination: Termination | None = None
-
-    def request(self) -> GenerationRequest:
-        index = len(self.turns)
-        return GenerationRequest(
-            name=f"{self.plan.trajectory_id} turn {index + 1}",
-            prompt_token_ids=self.prompt.token_ids,
-            seed=self.plan.turn_seed(index),
-            routing_key=self.plan.trajectory_id,
-        )
-
-
 class Driver:
     """Plays the episodes of one rollout."""
 
     def __init__(
-        self, setting: Setting, engine: Engine, referee: Referee, on_change: Callable[[Observed], None] = lambda _: None
+        self,
+        setting: Setting,
+        engine: Engine,
+        referee: Referee,
+        on_change: Callable[[Observed], None] = lambda _: None,
+        listeners: Sequence[EpisodeListener] = (),
+        limits: Limits | None = None,
     ) -> None:
         self._setting = setting
         self._engine = engine
         self._referee = referee
         self._on_change = on_change
+        self._listeners = listeners
+        self._limits = limits or Limits()
+        self._watchdog = Watchdog(self._limits.named_after_s)
         self.observed = Observed()
 
     async def play(self, plans: Sequence[EpisodePlan]) -> list[Trajectory]:
@@ -95,7 +85,8 @@ class Driver:
 
         Raises InputError where no prompt leaves room, InfrastructureError where the engine as a whole fails.
         """
-        episodes = [episode for episode in map(self._start, plans) if self._has_room(episode.prompt)]
+        started = [PlayedEpisode(plan, self._setting, self._engine.context_tokens) for plan in plans]
+        episodes = [episode for episode in started if episode.has_room]
         if not episodes:
             raise InputError(
                 f"rollout.sampling.max_new_tokens: {self._setting.sampling.max_new_tokens} tokens after any of the prompts "
@@ -104,59 +95,74 @@ class Driver:
         episodes.sort(key=lambda episode: (len(episode.prompt.token_ids), episode.plan.trajectory_id))
         self.observed.planned, self.observed.left_out = len(episodes), len(plans) - len(episodes)
         self._on_change(self.observed)
+        watching = asyncio.ensure_future(self._watchdog.watch())
         cohorts = [asyncio.ensure_future(self._play_cohort(cohort)) for cohort in self._cohorts(episodes)]
         try:
             played = await asyncio.gather(*cohorts)
         except BaseExceptionGroup as group:
             raise _first_cause(group) from group
         finally:
-            for cohort in cohorts:
-                cohort.cancel()
+            for task in (watching, *cohorts):
+                task.cancel()
         return [trajectory for cohort in played for trajectory in cohort]
 
-    def _start(self, plan: EpisodePlan) -> _Episode:
-        setting = self._setting
-        messages = setting.task.messages(plan.row.problem, [], setting.episode, setting.backend)
-        return _Episode(plan, first_prompt(setting.tokenizer, messages, thinking=setting.episode.thinking))
-
-    def _has_room(self, prompt: Prompt) -> bool:
-        return len(prompt.token_ids) + self._setting.sampling.max_new_tokens <= self._engine.context_tokens
-
-    def _cohorts(self, episodes: Sequence[_Episode]) -> list[Sequence[_Episode]]:
+    def _cohorts(self, episodes: Sequence[PlayedEpisode]) -> list[Sequence[PlayedEpisode]]:
         """Cut the episodes into cohorts of equal size, at least two where that pays."""
         wanted = 2 if len(episodes) >= 2 * _SMALLEST_SHARED else 1
         count = max(wanted, math.ceil(len(episodes) / self._engine.cohort_size))
         bounds = [round(index * len(episodes) / count) for index in range(count + 1)]
         return [episodes[start:end] for start, end in itertools.pairwise(bounds)]
 
-    async def _play_cohort(self, cohort: Sequence[_Episode]) -> list[Trajectory]:
+    async def _play_cohort(self, cohort: Sequence[PlayedEpisode]) -> list[Trajectory]:
         active = list(cohort)
         while active:
             async with asyncio.TaskGroup() as judging:
                 async for index, generation in self._generations([episode.request() for episode in active]):
                     judging.create_task(self._finish_turn(active[index], generation))
             active = [episode for episode in active if episode.termination is None]
-        return [self._trajectory(episode) for episode in cohort]
+        return [episode.trajectory() for episode in cohort]
 
     async def _generations(self, requests: Sequence[GenerationRequest]) -> AsyncIterator[tuple[int, Generation]]:
         """Yield every request's response exactly once, whatever the engine does; what failed is asked for once more."""
         open_requests = dict(enumerate(requests))
         for last_attempt in (False, True):
             indices = list(open_requests)
-            stream = self._engine.generate([open_requests[index] for index in indices], self._setting.sampling)
-            async for place, generation in stream:
+            for index in indices:
+                self._watchdog.begins(requests[index].name, Phase.GENERATION)
+            async for place, generation in self._attempt([open_requests[index] for index in indices]):
                 index = indices[place]
                 if index not in open_requests or (generation.finish_reason is FinishReason.FAULT and not last_attempt):
                     continue
                 del open_requests[index]
+                self._watchdog.ends(requests[index].name, Phase.GENERATION)
                 yield index, generation
             if not open_requests:
                 return
-        for index in open_requests:
+            self._log_unanswered(list(open_requests.values()), last_attempt)
+        for index, request in open_requests.items():
+            self._watchdog.ends(request.name, Phase.GENERATION)
             yield index, Generation((), (), FinishReason.FAULT, 0.0, error="the engine gave no answer, twice")
 
-    async def _finish_turn(self, episode: _Episode, generation: Generation) -> None:
+    async def _attempt(self, requests: Sequence[GenerationRequest]) -> AsyncIterator[tuple[int, Generation]]:
+        """Yield what the engine answers until it has no more, or until a sample's time is over."""
+        deadline = asyncio.get_running_loop().time() + self._limits.generation_s
+        async with aclosing(aiter(self._engine.generate(requests, self._setting.sampling))) as stream:  # pyright: ignore[reportArgumentType]
+            while True:
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        answer = await anext(stream)
+                except (StopAsyncIteration, TimeoutError):
+                    return
+                yield answer
+
+    def _log_unanswered(self, requests: Sequence[GenerationRequest], last_attempt: bool) -> None:
+        names = ", ".join(request.name for request in requests[:5]) + (", …" if len(requests) > 5 else "")
+        consequence = "given up" if last_attempt else "asked for once more"
+        logger.warning("%s: %d without an answer, %s: %s", Phase.GENERATION, len(requests), consequence, names)
+
+    async def _finish_turn(self, episode: PlayedEpisode, generation: Generation) -> None:
         setting, problem = self._setting, episode.plan.row.problem
+        name, index = episode.request().name, len(episode.turns)
         text = response_text(setting.tokenizer, generation.token_ids)
         kernel = extract_kernel(text)
         self.observed.tokens += len(generation.token_ids)
@@ -165,10 +171,11 @@ class Driver:
         if generation.finish_reason is FinishReason.FAULT:
             judged = Judged(fault_verdict("engine_fault", generation.error or "the engine failed"), None, 0.0)
         else:
-            judged = await self._referee.judge_response(problem, kernel, generation.finish_reason)
+            with self._watchdog.waiting(name, Phase.JUDGEMENT):
+                judged = await self._referee.judge_response(problem, kernel, generation.finish_reason, name)
         turn = Turn(
-            turn_index=len(episode.turns),
-            role=setting.task.role(len(episode.turns)),
+            turn_index=index,
+            role=setting.task.role(index),
             prompt_token_ids=episode.prompt.token_ids,
             response_token_ids=generation.token_ids,
             response_logprobs=generation.logprobs,
@@ -182,40 +189,15 @@ class Driver:
             evaluation_s=judged.seconds,
             created_at=datetime.now(UTC),
         )
-        episode.turns.append(turn)
-        log_turn(problem.problem_id, turn)
-        self._go_on_or_end(episode, turn)
+        for listener in self._listeners:
+            listener.turn_ended(episode.plan, episode.messages, turn)
+        episode.add(turn)
+        if episode.termination is not None:
+            for listener in self._listeners:
+                listener.trajectory_ended(episode.trajectory(), episode.answered_messages())
         self._observe(episode, turn)
 
-    def _go_on_or_end(self, episode: _Episode, turn: Turn) -> None:
-        setting = self._setting
-        if turn.reward is None:
-            episode.termination = Termination.INFRASTRUCTURE_ERROR
-            return
-        episode.history.append(
-            HistoryTurn(
-                response_text=turn.response_text,
-                kernel_source=turn.kernel_source,
-                verdict=turn.verdict,
-                reward=turn.reward,
-            )
-        )
-        episode.termination = setting.task.termination(episode.history, setting.episode)
-        if episode.termination is None:
-            messages = setting.task.messages(
-                episode.plan.row.problem, episode.history, setting.episode, setting.backend
-            )
-            episode.prompt = next_prompt(
-                setting.tokenizer,
-                episode.prompt,
-                turn.response_token_ids,
-                messages,
-                thinking=setting.episode.thinking,
-            )
-            if not self._has_room(episode.prompt):
-                episode.termination = Termination.CONTEXT_LIMIT
-
-    def _observe(self, episode: _Episode, turn: Turn) -> None:
+    def _observe(self, episode: PlayedEpisode, turn: Turn) -> None:
         observed = self.observed
         observed.judging -= 1
         observed.turns += 1
@@ -223,27 +205,6 @@ class Driver:
         observed.faults += turn.reward is None
         observed.finished += episode.termination is not None
         self._on_change(observed)
-
-    def _trajectory(self, episode: _Episode) -> Trajectory:
-        plan, problem = episode.plan, episode.plan.row.problem
-        if episode.termination is None or not episode.turns:
-            raise InfrastructureError(f"{plan.trajectory_id}: the episode was lost on the way")
-        trajectory = Trajectory(
-            run_id=self._setting.run_id,
-            iteration=plan.iteration,
-            policy_digest=self._setting.policy_digest,
-            problem_id=problem.problem_id,
-            problem_digest=problem.digest,
-            split=plan.row.split.value,
-            level=problem.level,
-            group_id=plan.group_id,
-            trajectory_id=plan.trajectory_id,
-            sample_index=plan.sample_index,
-            turns=tuple(episode.turns),
-            termination=episode.termination,
-        )
-        log_trajectory(trajectory, self._setting.episode.gamma)
-        return trajectory
 
 
 def _first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -9,8 +9,10 @@ from typing import Protocol
 
 from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
+from kernels_eval.verdict import Verdict
 from tasks.models.messages import Message
 from tasks.rollout.config import EpisodeConfig
+from tasks.rollout.horizon import turn_limit
 from tasks.rollout.prompts import HistoryTurn, prompt_messages
 from tasks.trajectories.schema import Termination, TurnRole
 
@@ -28,8 +30,8 @@ class EpisodeTask(Protocol):
         """Return the conversation up to the next answer."""
         ...
 
-    def termination(self, history: Sequence[HistoryTurn], episode: EpisodeConfig) -> Termination | None:
-        """Return why the episode ends after these turns, or None where it goes on."""
+    def termination(self, history: Sequence[HistoryTurn], level: int, episode: EpisodeConfig) -> Termination | None:
+        """Return why the episode on a problem of this level ends after these turns, or None where it goes on."""
         ...
 
 
@@ -37,7 +39,8 @@ class EpisodeTask(Protocol):
 class KernelBenchTask:
     """Write a kernel, see what the judge says, write a better one."""
 
-    turn_limit: Callable[[EpisodeConfig], int]
+    turn_limit: Callable[[Sequence[Verdict], int, EpisodeConfig], int]
+    """(verdicts so far, level of the problem, episode) → turns that the episode may have."""
 
     def role(self, turn_index: int) -> TurnRole:
         """One policy speaks on all turns."""
@@ -49,7 +52,7 @@ class KernelBenchTask:
         """Return the problem, then each kernel with its feedback."""
         return prompt_messages(problem.source, history, episode, backend)
 
-    def termination(self, history: Sequence[HistoryTurn], episode: EpisodeConfig) -> Termination | None:
+    def termination(self, history: Sequence[HistoryTurn], level: int, episode: EpisodeConfig) -> Termination | None:
         """Success, then repeated failure, then the turn limit."""
         last = history[-1]
         if last.verdict.correct and last.reward >= episode.success_reward:
@@ -57,12 +60,13 @@ class KernelBenchTask:
         recent = history[-episode.max_zero_turns :]
         if len(recent) == episode.max_zero_turns and all(turn.reward == 0 for turn in recent):
             return Termination.REPEATED_FAILURE
-        return Termination.TURN_LIMIT if len(history) >= self.turn_limit(episode) else None
+        limit = self.turn_limit([turn.verdict for turn in history], level, episode)
+        return Termination.TURN_LIMIT if len(history) >= limit else None
 
 
 EPISODE_TASKS: dict[str, EpisodeTask] = {
-    "kernelbench": KernelBenchTask(turn_limit=lambda episode: 1),
-    "kernelbench_multiturn": KernelBenchTask(turn_limit=lambda episode: episode.max_turns),
+    "kernelbench": KernelBenchTask(turn_limit=lambda verdicts, level, episode: 1),
+    "kernelbench_multiturn": KernelBenchTask(turn_limit=turn_limit),
 }
 
 

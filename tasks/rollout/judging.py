@@ -1,6 +1,7 @@
 """From a response to its verdict and reward. Faults of the judge stay faults: asked once more, then recorded, never rewarded."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from kernels_eval.problem import Problem
 from kernels_eval.verdict import Status, Verdict
 from tasks.rollout.engines.base import FinishReason
 
+logger = logging.getLogger("kernelmill.rollout")
 ATTEMPTS = 2
 """Times that a kernel is handed to the judge before its fault is recorded."""
 
@@ -42,19 +44,21 @@ class Referee:
     patience_s: float
     """How long one kernel may wait for its verdict, the judge's queue included."""
 
-    async def judge_response(self, problem: Problem, kernel: str | None, finish_reason: FinishReason) -> Judged:
-        """Return the verdict on what `extract_kernel` found in a response."""
+    async def judge_response(
+        self, problem: Problem, kernel: str | None, finish_reason: FinishReason, name: str = ""
+    ) -> Judged:
+        """Return the verdict on what `extract_kernel` found in a response; `name` is what the log calls it."""
         started = time.perf_counter()
         if kernel is None:
             verdict = no_kernel_verdict(finish_reason)
         else:
-            verdict = await self._verdict_on(problem, kernel)
+            verdict = await self._verdict_on(problem, kernel, name or problem.problem_id)
         reward = None if verdict.is_fault else self.reward(verdict)
         return Judged(verdict, reward, time.perf_counter() - started)
 
-    async def _verdict_on(self, problem: Problem, kernel: str) -> Verdict:
+    async def _verdict_on(self, problem: Problem, kernel: str, name: str) -> Verdict:
         verdict = fault_verdict("judge_fault", "the judge was not asked")
-        for _ in range(ATTEMPTS):
+        for attempt in range(1, ATTEMPTS + 1):
             try:
                 async with asyncio.timeout(self.patience_s):
                     verdict = await self.judge.evaluate_async(problem, kernel)
@@ -64,6 +68,8 @@ class Referee:
                 verdict = fault_verdict("judge_fault", str(error))
             if not verdict.is_fault:
                 break
+            consequence = "asked once more" if attempt < ATTEMPTS else "given up"
+            logger.warning("%s: judgement: %s; %s", name, verdict.error_message, consequence)
         return verdict
 
 

@@ -30,6 +30,8 @@ class HistoryTurn(FrozenModel):
     """None where the response held no kernel."""
     verdict: Verdict
     reward: float
+    shortened: bool = False
+    """True: the policy is told of the verdict in one line (tasks.rollout.compression)."""
 
 
 _EXAMPLES = {
@@ -93,9 +95,13 @@ def prompt_messages(
     """
     messages = [Message(role=Role.USER, content=_first_request(problem_source, episode.prompt, backend))]
     for turn in history:
-        feedback = feedback_text(turn.verdict, turn.reward, episode.feedback)
+        if turn.shortened:
+            told = _verdict_line(turn.verdict, episode)
+        else:
+            feedback = feedback_text(turn.verdict, turn.reward, episode.feedback)
+            told = _next_request(turn.verdict, feedback, episode.prompt)
         messages.append(Message(role=Role.ASSISTANT, content=turn.response_text))
-        messages.append(Message(role=Role.USER, content=_next_request(turn.verdict, feedback, episode.prompt)))
+        messages.append(Message(role=Role.USER, content=told))
     return messages
 
 
@@ -141,6 +147,13 @@ def _next_request(verdict: Verdict, feedback: str, style: Literal["instruct", "s
         return "Write another version. Answer with one complete Python code block."
     wish = "Make it faster" if verdict.correct else "Mend it"
     return f"{feedback}\n\n{wish}. Answer with one complete Python code block."
+
+
+def _verdict_line(verdict: Verdict, episode: EpisodeConfig) -> str:
+    """One line on an older turn; without feedback it says as little as a whole one does."""
+    if episode.feedback == "none":
+        return _next_request(verdict, "", episode.prompt)
+    return ", ".join(_brief_feedback(verdict).split("\n"))
 
 
 def _brief_feedback(verdict: Verdict) -> str:

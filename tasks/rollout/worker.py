@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tasks.problems.row import Split
 from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.driver import Driver, Observed, Setting
-from tasks.rollout.engines.base import Engine, FinishReason
+from tasks.rollout.engines.base import Engine, FinishReason, PolicyServer
 from tasks.rollout.episodes import episode_task
 from tasks.rollout.judging import AsyncJudge, Referee, no_kernel_verdict
 from tasks.rollout.plan import plan_episodes
@@ -73,6 +74,11 @@ async def roll_out(
         request.iteration,
         request.seed,
     )
+    if request.split is Split.TRAIN and not config.sampling.is_on_policy:
+        logger.warning(
+            "training samples are drawn with temperature %g, top_p %g, top_k %d: off the policy that is trained; on it are 1, 1, 0",
+            config.sampling.temperature, config.sampling.top_p, config.sampling.top_k,
+        )  # fmt: skip
     setting = Setting(
         run_id=request.run_id,
         policy_digest=request.policy.digest,
@@ -111,11 +117,21 @@ async def roll_out(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """An engine, what it was opened with, and the policy that it holds."""
+
+    settings: tuple[Any, ...]
+    policy: CheckpointRef
+    engine: Engine
+    tokenizer: Any
+
+
 class RolloutWorker:
     """Lives as long as the driver's Ray job; one rollout at a time."""
 
     def __init__(self) -> None:
-        self._engine: tuple[tuple[Any, ...], Engine, Any] | None = None
+        self._opened: _Opened | None = None
         self._judge: tuple[JudgeConfig, Any] | None = None
 
     def ping(self) -> int:
@@ -150,15 +166,28 @@ class RolloutWorker:
         from tasks.rollout.engines import open_engine
 
         config = request.config
-        key = (request.policy.uri, request.policy.digest, config.engine, config.batch_size, config.threads)
-        if self._engine is None or self._engine[0] != key:
-            if self._engine is not None:
-                await self._engine[1].close()
-                self._engine = None
+        settings = (config.engine, config.batch_size, config.threads, config.sglang_urls, config.sglang)
+        opened, self._opened = self._opened, None  # kept again only where all goes well
+        if opened is not None and opened.settings == settings and opened.policy == request.policy:
+            self._opened = opened
+            return opened.engine, opened.tokenizer
+        if opened is not None and not (opened.settings == settings and isinstance(opened.engine, PolicyServer)):
+            await opened.engine.close()
+            opened = None
+        try:
             tokenizer = await asyncio.to_thread(load_tokenizer, request.policy.path)
-            engine = await asyncio.to_thread(open_engine, request.policy, tokenizer, config)
-            self._engine = (key, engine, tokenizer)
-        return self._engine[1], self._engine[2]
+            if opened is None:
+                engine = await asyncio.to_thread(open_engine, request.policy, tokenizer, config)
+            else:
+                engine = opened.engine
+                assert isinstance(engine, PolicyServer)
+                await engine.serve(request.policy, tokenizer)
+        except BaseException:
+            if opened is not None:
+                await opened.engine.close()
+            raise
+        self._opened = _Opened(settings, request.policy, engine, tokenizer)
+        return engine, tokenizer
 
     def _judge_for(self, config: JudgeConfig) -> Any:
         """Return the warm judge of this configuration."""

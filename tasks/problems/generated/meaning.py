@@ -19,7 +19,16 @@ MIN_SPREAD = 1e-2
 @cache
 def is_meaningful(key: str) -> bool:
     """True where the output is finite, well-conditioned, not constant, and no operator can be left out."""
-    composition = parse_composition(key)
+    # On tensors this small several threads only wait for each other: on a busy machine a hundred times longer.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return _is_meaningful(parse_composition(key))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _is_meaningful(composition: Composition) -> bool:
     exact = _output(composition, torch.float64)
     size = exact.square().mean().sqrt()
     if not torch.isfinite(exact).all() or size < 1e-6 or exact.std() < MIN_SPREAD * size:

@@ -21,7 +21,16 @@ def _open_transformers(policy: CheckpointRef, tokenizer: Any, config: RolloutCon
     return load_engine(policy.path, tokenizer, config.batch_size)
 
 
-ENGINES: dict[str, Callable[[CheckpointRef, Any, RolloutConfig], Engine]] = {"transformers": _open_transformers}
+def _open_sglang(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
+    from tasks.rollout.engines.sglang import open_sglang
+
+    return open_sglang(policy, tokenizer, config)
+
+
+ENGINES: dict[str, Callable[[CheckpointRef, Any, RolloutConfig], Engine]] = {
+    "sglang": _open_sglang,
+    "transformers": _open_transformers,
+}
 
 
 def open_engine(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:

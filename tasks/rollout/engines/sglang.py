@@ -15,20 +15,21 @@ import random
 import time
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import httpx
 
-from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.errors import InfrastructureError
 from tasks.references import CheckpointRef
-from tasks.rollout.config import SamplingConfig, SglangConfig
+from tasks.rollout.config import RolloutConfig, SamplingConfig, SglangConfig
 from tasks.rollout.engines.base import FinishReason, Generation, GenerationRequest
 from tasks.rollout.engines.sglang_api import Asked, Sampled, ServerError, SglangApi, Trouble
 from tasks.rollout.engines.sglang_pool import Member, Pool
+from tasks.rollout.engines.sglang_servers import start_on_ray
 from tasks.rollout.engines.sglang_weights import ServedPolicy, WeightKeeper
 
 logger = logging.getLogger("kernelmill.rollout")
@@ -46,12 +47,10 @@ class SglangEngine:
     cohort_size = 1
     """Requests are batched by the servers, continuously."""
 
-    def __init__(self, members: Sequence[Member], config: SglangConfig) -> None:
-        if not members:
-            raise InputError("rollout.sglang_urls: expected at least one server")
+    def __init__(self, members: Sequence[Member], config: SglangConfig, weights: WeightKeeper | None = None) -> None:
         self._config = config
         self._pool = Pool(members, config.start_timeout_s)
-        self._weights = WeightKeeper(config)
+        self._weights = weights or WeightKeeper(config)
         self._policy: ServedPolicy | None = None
         self._client: httpx.AsyncClient | None = None
         self._returning: dict[str, asyncio.Task[None]] = {}
@@ -61,7 +60,8 @@ class SglangEngine:
     @property
     def context_tokens(self) -> int:
         """What every server has room for, and the policy has positions for."""
-        return self._served().context_tokens
+        self._served()
+        return self._weights.context_tokens
 
     async def serve(self, policy: CheckpointRef, tokenizer: Any) -> None:
         """Give every server the policy's weights, and let the canary sing; nothing is generated meanwhile.
@@ -82,11 +82,12 @@ class SglangEngine:
                 pool.bring_back(member)
             else:
                 pool.take_out(member, str(trouble), gave_up=isinstance(trouble, InfrastructureError))
-        if refused := next((trouble for trouble in outcomes.values() if isinstance(trouble, InfrastructureError)), None):
+        if refused := next(
+            (trouble for trouble in outcomes.values() if isinstance(trouble, InfrastructureError)), None
+        ):
             raise refused
         if not any(member.is_up for member in pool.members):
             raise InfrastructureError(f"no SGLang server is left: {pool.report()}")
-        self._policy = replace(self._policy, context_tokens=self._weights.context_tokens)
 
     async def generate(
         self, requests: Sequence[GenerationRequest], sampling: SamplingConfig
@@ -234,9 +235,33 @@ def _backoff(first_s: float, attempt: int) -> float:
     return min(first_s * 2 ** (attempt - 1), _LONGEST_BACKOFF_S) * random.uniform(0.5, 1.0)
 
 
-def open_sglang(policy: CheckpointRef, tokenizer: Any, config: Any) -> SglangEngine:
+def open_sglang(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> SglangEngine:
     """Return an engine whose servers hold this policy: those of `rollout.sglang_urls`, or new ones on this machine.
 
-    `config` is the RolloutConfig. Blocks until they are ready. Raises InputError, InfrastructureError.
+    Blocks until they are ready. Raises InputError, InfrastructureError.
     """
-    raise NotImplementedError
+    return _in_a_loop_of_its_own(_open(policy, tokenizer, config))
+
+
+async def _open(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> SglangEngine:
+    weights = WeightKeeper(config.sglang)
+    served = await weights.prepare(policy, tokenizer)
+    if config.sglang_urls:
+        urls = dict.fromkeys(url.rstrip("/") for url in config.sglang_urls)
+        members = [Member(url, None, config.sglang.concurrency) for url in urls]
+    else:
+        # On a thread: waiting for actors would block the loop.
+        members = await asyncio.to_thread(start_on_ray, config.sglang, str(served.folder), served.version)
+    engine = SglangEngine(members, config.sglang, weights)
+    try:
+        await engine.serve(policy, tokenizer)
+    except BaseException:
+        await engine.close()
+        raise
+    return engine
+
+
+def _in_a_loop_of_its_own(opening: Coroutine[Any, Any, SglangEngine]) -> SglangEngine:
+    """Run to the end on a thread: the caller may be inside an event loop, and is to get the engine ready."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(asyncio.run, opening).result()

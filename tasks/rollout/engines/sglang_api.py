@@ -84,6 +84,11 @@ class SglangApi:
         answer = await self._post("/generate", generation_payload(asked), timeout_s)
         return parse_generation(self.url, answer, asked)
 
+    async def generate_and_score(self, asked: Asked, timeout_s: float) -> tuple[Sampled, tuple[float, ...]]:
+        """Sample one response, and return beside it the log-probabilities of the prompt's tokens but the first."""
+        answer = await self._post("/generate", generation_payload(asked) | {"logprob_start_len": 0}, timeout_s)
+        return parse_generation(self.url, answer, asked), parse_scores(self.url, answer, asked.prompt_token_ids, 1)
+
     async def score(self, asked: Asked, start: int, timeout_s: float) -> tuple[float, ...]:
         """Return the log-probabilities at T = 1 of the prompt's tokens from `start` (at least 1) on."""
         payload = generation_payload(asked) | {"logprob_start_len": start - 1}

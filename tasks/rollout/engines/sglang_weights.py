@@ -163,11 +163,7 @@ class WeightKeeper:
             stop_token_ids=policy.stop_token_ids,
             weight_version=policy.version,
         )
-        timeout_s = self._config.request_timeout_s
-        sampled, scores = await asyncio.gather(
-            api.generate(asked, timeout_s),
-            api.score(_renamed(asked), 1, timeout_s),
-        )
+        sampled, scores = await api.generate_and_score(asked, self._config.request_timeout_s)
         return Answer((*prompt, *sampled.token_ids), len(prompt), (*scores, *sampled.logprobs))
 
     def _compare(
@@ -186,9 +182,7 @@ class WeightKeeper:
                     : answer.prompt_tokens - 1
                 ]
             before = [self._before.get(prompt, ()) for prompt in policy.prompts]
-            reading = compare(
-                given, [expected[answer.token_ids] for answer in given], before if all(before) else None
-            )
+            reading = compare(given, [expected[answer.token_ids] for answer in given], before if all(before) else None)
             refusal = reading.refusal(self._config.canary_threshold)
             outcomes[member] = InfrastructureError(f"SGLang server {member.url}: {refusal}") if refusal else None
             logger.info(
@@ -250,9 +244,3 @@ def _loadable(path: Path) -> Path:
 def _remove_links(policy: ServedPolicy) -> None:
     if policy.folder != policy.path:
         shutil.rmtree(policy.folder, ignore_errors=True)
-
-
-def _renamed(asked: Asked) -> Asked:
-    from dataclasses import replace
-
-    return replace(asked, rid=uuid.uuid4().hex)

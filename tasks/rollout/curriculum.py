@@ -1,0 +1,103 @@
+"""Curriculum: training begins with one turn and the lowest level, and rises when enough trajectories end correct.
+
+The state of an iteration is a function of the batch before it: that batch's manifest holds the state it was made with
+(`metadata.curriculum`), its tables what came of it. Nothing else is remembered, so that a run that was killed goes on exactly
+where it was, and the state of each iteration can be read from the data set (the report shows it).
+"""
+
+from collections.abc import Sequence
+
+from pydantic import Field, ValidationError
+
+from kernels_eval.errors import InputError
+from kernels_eval.settings import FrozenModel
+from tasks.problems.row import ProblemRow, Split
+from tasks.references import ProblemSetRef, TrajectoryBatchRef
+from tasks.rollout.config import CurriculumConfig, EpisodeConfig, RolloutConfig
+from tasks.store import read_manifest
+
+MANIFEST_KEY = "curriculum"
+
+
+class CurriculumState(FrozenModel):
+    """What an iteration trains on."""
+
+    turns: int = Field(ge=1)
+    """Turn limit of every episode."""
+    level: int
+    """Highest level of problems that are drawn."""
+    rates: tuple[float, ...] = ()
+    """Success rates of the iterations before this one on the same stage, oldest first."""
+
+
+def state_for(
+    config: RolloutConfig, problems: ProblemSetRef, previous: TrajectoryBatchRef | None
+) -> CurriculumState | None:
+    """Return the state of the iteration after `previous` (None: the first one); None where there is no curriculum."""
+    if not config.curriculum.enabled:
+        return None
+    from tasks.problems.problem_set import read_problems
+
+    levels = sorted({row.problem.level for row in read_problems(problems, Split.TRAIN)})
+    if not levels:
+        raise InputError(f"{problems.uri}: expected {Split.TRAIN.value} problems, found none")
+    state = None if previous is None else recorded_state(previous)
+    if state is None or previous is None:
+        return CurriculumState(turns=1, level=levels[0])
+    most_turns = max((config.episode.max_turns, *config.episode.horizon.level_turns))
+    return next_state(state, success_rate(previous), config.curriculum, most_turns, levels)
+
+
+def next_state(
+    state: CurriculumState, rate: float | None, config: CurriculumConfig, most_turns: int, levels: Sequence[int]
+) -> CurriculumState:
+    """Return the state after an iteration in which this share of trajectories ended correct (None: nothing is known).
+
+    `levels` are those of the training problems, ascending.
+    """
+    if rate is None:
+        return state
+    rates = (*state.rates, rate)[-config.iterations :]
+    if len(rates) < config.iterations or sum(rates) / len(rates) < config.success_rate:
+        return state.model_copy(update={"rates": rates})
+    higher = [level for level in levels if level > state.level]
+    more_turns = CurriculumState(turns=state.turns + 1, level=state.level) if state.turns < most_turns else None
+    harder = CurriculumState(turns=state.turns, level=higher[0]) if higher else None
+    in_order = (more_turns, harder) if config.first == "turns" else (harder, more_turns)
+    return next((risen for risen in in_order if risen is not None), state.model_copy(update={"rates": rates}))
+
+
+def capped(episode: EpisodeConfig, turns: int) -> EpisodeConfig:
+    """Return the shape of episodes of at most this many turns."""
+    limits = tuple(min(limit, turns) for limit in episode.horizon.level_turns)
+    longest = max((episode.max_turns, *episode.horizon.level_turns))
+    horizon = episode.horizon.model_copy(
+        # Extended episodes are the last thing that a curriculum arrives at.
+        update={"level_turns": limits, "extension": episode.horizon.extension if turns >= longest else 0}
+    )
+    return episode.model_copy(update={"max_turns": min(episode.max_turns, turns), "horizon": horizon})
+
+
+def rows_up_to(rows: Sequence[ProblemRow], level: int) -> list[ProblemRow]:
+    """Return the problems of at most this level."""
+    return [row for row in rows if row.problem.level <= level]
+
+
+def recorded_state(batch: TrajectoryBatchRef) -> CurriculumState | None:
+    """Return the state that a batch was made with; None where it was made without a curriculum."""
+    found = (read_manifest(batch.path) or {}).get("metadata", {}).get(MANIFEST_KEY)
+    try:
+        return None if found is None else CurriculumState.model_validate(found)
+    except ValidationError as error:
+        raise InputError(
+            f"{batch.path}: manifest: metadata.{MANIFEST_KEY}: not a curriculum's state: {error}"
+        ) from error
+
+
+def success_rate(batch: TrajectoryBatchRef) -> float | None:
+    """Return the share of trajectories that ended with a correct kernel; faults of the machine do not count."""
+    from tasks.trajectories.reader import read_trajectories
+
+    verdicts = read_trajectories(batch)["final_verdict"].struct
+    known = verdicts.field("correct").filter(verdicts.field("status") != "infrastructure_error")
+    return float(known.cast(int).mean()) if len(known) else None  # pyright: ignore[reportArgumentType]

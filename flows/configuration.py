@@ -62,7 +62,13 @@ class RunConfig(FrozenModel):
         """`<name>-<digest>` of what decides the result: the same configuration names the same run, which then resumes."""
         decisive = self.model_dump(
             mode="json",
-            exclude={"runs_dir": True, "tracking": True, "ray": True, "judge": {"workers", "cache_dir"}},
+            exclude={
+                "runs_dir": True,
+                "tracking": True,
+                "ray": True,
+                "judge": {"workers", "cache_dir"},
+                "rollout": {"trajectory_logs", "generation_patience_s", "watch_after_s"},
+            },
         )
         return f"{self.name}-{digest_of(decisive)[:8]}"
 

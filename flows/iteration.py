@@ -9,6 +9,7 @@ from flows.report import conclude
 from flows.run import Run, open_run
 from flows.sft import newest_policy
 from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.rollout.curriculum import state_for
 from tasks.rollout.task import roll_out
 from tasks.update.task import update
 from tasks.validation.task import check_update, publish_checked
@@ -17,7 +18,16 @@ from tasks.validation.task import check_update, publish_checked
 def collect(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> TrajectoryBatchRef:
     """Return the checked training trajectories of one iteration; a policy's weight version is its iteration's number."""
     config, iteration = run.config, policy.weight_version
-    raw = roll_out(run.workspace, policy, problems, config.rollout, config.judge, iteration=iteration, seed=config.seed)
+    raw = roll_out(
+        run.workspace,
+        policy,
+        problems,
+        config.rollout,
+        config.judge,
+        iteration=iteration,
+        seed=config.seed,
+        curriculum=state_for(config.rollout, problems, run.state.batches.get(iteration - 1)),
+    )
     episode = config.rollout.episode
     batch = publish_checked(run.workspace, raw, config.validation, episode.gamma, episode.reward, iteration=iteration)
     return run.add_batch(batch, iteration)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kernels_eval.errors import InfrastructureError
+from kernels_eval.hugepages import collapse_memory
 from kernels_eval.wire import ChannelClosedError, note_pair, receive_note, send_note
 
 SCRATCH_PREFIX = "kernels-eval-"
@@ -96,6 +97,7 @@ def main(way: str, descriptor: int) -> NoReturn:
     serve = _load(way)
     gc.collect()
     gc.freeze()  # keeps the collector from touching, and so copying, every page in each child
+    collapse_memory()
     children: set[int] = set()
     while True:
         ready, _, _ = select.select([judge], [], [], _REAP_S)

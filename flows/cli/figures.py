@@ -15,7 +15,9 @@ def summary_table(run_dir: Path) -> Table:
     summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
     heldout = summary["heldout"]
     mark = f", speeds: {summary['timing_source']}" if summary.get("timing_source") else ""
-    table = Table(title=f"{heldout['n']} held-out problems{mark}", title_justify="left", box=box.SIMPLE)
+    table = Table(
+        title=f"{heldout['n']} held-out problems{mark}", title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0)
+    )
     for heading in ("", "before RL", "after RL", "change (paired)"):
         table.add_column(heading, no_wrap=True)
     for name in _FIGURES:
@@ -31,7 +33,12 @@ def summary_table(run_dir: Path) -> Table:
 def evaluation_table(folder: Path) -> Table:
     """Return the figures of one evaluation, from `evaluation.json`."""
     evaluation = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
-    table = Table(title=f"{evaluation['overall']['n']} held-out problems", title_justify="left", box=box.SIMPLE)
+    table = Table(
+        title=f"{evaluation['overall']['n']} held-out problems",
+        title_justify="left",
+        box=box.SIMPLE,
+        padding=(0, 1, 0, 0),
+    )
     table.add_column()
     table.add_column("policy")
     for name in _FIGURES:

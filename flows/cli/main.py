@@ -13,6 +13,9 @@ from rich.console import Console
 from flows.cli import inspection, judging, stages
 from kernels_eval.errors import InfrastructureError, InputError
 
+INTERRUPTED = 130
+"""What typer makes of Ctrl-C."""
+
 app = typer.Typer(
     name="kernelmill",
     help="Trains language models to write fast, correct GPU kernels: SFT, multi-turn RL, held-out evaluation.",
@@ -37,6 +40,8 @@ def run(arguments: list[str]) -> int:
     try:
         result = app(args=arguments, prog_name="kernelmill", standalone_mode=True)
     except SystemExit as stop:
+        if stop.code == INTERRUPTED:
+            errors.print("stopped; the same command goes on from here")
         return stop.code if isinstance(stop.code, int) else (0 if stop.code is None else 1)
     except InputError as error:
         errors.print(f"[red]error:[/red] {_one_line(error)}", markup=True)
@@ -49,9 +54,6 @@ def run(arguments: list[str]) -> int:
     except InfrastructureError as error:
         errors.print(f"[red]failed:[/red] {_one_line(error)} The same command goes on from here.")
         return 1
-    except KeyboardInterrupt:
-        errors.print("stopped; the same command goes on from here")
-        return 130
     return result if isinstance(result, int) else 0
 
 

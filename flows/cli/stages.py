@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from flows.cli.turns import TrajectoryLogsOption, TurnsOption, logs_override, showing_turns
+
 DEFAULT_CONFIG = Path("deployments/configs/local.yaml")
 
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="YAML file with the run's settings.")]
@@ -30,7 +32,8 @@ def add_to(app: typer.Typer) -> None:
         ("update", "Update the newest policy on its trajectories.", _update),
         ("report", "Write summary.json and report.html of the run again.", _report),
     ):
-        app.command(name, help=panel_help, rich_help_panel="Training")(_command(flow))
+        command = _command_with_rollouts if name in ("train", "iterate", "rollout") else _command
+        app.command(name, help=panel_help, rich_help_panel="Training")(command(flow))
     app.command("evaluate", rich_help_panel="Training")(evaluate)
 
 
@@ -44,7 +47,7 @@ def evaluate(
 ) -> None:
     """Measure the newest policy, or the one in a folder, on the held-out problems."""
     arguments = {} if checkpoint is None else {"checkpoint": str(checkpoint)}
-    _run(_evaluation, config, set_ or [], frozenset(refresh or []), **arguments)
+    _run(_evaluation, config, set_ or [], frozenset(refresh or []), turns=False, **arguments)
 
 
 def _command(flow: Callable[[], Callable[..., Any]]) -> Callable[..., None]:
@@ -54,11 +57,27 @@ def _command(flow: Callable[[], Callable[..., Any]]) -> Callable[..., None]:
     return command
 
 
+def _command_with_rollouts(flow: Callable[[], Callable[..., Any]]) -> Callable[..., None]:
+    def command(
+        config: ConfigOption = DEFAULT_CONFIG,
+        set_: SetOption = None,
+        refresh: RefreshOption = None,
+        turns: TurnsOption = False,
+        trajectory_logs: TrajectoryLogsOption = None,
+    ) -> None:
+        overrides = [*(set_ or []), *logs_override(trajectory_logs)]
+        _run(flow, config, overrides, frozenset(refresh or []), turns=turns)
+
+    return command
+
+
 def _run(
     load_flow: Callable[[], Callable[..., Any]],
     path: Path,
     overrides: list[str],
     again: frozenset[str],
+    *,
+    turns: bool = False,
     **arguments: str,
 ) -> None:
     from flows.configuration import load_configuration
@@ -97,7 +116,7 @@ def _run(
         if server.unanswered:
             console.print(f"[yellow]no Prefect server answers at {server.unanswered}; using one of our own[/yellow]")
         console.print(f"  Prefect: {server.ui_url}" + (" (until the end of this run)" if server.ours else ""))
-        with drawn.drawing():
+        with drawn.drawing(), showing_turns(console, turns):
             made = flow(config, **arguments)
     _show_result(console, run_dir, made)
     console.print(f"done in {time.monotonic() - began:.0f} s: {run_dir}")

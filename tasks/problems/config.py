@@ -13,12 +13,13 @@ class ProblemsConfig(FrozenModel):
     source: Literal["generated", "kernelbench", "jsonl", "parquet", "huggingface"] = "generated"
     """`generated`: the bundled suite. Otherwise the format of what lies at `path`."""
     path: str | None = None
-    """File or folder to load; needed unless the source is `generated`."""
+    """File or folder to load; needed unless the source is `generated`. Formats: docs/problems.md."""
     seed: int = Field(default=0, ge=0)
-    """Seed of the generated suite and of the split. Held-out problems depend on nothing else."""
+    """Seed of the generated suite and of the split."""
     train: int = Field(default=800, ge=1)
-    """Training problems (at most; external sources may hold fewer)."""
+    """Training problems (at most: an external source may hold fewer)."""
     heldout: int = Field(default=96, ge=1)
-    """Held-out problems; no composition of them is in the training problems."""
+    """Held-out problems (at most); no composition of them is in the training problems. Of an external source the share
+    heldout / (train + heldout) of its compositions is held out."""
     levels: tuple[int, ...] = (1, 2, 3)
     """Levels to keep."""

@@ -1,5 +1,6 @@
 """Collects the trajectories of one iteration: the rollout stage, as flows call it."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from tasks.problems.row import Split
 from tasks.progress import Progress
 from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.config import RolloutConfig
+from tasks.rollout.curriculum import CurriculumState
+from tasks.rollout.listeners import TURN_LINES
 from tasks.rollout.worker import RolloutActor, RolloutProgress, RolloutRequest
 from tasks.workers import stop_worker, warm_worker
 
@@ -29,11 +32,13 @@ def collect_trajectories(
     seed: int,
     destination: Path,
     progress: Progress,
+    curriculum: CurriculumState | None = None,
 ) -> TrajectoryBatchRef:
     """Let the policy write kernels for problems of the split, have them judged, and publish the trajectories.
 
     Split `train` draws `problems_per_iteration` problems by (seed, iteration); `heldout` takes all. The same arguments
-    give the same tokens. `progress` counts trajectories. Needs a running Ray. Raises InputError for what does not fit
+    give the same tokens. `curriculum` limits what is trained on. `progress` counts trajectories; warnings of the process that
+    rolls out are logged here, and its line a turn where the logger `kernelmill.rollout.turns` takes INFO. Needs a running Ray. Raises InputError for what does not fit
     together, InfrastructureError where the process that rolls out died.
     """
     request = RolloutRequest(
@@ -46,6 +51,8 @@ def collect_trajectories(
         iteration=iteration,
         seed=seed,
         destination=destination.resolve(),
+        curriculum=curriculum,
+        turn_lines=logging.getLogger(TURN_LINES).isEnabledFor(logging.INFO),
     )
     # No CPUs are reserved: the warm workers of the stages take turns, and each would starve the next by holding some.
     worker = warm_worker(WORKER, RolloutActor, num_cpus=0, num_gpus=config.gpus)
@@ -55,6 +62,8 @@ def collect_trajectories(
             if isinstance(said, TrajectoryBatchRef):
                 return said
             assert isinstance(said, RolloutProgress)
+            for message in said.messages:
+                message.log()
             progress(said.done, said.total, **said.figures)
     except RayTaskError as error:
         if isinstance(error.cause, KernelmillError):

@@ -4,6 +4,7 @@ from kernels_eval.config import JudgeConfig
 from tasks.orchestration import Stage, stage_task
 from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.config import RolloutConfig
+from tasks.rollout.curriculum import CurriculumState
 
 
 @stage_task("rollout", code="tasks.rollout.collect", label="rollout {iteration}")
@@ -15,6 +16,7 @@ def roll_out(
     judge: JudgeConfig,
     iteration: int,
     seed: int,
+    curriculum: CurriculumState | None = None,
 ) -> TrajectoryBatchRef:
     """Let the policy write kernels for training problems, have them judged, and publish the raw trajectories."""
     from tasks.rollout.collect import collect_trajectories
@@ -30,6 +32,7 @@ def roll_out(
         seed,
         stage.destination,
         stage.progress,
+        curriculum,
     )
 
 

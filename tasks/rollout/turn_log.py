@@ -1,33 +1,23 @@
-"""The log lines of a rollout: one a turn, a summary a trajectory."""
+"""The lines of a rollout for people: one a turn, a summary a trajectory.
 
-import logging
+    [Turn 2] problem_17: Compile:✓ Correct:✗ Runtime:3.12ms Speedup:1.20x Reward:0.100
+
+Turns are counted from 1. A dash stands for what is not known; `(roofline)` marks an estimate.
+"""
+
+import math
 
 from kernels_eval.verdict import Verdict
 from tasks.trajectories.returns import turn_returns
 from tasks.trajectories.schema import Trajectory, Turn
 
-logger = logging.getLogger("kernelmill.rollout")
-
-
-def log_turn(problem_id: str, turn: Turn) -> None:
-    """Log `[Turn 2] problem_17: Compile:✓ Correct:✗ Runtime:3.12ms Speedup:1.20x Reward:0.100`."""
-    if logger.isEnabledFor(logging.DEBUG):
-        logger.debug(turn_line(problem_id, turn))
-
-
-def log_trajectory(trajectory: Trajectory, gamma: float) -> None:
-    """Log the summary of a finished episode."""
-    if logger.isEnabledFor(logging.DEBUG):
-        logger.debug(trajectory_summary(trajectory, gamma))
-
 
 def turn_line(problem_id: str, turn: Turn) -> str:
     """Return a turn's line; turns are counted from 1."""
     verdict = turn.verdict
-    runtime = "-" if verdict.candidate_ms is None else f"{verdict.candidate_ms:.3g}ms"
     return (
         f"[Turn {turn.turn_index + 1}] {problem_id}: Compile:{_mark(verdict.compiled)} Correct:{_mark(verdict.correct)} "
-        f"Runtime:{runtime} Speedup:{_speedup(verdict)} Reward:{_number(turn.reward, 3)}"
+        f"Runtime:{_runtime(verdict.candidate_ms)} Speedup:{_speedup(verdict)} Reward:{_number(turn.reward, 3)}"
     )
 
 
@@ -49,6 +39,15 @@ def trajectory_summary(trajectory: Trajectory, gamma: float) -> str:
 
 def _mark(value: bool) -> str:
     return "✓" if value else "✗"
+
+
+def _runtime(milliseconds: float | None) -> str:
+    """Two decimals, as many as it takes for three digits below that; never an exponent."""
+    if milliseconds is None:
+        return "-"
+    if not 0 < milliseconds < 0.1:
+        return f"{milliseconds:.2f}ms"
+    return f"{milliseconds:.{2 - math.floor(math.log10(milliseconds))}f}ms"
 
 
 def _number(value: float | None, decimals: int) -> str:

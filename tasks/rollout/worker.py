@@ -22,11 +22,15 @@ from kernels_eval.settings import FrozenModel
 from tasks.problems.row import Split
 from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.config import RolloutConfig
-from tasks.rollout.driver import Driver, Observed, Setting
+from tasks.rollout.curriculum import MANIFEST_KEY, CurriculumState, capped, rows_up_to
+from tasks.rollout.driver import Driver, Limits, Observed, Setting
 from tasks.rollout.engines.base import Engine, FinishReason, PolicyServer
 from tasks.rollout.episodes import episode_task
 from tasks.rollout.judging import AsyncJudge, Referee, no_kernel_verdict
+from tasks.rollout.listeners import TURN_LINES, FileLogger, LineLogger
 from tasks.rollout.plan import plan_episodes
+from tasks.rollout.playing import EpisodeListener
+from tasks.rollout.said import LoggedMessage, overhearing
 
 logger = logging.getLogger("kernelmill.rollout")
 _REPORT_INTERVAL_S = 0.25
@@ -38,6 +42,8 @@ class RolloutProgress(FrozenModel):
     done: int
     total: int
     figures: dict[str, float]
+    messages: tuple[LoggedMessage, ...] = ()
+    """What was logged since the last report."""
 
 
 class RolloutRequest(FrozenModel):
@@ -52,6 +58,10 @@ class RolloutRequest(FrozenModel):
     iteration: int
     seed: int
     destination: Path
+    curriculum: CurriculumState | None = None
+    """What training is limited to; none: nothing."""
+    turn_lines: bool = False
+    """Report a line a turn and a summary a trajectory."""
 
 
 async def roll_out(
@@ -60,12 +70,16 @@ async def roll_out(
     """Play the requested episodes with this engine and judge, and publish their trajectories."""
     from kernels_eval.rewards import reward_of
     from tasks.problems.problem_set import read_problems
+    from tasks.trajectories.json_logs import JsonLogs
     from tasks.trajectories.writer import write_trajectories
 
     config = request.config
     rows = read_problems(request.problems, request.split)
     if not rows:
         raise InputError(f"{request.problems.uri}: expected {request.split.value} problems, found none")
+    episode, curriculum = config.episode, request.curriculum
+    if curriculum is not None:
+        rows, episode = rows_up_to(rows, curriculum.level), capped(episode, curriculum.turns)
     plans = plan_episodes(
         rows,
         request.split,
@@ -83,8 +97,8 @@ async def roll_out(
         run_id=request.run_id,
         policy_digest=request.policy.digest,
         tokenizer=tokenizer,
-        task=episode_task(config.episode.task),
-        episode=config.episode,
+        task=episode_task(episode.task),
+        episode=episode,
         sampling=config.sampling,
         backend=request.judge.backend,
     )
@@ -93,9 +107,18 @@ async def roll_out(
         reward_name, no_kernel_verdict(FinishReason.STOP)
     )  # an unknown name is refused before anything is generated
     referee = Referee(judge, lambda verdict: reward_of(reward_name, verdict), config.judge_patience_s)
-    driver = Driver(setting, engine, referee, on_change)
+    listeners: list[EpisodeListener] = [LineLogger(episode.gamma)] if request.turn_lines else []
+    logs = JsonLogs(Path(config.trajectory_logs)) if config.trajectory_logs is not None else None
+    if logs is not None:
+        listeners.append(FileLogger(logs, request.run_id, episode.gamma))
+    limits = Limits(config.generation_patience_s, config.watch_after_s)
+    driver = Driver(setting, engine, referee, on_change, listeners, limits)
     started = time.perf_counter()
-    trajectories = await driver.play(plans)
+    try:
+        trajectories = await driver.play(plans)
+    finally:
+        if logs is not None:
+            await asyncio.to_thread(logs.close)
     observed = driver.observed
     if observed.left_out:
         logger.warning("%d of %d episodes left out: their prompts leave no room", observed.left_out, len(plans))
@@ -106,7 +129,8 @@ async def roll_out(
         config.episode.gamma,
         request.destination,
         {
-            "episode": config.episode.model_dump(mode="json"),
+            "episode": episode.model_dump(mode="json"),
+            MANIFEST_KEY: None if curriculum is None else curriculum.model_dump(mode="json"),
             "sampling": config.sampling.model_dump(mode="json"),
             "engine": config.engine,
             "seconds": round(seconds, 3),
@@ -149,16 +173,18 @@ class RolloutWorker:
             nonlocal latest
             latest = observed
 
-        playing = asyncio.ensure_future(roll_out(request, engine, tokenizer, judge, remember))
-        try:
-            while not playing.done():
-                await asyncio.wait([playing], timeout=_REPORT_INTERVAL_S)
-                yield _progress(latest, time.perf_counter() - started)
-            yield playing.result()
-        finally:
-            playing.cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([playing])
+        logging.getLogger(TURN_LINES).setLevel(logging.INFO if request.turn_lines else logging.WARNING)
+        with overhearing() as overheard:
+            playing = asyncio.ensure_future(roll_out(request, engine, tokenizer, judge, remember))
+            try:
+                while not playing.done():
+                    await asyncio.wait([playing], timeout=_REPORT_INTERVAL_S)
+                    yield _progress(latest, time.perf_counter() - started, overheard.take())
+                yield playing.result()
+            finally:
+                playing.cancel()
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([playing])
 
     async def _engine_for(self, request: RolloutRequest) -> tuple[Engine, Any]:
         """Return the engine that holds the policy, loading it where it is another than last time."""
@@ -203,8 +229,9 @@ class RolloutWorker:
 RolloutActor = ray.remote(RolloutWorker)
 
 
-def _progress(observed: Observed, seconds: float) -> RolloutProgress:
+def _progress(observed: Observed, seconds: float, messages: tuple[LoggedMessage, ...] = ()) -> RolloutProgress:
     return RolloutProgress(
+        messages=messages,
         done=observed.finished,
         total=observed.planned,
         figures={

@@ -17,17 +17,20 @@ from tasks.problems.generated.suite import draw_shape, draw_training_composition
 from tasks.problems.pairs import load_pairs
 from tasks.sft.config import SftDataConfig
 
+_CORPUS_SEED = 1_000_003
 REPAIR_MISTAKES = 0.5
 """Share of operators with a mistake in the earlier kernel of a repair (at least one)."""
+SECOND_REPAIRS = 0.4
+"""Share of repairs with two earlier kernels."""
 SLOW_STYLES = (Style.SMALL_BLOCKS, Style.EXTRA_PASSES, Style.STEPWISE)
 
 
 class Draft(FrozenModel):
-    """One conversation to be: `earlier` is what a repair starts from."""
+    """One conversation to be: `earlier` are the kernels that a repair starts from, oldest first."""
 
     problem: Problem
     kernel: str
-    earlier: str | None = None
+    earlier: tuple[str, ...] = ()
     composition: str = ""
     style: str = ""
 
@@ -36,7 +39,8 @@ def generate_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int) 
     """Return the drafts of the generated corpus; none of their compositions is held out."""
     generator = random.Random(f"corpus-{seed}")
     drafts: list[Draft] = []
-    for composition in draw_training_compositions(problems, config.compositions, seed=problems.seed):
+    # Other compositions than the training problems': RL learns most where the policy has not been shown the answer.
+    for composition in draw_training_compositions(problems, config.compositions, seed=problems.seed + _CORPUS_SEED):
         styles = generator.sample(list(Style), min(config.styles_per_composition, len(Style)))
         drafts += [_direct(composition, style, config, generator) for style in styles]
     if config.repair_fraction > 0:
@@ -60,20 +64,24 @@ def load_drafts(path: Path) -> list[Draft]:
 
 def _direct(composition: Composition, style: Style, config: SftDataConfig, generator: random.Random) -> Draft:
     wrong = _mistakes(composition, config.bug_probability, generator)
-    return _draft(composition, style, wrong, None, generator)
+    return _draft(composition, style, wrong, (), generator)
 
 
 def _repair(key: str, config: SftDataConfig, generator: random.Random) -> Draft:
-    """A wrong kernel and then a right one in any style, or a slow kernel and then the fused one."""
+    """One or two kernels that are wrong or slow, and then a right one: in any style after a wrong one, else the fused one."""
     composition = Composition(names=tuple(key.split(">")))
     answer_mistakes = _mistakes(composition, config.bug_probability, generator)
-    if generator.random() < 0.5:
-        mistakes = _mistakes(composition, REPAIR_MISTAKES, generator) or {generator.choice(composition.names)}
-        style = generator.choice(list(Style))
-        earlier = kernel_source(composition, style, mistakes)
-        return _draft(composition, style, answer_mistakes, earlier, generator)
-    earlier = kernel_source(composition, generator.choice(SLOW_STYLES))
-    return _draft(composition, Style.FUSED, answer_mistakes, earlier, generator)
+    earlier: list[str] = []
+    was_wrong = False
+    for _ in range(2 if generator.random() < SECOND_REPAIRS else 1):
+        was_wrong = generator.random() < 0.5
+        if was_wrong:
+            mistakes = _mistakes(composition, REPAIR_MISTAKES, generator) or {generator.choice(composition.names)}
+            earlier.append(kernel_source(composition, generator.choice(list(Style)), mistakes))
+        else:
+            earlier.append(kernel_source(composition, generator.choice(SLOW_STYLES)))
+    style = generator.choice(list(Style)) if was_wrong else Style.FUSED
+    return _draft(composition, style, answer_mistakes, tuple(earlier), generator)
 
 
 def _mistakes(composition: Composition, probability: float, generator: random.Random) -> set[str]:
@@ -81,7 +89,11 @@ def _mistakes(composition: Composition, probability: float, generator: random.Ra
 
 
 def _draft(
-    composition: Composition, style: Style, mistakes: Collection[str], earlier: str | None, generator: random.Random
+    composition: Composition,
+    style: Style,
+    mistakes: Collection[str],
+    earlier: tuple[str, ...],
+    generator: random.Random,
 ) -> Draft:
     return Draft(
         problem=problem_of(composition, draw_shape(composition, generator)),

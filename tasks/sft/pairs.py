@@ -97,9 +97,8 @@ def _judge(drafts: Sequence[Draft], config: JudgeConfig, progress: Progress) -> 
     """Judge each distinct (problem, kernel) once, the earlier kernels of repairs too; keyed by the two sources."""
     items: dict[tuple[str, str], tuple[Problem, str]] = {}
     for draft in drafts:
-        for kernel in (draft.kernel, draft.earlier):
-            if kernel is not None:
-                items.setdefault((draft.problem.source, kernel), (draft.problem, kernel))
+        for kernel in (draft.kernel, *draft.earlier):
+            items.setdefault((draft.problem.source, kernel), (draft.problem, kernel))
     with Judge(config) as judge:
         verdicts = judge.evaluate_many(list(items.values()), progress)
     faults = [verdict for verdict in verdicts if verdict.is_fault]
@@ -123,18 +122,16 @@ def _row(
         return None
     reward = reward_of(episode.reward, verdict)
     history: list[HistoryTurn] = []
-    used = verdict.status is Status.CORRECT or not config.verified
-    if draft.earlier is not None:
-        earlier = verdicts[draft.problem.source, draft.earlier]
+    for kernel in draft.earlier:
+        earlier = verdicts[draft.problem.source, kernel]
         if earlier.is_fault:
             return None
         earlier_reward = reward_of(episode.reward, earlier)
-        answer = answer_text(draft.earlier)
-        history = [
-            HistoryTurn(response_text=answer, kernel_source=draft.earlier, verdict=earlier, reward=earlier_reward)
-        ]
-        # A repair that does not get better teaches to ignore the feedback.
-        used = used and (reward > earlier_reward or not config.verified)
+        answer = answer_text(kernel)
+        history.append(HistoryTurn(response_text=answer, kernel_source=kernel, verdict=earlier, reward=earlier_reward))
+    # A repair that makes it worse teaches to ignore the feedback.
+    improves = not history or reward >= history[-1].reward
+    used = not config.verified or (verdict.status is Status.CORRECT and improves)
     messages = [
         *prompt_messages(draft.problem.source, history, episode),
         Message(role=Role.ASSISTANT, content=answer_text(draft.kernel), trained=True),
@@ -147,7 +144,7 @@ def _row(
         "composition": draft.composition,
         "style": draft.style,
         "level": draft.problem.level,
-        "kind": "direct" if draft.earlier is None else "repair",
+        "kind": "repair" if draft.earlier else "direct",
         "messages": [message.model_dump(mode="json") for message in messages],
         "verdict": verdict_row(verdict),
         "reward": reward,

@@ -85,20 +85,27 @@ class ModelPolicy:
     """A checkpoint, sampled with the embedded engine's decoding."""
 
     def __init__(self, folder: str) -> None:
-        self.load(folder)
-
-    def load(self, folder: str) -> None:
         from transformers import GenerationConfig
 
         from tasks.models.policy import load_policy
 
-        for file in Path(folder).glob("*.safetensors"):
-            if not file.name.startswith("model"):
-                raise KeyError(f"'{file.stem}' of {file.name} is no parameter of the model")
         self.model: Any = load_policy(folder).eval()
         self.context_tokens = int(self.model.config.max_position_embeddings)
         eos = GenerationConfig.from_pretrained(folder).eos_token_id
         self.eos = set(eos if isinstance(eos, list) else [eos])
+
+    def load(self, folder: str) -> None:
+        """In place, from every safetensors file. (Not through transformers, whose loading is not made for threads.)"""
+        from safetensors.torch import load_file
+
+        found = {}
+        for file in Path(folder).glob("*.safetensors"):
+            if not file.name.startswith("model"):
+                raise KeyError(f"'{file.stem}' of {file.name} is no parameter of the model")
+            found |= load_file(file)
+        report = self.model.load_state_dict(found, strict=False)
+        if not found or report.unexpected_keys or set(report.missing_keys) - {"lm_head.weight"}:
+            raise RuntimeError(f"Cannot find any model weights with `{folder}`")
 
     def sample(self, group: Sequence[Pending], ended: Callable[[Pending, Drawn], None]) -> None:
         from tasks.rollout.config import SamplingConfig

@@ -70,9 +70,10 @@ class SglangEngine:
         none is left, or where one answers from other weights.
         """
         pool = self._pool
-        members = [member for member in pool.members if member.is_up] or list(pool.members)
+        # One that was refused gets its chance with the new weights; one that a supervisor gave up is gone.
+        members = [m for m in pool.members if m.is_up or (m.gave_up and m.supervisor is None)] or list(pool.members)
         for member in members:
-            pool.take_out(member, "its weights are being changed")
+            pool.hold(member)
         await self._drain()
         pool.forget_homes()
         self._policy = await self._weights.prepare(policy, tokenizer)
@@ -113,9 +114,8 @@ class SglangEngine:
         await asyncio.gather(*self._returning.values(), return_exceptions=True)
         if self._client is not None:
             await self._client.aclose()
-        for member in self._pool.members:
-            if member.supervisor is not None:
-                await member.supervisor.stop()
+        supervisors = [member.supervisor for member in self._pool.members if member.supervisor is not None]
+        await asyncio.gather(*(supervisor.stop() for supervisor in supervisors))
         self._weights.close()
 
     async def _answer(self, request: GenerationRequest, sampling: SamplingConfig) -> Generation:
@@ -206,9 +206,13 @@ class SglangEngine:
             await asyncio.sleep(_RETURN_INTERVAL_S)
             policy = self._served()
             if member.supervisor is not None and (state := await member.supervisor.state()).gave_up:
-                self._pool.take_out(member, state.report, gave_up=True)
+                self._pool.take_out(member, f"{member.url}: {state.report}", gave_up=True)
                 return
-            trouble = (await self._weights.bring_up([member], policy, patience_s=0))[member]
+            try:
+                trouble = (await self._weights.bring_up([member], policy, patience_s=0))[member]
+            except InfrastructureError as error:  # no reference to compare with, for now
+                logger.warning("%s: %s", member.url, error)
+                continue
             if policy is not self._policy:
                 continue  # the policy has changed meanwhile
             if trouble is None:

@@ -5,13 +5,13 @@ Tokens are taken as the server sampled them (`meta_info.output_token_logprobs`: 
 An answer that does not hold together is a failure of the server, never a response.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import httpx
+from pydantic import BaseModel, Field, ValidationError
 
 from tasks.rollout.config import SamplingConfig
 from tasks.rollout.engines.base import FinishReason
@@ -214,53 +214,67 @@ def parse_generation(url: str, answer: dict[str, Any], asked: Asked) -> Sampled:
     def nonsense(text: str, trouble: Trouble = Trouble.FAILED) -> ServerError:
         return ServerError(trouble, url, f"/generate: {text}")
 
-    meta: Any = answer.get("meta_info")
-    if not isinstance(meta, dict):
-        raise nonsense("an answer without meta_info")
-    version = meta.get("weight_version")
-    if version is not None and str(version) != asked.weight_version:
-        raise nonsense(f"sampled from weights {version}, expected {asked.weight_version}", Trouble.STALE)
-    finish: Any = meta.get("finish_reason")
-    if not isinstance(finish, dict) or finish.get("type") not in ("stop", "length"):
-        raise nonsense(f"ended with {finish!r}, expected stop or length")
-    token_ids, logprobs = _token_logprobs(url, meta.get("output_token_logprobs"))
-    if not token_ids or len(token_ids) > asked.sampling.max_new_tokens:
-        raise nonsense(f"found {len(token_ids)} tokens, expected 1 to {asked.sampling.max_new_tokens}")
-    output_ids = answer.get("output_ids")
-    if output_ids is not None and tuple(output_ids) != token_ids:
+    meta = _parsed(url, answer).meta_info
+    finish, limit = meta.finish_reason, asked.sampling.max_new_tokens
+    if meta.weight_version is not None and meta.weight_version != asked.weight_version:
+        raise nonsense(f"sampled from weights {meta.weight_version}, expected {asked.weight_version}", Trouble.STALE)
+    if finish.type == "abort":
+        raise nonsense(f"aborted: {finish.message}")
+    token_ids = tuple(token for _, token, _ in meta.output_token_logprobs)
+    logprobs = tuple(min(logprob, 0.0) for logprob, _, _ in meta.output_token_logprobs)
+    if not 1 <= len(token_ids) <= limit:
+        raise nonsense(f"found {len(token_ids)} tokens, expected 1 to {limit}")
+    if "output_ids" in answer and answer["output_ids"] != list(token_ids):
         raise nonsense("output_ids and output_token_logprobs hold different tokens")
-    matched = finish.get("matched")
-    if finish["type"] == "stop" and matched != token_ids[-1]:
+    if finish.type == "stop" and finish.matched != token_ids[-1]:
         # Also where the logits were NaN: the server then replaces the token, and says so as a matched text.
-        raise nonsense(f"stopped at {matched!r}, but the last token is {token_ids[-1]}")
+        raise nonsense(f"stopped at {finish.matched!r}, but the last token is {token_ids[-1]}")
     # The server looks at the limit first: an end of turn that is also the last token allowed is `length` to it.
-    if finish["type"] == "stop" or token_ids[-1] in asked.stop_token_ids:
+    if finish.type == "stop" or token_ids[-1] in asked.stop_token_ids:
         reason = FinishReason.STOP
-    elif len(token_ids) == asked.sampling.max_new_tokens:
+    elif len(token_ids) == limit:
         reason = FinishReason.LENGTH
     else:
-        raise nonsense(f"cut off at {len(token_ids)} tokens, expected {asked.sampling.max_new_tokens}")
-    return Sampled(token_ids, logprobs, reason, int(meta.get("cached_tokens") or 0))
+        raise nonsense(f"cut off at {len(token_ids)} tokens, expected {limit}")
+    return Sampled(token_ids, logprobs, reason, meta.cached_tokens)
 
 
 def parse_scores(url: str, answer: dict[str, Any], token_ids: Sequence[int], start: int) -> tuple[float, ...]:
     """Return the log-probabilities of `token_ids[start:]` from an answer that begins one token earlier."""
-    meta: Any = answer.get("meta_info")
-    entries: Any = meta.get("input_token_logprobs") if isinstance(meta, dict) else None
     # The first entry has no log-probability: what comes before it was not asked for.
-    found, logprobs = _token_logprobs(url, entries[1:] if isinstance(entries, list) else None)
-    if found != tuple(token_ids[start:]):
+    scored = _parsed(url, answer).meta_info.input_token_logprobs[1:]
+    logprobs = [min(logprob, 0.0) for logprob, _, _ in scored if logprob is not None]
+    if [token for _, token, _ in scored] != list(token_ids[start:]) or len(logprobs) != len(scored):
         raise ServerError(Trouble.FAILED, url, "/generate: input_token_logprobs are of other tokens than asked for")
-    return logprobs
+    return tuple(logprobs)
 
 
-def _token_logprobs(url: str, entries: Any) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Split [[log-probability, token, text], …]."""
+_TokenId = Annotated[int, Field(ge=0, strict=True)]
+_Logprob = Annotated[float, Field(le=1e-6, allow_inf_nan=False)]
+
+
+class _FinishReason(BaseModel):
+    type: Literal["stop", "length", "abort"]
+    matched: Any = None
+    message: Any = None
+
+
+class _MetaInfo(BaseModel):
+    finish_reason: _FinishReason
+    output_token_logprobs: list[tuple[_Logprob, _TokenId, Any]]
+    input_token_logprobs: list[tuple[_Logprob | None, _TokenId, Any]] = Field(default_factory=list)
+    cached_tokens: int = 0
+    weight_version: str | None = None
+
+
+class _Answer(BaseModel):
+    meta_info: _MetaInfo
+
+
+def _parsed(url: str, answer: dict[str, Any]) -> _Answer:
     try:
-        token_ids = tuple(int(entry[1]) for entry in entries)
-        logprobs = tuple(float(entry[0]) for entry in entries)
-    except (TypeError, ValueError, IndexError, KeyError) as error:
-        raise ServerError(Trouble.FAILED, url, f"/generate: log-probabilities that are none: {error}") from error
-    if not all(math.isfinite(value) and value <= 1e-6 for value in logprobs):
-        raise ServerError(Trouble.FAILED, url, "/generate: a log-probability that is no finite number up to 0")
-    return token_ids, tuple(min(value, 0.0) for value in logprobs)
+        return _Answer.model_validate(answer)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ServerError(Trouble.FAILED, url, f"/generate: {place}: {first['msg']}") from error

@@ -5,12 +5,13 @@ checkpoint, loaded with transformers, gives the log-probabilities of the same to
 
 - `mean |Δ|` above the threshold: other weights, another model, a broken kernel. (bfloat16 against float32: about 0.04.)
 - weights from before: one update moves log-probabilities by far less than bfloat16 rounds, so that stale weights pass the
-  threshold. But they differ from the new ones in a known direction d = new − old: the server's answer is projected on
-  it. Near 1, it moved with the update; near 0, it stayed. Where d is lost in the rounding, this decides nothing, and the
-  label that each answer carries (`weight_version`) is what is left.
+  threshold. But the checkpoints say in which direction they had to move, and a server rounds old and new alike: how its own
+  answers changed is projected on that direction. Near 1, it moved with the update; near 0, it stayed. Where the
+  movement is lost in the noise, this decides nothing, and the label that each answer carries (`weight_version`) is left.
 """
 
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ NEW_TOKENS = 16
 """Tokens sampled after each prompt."""
 PROMPT_TOKENS = 256
 """Prompts are cut to so many tokens."""
+_loading = threading.Lock()
+"""transformers loads models with the help of global state: one thread at a time."""
 _SURE = 3.0
 """Standard errors below one half at which the projection convicts."""
 
@@ -98,7 +101,8 @@ def reference_logprobs(folder: Path, dtype: str, sequences: Sequence[tuple[int, 
 
     from tasks.models.policy import load_policy
 
-    model: Any = load_policy(folder, dtype).eval()
+    with _loading:
+        model: Any = load_policy(folder, dtype).eval()
     if torch.cuda.is_available():
         model = model.to("cuda")
     scored: list[tuple[float, ...]] = []
@@ -110,25 +114,43 @@ def reference_logprobs(folder: Path, dtype: str, sequences: Sequence[tuple[int, 
     return scored
 
 
-def compare(
-    answers: Sequence[Answer],
-    expected: Sequence[Sequence[float]],
-    expected_before: Sequence[Sequence[float]] | None = None,
-) -> Reading:
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Weights that a server was shown to hold, on the canary's prompts of p tokens: p − 1 log-probabilities each."""
+
+    version: str
+    prompts: tuple[tuple[int, ...], ...]
+    answered: tuple[tuple[float, ...], ...]
+    """By the server."""
+    expected: tuple[tuple[float, ...], ...]
+    """By the checkpoint."""
+
+
+def shown(version: str, answers: Sequence[Answer], expected: Sequence[Sequence[float]]) -> Shown:
+    """Return what to remember of answers that were accepted."""
+    return Shown(
+        version,
+        tuple(answer.token_ids[: answer.prompt_tokens] for answer in answers),
+        tuple(answer.logprobs[: answer.prompt_tokens - 1] for answer in answers),
+        tuple(tuple(row[: a.prompt_tokens - 1]) for row, a in zip(expected, answers, strict=True)),
+    )
+
+
+def compare(answers: Sequence[Answer], expected: Sequence[Sequence[float]], before: Shown | None = None) -> Reading:
     """Compare a server's answers with the checkpoint's log-probabilities of the same tokens.
 
-    `expected_before`: those of the prompts alone under the weights before, if there were any: one per answer, p − 1 each.
+    `before`: the other weights that this server held until now. Only the prompts tell whether it still does: what is
+    sampled after them is another text under other weights.
     """
-    found = np.concatenate([answer.logprobs for answer in answers])
-    differences = np.abs(found - np.concatenate(list(expected)))
+    differences = np.abs(np.concatenate([a.logprobs for a in answers]) - np.concatenate(list(expected)))
     moved = error = None
-    if expected_before is not None:
-        # Only the prompts: what is sampled after them is another text under other weights.
-        prompts = [slice(0, answer.prompt_tokens - 1) for answer in answers]
-        new = np.concatenate([np.asarray(row)[part] for row, part in zip(expected, prompts, strict=True)])
-        old = np.concatenate([np.asarray(row) for row in expected_before])
-        here = np.concatenate([np.asarray(a.logprobs)[part] for a, part in zip(answers, prompts, strict=True)])
-        moved, error = _projection(here - old, new - old)
+    if before is not None:
+        now = shown("", answers, expected)
+        if now.prompts == before.prompts:
+            moved, error = _projection(
+                np.concatenate(now.answered) - np.concatenate(before.answered),
+                np.concatenate(now.expected) - np.concatenate(before.expected),
+            )
     return Reading(len(differences), float(differences.mean()), float(differences.max()), moved, error)
 
 

@@ -59,7 +59,7 @@ class Member:
         self.is_up = False
         self.gave_up = False
         """True where it will not come back."""
-        self.trouble = "not asked yet"
+        self.trouble = f"{url}: not asked yet"
         """Why it is not up."""
         self.failures = 0
         """In a row."""
@@ -106,11 +106,15 @@ class Pool:
             self.take_out(member, str(error))
 
     def take_out(self, member: Member, trouble: str, gave_up: bool = False) -> None:
-        """Send it nothing more until `bring_back`; for good where `gave_up`."""
+        """Send it nothing more until `bring_back`; for good where `gave_up`. `trouble` names it and says why."""
         if member.is_up or gave_up:
-            logger.warning("SGLang server %s is taken out%s: %s", member.url, " for good" if gave_up else "", trouble)
+            logger.warning("SGLang server taken out%s: %s", " for good" if gave_up else "", trouble)
         member.is_up, member.gave_up, member.trouble = False, gave_up, trouble
         self._notify()
+
+    def hold(self, member: Member) -> None:
+        """Send it nothing for now: its weights are being changed."""
+        member.is_up, member.gave_up, member.trouble = False, False, f"{member.url}: its weights are being changed"
 
     def bring_back(self, member: Member) -> None:
         """It serves the right weights: send it requests."""
@@ -123,7 +127,7 @@ class Pool:
 
     def report(self) -> str:
         """Return what is wrong, server by server."""
-        return "; ".join(f"{member.url}: {member.trouble}" for member in self.members if not member.is_up)
+        return "; ".join(member.trouble for member in self.members if not member.is_up)
 
     def _notify(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

@@ -20,7 +20,15 @@ from kernels_eval.errors import InfrastructureError, KernelmillError
 from tasks.references import CheckpointRef
 from tasks.rollout.config import SamplingConfig, SglangConfig
 from tasks.rollout.engines.sglang_api import Asked, ServerError, SglangApi, Trouble
-from tasks.rollout.engines.sglang_canary import NEW_TOKENS, Answer, canary_prompts, compare, reference_logprobs
+from tasks.rollout.engines.sglang_canary import (
+    NEW_TOKENS,
+    Answer,
+    Shown,
+    canary_prompts,
+    compare,
+    reference_logprobs,
+    shown,
+)
 from tasks.rollout.engines.sglang_pool import Member
 
 logger = logging.getLogger("kernelmill.rollout")
@@ -28,6 +36,10 @@ logger = logging.getLogger("kernelmill.rollout")
 _FLUSH_S = 10.0
 _POLL_S = 0.5
 _WEIGHTS = re.compile(r"model(-\d+-of-\d+)?\.safetensors")
+
+_shown: dict[str, Shown] = {}
+"""By address, the weights that a server was last shown to hold. Lives as long as the process, not the engine: a server that
+was refused is measured against the same weights when the rollout is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +66,6 @@ class WeightKeeper:
         self._config = config
         self._current: ServedPolicy | None = None
         self._capacities: dict[str, int] = {}
-        self._known: dict[tuple[int, ...], tuple[float, ...]] = {}
-        """Log-probabilities of the canary's prompts under the current policy."""
-        self._before: dict[tuple[int, ...], tuple[float, ...]] = {}
-        """The same under the policy before."""
 
     @property
     def context_tokens(self) -> int:
@@ -72,7 +80,6 @@ class WeightKeeper:
             return current
         served = await asyncio.to_thread(_read_policy, policy, tokenizer, self._config.canary_prompts)
         if current is not None:
-            self._before, self._known = self._known, {}
             _remove_links(current)
         self._current = served
         return served
@@ -109,7 +116,9 @@ class WeightKeeper:
                 # First of all: a server that dies from here on comes back with the new weights.
                 await member.supervisor.set_model(str(policy.folder), policy.version)
             await self._wait_until_healthy(api, member, patience_s)
-            if await api.weight_version() != policy.version:
+            before = _shown.get(member.url)
+            # The label alone is not believed of a server that was last shown to hold other weights.
+            if await api.weight_version() != policy.version or (before and before.version != policy.version):
                 await self._push(api, policy)
             self._capacities[member.url] = await api.context_tokens()
             return list(
@@ -174,16 +183,15 @@ class WeightKeeper:
             scores = reference_logprobs(policy.path, self._config.canary_dtype, sequences)
         except KernelmillError as error:
             raise InfrastructureError(f"the canary's reference could not be computed: {error}") from error
-        expected = dict(zip(sequences, scores, strict=True))
+        by_sequence = dict(zip(sequences, scores, strict=True))
         outcomes: dict[Member, InfrastructureError | None] = {}
         for member, given in answers.items():
-            for answer in given:
-                self._known[answer.token_ids[: answer.prompt_tokens]] = expected[answer.token_ids][
-                    : answer.prompt_tokens - 1
-                ]
-            before = [self._before.get(prompt, ()) for prompt in policy.prompts]
-            reading = compare(given, [expected[answer.token_ids] for answer in given], before if all(before) else None)
+            expected = [by_sequence[answer.token_ids] for answer in given]
+            before = _shown.get(member.url)
+            reading = compare(given, expected, before if before and before.version != policy.version else None)
             refusal = reading.refusal(self._config.canary_threshold)
+            if refusal is None:
+                _shown[member.url] = shown(policy.version, given, expected)
             outcomes[member] = InfrastructureError(f"SGLang server {member.url}: {refusal}") if refusal else None
             logger.info(
                 "canary of %s: %d tokens, mean |Δ| %.4g, max |Δ| %.4g, moved %s",

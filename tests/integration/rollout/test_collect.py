@@ -1,5 +1,7 @@
 """The rollout stage on Ray: progress, warm reuse, errors that keep their kind, and what a killed one leaves."""
 
+import json
+import logging
 import os
 import signal
 import threading
@@ -13,7 +15,9 @@ from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.collect import WORKER, collect_trajectories
-from tasks.rollout.config import EpisodeConfig, RolloutConfig, SamplingConfig
+from tasks.rollout.config import CurriculumConfig, EpisodeConfig, RolloutConfig, SamplingConfig
+from tasks.rollout.curriculum import CurriculumState, recorded_state, state_for
+from tasks.rollout.listeners import TURN_LINES
 from tasks.trajectories.reader import read_trajectories
 from tasks.workers import _workers, stop_worker  # pyright: ignore[reportPrivateUsage]
 
@@ -117,3 +121,51 @@ def test_a_killed_process_is_an_infrastructure_error_and_the_repeat_is_whole(
     reference = collect(policy, problem_set, destination)
     assert reference.trajectories == 16
     assert [path.name for path in destination.parent.iterdir() if path.name.startswith(".partial")] == []
+
+
+def test_turns_are_told_and_written_where_asked_for(
+    policy: CheckpointRef,
+    problem_set: ProblemSetRef,
+    destination: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logs = tmp_path / "logs"
+    config = CONFIG.model_copy(
+        update={"trajectory_logs": str(logs), "sampling": SamplingConfig(max_new_tokens=64, top_k=50)}
+    )
+    with caplog.at_level(logging.INFO, TURN_LINES):
+        reference = collect(policy, problem_set, destination, config)
+    told = [record.getMessage() for record in caplog.records if record.name == TURN_LINES]
+    assert len([line for line in told if line.startswith("[Turn ")]) == reference.turns
+    assert len([line for line in told if line.startswith("=== Final Trajectory Summary")]) == reference.trajectories
+    assert any("off the policy" in record.getMessage() for record in caplog.records), "warnings come along"
+    assert len(list(logs.glob("turn_scale_*.json"))) == reference.turns
+    files = [json.loads(file.read_text(encoding="utf-8")) for file in logs.glob("trajectory_*.json")]
+    stored = {row["trajectory_id"]: row for row in read_trajectories(reference).rows(named=True)}
+    assert {file["extra_info"]["trajectory_id"] for file in files} == set(stored)
+    for file in files:
+        row = stored[file["extra_info"]["trajectory_id"]]
+        assert (file["aggregated_return"], file["num_turns"]) == (row["return"], row["turns"])
+        assert file["messages"][-1]["role"] == "assistant"
+    # Not asked for again: silent.
+    caplog.clear()
+    collect(policy, problem_set, destination.with_name("silent"))
+    assert not [record for record in caplog.records if record.name == TURN_LINES]
+    assert len(list(logs.iterdir())) == reference.turns + reference.trajectories
+
+
+def test_a_curriculum_limits_training_and_is_in_the_manifest(
+    policy: CheckpointRef, problem_set: ProblemSetRef, destination: Path
+) -> None:
+    config = CONFIG.model_copy(update={"curriculum": CurriculumConfig(enabled=True, success_rate=0.0, iterations=1)})
+    state = state_for(config, problem_set, None)
+    assert state == CurriculumState(turns=1, level=1)
+    first = collect(policy, problem_set, destination, config, curriculum=state)
+    assert set(read_trajectories(first)["turns"]) == {1}
+    assert recorded_state(first) == state
+    risen = state_for(config, problem_set, first)
+    assert risen == CurriculumState(turns=2, level=1)
+    second = collect(policy, problem_set, destination.with_name("second"), config, curriculum=risen, iteration=2)
+    assert set(read_trajectories(second)["turns"]) <= {1, 2}
+    assert recorded_state(second) == risen

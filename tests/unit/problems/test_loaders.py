@@ -201,3 +201,11 @@ def test_saved_dataset_flaws_are_named(write, rows):
     (path / "state.json").write_text("{")
     with pytest.raises(InputError, match="not readable as JSON"):
         load_problems(config("huggingface", path))
+
+
+def test_the_documented_line_is_a_problem(tmp_path):
+    text = (Path(__file__).parents[3] / "docs" / "problems.md").read_text(encoding="utf-8")
+    path = tmp_path / "my_problems.jsonl"
+    path.write_text(text.split("```json\n")[1].split("```")[0])
+    (problem,) = load_problems(config("jsonl", path))
+    assert problem.problem_id == "scaled_relu"

@@ -2,7 +2,13 @@
 
 import asyncio
 import itertools
+import logging
+import re
+import tempfile
+import time
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +18,16 @@ from hypothesis import strategies as st
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.verdict import Status
 from tasks.problems.row import Split
-from tasks.rollout.config import EpisodeConfig, SamplingConfig
-from tasks.rollout.driver import Driver, Setting
+from tasks.rollout.config import EpisodeConfig, HorizonConfig, SamplingConfig
+from tasks.rollout.driver import Driver, Limits, Setting
 from tasks.rollout.episodes import episode_task
+from tasks.rollout.horizon import turn_limit
 from tasks.rollout.judging import Referee
 from tasks.rollout.plan import plan_episodes
+from tasks.rollout.playing import EpisodeListener
+from tasks.trajectories.reader import read_turns
 from tasks.trajectories.schema import Termination, Trajectory
+from tasks.trajectories.writer import write_trajectories
 
 
 def play(
@@ -30,6 +40,8 @@ def play(
     episode: EpisodeConfig | None = None,
     patience_s: float = 0.05,
     max_new_tokens: int = 64,
+    limits: Limits | None = None,
+    listeners: Sequence[EpisodeListener] = (),
 ) -> tuple[list[Trajectory], Driver]:
     episode = episode or EpisodeConfig(prompt="source", feedback="brief")
     setting = Setting(
@@ -41,7 +53,9 @@ def play(
         sampling=SamplingConfig(max_new_tokens=max_new_tokens),
         backend="triton",
     )
-    driver = Driver(setting, engine, Referee(judge, simulation.reward_on, patience_s))
+    driver = Driver(
+        setting, engine, Referee(judge, simulation.reward_on, patience_s), listeners=listeners, limits=limits
+    )
     plans = plan_episodes(simulation.problem_rows(problems), Split.TRAIN, problems, samples, iteration=1, seed=5)
     return asyncio.run(driver.play(plans)), driver
 
@@ -86,24 +100,38 @@ def check(trajectories: list[Trajectory], episode: EpisodeConfig, expected: int)
             assert len(turns) == episode.max_turns
 
 
-def test_a_thousand_episodes_with_faults_lose_and_repeat_no_turn(simulation: Any, small_tokenizer: Any) -> None:
+@pytest.mark.parametrize("count", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_many_episodes_with_faults_lose_and_repeat_no_turn(simulation: Any, small_tokenizer: Any, count: int) -> None:
     episode = EpisodeConfig(prompt="source", feedback="brief", success_reward=1.5)
     engine = simulation.FaultyEngine(small_tokenizer, fault_rate=0.3)
     judge = simulation.FaultyJudge(fault_rate=0.3)
-    trajectories, driver = play(simulation, small_tokenizer, engine, judge, problems=125, samples=8, episode=episode)
-    check(trajectories, episode, expected=1000)
+    told = Told()
+    trajectories, driver = play(
+        simulation, small_tokenizer, engine, judge, count // 8, samples=8, episode=episode, listeners=[told]
+    )
+    check(trajectories, episode, expected=count)
     ends = Counter(trajectory.termination for trajectory in trajectories)
-    assert min(ends[end] for end in set(Termination) - {Termination.CONTEXT_LIMIT}) > 20, ends
-    assert driver.observed.finished == driver.observed.planned == 1000
+    assert min(ends[end] for end in set(Termination) - {Termination.CONTEXT_LIMIT}) > count / 50, ends
+    assert driver.observed.finished == driver.observed.planned == count
     assert driver.observed.judging == 0
     assert driver.observed.turns == sum(len(trajectory.turns) for trajectory in trajectories)
+    # Whoever listens hears of each turn and each trajectory once.
+    played = {(each.trajectory_id, turn.turn_index) for each in trajectories for turn in each.turns}
+    assert set(told.turns) == played
+    assert set(told.trajectories) == {trajectory.trajectory_id for trajectory in trajectories}
+    assert set(told.turns.values()) == set(told.trajectories.values()) == {1}
+    # Nor does the table lose or repeat one.
+    with tempfile.TemporaryDirectory() as folder:
+        stored = read_turns(write_trajectories(trajectories, 0.4, Path(folder) / "batch"))
+        assert set(stored.select("trajectory_id", "turn_index").iter_rows()) == played
+        assert len(stored) == len(played)
     # What no fault touched is what it would have been without any.
     clean, _ = play(
         simulation,
         small_tokenizer,
         simulation.FaultyEngine(small_tokenizer),
         simulation.FaultyJudge(),
-        problems=125,
+        problems=count // 8,
         samples=8,
         episode=episode,
     )
@@ -111,6 +139,20 @@ def test_a_thousand_episodes_with_faults_lose_and_repeat_no_turn(simulation: Any
     for name, turns in comparable(trajectories).items():
         untouched = [turn for turn in turns if turn[3] is not None]
         assert untouched == expected[name][: len(untouched)]
+
+
+class Told:
+    """Counts what a listener hears."""
+
+    def __init__(self) -> None:
+        self.turns: Counter[tuple[str, int]] = Counter()
+        self.trajectories: Counter[str] = Counter()
+
+    def turn_ended(self, plan: Any, messages: Any, turn: Any) -> None:
+        self.turns[plan.trajectory_id, turn.turn_index] += 1
+
+    def trajectory_ended(self, trajectory: Trajectory, messages: Any) -> None:
+        self.trajectories[trajectory.trajectory_id] += 1
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -235,3 +277,96 @@ def test_judging_overlaps_generation(simulation: Any, small_tokenizer: Any) -> N
     judge = Watching()
     play(simulation, small_tokenizer, Slow(small_tokenizer), judge)
     assert judged_during_generation > 0.8 * judge.calls
+
+
+class Hanging:
+    """Never answers some requests: on the first attempt, or on all."""
+
+    def __init__(self, inner: Any, silent: Any) -> None:
+        self.inner = inner
+        self.silent = silent
+        self.attempts: Counter[str] = Counter()
+        self.cohort_size, self.context_tokens = inner.cohort_size, inner.context_tokens
+        self.closed = 0
+
+    async def generate(self, requests: Any, sampling: Any) -> Any:
+        answered = []
+        for index, request in enumerate(requests):
+            self.attempts[request.name] += 1
+            if not self.silent(request.name, self.attempts[request.name]):
+                answered.append(index)
+        try:
+            for index in answered:
+                await asyncio.sleep(0)
+                yield index, self.inner.respond(requests[index])
+            if len(answered) < len(requests):
+                await asyncio.sleep(3600)
+        finally:
+            self.closed += 1
+
+
+def test_an_engine_that_hangs_is_asked_once_more_and_then_given_up(
+    simulation: Any, small_tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    episode = EpisodeConfig(task="kernelbench", prompt="source", feedback="brief")
+
+    def silent(name: str, attempt: int) -> bool:
+        return "p0-000 " in name or ("p1-001 " in name and attempt == 1)
+
+    engine = Hanging(simulation.FaultyEngine(small_tokenizer), silent)
+    started = time.perf_counter()
+    with caplog.at_level(logging.WARNING, "kernelmill.rollout"):
+        trajectories, driver = play(
+            simulation, small_tokenizer, engine, simulation.FaultyJudge(), 4, 2, episode,
+            limits=Limits(generation_s=0.2, named_after_s=0.08),
+        )  # fmt: skip
+    assert time.perf_counter() - started < 5
+    check(trajectories, episode.model_copy(update={"max_turns": 1}), expected=8)
+    given_up = [each for each in trajectories if each.termination is Termination.INFRASTRUCTURE_ERROR]
+    assert [each.trajectory_id for each in given_up] == ["train-0001-p0-000"]
+    assert given_up[0].turns[0].verdict.error_category == "engine_fault"
+    assert given_up[0].turns[0].reward is None
+    assert driver.observed.faults == 1
+    assert max(engine.attempts.values()) == 2
+    assert engine.closed == 2, "an abandoned stream is told"
+    # The log names sample, turn and phase, while it waits and when it acts.
+    text = caplog.text
+    assert re.search(r"still waiting: .*train-0001-p0-000 turn 1: generation for \d+ s", text)
+    assert "2 without an answer, asked for once more: " in text
+    assert "1 without an answer, given up: train-0001-p0-000 turn 1" in text
+
+
+def test_a_judge_that_hangs_is_named_asked_once_more_and_given_up(
+    simulation: Any, small_tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Silent(simulation.FaultyJudge):
+        async def evaluate_async(self, problem: Any, kernel_source: str) -> Any:
+            self.calls += 1
+            await asyncio.sleep(3600)
+
+    judge = Silent()
+    episode = EpisodeConfig(task="kernelbench", prompt="source", feedback="brief")
+    with caplog.at_level(logging.WARNING, "kernelmill.rollout"):
+        trajectories, _ = play(
+            simulation, small_tokenizer, simulation.FaultyEngine(small_tokenizer), judge, 1, 8, episode,
+            patience_s=0.2, limits=Limits(named_after_s=0.05),
+        )  # fmt: skip
+    silent = [each for each in trajectories if each.turns[0].reward is None]
+    assert silent
+    assert judge.calls == 2 * len(silent)
+    assert {each.turns[0].verdict.error_category for each in silent} == {"judge_silent"}
+    assert re.search(r"still waiting: train-0001-p0-\d+ turn 1: judgement for", caplog.text)
+    assert re.search(r"p0-\d+ turn 1: judgement: p0: no verdict in 0.2 s; asked once more", caplog.text)
+    assert re.search(r"p0-\d+ turn 1: judgement: p0: no verdict in 0.2 s; given up", caplog.text)
+
+
+def test_an_extended_horizon_is_played(simulation: Any, small_tokenizer: Any) -> None:
+    horizon = HorizonConfig(level_turns=(1, 2), extension=2)
+    episode = EpisodeConfig(prompt="source", feedback="brief", success_reward=9, max_zero_turns=9, horizon=horizon)
+    engine = simulation.FaultyEngine(small_tokenizer)
+    trajectories, _ = play(simulation, small_tokenizer, engine, simulation.FaultyJudge(), 20, 8, episode)
+    lengths = {(each.level, len(each.turns)) for each in trajectories}
+    assert lengths == {(1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (2, 4), (3, 2), (3, 3), (3, 4)}
+    for trajectory in trajectories:
+        verdicts = [turn.verdict for turn in trajectory.turns]
+        assert turn_limit(verdicts, trajectory.level, episode) == len(verdicts), "as the stored verdicts explain"

@@ -1,0 +1,178 @@
+"""JSON logs on demand: one file a turn and one a trajectory, for people and for other programs to read while a run goes on.
+
+turn_{instance_id}_t{turn_idx}_{timestamp}.json        the turn's prompt as messages, response, kernel, evaluation, reward
+trajectory_{instance_id}_{timestamp}.json              rewards, aggregated return, history and messages of a finished episode
+
+`instance_id` is the problem's id (in file names with every unusual character as `_`), `turn_idx` counts from 0, `timestamp`
+is UTC with microseconds. Files are only ever added: a name that is taken moves the timestamp on by a microsecond. A reward or
+return of null is a turn on which the machine failed. Runtimes are in ms; `extra_info.timing_source` says whether they were
+measured (`gpu`) or estimated (`roofline`).
+
+The trajectory tables are the data set; these files are a view of it that holds what was said as text. They are written by a
+thread of their own: whoever logs is never held up by the disk. What cannot be written is told once, at the end.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from kernels_eval.errors import InputError
+from kernels_eval.verdict import Verdict
+from tasks.models.messages import Message
+from tasks.trajectories.returns import turn_returns
+from tasks.trajectories.schema import Trajectory, Turn
+
+logger = logging.getLogger("kernelmill.rollout")
+_TIMESTAMP = "%Y%m%d_%H%M%S_%f"
+
+
+class JsonLogs:
+    """Writes into one folder; use from one thread, `close` when done."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises InputError where the folder cannot be made."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"rollout.trajectory_logs: cannot make {folder}: {error.strerror or error}") from error
+        self._folder = folder
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trajectory-logs")
+        self._writing: list[Future[Path]] = []
+
+    def log_turn(self, instance_id: str, messages: Sequence[Message], turn: Turn, extra_info: dict[str, Any]) -> None:
+        """Have a turn written; returns at once."""
+        self._log(
+            f"turn_{_plain(instance_id)}_t{turn.turn_index}", turn_record(instance_id, messages, turn, extra_info)
+        )
+
+    def log_trajectory(self, trajectory: Trajectory, messages: Sequence[Message], gamma: float) -> None:
+        """Have a finished episode written; returns at once."""
+        self._log(f"trajectory_{_plain(trajectory.problem_id)}", trajectory_record(trajectory, messages, gamma))
+
+    def close(self) -> None:
+        """Write what is still to be written. Does not raise for a full disk: logs are not the data set."""
+        self._writer.shutdown(wait=True)
+        errors = [error for error in (writing.exception() for writing in self._writing) if error is not None]
+        unexpected = next((error for error in errors if not isinstance(error, OSError)), None)
+        if unexpected is not None:
+            raise unexpected
+        if errors:
+            logger.warning(
+                "%s: %d of %d files not written: %s", self._folder, len(errors), len(self._writing), errors[0]
+            )
+
+    def _log(self, prefix: str, record: dict[str, Any]) -> None:
+        self._writing.append(self._writer.submit(_write, self._folder, prefix, record, datetime.now(UTC)))
+
+
+def turn_record(
+    instance_id: str, messages: Sequence[Message], turn: Turn, extra_info: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the content of a turn's file, less its timestamp."""
+    return {
+        "instance_id": instance_id,
+        "turn_idx": turn.turn_index,
+        "turn_data": {
+            "prompt": _said(messages),
+            "response": turn.response_text,
+            "kernel_code": turn.kernel_source or "",
+            "eval_result": evaluation_record(turn.verdict),
+            "reward": turn.reward,
+            "extra_info": extra_info | _turn_details(turn),
+        },
+    }
+
+
+def trajectory_record(trajectory: Trajectory, messages: Sequence[Message], gamma: float) -> dict[str, Any]:
+    """Return the content of a trajectory's file, less its timestamp."""
+    rewards = [turn.reward for turn in trajectory.turns]
+    last = trajectory.turns[-1].verdict
+    return {
+        "instance_id": trajectory.problem_id,
+        "final_reward": rewards[-1],
+        "num_turns": len(rewards),
+        "turn_rewards": rewards,
+        "aggregated_return": turn_returns(rewards, gamma)[0],
+        "history": [
+            {
+                "turn_idx": turn.turn_index,
+                "kernel_code": turn.kernel_source or "",
+                "eval_result": evaluation_record(turn.verdict),
+                "reward": turn.reward,
+                "extra_info": _turn_details(turn),
+            }
+            for turn in trajectory.turns
+        ],
+        "messages": _said(messages),
+        "execution_details": {
+            "final_compiled": last.compiled,
+            "final_correctness": last.correct,
+            "final_runtime": last.candidate_ms,
+            "final_speedup": last.speedup,
+        },
+        "extra_info": {
+            "run_id": trajectory.run_id,
+            "iteration": trajectory.iteration,
+            "trajectory_id": trajectory.trajectory_id,
+            "sample_index": trajectory.sample_index,
+            "split": trajectory.split,
+            "level": trajectory.level,
+            "termination": trajectory.termination.value,
+            "policy_digest": trajectory.policy_digest,
+            "timing_source": None if last.timing_source is None else last.timing_source.value,
+            "gamma": gamma,
+        },
+    }
+
+
+def evaluation_record(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict as the logs' `eval_result`."""
+    return {
+        "compiled": verdict.compiled,
+        "correctness": verdict.correct,
+        "runtime": verdict.candidate_ms,
+        "speedup": verdict.speedup,
+        "error_message": verdict.error_message or "",
+    }
+
+
+def _turn_details(turn: Turn) -> dict[str, Any]:
+    verdict = turn.verdict
+    return {
+        "status": verdict.status.value,
+        "error_category": verdict.error_category,
+        "rejection_reason": verdict.rejection_reason,
+        "timing_source": None if verdict.timing_source is None else verdict.timing_source.value,
+        "finish_reason": turn.finish_reason,
+        "prompt_tokens": len(turn.prompt_token_ids),
+        "response_tokens": len(turn.response_token_ids),
+        "generation_s": turn.generation_s,
+        "evaluation_s": turn.evaluation_s,
+    }
+
+
+def _said(messages: Sequence[Message]) -> list[dict[str, str]]:
+    return [{"role": message.role.value, "content": message.content} for message in messages]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]", "_", name)[:120]
+
+
+def _write(folder: Path, prefix: str, record: dict[str, Any], at: datetime) -> Path:
+    while True:
+        timestamp = at.strftime(_TIMESTAMP)
+        path = folder / f"{prefix}_{timestamp}.json"
+        try:
+            file = path.open("x", encoding="utf-8")
+        except FileExistsError:
+            at += timedelta(microseconds=1)
+            continue
+        with file:
+            json.dump({"timestamp": timestamp, **record}, file, ensure_ascii=False, indent=1)
+        return path

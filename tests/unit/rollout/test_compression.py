@@ -1,0 +1,168 @@
+"""The history's token budget: held, with whole parts only, and no prompt claims to extend what it does not."""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kernels_eval.verdict import Status, Verdict
+from tasks.models.chat import encode_prompt
+from tasks.models.messages import Role
+from tasks.problems.row import Split
+from tasks.rollout.compression import LEFT_OUT, NO_KERNEL, UNFINISHED, compressed, ladder
+from tasks.rollout.config import EpisodeConfig, SamplingConfig
+from tasks.rollout.driver import Driver, Setting
+from tasks.rollout.episodes import episode_task
+from tasks.rollout.extract import extract_kernel
+from tasks.rollout.judging import Referee
+from tasks.rollout.plan import EpisodePlan, plan_episodes
+from tasks.rollout.prompts import HistoryTurn, answer_text, prompt_messages
+from tasks.trajectories.schema import Turn
+
+WRONG = Verdict(
+    status=Status.INCORRECT, compiled=True, error_category="wrong_values", error_message="output[3]:\nexpected 1"
+)
+LINES = st.lists(st.sampled_from(["x = 1", "    y = x", "", "# ```", "'''```'''", "é = 'ü'"]), min_size=1, max_size=8)
+
+
+@st.composite
+def turns(draw: Any) -> HistoryTurn:
+    kernel = draw(st.none() | LINES.map(lambda lines: "class ModelNew:\n    pass\n" + "\n".join(lines) + "\n"))
+    answer = "I cannot." if kernel is None else f"Here it is.\n{answer_text(kernel)}\nIt is fast."
+    thought = draw(st.sampled_from(["", "<think>\nlong thought\n</think>\n\n", "<think>no end "]))
+    if thought.startswith("<think>no"):
+        kernel, answer = None, ""
+    return HistoryTurn(response_text=thought + answer, kernel_source=kernel, verdict=WRONG, reward=0.1)
+
+
+def told(history: list[HistoryTurn], episode: EpisodeConfig) -> list[str]:
+    return [message.content for message in prompt_messages("class Model: ...\n", history, episode)[1:]]
+
+
+@given(history=st.lists(turns(), min_size=1, max_size=5), style=st.sampled_from(["full", "brief", "none"]))
+def test_each_rung_is_made_of_whole_parts(history: list[HistoryTurn], style: str) -> None:
+    episode = EpisodeConfig.model_validate({"feedback": style})
+    rungs = list(ladder(history))
+    assert len(rungs) == len(history) + 2
+    whole = prompt_messages("class Model: ...\n", history, episode)
+    for place, rung in enumerate(rungs):
+        messages = prompt_messages("class Model: ...\n", rung, episode)[1:]
+        assert [message.role for message in messages] == [Role.ASSISTANT, Role.USER] * len(rung)
+        kept = history[len(history) - len(rung) :]
+        for turn, answer, reply in zip(kept, messages[::2], messages[1::2], strict=True):
+            # A code block is there as it was, or not at all.
+            assert extract_kernel(answer.content) in (turn.kernel_source, None)
+            if answer.content not in (LEFT_OUT, NO_KERNEL, UNFINISHED):
+                assert extract_kernel(answer.content) == turn.kernel_source
+            assert "thought" not in answer.content
+            newest_whole = turn is kept[-1] and place < len(history)
+            if newest_whole:
+                assert reply.content == whole[-1].content, "the newest turn's feedback is whole"
+            else:
+                assert "\n" not in reply.content, "one line"
+                assert (style == "none") == ("incorrect" not in reply.content)
+
+
+def test_the_first_rung_that_fits_is_taken_and_the_last_one_if_none_does() -> None:
+    history = [
+        HistoryTurn(response_text=answer_text("x\n"), kernel_source="x\n", verdict=WRONG, reward=0.1) for _ in range(3)
+    ]
+    rungs = list(ladder(history))
+    assert compressed(history, lambda _: True) == rungs[0]
+    assert compressed(history, lambda rung: len(rung) <= 1) == rungs[2]
+    assert compressed(history, lambda _: False) == rungs[-1]
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.prompts: dict[tuple[str, int], Any] = {}
+
+    def turn_ended(self, plan: EpisodePlan, messages: Any, turn: Turn) -> None:
+        self.prompts[plan.trajectory_id, turn.turn_index] = list(messages)
+
+    def trajectory_ended(self, trajectory: Any, messages: Any) -> None:
+        pass
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("family", ["own", "qwen2.5", "qwen3", "llama3.1"])
+@given(budget=st.integers(0, 400), seed=st.integers(0, 99), full=st.booleans())
+def test_prompts_keep_to_the_budget_and_say_what_they_are(
+    simulation: Any,
+    small_tokenizer: Any,
+    family_tokenizer: Callable[[str], Any],
+    family: str,
+    budget: int,
+    seed: int,
+    full: bool,
+) -> None:
+    tokenizer = small_tokenizer if family == "own" else family_tokenizer(family)
+    episode = EpisodeConfig(
+        prompt="source",
+        feedback="full" if full else "brief",
+        max_turns=5,
+        success_reward=9,
+        max_zero_turns=9,
+        history_tokens=budget,
+    )
+    setting = Setting("run", "digest", tokenizer, episode_task(episode.task), episode, SamplingConfig(), "triton")
+    recorder = Recorder()
+    engine = simulation.FaultyEngine(tokenizer, seed=seed)
+    driver = Driver(setting, engine, Referee(simulation.FaultyJudge(), simulation.reward_on, 9), listeners=[recorder])
+    trajectories = asyncio.run(driver.play(plan_episodes(simulation.problem_rows(2), Split.TRAIN, 2, 2, 1, seed)))
+    for trajectory in trajectories:
+        assert len(trajectory.turns) == 5
+        first = len(trajectory.turns[0].prompt_token_ids)
+        for turn, following in itertools.pairwise(trajectory.turns):
+            begin = (*turn.prompt_token_ids, *turn.response_token_ids)
+            extends = following.prompt_token_ids[: len(begin)] == begin
+            assert following.prompt_extends_previous <= extends, "never claimed wrongly"
+            messages = recorder.prompts[trajectory.trajectory_id, following.turn_index]
+            if not budget:
+                assert len(messages) == 1 + 2 * following.turn_index
+                assert following.prompt_extends_previous == (family != "qwen3")
+                continue
+            told_of = len(following.prompt_token_ids) - first
+            assert told_of <= budget or messages[-2].content == LEFT_OUT
+            if not following.prompt_extends_previous:
+                assert list(following.prompt_token_ids) == encode_prompt(tokenizer, messages)
+
+
+def test_a_compressed_prompt_is_carried_on(simulation: Any, small_tokenizer: Any) -> None:
+    """Compression costs one break, not one a turn: the next prompt extends the compressed one while there is room."""
+    episode = EpisodeConfig(
+        prompt="source", feedback="brief", max_turns=12, success_reward=9, max_zero_turns=99, history_tokens=300
+    )
+    setting = Setting("r", "d", small_tokenizer, episode_task(episode.task), episode, SamplingConfig(), "triton")
+    driver = Driver(
+        setting, simulation.FaultyEngine(small_tokenizer), Referee(simulation.FaultyJudge(), simulation.reward_on, 9)
+    )
+    (trajectory,) = asyncio.run(driver.play(plan_episodes(simulation.problem_rows(1), Split.TRAIN, 1, 1, 1, 3)))
+    breaks = [turn.turn_index for turn in trajectory.turns if not turn.prompt_extends_previous]
+    assert 1 <= len(breaks) <= 5
+
+
+def test_with_a_budget_a_small_context_compresses_instead_of_ending(simulation: Any, small_tokenizer: Any) -> None:
+    ends = {}
+    for budget in (0, 10_000):
+        episode = EpisodeConfig(
+            prompt="source",
+            feedback="brief",
+            max_turns=6,
+            success_reward=9,
+            max_zero_turns=99,
+            history_tokens=budget,
+        )
+        setting = Setting(
+            "r", "d", small_tokenizer, episode_task(episode.task), episode, SamplingConfig(max_new_tokens=64), "triton"
+        )
+        engine = simulation.FaultyEngine(small_tokenizer, context_tokens=220)
+        driver = Driver(setting, engine, Referee(simulation.FaultyJudge(), simulation.reward_on, 9))
+        plans = plan_episodes(simulation.problem_rows(4), Split.TRAIN, 4, 2, 1, 3)
+        ends[budget] = {trajectory.termination.value for trajectory in asyncio.run(driver.play(plans))}
+    assert "context_limit" in ends[0]
+    assert ends[10_000] == {"turn_limit"}

@@ -1,0 +1,90 @@
+"""The canary tells right weights from wrong ones, and new ones from those just before."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.rollout.engines.sglang_canary import Answer, canary_prompts, compare, shown
+
+PROMPT, NEW = 150, 16
+
+
+def server_answers(logprobs: np.ndarray, noise: np.ndarray) -> list[Answer]:
+    """Four prompts of distinct tokens, each with its continuation."""
+    return [
+        Answer(
+            tuple(range(1000 * row, 1000 * row + PROMPT + NEW)), PROMPT, tuple((logprobs[row] + noise[row]).tolist())
+        )
+        for row in range(4)
+    ]
+
+
+def weights(seed: int) -> np.ndarray:
+    return -np.random.default_rng(seed).exponential(2.0, (4, PROMPT + NEW - 1))
+
+
+def test_right_weights_pass_and_others_do_not() -> None:
+    right, other = weights(0), weights(1)
+    noise = np.random.default_rng(2).normal(0, 0.05, right.shape)
+    accepted = compare(server_answers(right, noise), right)
+    assert accepted.tokens == right.size
+    assert accepted.mean_difference == pytest.approx(0.04, abs=0.005)
+    assert accepted.refusal(0.1) is None
+    refused = compare(server_answers(right, noise), other)
+    assert "expected a mean of at most 0.1" in (refused.refusal(0.1) or "")
+
+
+def test_numbers_that_are_none_are_refused() -> None:
+    right = weights(0)
+    assert compare(server_answers(right, np.full(right.shape, np.nan)), right).refusal(0.1) is not None
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    step=st.floats(0.0005, 0.05),
+    rounding=st.floats(0, 0.06),
+    jitter=st.floats(0, 0.0003),
+    stale=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_an_update_far_below_the_rounding_is_seen(
+    step: float, rounding: float, jitter: float, stale: bool, seed: int
+) -> None:
+    """A server rounds old and new weights alike: what cancels does not hide whether it moved."""
+    generator = np.random.default_rng(seed)
+    old = weights(seed)
+    new = old + generator.normal(0, step, old.shape)
+    common = generator.normal(0, rounding, old.shape)
+    first, second = (common + generator.normal(0, jitter, old.shape) for _ in range(2))
+    before = shown("old", server_answers(old, first), old)
+    reading = compare(server_answers(old if stale else new, second), new, before)
+    assert reading.is_stale == stale
+    assert reading.moved == pytest.approx(0 if stale else 1, abs=0.2)
+    assert (reading.refusal(0.2) is None) == (not stale)
+
+
+def test_what_is_lost_in_noise_convicts_nobody() -> None:
+    generator = np.random.default_rng(0)
+    old = weights(0)
+    new = old + generator.normal(0, 1e-5, old.shape)
+    for _ in range(50):
+        first, second = (generator.normal(0, 0.05, old.shape) for _ in range(2))
+        reading = compare(server_answers(new, second), new, shown("old", server_answers(old, first), old))
+        assert not reading.is_stale
+
+
+def test_an_update_that_changes_nothing_convicts_nobody() -> None:
+    old = weights(0)
+    answers = server_answers(old, np.zeros(old.shape))
+    assert compare(answers, old, shown("old", answers, old)).moved is None
+
+
+def test_prompts_are_fixed_fit_the_context_and_end_where_the_answer_begins(small_tokenizer: object) -> None:
+    prompts = canary_prompts(small_tokenizer, 6, 2048)
+    assert prompts == canary_prompts(small_tokenizer, 6, 2048)
+    assert len(set(prompts)) == 6
+    short = canary_prompts(small_tokenizer, 6, 64)
+    assert all(2 <= len(prompt) <= 64 - 16 for prompt in short)
+    for whole, cut in zip(prompts, short, strict=True):
+        assert whole[-len(cut) :] == cut

@@ -209,7 +209,8 @@ def _describe(bound: dict[str, Any], constexprs: set[str]) -> dict[str, Any]:
     }
 
 
-def _masked_load(self: Any, ptrs: Any, mask: Any, other: Any, cache_policy: Any, is_volatile: Any) -> Any:
+# The cache hints that follow are two arguments in Triton 3.7 and one in 3.9; here they mean nothing.
+def _masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *hints: Any) -> Any:
     account(ptrs, mask.data, reads=True, writes=False)
     dtype_tt = ptrs.get_element_ty()
     dtype_np = upstream._get_np_dtype(dtype_tt)
@@ -219,7 +220,7 @@ def _masked_load(self: Any, ptrs: Any, mask: Any, other: Any, cache_policy: Any,
     return upstream.TensorHandle(loaded, dtype_tt)
 
 
-def _masked_store(self: Any, ptrs: Any, value: Any, mask: Any, cache_policy: Any) -> Any:
+def _masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *hints: Any) -> Any:
     account(ptrs, mask.data, reads=False, writes=True)
     return upstream._interpreter.store(ptrs.data, value.data, mask.data)
 

@@ -7,6 +7,7 @@ import polars as pl
 from tasks.evaluation.inputs import IterationEntry
 from tasks.evaluation.per_problem import faulty_trajectories, with_outcomes
 from tasks.references import ArtifactRef
+from tasks.store import read_manifest
 from tasks.trajectories.reader import read_turns
 
 
@@ -14,6 +15,7 @@ def iteration_figures(entry: IterationEntry) -> dict[str, Any]:
     """Return the figures of one iteration's training batch and of the update on it.
 
     Trajectory figures leave out those in which the judge or the machine failed. `statuses` are shares of last turns.
+    `curriculum` is what training was limited to (turns, level); None where there was no curriculum.
     """
     turns = read_turns(entry.trajectories).drop("prompt_token_ids", "response_logprobs")
     counted = turns.filter(~pl.col("trajectory_id").is_in(faulty_trajectories(turns).implode()))
@@ -26,6 +28,7 @@ def iteration_figures(entry: IterationEntry) -> dict[str, Any]:
         "trajectories": entry.trajectories.trajectories,
         "turns": entry.trajectories.turns,
         "quarantined": entry.quarantined,
+        "curriculum": (read_manifest(entry.trajectories.path) or {}).get("metadata", {}).get("curriculum"),
         "mean_reward": _mean(last.get_column("reward")),
         "mean_return": _mean(first.get_column("return")),
         "correct": _mean(last.get_column("correct").cast(pl.Float64)),

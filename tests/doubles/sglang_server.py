@@ -132,7 +132,7 @@ class ModelPolicy:
         decode_batch(
             self.model,
             [tuple(request.input_ids) for request in group],
-            [request.sampling.get("sampling_seed") or 42 for request in group],
+            [request.sampling.get("sampling_seed", 42) for request in group],
             sampling,
             stops,
             on_ended=hand_over,

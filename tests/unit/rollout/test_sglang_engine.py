@@ -76,11 +76,9 @@ def opened(servers: Sequence[Any], policy: CheckpointRef, tokenizer: Any, settin
     return open_engine(policy, tokenizer, config)
 
 
-def some_requests(count: int, length: int = 20, first_seed: int = 0) -> list[GenerationRequest]:
-    return [
-        GenerationRequest(f"r{n}", tuple(5 + (7 * n + k) % 250 for k in range(length + n % 5)), first_seed + n, f"t{n}")
-        for n in range(count)
-    ]
+def some_requests(count: int, length: int = 20, first_seed: int = 0, prefix: str = "t") -> list[GenerationRequest]:
+    prompts = [tuple(5 + (7 * n + k) % 250 for k in range(length + n % 5)) for n in range(count)]
+    return [GenerationRequest(f"r{n}", prompt, first_seed + n, f"{prefix}{n}") for n, prompt in enumerate(prompts)]
 
 
 async def collected(engine: Any, requests: Sequence[GenerationRequest], sampling: SamplingConfig) -> list[Generation]:
@@ -432,7 +430,7 @@ def test_a_server_restarted_with_old_weights_is_found_out_and_brought_up_to_date
             while double.weight_version != "digest-updated" or not all(m.is_up for m in engine._pool.members):
                 await asyncio.sleep(0.05)
         double.requests.clear()
-        await collected(engine, some_requests(20), SamplingConfig(max_new_tokens=8))
+        await collected(engine, some_requests(20, prefix="new"), SamplingConfig(max_new_tokens=8))
         assert double.requests
         await engine.close()
 

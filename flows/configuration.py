@@ -44,6 +44,8 @@ class RunConfig(FrozenModel):
     """Seed of every stage that does not set its own."""
     iterations: int = Field(default=8, ge=0)
     """RL iterations."""
+    control: bool = False
+    """Also spend the time that RL took on more SFT, and measure the result: what RL is compared with."""
     runs_dir: str = "runs"
     """Folder of everything that runs write."""
     problems: ProblemsConfig = ProblemsConfig()
@@ -63,6 +65,7 @@ class RunConfig(FrozenModel):
         decisive = self.model_dump(
             mode="json",
             exclude={
+                "control": True,  # comes after everything else: a finished run can have it added
                 "runs_dir": True,
                 "tracking": True,
                 "ray": True,

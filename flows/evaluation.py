@@ -21,9 +21,10 @@ def examine(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> Evaluat
     return run.add_evaluation(measure(run, problems, policy), policy.weight_version)
 
 
-def measure(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> EvaluationRef:
-    """Return how a policy does on every held-out problem."""
+def measure(run: Run, problems: ProblemSetRef, policy: CheckpointRef, name: str = "") -> EvaluationRef:
+    """Return how a policy does on every held-out problem; `name` is what the stages call it."""
     config, version = run.config, policy.weight_version
+    name = name or f"policy {version}"
     batch = answer_heldout(
         run.workspace,
         policy,
@@ -32,8 +33,9 @@ def measure(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> Evaluat
         config.judge,
         version=version,
         seed=config.evaluation.seed,
+        name=name,
     )
-    return evaluate(run.workspace, batch, problems, config.evaluation, version)
+    return evaluate(run.workspace, batch, problems, config.evaluation, name=name)
 
 
 def _examination(config: RunConfig) -> RolloutConfig:
@@ -58,4 +60,4 @@ def evaluation_flow(config: RunConfig, checkpoint: str | None = None) -> Evaluat
         if checkpoint is None:
             return examine(run, problems, newest_policy(run, problems))
         folder = Path(checkpoint).resolve()
-        return measure(run, problems, CheckpointRef(uri=str(folder), digest=content_digest(folder)))
+        return measure(run, problems, CheckpointRef(uri=str(folder), digest=content_digest(folder)), folder.name)

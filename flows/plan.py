@@ -1,7 +1,38 @@
 """Says before a run what it will do, and about how long."""
 
+from dataclasses import dataclass
+
 from flows.configuration import RunConfig
 from flows.state import RunState
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How fast the stages are: deployments/configs/local.yaml on two CPU cores."""
+
+    parameters: float = 0.6e6
+    """Weights of the model that the other figures were measured with."""
+    start_s: float = 30.0
+    """Prefect server, Ray, problem set (4 s), Great Expectations' import, report."""
+    pairs: float = 27.0
+    """SFT pairs judged a second without compiling them."""
+    compiled_pairs: float = 6.0
+    """The same with one target compiled."""
+    conversation: float = 70.0
+    """Tokens of an SFT conversation."""
+    sft_tokens: float = 15_000.0
+    """SFT tokens a second."""
+    generation_s: float = 0.010
+    """Generating one turn, in batches of 256."""
+    judging_s: float = 0.010
+    """Judging one turn with two workers, the verdict cache included."""
+    update_s: float = 0.0015
+    """Training on one turn."""
+    checks_s: float = 2.0
+    """Checks and checkpoints of one iteration."""
+
+
+RATES = Rates()
 
 
 def describe(config: RunConfig) -> list[str]:
@@ -22,6 +53,8 @@ def describe(config: RunConfig) -> list[str]:
             f"optimizer steps",
             "held-out evaluation again, report",
         ]
+        if config.control:
+            lines.insert(-1, "control: more SFT from step 2's policy for as long as the iterations took, evaluated too")
     return lines
 
 
@@ -33,24 +66,33 @@ def parameters_of(config: RunConfig) -> float:
 
 
 def expectation(config: RunConfig, state: RunState) -> str:
-    """Return in words about how long the run will take.
+    """Return in words about how long the run will take, less what is there already.
 
-    From rates measured with 0.5 M parameters on two CPU cores and conversations of about 150 tokens, less the time of
-    stages that are there already. Nothing is said for pretrained models, whose speed depends on the machine.
+    Nothing is said for pretrained models, whose speed depends on the machine.
     """
     known = (
         "finished stages are not repeated" if state.timings else "Ctrl-C any time: the same command goes on from there"
     )
     if config.model.pretrained is not None:
         return known
-    scale = max(parameters_of(config) / 0.525e6, 0.25)
-    turns = config.rollout.episode.max_turns if config.rollout.episode.task.endswith("multiturn") else 1
-    sft_s = config.sft.steps * config.sft.batch_size * 150 * scale / 9_500
-    sample_s = 60 * turns * scale / 6_000 + 0.02
-    held_out = config.problems.heldout * config.evaluation.samples_per_problem * sample_s
-    iteration = config.rollout.problems_per_iteration * config.rollout.samples_per_problem * sample_s * 1.6 + 4
-    corpus = config.sft.data.compositions * config.sft.data.styles_per_composition * 0.05
-    seconds = 60 + corpus + sft_s + 2 * held_out + config.iterations * iteration
     done = sum(timing.seconds for timing in state.timings.values())
-    left = max(seconds - done, 0.0)
+    left = max(expected_seconds(config) - done, 0.0)
     return f"{'less than a minute' if left < 60 else f'about {left / 60:.0f} min'} on two CPU cores; {known}"
+
+
+def expected_seconds(config: RunConfig) -> float:
+    """Return about how long the whole run takes on two CPU cores, from the rates at the top of this module."""
+    scale = max(parameters_of(config) / RATES.parameters, 0.25)
+    data, rollout, evaluation = config.sft.data, config.rollout, config.evaluation
+    pairs = data.compositions * data.styles_per_composition * (1 + data.repair_fraction)
+    corpus = pairs / (RATES.pairs if data.compile == "never" else RATES.compiled_pairs)
+    sft = config.sft.steps * config.sft.batch_size * RATES.conversation * scale / RATES.sft_tokens
+    turns = rollout.episode.max_turns if rollout.episode.task.endswith("multiturn") else 1
+    trajectory = turns * (RATES.generation_s * scale + RATES.judging_s)
+    heldout = config.problems.heldout * evaluation.samples_per_problem * trajectory
+    update = rollout.problems_per_iteration * rollout.samples_per_problem * turns * RATES.update_s * scale
+    iterations = config.iterations * (
+        rollout.problems_per_iteration * rollout.samples_per_problem * trajectory + update + RATES.checks_s
+    )
+    control = iterations + heldout if config.control and config.iterations else 0.0
+    return RATES.start_s + corpus + sft + (2 if config.iterations else 1) * heldout + iterations + control

@@ -62,9 +62,11 @@ def _gathered(run: Run) -> ReportInputs:
         ),
         before=state.evaluations[versions[0]],
         after=state.evaluations[versions[-1]],
+        control=state.control.evaluation if state.control is not None and state.control.after == versions[-1] else None,
         evaluation_config=run.config.evaluation,
         stage_seconds=seconds,
         overhead_seconds=round(sum(timing.overhead_s for timing in state.timings.values()), 3),
+        wall_seconds=state.wall_seconds or None,
         data_docs={
             folder.name.replace("-", " "): f"data_docs/{folder.name}/index.html"
             for folder in sorted((run.run_dir / "data_docs").glob("*"))

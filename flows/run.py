@@ -13,6 +13,7 @@ runs/latest                    link to the newest run
 import fcntl
 import logging
 import os
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -25,7 +26,7 @@ from pydantic import BaseModel
 from flows.configuration import RunConfig, save_configuration
 from flows.listeners import Listeners, LogListener
 from flows.ray_cluster import RayCluster
-from flows.state import RunState, StageTiming, read_state, write_state
+from flows.state import ControlState, RunState, StageTiming, read_state, write_state
 from kernels_eval.errors import InputError
 from tasks.orchestration import StageListener, Workspace
 from tasks.references import ArtifactRef, CheckpointRef, EvaluationRef, TrajectoryBatchRef
@@ -46,6 +47,10 @@ class Run:
     config: RunConfig
     workspace: Workspace
     state: RunState
+    began: float = 0.0
+    """On the clock of time.monotonic: when this driver began to work on it."""
+    wall_before_s: float = 0.0
+    """Wall seconds of the drivers before this one."""
 
     @property
     def run_dir(self) -> Path:
@@ -75,6 +80,13 @@ class Run:
         """Note the problem set or the SFT data."""
         self._note(**references)
 
+    def note_control(self, control: ControlState) -> None:
+        """Note how far the control is, and link its policy."""
+        for folder, reference in (("checkpoints", control.policy), ("evaluations", control.evaluation)):
+            if reference is not None:
+                self._link(folder, "control", reference)
+        self._note(control=control)
+
     def is_concluded(self, inputs: BaseModel) -> bool:
         """True where the report of exactly these inputs is there."""
         written = all((self.run_dir / name).exists() for name in ("summary.json", "report.html"))
@@ -92,6 +104,8 @@ class Run:
             for record in self.workspace.records
             if not (record.cached and record.label in self.state.timings)
         }
+        if any(not record.cached for record in self.workspace.records):  # a start that finds everything adds nothing
+            changes["wall_seconds"] = round(self.wall_before_s + time.monotonic() - self.began, 3)
         self.state = self.state.model_copy(update={**changes, "timings": {**self.state.timings, **timings}})
         write_state(self.run_dir, self.state)
         for record in self.workspace.records:
@@ -113,6 +127,7 @@ def open_run(config: RunConfig) -> Generator[Run]:
     run_dir = runs_dir / config.run_id
     run_dir.mkdir(parents=True, exist_ok=True)
     cluster = RayCluster(config.ray)
+    began = time.monotonic() - startup_s.get()
     with _locked(run_dir), _logged_to(run_dir / "log.txt"):
         save_configuration(config, run_dir / "config.yaml")
         link_to(runs_dir / "latest", run_dir)
@@ -129,7 +144,7 @@ def open_run(config: RunConfig) -> Generator[Run]:
             start = StageTiming(label="start", stage="start", seconds=0.0, overhead_s=round(startup_s.get(), 3))
             state = state.model_copy(update={"timings": {start.label: start}})
         try:
-            yield Run(config, workspace, state)
+            yield Run(config, workspace, state, began, state.wall_seconds)
         finally:
             cluster.stop()
 

@@ -22,8 +22,12 @@ def teach(run: Run, problems: ProblemSetRef) -> CheckpointRef:
     )
     data = check_sft_data(run.workspace, data, config.validation, config.rollout.episode.reward)
     run.note(sft_data=data)
-    resources = UpdateConfig.model_validate(config.update.model_dump(include=_RESOURCES))
-    return run.add_policy(fine_tune(run.workspace, data, config.model, config.sft, resources, config.seed))
+    return run.add_policy(fine_tune(run.workspace, data, config.model, config.sft, resources_of(config), config.seed))
+
+
+def resources_of(config: RunConfig) -> UpdateConfig:
+    """Return on what SFT runs: the update's ranks, at their defaults in all that is RL's own."""
+    return UpdateConfig.model_validate(config.update.model_dump(include=_RESOURCES))
 
 
 def newest_policy(run: Run, problems: ProblemSetRef) -> CheckpointRef:

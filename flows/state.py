@@ -25,6 +25,21 @@ class StageTiming(FrozenModel):
     overhead_s: float
 
 
+class ControlState(FrozenModel):
+    """The control: SFT that goes on for as long as RL took."""
+
+    steps: int
+    """Further SFT steps."""
+    rl_seconds: float
+    """Wall seconds of all RL stages: what the steps have to fit into."""
+    step_seconds: float
+    """Wall seconds of one SFT step."""
+    after: int
+    """Weight version of the last policy whose time is counted: the policy that the control is compared with."""
+    policy: CheckpointRef | None = None
+    evaluation: EvaluationRef | None = None
+
+
 class RunState(FrozenModel):
     """References to everything that one run has published."""
 
@@ -39,6 +54,12 @@ class RunState(FrozenModel):
     timings: dict[str, StageTiming] = Field(default_factory=dict[str, StageTiming])
     """By label; of a cached stage: how long it took when it was computed."""
 
+    control: ControlState | None = None
+    wall_seconds: float = 0.0
+    """Wall seconds of the drivers of this run, each up to the last stage that it computed."""
+    concluded: str = ""
+    """Digest of what the last summary and report were made of."""
+
     def with_policy(self, policy: CheckpointRef) -> "RunState":
         """Return the state with one more policy. Where it replaces another one, what descended from that is left out."""
         version = policy.weight_version
@@ -50,11 +71,9 @@ class RunState(FrozenModel):
                 "policies": {**{old: ref for old, ref in self.policies.items() if old < version}, version: policy},
                 "batches": {old: ref for old, ref in self.batches.items() if old < version},
                 "evaluations": {old: ref for old, ref in self.evaluations.items() if old < version},
+                "control": None,
             }
         )
-
-    concluded: str = ""
-    """Digest of what the last summary and report were made of."""
 
     @property
     def newest_policy(self) -> CheckpointRef | None:

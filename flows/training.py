@@ -10,6 +10,7 @@ from prefect import flow
 
 from flows.configuration import RunConfig
 from flows.environment import set_defaults
+from flows.control import examine_control
 from flows.evaluation import examine
 from flows.iteration import iterate
 from flows.preflight import check_before_start
@@ -31,6 +32,8 @@ def training_flow(config: RunConfig) -> str:
         for _ in range(config.iterations):
             policy = iterate(run, problems, policy)
         examine(run, problems, policy)
+        if config.control and config.iterations:
+            examine_control(run, problems)
         return conclude(run)
 
 

@@ -37,7 +37,7 @@ class Job:
     """Times that the machine failed on it."""
     passed: int = 0
     """Times that another job was preferred."""
-    waiters: "list[Future[Verdict]]" = field(default_factory=list["Future[Verdict]"])
+    waiters: "list[Future[Verdict]]" = field(default_factory=list)
     topic: str = ""
     """Names the problem's source."""
 
@@ -113,8 +113,8 @@ class Dispatcher:
                 return job
         return None
 
-    def put_back(self, job: Job) -> None:
-        """Have another worker try a job on which the machine failed, before all others."""
+    def put_back(self, job: Job, verdict_of: Callable[[Job], Verdict]) -> None:
+        """Have another worker try a job on which the machine failed, before all others. Closed: the job ends instead."""
         with self._lock:
             self._running.pop(job.key, None)
             if not self._closed:
@@ -123,7 +123,7 @@ class Dispatcher:
                 if job.key in self._waiting:
                     self._waiting.move_to_end(job.key, last=False)
                 return
-        raise InfrastructureError("the judge is closed")
+        _tell(job, verdict_of(job))
 
     def finish(self, job: Job, verdict: Verdict) -> None:
         """Tell everybody who waits for it."""

@@ -1,4 +1,22 @@
-"""A small row-tile kernel, as candidates are: what the warm processes rehearse with."""
+"""A small row-tile kernel, as candidates are, and the problem that it solves: what the warm processes rehearse with, and what
+shows that a worker is sound.
+"""
+
+PROBLEM = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        x = torch.sigmoid(torch.relu(x) * 2.0 + torch.exp(x))
+        return x / (x.sum(dim=1, keepdim=True) + x.amax(dim=1, keepdim=True))
+
+def get_inputs():
+    return [torch.randn(1024, 16)]
+
+def get_init_inputs():
+    return []
+"""
 
 KERNEL = """
 import torch

@@ -209,20 +209,23 @@ def _describe(bound: dict[str, Any], constexprs: set[str]) -> dict[str, Any]:
     }
 
 
-# The cache hints that follow are two arguments in Triton 3.7 and one in 3.9; here they mean nothing.
-def _masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *hints: Any) -> Any:
-    account(ptrs, mask.data, reads=True, writes=False)
+# Triton 3.7 and 3.9 differ: the cache hints, which mean nothing here, are two arguments or one; a block pointer's mask
+# is a plain array or a handle, whose `data` are lanes to NumPy either way.
+def _masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *hints: Any, **named: Any) -> Any:
+    lanes = np.asarray(mask.data)
+    account(ptrs, lanes, reads=True, writes=False)
     dtype_tt = ptrs.get_element_ty()
     dtype_np = upstream._get_np_dtype(dtype_tt)
     if other is None:
         other = upstream.TensorHandle(np.zeros_like(ptrs.data, dtype=dtype_np), dtype_tt)
-    loaded = upstream._interpreter.load(ptrs.data, mask.data, other.data, dtype_np)
+    loaded = upstream._interpreter.load(ptrs.data, lanes, other.data, dtype_np)
     return upstream.TensorHandle(loaded, dtype_tt)
 
 
-def _masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *hints: Any) -> Any:
-    account(ptrs, mask.data, reads=False, writes=True)
-    return upstream._interpreter.store(ptrs.data, value.data, mask.data)
+def _masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *hints: Any, **named: Any) -> Any:
+    lanes = np.asarray(mask.data)
+    account(ptrs, lanes, reads=False, writes=True)
+    return upstream._interpreter.store(ptrs.data, value.data, lanes)
 
 
 def _atomic_rmw(self: Any, rmw_op: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:

@@ -6,25 +6,28 @@ problem – one confined child for each candidate. Compilation has a template of
 """
 
 import asyncio
-import queue
 import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernels_eval.cache import VerdictCache, verdict_key
 from kernels_eval.compiler import CompileCache, Compiler
 from kernels_eval.config import JudgeConfig
 from kernels_eval.confinement import Limits
+from kernels_eval.dispatch import Dispatcher, Job
 from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.example import KERNEL, PROBLEM
 from kernels_eval.launches import Launch
 from kernels_eval.nursery import Nursery
+from kernels_eval.overrides import with_settings
 from kernels_eval.problem import Problem, check_problem_source
+from kernels_eval.roster import Roster
+from kernels_eval.streaming import Item, stream_verdicts
 from kernels_eval.template import SCRATCH_PREFIX, Template
 from kernels_eval.verdict import Status, Verdict
 from kernels_eval.wire import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
@@ -32,16 +35,11 @@ from kernels_eval.wire import ChannelClosedError, MalformedFrameError, receive_f
 _SPARE_S = 120.0
 """What a worker may take beyond the candidate's own time (building the reference, running the oracle)."""
 _LIBRARY_PREFIX = "aten."
+_ATTEMPTS = 4
+"""Times that a kernel is tried where the machine fails on it."""
+_FIRST_PROBE_WAIT_S = 0.5
+_LONGEST_PROBE_WAIT_S = 30.0
 Progress = Callable[[int, int], None]
-
-
-@dataclass
-class _Job:
-    key: str
-    problem: Problem
-    kernel_source: str
-    config: JudgeConfig
-    future: "Future[Verdict]"
 
 
 class Judge:
@@ -54,12 +52,12 @@ class Judge:
         self._compile_cache = CompileCache()
         self._scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX))
         self._templates = _Templates(self._scratch)
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._running: dict[str, Future[Verdict]] = {}
-        self._lock = threading.Lock()
-        self._closed = False
+        self._dispatcher = Dispatcher()
+        self.roster = Roster(["cpu"] * self.config.workers)
+        """What the workers do and which faults there were."""
+        self._closing = threading.Event()
         self._threads = [
-            threading.Thread(target=self._serve, name=f"judge-{index}", daemon=True)
+            threading.Thread(target=self._serve, args=[index], name=f"judge-{index}", daemon=True)
             for index in range(self.config.workers)
         ]
         for thread in self._threads:
@@ -73,89 +71,142 @@ class Judge:
         """Close."""
         self.close()
 
+    @property
+    def waiting(self) -> int:
+        """Kernels that no worker has taken yet."""
+        return self._dispatcher.waiting
+
+    @property
+    def running(self) -> int:
+        """Kernels that are being judged."""
+        return self._dispatcher.running
+
     def evaluate(self, problem: Problem | str, kernel_source: str, backend: str | None = None) -> Verdict:
         """Return the verdict on one kernel. InputError: not a problem, or a back end that does not exist."""
-        return self._submit(problem, kernel_source, backend).result()
+        return self.submit(problem, kernel_source, backend).result()
 
-    async def evaluate_async(self, problem: Problem | str, kernel_source: str, backend: str | None = None) -> Verdict:
-        """Return the verdict on one kernel, without blocking the event loop."""
-        return await asyncio.wrap_future(self._submit(problem, kernel_source, backend))
+    async def evaluate_async(
+        self,
+        problem: Problem | str,
+        kernel_source: str,
+        backend: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Verdict:
+        """Return the verdict on one kernel, without blocking the event loop. Cancelled: a kernel that waits is dropped."""
+        return await asyncio.wrap_future(self.submit(problem, kernel_source, backend, settings))
 
     def evaluate_many(
         self, items: Sequence[tuple[Problem | str, str]], progress: Progress | None = None
     ) -> list[Verdict]:
         """Return verdicts in the order of the items. `progress(done, total)` is called as they come in."""
-        futures = [self._submit(problem, kernel_source, None) for problem, kernel_source in items]
+        futures = [self.submit(problem, kernel_source) for problem, kernel_source in items]
         if progress is not None:
             done = _Counter(len(futures), progress)
             for future in futures:
                 future.add_done_callback(done)
         return [future.result() for future in futures]
 
+    def stream(self, items: Iterable[Item] | AsyncIterable[Item]) -> AsyncIterator[tuple[int, Verdict]]:
+        """Yield (index of the item, verdict) as verdicts come in: `async for index, verdict in judge.stream(items)`.
+
+        An item is (problem, kernel source) or (problem, kernel source, back end). Items are taken as there is room for them.
+        """
+        return stream_verdicts(self.evaluate_async, items, at_once=4 * self.config.workers)
+
+    def submit(
+        self,
+        problem: Problem | str,
+        kernel_source: str,
+        backend: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> "Future[Verdict]":
+        """Queue one kernel. `settings`: fields of JudgeConfig for this kernel alone (kernels_eval.overrides says which)."""
+        if isinstance(problem, str):
+            problem = Problem(problem_id="problem", source=problem)
+        check_problem_source(problem.source, problem.problem_id)
+        config = with_settings(self.config, backend, settings or {})
+        if config.backend != "triton":
+            raise InputError(f"backend: expected triton, found {config.backend!r}")
+        key = verdict_key(problem, kernel_source, config)
+        known = self._cache.get(key)
+        if known is not None:
+            future: Future[Verdict] = Future()
+            future.set_result(known)
+            return future
+        return self._dispatcher.submit(Job(key, problem, kernel_source, config))
+
     def close(self) -> None:
-        """Stop: running evaluations end as faults, processes are gone when this returns."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        for _ in self._threads:
-            self._jobs.put(None)
+        """Stop: waiting and running evaluations end as faults, processes are gone when this returns."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self._dispatcher.close(lambda _: _fault("judge_closed", "the judge was closed"))
         self._templates.close()
         for thread in self._threads:
             thread.join(timeout=10)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def _submit(self, problem: Problem | str, kernel_source: str, backend: str | None) -> "Future[Verdict]":
-        if isinstance(problem, str):
-            problem = Problem(problem_id="problem", source=problem)
-        check_problem_source(problem.source, problem.problem_id)
-        config = self.config.model_copy(update={"backend": backend}) if backend else self.config
-        if config.backend != "triton":
-            raise InputError(f"backend: expected triton, found {config.backend!r}")
-        key = verdict_key(problem, kernel_source, config)
-        known = self._cache.get(key)
-        future: Future[Verdict] = Future()
-        if known is not None:
-            future.set_result(known)
-            return future
-        with self._lock:
-            if self._closed:
-                raise InfrastructureError("the judge is closed")
-            running = self._running.get(key)
-            if running is not None:
-                return running
-            self._running[key] = future
-        self._jobs.put(_Job(key, problem, kernel_source, config, future))
-        return future
-
-    def _serve(self) -> None:
+    def _serve(self, worker: int) -> None:
         """One thread: owns a worker and a compiler, and works the queue off."""
         bench = _Bench(self._templates, self._compile_cache, self.config)
         try:
-            while (job := self._jobs.get()) is not None:
-                verdict = self._judge(bench, job)
-                self._cache.put(job.key, verdict)
-                with self._lock:
-                    self._running.pop(job.key, None)
-                if not job.future.cancelled():
-                    job.future.set_result(verdict)
+            while (job := self._dispatcher.take(worker)) is not None:
+                self._serve_one(worker, bench, job)
         finally:
             bench.close()
+            self.roster.stopped(worker)
 
-    def _judge(self, bench: "_Bench", job: _Job) -> Verdict:
-        """The boundary: a fault of the machine is tried once more, then becomes a verdict that says nothing of the kernel."""
-        for attempt in (1, 2):
-            try:
-                return bench.judge(job)
-            except InfrastructureError as fault:
+    def _serve_one(self, worker: int, bench: "_Bench", job: Job) -> None:
+        """Give a verdict, or give the job back, because the machine failed, and prove the worker sound before going on."""
+        self.roster.begins(worker)
+        verdict = self._try(bench, job)
+        if not isinstance(verdict, _MachineFault):
+            self._cache.put(job.key, verdict)
+            self.roster.judged(worker, verdict)
+            self._dispatcher.finish(job, verdict)
+            return
+        self.roster.failed(worker, *verdict)
+        job.faults += 1
+        if job.faults >= _ATTEMPTS or self._closing.is_set():
+            self._dispatcher.finish(job, _fault(*verdict))
+        else:
+            self._dispatcher.put_back(job, lambda _: _fault(*verdict))
+        self._probe(worker, bench)
+
+    def _try(self, bench: "_Bench", job: Job) -> "Verdict | _MachineFault":
+        """The boundary where an exception becomes data: a fault of the machine, which says nothing of the kernel."""
+        try:
+            return bench.judge(job)
+        except InfrastructureError as fault:
+            found = _MachineFault("judge_fault", str(fault))
+        except Exception as error:  # noqa: BLE001 (the one boundary: a bug here must not lose a verdict or end the thread)
+            found = _MachineFault("judge_bug", f"{type(error).__name__}: {error}")
+        bench.reset()
+        return found
+
+    def _probe(self, worker: int, bench: "_Bench") -> None:
+        """Keep a worker out of service until a kernel that is known to be right is found right on it."""
+        config = self.config.model_copy(update={"backend": "triton", "policy": "strict", "compile": "never"})
+        probe = Job("probe", Problem(problem_id="probe", source=PROBLEM), KERNEL, config)
+        wait_s = 0.0
+        while not self._closing.wait(wait_s):
+            found = self._try(bench, probe)
+            if isinstance(found, Verdict):
+                if found.correct:
+                    self.roster.returned(worker)
+                    return
                 bench.reset()
-                if attempt == 2 or self._closed:
-                    return _fault("judge_fault", str(fault))
-            except Exception as error:  # noqa: BLE001 (the one boundary: a bug here must not lose a verdict or end the thread)
-                bench.reset()
-                if attempt == 2:
-                    return _fault("judge_bug", f"{type(error).__name__}: {error}")
-        raise AssertionError("unreachable")
+                found = _MachineFault("probe_failed", f"{found.status}: {found.error_message}")
+            self.roster.failed(worker, *found)
+            if self.roster.in_service == 0:
+                fault = _fault(found.category, f"no worker is in service: {found.message}")
+                self._dispatcher.fail_waiting(lambda _, fault=fault: fault)
+            wait_s = min(max(2 * wait_s, _FIRST_PROBE_WAIT_S), _LONGEST_PROBE_WAIT_S)
+
+
+class _MachineFault(NamedTuple):
+    category: str
+    message: str
 
 
 class _Bench:
@@ -168,7 +219,7 @@ class _Bench:
         self._worker: socket.socket | None = None
         self._process = 0
 
-    def judge(self, job: _Job) -> Verdict:
+    def judge(self, job: Job) -> Verdict:
         config = job.config
         reply = self._ask(job)
         if reply["kind"] == "reference_failed":
@@ -193,7 +244,7 @@ class _Bench:
             seed_commitment=verdict.seed_commitment,
         )
 
-    def _ask(self, job: _Job) -> dict[str, Any]:
+    def _ask(self, job: Job) -> dict[str, Any]:
         try:
             if self._worker is None:
                 self._process, self._worker = self._templates.interpreting().fork()

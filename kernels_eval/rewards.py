@@ -1,14 +1,34 @@
-"""Rewards: functions of a verdict alone, by name. A fault of the judge is never a reward: it raises.
+"""Rewards: functions of a verdict, by name. A fault of the judge is never a reward: it raises.
 
-Adding one: write the function, add a registry line.
+A reward's name may go on with weighted terms on the answer itself, e.g. `kernelbench - 0.2*length + 0.05*format`: weights are
+decimal numbers, each term is worth 0 to 1. All that a reward looks at is stored with the turn, so that any can be computed
+again later. Adding a reward or a term: write the function, add a registry line.
 """
 
+import functools
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from kernels_eval.errors import InfrastructureError, InputError
-from kernels_eval.verdict import Verdict
+from kernels_eval.verdict import Status, TimingSource, Verdict
 
 RewardFunction = Callable[[Verdict], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was answered: what terms look at."""
+
+    text: str
+    """The whole response, with its reasoning."""
+    tokens: int
+    """As many as were sampled."""
+
+
+TermFunction = Callable[[Answer], float]
+LONG_ANSWER_TOKENS = 4096
+"""An answer of so many tokens, or more, is as long as can be."""
 
 
 def kernelbench(verdict: Verdict) -> float:
@@ -28,17 +48,71 @@ def speedup_capped(verdict: Verdict) -> float:
     return min(verdict.speedup or 0.0, 3.0) if verdict.correct else 0.0
 
 
+def length(answer: Answer) -> float:
+    """Tokens of the answer, reasoning included, as a share of 4,096; at most 1."""
+    return min(answer.tokens / LONG_ANSWER_TOKENS, 1.0)
+
+
+def formatting(answer: Answer) -> float:
+    """1 where the answer, less its reasoning, is one fenced Python block and nothing else."""
+    text = answer.text.rpartition("</think>")[2].strip()
+    block = re.fullmatch(r"(`{3,})python\n(.*)\n\1", text, re.DOTALL)
+    if block is None:
+        return 0.0
+    fence = re.escape(block[1])
+    return 0.0 if re.search(rf"^\s*{fence}", block[2], re.MULTILINE) else 1.0
+
+
 REWARDS: dict[str, RewardFunction] = {
     "kernelbench": kernelbench,
     "kevin": kevin,
     "speedup_capped": speedup_capped,
 }
+TERMS: dict[str, TermFunction] = {"length": length, "format": formatting}
+
+_TERM = re.compile(r"\s*([+-])\s*(\d+(?:\.\d+)?)\s*\*\s*([a-z_]+)\s*")
+_WORST = Verdict(status=Status.COMPILE_ERROR)
+_BEST = Verdict(
+    status=Status.CORRECT, compiled=True, correct=True, speedup=1e9, timing_source=TimingSource.GPU, candidate_ms=1e-9
+)
 
 
-def reward_of(name: str, verdict: Verdict) -> float:
-    """Return the named reward of a verdict. InputError: no such reward. InfrastructureError: there was no verdict on the kernel."""
-    if name not in REWARDS:
-        raise InputError(f"reward: expected one of {', '.join(sorted(REWARDS))}, found {name!r}")
+def reward_of(name: str, verdict: Verdict, answer: Answer | None = None) -> float:
+    """Return the named reward of a verdict; without an answer its terms are worth nothing.
+
+    InputError: no such reward. InfrastructureError: there was no verdict on the kernel.
+    """
+    function, terms = _parsed(name)
     if verdict.is_fault:
         raise InfrastructureError(f"a fault of the judge has no reward: {verdict.error_message}")
-    return REWARDS[name](verdict)
+    reward = function(verdict)
+    return reward if answer is None else reward + sum(weight * term(answer) for weight, term in terms)
+
+
+def reward_bounds(name: str) -> tuple[float, float]:
+    """Return the lowest and the highest value that the named reward can have. InputError: no such reward."""
+    function, terms = _parsed(name)
+    weights = [weight for weight, _ in terms]
+    return (
+        function(_WORST) + sum(weight for weight in weights if weight < 0),
+        function(_BEST) + sum(weight for weight in weights if weight > 0),
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(name: str) -> tuple[RewardFunction, tuple[tuple[float, TermFunction], ...]]:
+    base = re.match(r"\s*([a-z_]+)\s*", name)
+    if base is None or base[1] not in REWARDS:
+        raise InputError(f"reward: expected one of {', '.join(sorted(REWARDS))}, found {name!r}")
+    terms: list[tuple[float, TermFunction]] = []
+    place = base.end()
+    while place < len(name):
+        term = _TERM.match(name, place)
+        if term is None or term[3] not in TERMS:
+            raise InputError(
+                f"reward: after {name[:place]!r} expected terms such as `- 0.2*length`, of {', '.join(sorted(TERMS))}; "
+                f"found {name[place:]!r}"
+            )
+        terms.append((float(term[1] + term[2]), TERMS[term[3]]))
+        place = term.end()
+    return REWARDS[base[1]], tuple(terms)

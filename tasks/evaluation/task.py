@@ -10,11 +10,9 @@ from tasks.orchestration import Stage, Workspace, stage_task
 from tasks.references import EvaluationRef, ProblemSetRef, TrajectoryBatchRef
 
 
-@stage_task(
-    "evaluation", code="tasks.evaluation.evaluate", label="evaluation of policy {version}", ignored=("version",)
-)
+@stage_task("evaluation", code="tasks.evaluation.evaluate", label="evaluation of {name}", ignored=("name",))
 def evaluate(
-    stage: Stage, batch: TrajectoryBatchRef, problems: ProblemSetRef, config: EvaluationConfig, version: int
+    stage: Stage, batch: TrajectoryBatchRef, problems: ProblemSetRef, config: EvaluationConfig, name: str
 ) -> EvaluationRef:
     """Measure a policy by its trajectories on the held-out problems."""
     from tasks.evaluation.evaluate import evaluate_policy
@@ -32,8 +30,7 @@ def publish_report(workspace: Workspace, inputs: ReportInputs) -> None:
         from tasks.evaluation.report import write_report
         from tasks.evaluation.summary import write_summary
 
-        write_summary(workspace.run_dir, inputs)
-        path = write_report(workspace.run_dir, inputs)
+        path = write_report(workspace.run_dir, inputs, write_summary(workspace.run_dir, inputs))
         create_link_artifact(path.resolve().as_uri(), key="report", link_text=f"Report of {workspace.run_id}")
 
     workspace.listener.started("report")

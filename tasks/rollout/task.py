@@ -36,7 +36,7 @@ def roll_out(
     )
 
 
-@stage_task("heldout_rollout", code="tasks.rollout.collect", label="held-out rollout of policy {version}")
+@stage_task("heldout_rollout", code="tasks.rollout.collect", label="held-out rollout of {name}", ignored=("name",))
 def answer_heldout(
     stage: Stage,
     policy: CheckpointRef,
@@ -45,6 +45,7 @@ def answer_heldout(
     judge: JudgeConfig,
     version: int,
     seed: int,
+    name: str,
 ) -> TrajectoryBatchRef:
     """Let the policy write kernels for every held-out problem; nothing of this is ever trained on."""
     from tasks.rollout.collect import collect_trajectories

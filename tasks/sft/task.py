@@ -34,3 +34,19 @@ def fine_tune(
     from tasks.sft.train import train_sft
 
     return train_sft(data, model, config, resources, seed, stage.destination, stage.work_dir, stage.progress)
+
+
+@stage_task("control", code="tasks.sft.train", label="control: more SFT")
+def fine_tune_further(
+    stage: Stage,
+    data: SftDataRef,
+    model: ModelConfig,
+    config: SftConfig,
+    resources: UpdateConfig,
+    seed: int,
+    initial: CheckpointRef,
+) -> CheckpointRef:
+    """Go on with SFT from a policy, for `config.steps` steps more: what the time of RL is compared with."""
+    from tasks.sft.train import train_sft
+
+    return train_sft(data, model, config, resources, seed, stage.destination, stage.work_dir, stage.progress, initial)

@@ -186,13 +186,12 @@ SOFTMAX = (
         f"x = x / {_sum('x')}",
         wrong="x = x * x",
     ),
-    _body(
+    Operator(
         "log_softmax",
         Family.SOFTMAX,
         "x = torch.log_softmax(x, dim=1)",
-        f"x = x - {_MAX}",
-        f"x = x - tl.log({_sum('tl.exp(x)')})",
-        wrong=f"x = x - {_sum('x')}",
+        (f"x = x - {_MAX}", f"x = x - tl.log({_sum('tl.exp(x)')})"),
+        (f"x = x - {_MAX}", f"x = x - {_sum('tl.exp(x)')}"),
     ),
 )
 

@@ -39,6 +39,7 @@ class SglangServer:
         self._model = (folder, version)
         self._port = _free_port()
         self._log = Path(tempfile.gettempdir()) / f"kernelmill-sglang-{os.getpid()}-{self._port}.log"
+        self._log.touch()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._restarts = 0
@@ -79,7 +80,8 @@ class SglangServer:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
         self._thread.join(_STOP_S)
-        self._log.unlink(missing_ok=True)
+        if not self._gave_up:  # then somebody may want to read it
+            self._log.unlink(missing_ok=True)
 
     def _supervise(self) -> None:
         while True:
@@ -118,10 +120,7 @@ class SglangServer:
             )
 
     def _log_tail(self) -> str:
-        try:
-            lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
-        except FileNotFoundError:
-            lines = []
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
         return f"log {self._log}: " + " | ".join(line.strip() for line in lines[-_LOG_TAIL:] if line.strip())
 
 

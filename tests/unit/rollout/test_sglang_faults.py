@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib.util
-import random
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -134,7 +133,6 @@ def test_any_mix_of_faults(
 
 def test_faults_change_no_token_of_a_long_run(simulation: Any, doubles: ModuleType, small_tokenizer: Any) -> None:
     """Every third attempt fails, one way or another; what comes out is what three sound servers give."""
-    random.seed(0)
     faults = {"error": 0.15, "hang": 0.002, "drop": 0.08, "abort": 0.05, "nonsense": 0.05}
     faulty, driver = play(
         simulation, doubles, small_tokenizer, [faults | {"seed": n} for n in range(3)], PROMPTS, attempts=12

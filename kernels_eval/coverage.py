@@ -1,0 +1,79 @@
+"""What a profile of one call says: whose kernels ran, where, and what share of the time was the candidate's own.
+
+Pure: takes names and durations as CUPTI recorded them and the names of the kernels that the candidate's source defines.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from kernels_eval.settings import FrozenModel
+
+_COPIES = re.compile(r"^(Memcpy|Memset)|FillFunctor|direct_copy_kernel|copy_device_to_device|CatArrayBatchedCopy|copy_kernel")
+"""Library kernels that only move or fill."""
+_LIBRARY = re.compile(
+    r"at::|c10::|thrust::|cub::|cutlass|cudnn|cublas|gemm|gemv|xmma|nvjet|splitKreduce|implicit_conv|winograd|flash_fwd|fmha",
+    re.IGNORECASE,
+)
+
+
+class KernelRecord(FrozenModel):
+    """One activity on the device during a profiled call."""
+
+    name: Annotated[str, Field(max_length=2000)]
+    duration_ns: Annotated[int, Field(ge=0, le=10**13)]
+    stream: Annotated[int, Field(ge=-1, le=1 << 40)] = 0
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Shares of the device time of profiled calls."""
+
+    own_ns: int
+    library_ns: int
+    copy_ns: int
+    library_names: tuple[str, ...]
+    """Distinct library kernels that compute."""
+    streams: int
+    """Streams that kernels ran on."""
+
+    @property
+    def own_share(self) -> float:
+        """Time of the candidate's own kernels over all of it; 0 where nothing ran."""
+        total = self.own_ns + self.library_ns + self.copy_ns
+        return self.own_ns / total if total else 0.0
+
+
+def coverage_of(records: Sequence[KernelRecord], own_names: Collection[str]) -> Coverage:
+    """Sort records into own, library and copies. A kernel is own only if its plain name is, and looks like no library's."""
+    own = library = copies = 0
+    names: list[str] = []
+    streams: set[int] = set()
+    for record in records:
+        if _COPIES.search(record.name):
+            copies += record.duration_ns
+            continue
+        streams.add(record.stream)
+        if is_own(record.name, own_names):
+            own += record.duration_ns
+        else:
+            library += record.duration_ns
+            if record.name not in names:
+                names.append(record.name)
+    return Coverage(own, library, copies, tuple(names), len(streams))
+
+
+def is_own(name: str, own_names: Collection[str]) -> bool:
+    """True for a kernel that the source defines, named plainly or as a C++ signature (`void f<float>(float*)`)."""
+    if _LIBRARY.search(name):
+        return False
+    plain = re.sub(r"^\(anonymous namespace\)::", "", re.sub(r"^(?:static )?void ", "", name))
+    return re.split(r"[<(]", plain, maxsplit=1)[0].split("::")[-1].strip() in own_names
+
+
+def suspicious_names(own_names: Collection[str]) -> list[str]:
+    """Return names of own kernels that pass for a library's or a copy's."""
+    return sorted(name for name in own_names if _LIBRARY.search(name) or _COPIES.search(name))

@@ -1,0 +1,115 @@
+"""The few calls of the CUDA driver that the judge makes itself, bound before a candidate's code is loaded.
+
+Through libcuda by ctypes, not through torch: `torch.cuda.Event`, `torch.cuda.synchronize` and the like are Python attributes that
+a candidate can replace. All calls need a current context, which torch makes on its first CUDA operation.
+"""
+
+import ctypes
+from typing import Any
+
+_IPC_LAZY_PEER_ACCESS = 1
+_NOT_INITIALISED = 3
+HANDLE_BYTES = 64
+
+
+class CudaError(Exception):
+    """A driver call failed; the message names the call and the driver's error."""
+
+
+class _IpcHandle(ctypes.Structure):
+    _fields_ = (("reserved", ctypes.c_char * HANDLE_BYTES),)
+
+
+class CudaDriver:
+    """libcuda.so.1. CudaError where it is missing, and from every call that fails."""
+
+    def __init__(self) -> None:
+        try:
+            self._library = ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            raise CudaError(f"libcuda.so.1: {error}") from error
+        library = self._library
+        self._synchronize = library.cuCtxSynchronize
+        self._event_create = library.cuEventCreate
+        self._event_record = library.cuEventRecord
+        self._event_record.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+        self._event_elapsed = getattr(library, "cuEventElapsedTime_v2", None) or library.cuEventElapsedTime
+        self._event_elapsed.argtypes = (ctypes.POINTER(ctypes.c_float), ctypes.c_void_p, ctypes.c_void_p)
+        library.cuMemAlloc_v2.argtypes = (ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t)
+        library.cuMemFree_v2.argtypes = (ctypes.c_uint64,)
+        library.cuIpcGetMemHandle.argtypes = (ctypes.POINTER(_IpcHandle), ctypes.c_uint64)
+        library.cuIpcOpenMemHandle_v2.argtypes = (ctypes.POINTER(ctypes.c_uint64), _IpcHandle, ctypes.c_uint)
+        library.cuIpcCloseMemHandle.argtypes = (ctypes.c_uint64,)
+
+    def synchronize(self) -> None:
+        """Wait until every stream of this process's context is idle."""
+        self._check("cuCtxSynchronize", self._synchronize())
+
+    def new_event(self) -> int:
+        """Return a timing event."""
+        event = ctypes.c_void_p()
+        self._check("cuEventCreate", self._event_create(ctypes.byref(event), 0))
+        return event.value or 0
+
+    def record(self, event: int, stream: int) -> None:
+        """Record an event on a stream (0: the default stream)."""
+        self._check("cuEventRecord", self._event_record(event, stream))
+
+    def elapsed_ms(self, start: int, end: int) -> float:
+        """Return the milliseconds between two events that have both passed."""
+        elapsed = ctypes.c_float()
+        self._check("cuEventElapsedTime", self._event_elapsed(ctypes.byref(elapsed), start, end))
+        return elapsed.value
+
+    def allocate(self, nbytes: int) -> int:
+        """Return the address of fresh device memory that shares its allocation with nothing else."""
+        address = ctypes.c_uint64()
+        self._check("cuMemAlloc", self._library.cuMemAlloc_v2(ctypes.byref(address), nbytes))
+        return address.value
+
+    def free(self, address: int) -> None:
+        """Give memory of `allocate` back."""
+        self._check("cuMemFree", self._library.cuMemFree_v2(address))
+
+    def export(self, address: int) -> bytes:
+        """Return a handle by which another process can map an allocation: the whole of it."""
+        handle = _IpcHandle()
+        self._check("cuIpcGetMemHandle", self._library.cuIpcGetMemHandle(ctypes.byref(handle), address))
+        return ctypes.string_at(ctypes.byref(handle), HANDLE_BYTES)
+
+    def open(self, handle: bytes) -> int:
+        """Map another process's allocation; returns its address here."""
+        copied = _IpcHandle()
+        ctypes.memmove(ctypes.byref(copied), handle, HANDLE_BYTES)
+        address = ctypes.c_uint64()
+        result = self._library.cuIpcOpenMemHandle_v2(ctypes.byref(address), copied, _IPC_LAZY_PEER_ACCESS)
+        self._check("cuIpcOpenMemHandle", result)
+        return address.value
+
+    def close(self, address: int) -> None:
+        """Unmap what `open` mapped."""
+        self._check("cuIpcCloseMemHandle", self._library.cuIpcCloseMemHandle(address))
+
+    def is_untouched(self) -> bool:
+        """True where nothing in this process has initialised CUDA yet, so that its forks can."""
+        count = ctypes.c_int()
+        return self._library.cuDeviceGetCount(ctypes.byref(count)) == _NOT_INITIALISED
+
+    def _check(self, call: str, result: int) -> None:
+        if result:
+            name = ctypes.c_char_p()
+            self._library.cuGetErrorName(result, ctypes.byref(name))
+            said = name.value.decode() if name.value else str(result)
+            raise CudaError(f"{call}: {said}")
+
+
+class DeviceRegion:
+    """Device memory at an address, as what `torch.as_tensor` takes without a copy."""
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.__cuda_array_interface__: dict[str, Any] = {
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 2,
+        }

@@ -1,0 +1,65 @@
+"""Verdicts on many kernels, each as soon as it is there."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+
+from kernels_eval.problem import Problem
+from kernels_eval.verdict import Verdict
+
+Item = tuple[Problem | str, str] | tuple[Problem | str, str, str | None]
+"""Problem, kernel source, and optionally the back end."""
+Evaluate = Callable[[Problem | str, str, str | None], Awaitable[Verdict]]
+
+
+async def stream_verdicts(
+    evaluate: Evaluate, items: Iterable[Item] | AsyncIterable[Item], at_once: int
+) -> AsyncIterator[tuple[int, Verdict]]:
+    """Yield (index, verdict) for each item exactly once, in the order in which verdicts come in.
+
+    At most `at_once` items are taken ahead, so that items can be an endless generator. An item that is no problem raises its
+    InputError here. Left early (`break`, an exception, cancellation), what is under way is cancelled.
+    """
+    source = aiter(items) if isinstance(items, AsyncIterable) else _as_async(items)
+    under_way: dict[asyncio.Task[Verdict], int] = {}
+    fetching: asyncio.Task[Item] | None = None
+    taken, exhausted = 0, False
+    try:
+        while True:
+            if fetching is None and not exhausted and len(under_way) < at_once:
+                fetching = asyncio.ensure_future(_next(source))
+            waited_for = {*under_way, fetching} if fetching is not None else set(under_way)
+            if not waited_for:
+                return
+            done, _ = await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+            if fetching in done:
+                assert fetching is not None
+                finished, fetching = fetching, None
+                try:
+                    problem, kernel_source, *backend = finished.result()
+                except _ExhaustedError:
+                    exhausted = True
+                else:
+                    call = evaluate(problem, kernel_source, backend[0] if backend else None)
+                    under_way[asyncio.ensure_future(call)] = taken
+                    taken += 1
+            for task in [task for task in under_way if task in done]:
+                yield under_way.pop(task), task.result()
+    finally:
+        for task in [*under_way, *([fetching] if fetching is not None else [])]:
+            task.cancel()
+
+
+class _ExhaustedError(Exception):
+    """There are no more items (StopAsyncIteration cannot leave a task)."""
+
+
+async def _next(source: AsyncIterator[Item]) -> Item:
+    try:
+        return await anext(source)
+    except StopAsyncIteration:
+        raise _ExhaustedError from None
+
+
+async def _as_async(items: Iterable[Item]) -> AsyncIterator[Item]:
+    for item in items:
+        yield item

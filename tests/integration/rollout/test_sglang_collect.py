@@ -1,0 +1,129 @@
+"""`rollout.engine: sglang` through the whole stage: servers started, kept, given each iteration's weights, and ended."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels_eval.config import JudgeConfig
+from kernels_eval.errors import InfrastructureError, InputError
+from tasks.models.policy import load_policy, save_policy
+from tasks.models.tokenizer import load_tokenizer
+from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.rollout.collect import WORKER, collect_trajectories
+from tasks.rollout.config import EpisodeConfig, RolloutConfig, SamplingConfig, SglangConfig
+from tasks.store import publish, published_digest
+from tasks.trajectories.reader import read_trajectories, read_turns
+from tasks.workers import stop_worker
+
+DOUBLE = str(Path(__file__).parents[2] / "doubles" / "sglang_server.py")
+CONFIG = RolloutConfig(
+    engine="sglang",
+    sglang=SglangConfig(command=(sys.executable, DOUBLE), servers=2, gpus_per_server=0, start_timeout_s=60),
+    problems_per_iteration=4,
+    samples_per_problem=4,
+    sampling=SamplingConfig(max_new_tokens=64),
+    episode=EpisodeConfig(prompt="source", feedback="brief"),
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster(ray_local: None) -> Iterator[None]:
+    yield
+    stop_worker(WORKER)
+
+
+@pytest.fixture(scope="module")
+def next_policy(policy: CheckpointRef, tmp_path_factory: pytest.TempPathFactory) -> CheckpointRef:
+    """The policy after a small update, with its optimizer's state beside it."""
+    import torch
+
+    model = load_policy(policy.path)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1e-3 * torch.randn(parameter.shape, generator=generator))
+    folder = tmp_path_factory.mktemp("policy") / "next"
+    with publish(folder) as partial:
+        save_policy(model, load_tokenizer(policy.path), partial)
+        (partial / "optimizer.safetensors").write_bytes((partial / "model.safetensors").read_bytes())
+    return CheckpointRef(uri=str(folder), digest=published_digest(folder), weight_version=1)
+
+
+def collect(policy: CheckpointRef, problems: ProblemSetRef, destination: Path, **changes: Any) -> TrajectoryBatchRef:
+    arguments: dict[str, Any] = {
+        "split": "train", "config": CONFIG, "judge": JudgeConfig(workers=1, compile="never", trials=1),
+        "run_id": "run", "iteration": 1, "seed": 0, "progress": lambda *_, **__: None,
+    } | changes  # fmt: skip
+    return collect_trajectories(policy, problems, destination=destination, **arguments)
+
+
+def servers() -> set[int]:
+    found: set[int] = set()
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                line = (folder / "cmdline").read_text()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if "sglang_server.py" in line and "--port" in line and "sglang_guard" not in line:
+                found.add(int(folder.name))
+    return found
+
+
+def test_servers_outlive_the_policy_and_not_the_worker(
+    policy: CheckpointRef, next_policy: CheckpointRef, problem_set: ProblemSetRef, tmp_path: Path
+) -> None:
+    others = servers()
+    first = collect(policy, problem_set, tmp_path / "first")
+    running = servers() - others
+    assert len(running) == 2
+    second = collect(next_policy, problem_set, tmp_path / "second", iteration=2)
+    assert servers() - others == running, "kept, with other weights"
+    for batch, reference in ((first, policy), (second, next_policy)):
+        assert batch.trajectories == 16
+        turns = read_turns(batch)
+        assert turns["reward"].null_count() == 0
+        assert set(turns["policy_digest"]) == {reference.digest}
+        assert len(set(read_trajectories(batch)["trajectory_id"])) == 16
+        check_logprobs(turns, reference)
+    # The same rollout on the embedded engine draws the same tokens: seeds decide, not the engine.
+    embedded = collect(
+        policy, problem_set, tmp_path / "embedded", config=CONFIG.model_copy(update={"engine": "transformers"})
+    )
+    assert not servers() - others, "ended with the engine"
+    key = ["trajectory_id", "turn_index"]
+    columns = [*key, "prompt_token_ids", "response_token_ids", "finish_reason", "reward"]
+    assert read_turns(embedded).sort(key).select(columns).equals(read_turns(first).sort(key).select(columns))
+
+
+def check_logprobs(turns: Any, reference: CheckpointRef) -> None:
+    import torch
+
+    model: Any = load_policy(reference.path).eval()
+    for row in turns.rows(named=True):
+        prompt, response = row["prompt_token_ids"], row["response_token_ids"]
+        with torch.inference_mode():
+            logits = model(input_ids=torch.tensor([prompt + response])).logits[0]
+        expected = logits.log_softmax(-1)[len(prompt) - 1 : -1].gather(1, torch.tensor(response).unsqueeze(1))[:, 0]
+        assert row["response_logprobs"] == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+def test_a_server_that_is_not_there_is_an_infrastructure_error(
+    policy: CheckpointRef, problem_set: ProblemSetRef, tmp_path: Path
+) -> None:
+    settings = CONFIG.sglang.model_copy(update={"start_timeout_s": 1})
+    config = CONFIG.model_copy(update={"sglang_urls": ("http://127.0.0.1:9",), "sglang": settings})
+    with pytest.raises(InfrastructureError, match=r"http://127\.0\.0\.1:9"):
+        collect(policy, problem_set, tmp_path / "batch", config=config)
+    assert not (tmp_path / "batch").exists()
+
+
+def test_servers_that_cannot_be_had_are_bad_input(
+    policy: CheckpointRef, problem_set: ProblemSetRef, tmp_path: Path
+) -> None:
+    settings = CONFIG.sglang.model_copy(update={"gpus_per_server": 8.0})
+    with pytest.raises(InputError, match=r"rollout\.sglang: .* Ray has 0"):
+        collect(policy, problem_set, tmp_path / "batch", config=CONFIG.model_copy(update={"sglang": settings}))

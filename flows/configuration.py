@@ -70,7 +70,7 @@ class RunConfig(FrozenModel):
                 "tracking": True,
                 "ray": True,
                 "judge": {"workers", "cache_dir"},
-                "rollout": {"trajectory_logs", "generation_patience_s", "watch_after_s"},
+                "rollout": {"trajectory_logs", "judge_actors", "generation_patience_s", "watch_after_s"},
             },
         )
         return f"{self.name}-{digest_of(decisive)[:8]}"

@@ -51,11 +51,13 @@ def describe(config: RunConfig) -> list[str]:
             f"{config.iterations} iterations: {rollout.problems_per_iteration} problems × "
             f"{rollout.samples_per_problem} samples, up to {turns} turns, then {config.update.optimizer_steps} "
             f"optimizer steps",
-            "held-out evaluation again, report",
+            "held-out evaluation again",
         ]
         if config.control:
-            lines.insert(-1, "control: more SFT from step 2's policy for as long as the iterations took, evaluated too")
-    return lines
+            lines.append(
+                "control: SFT goes on from the policy of step 2 for as long as the iterations took; held-out evaluation"
+            )
+    return [*lines, "report"]
 
 
 def parameters_of(config: RunConfig) -> float:

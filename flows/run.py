@@ -51,6 +51,8 @@ class Run:
     """On the clock of time.monotonic: when this driver began to work on it."""
     wall_before_s: float = 0.0
     """Wall seconds of the drivers before this one."""
+    counted: int = 0
+    """Stages that this driver had computed when the run's wall seconds were last noted."""
 
     @property
     def run_dir(self) -> Path:
@@ -104,7 +106,9 @@ class Run:
             for record in self.workspace.records
             if not (record.cached and record.label in self.state.timings)
         }
-        if any(not record.cached for record in self.workspace.records):  # a start that finds everything adds nothing
+        computed = sum(not record.cached for record in self.workspace.records)
+        if computed > self.counted:  # a start that finds everything adds nothing
+            self.counted = computed
             changes["wall_seconds"] = round(self.wall_before_s + time.monotonic() - self.began, 3)
         self.state = self.state.model_copy(update={**changes, "timings": {**self.state.timings, **timings}})
         write_state(self.run_dir, self.state)

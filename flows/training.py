@@ -9,8 +9,8 @@ from pathlib import Path
 from prefect import flow
 
 from flows.configuration import RunConfig
-from flows.environment import set_defaults
 from flows.control import examine_control
+from flows.environment import set_defaults
 from flows.evaluation import examine
 from flows.iteration import iterate
 from flows.preflight import check_before_start

@@ -22,10 +22,10 @@ _IRRELEVANT = {"workers", "cache_dir", "require_sandbox"}
 _MAX_IN_MEMORY = 200_000
 
 
-def verdict_key(problem: Problem, kernel_source: str, config: JudgeConfig) -> str:
-    """Return the name of one verdict: 32 hex digits."""
+def verdict_key(problem: Problem, kernel_source: str, config: JudgeConfig, hardware: str = "") -> str:
+    """Return the name of one verdict: 32 hex digits. `hardware`: the device that kernels are timed on, where there is one."""
     settings = config.model_dump(mode="json", exclude=_IRRELEVANT)
-    parts = [JUDGE_VERSION, problem.digest, kernel_source, json.dumps(settings, sort_keys=True)]
+    parts = [JUDGE_VERSION, problem.digest, kernel_source, json.dumps(settings, sort_keys=True), hardware]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

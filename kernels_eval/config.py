@@ -12,7 +12,8 @@ class JudgeConfig(FrozenModel):
 
     workers: int = Field(default=2, ge=1, le=512)
     """Kernels judged at the same time on this machine."""
-    backend: Literal["triton", "cuda"] = "triton"
+    backend: str = Field(default="triton", pattern=r"^[a-z_]+$")
+    """The language of the kernels: a module of kernels_eval.backends."""
     targets: tuple[str, ...] = ("cuda:90",)
     """Architectures that a Triton kernel must compile for: `cuda:80`, `cuda:90`, `cuda:100`, `hip:gfx942`."""
     compile: Literal["never", "correct", "always"] = "correct"
@@ -35,3 +36,13 @@ class JudgeConfig(FrozenModel):
     """Where kernels run: Triton's interpreter on the CPU, or a GPU."""
     roofline_hardware: Literal["h100", "a100", "mi300x"] = "h100"
     """The machine whose speed is estimated where there is no GPU."""
+    baseline: Literal["eager", "compile"] = "eager"
+    """What a kernel's speed is compared with on a GPU: the reference as written, or under torch.compile."""
+    min_own_time: float = Field(default=0.3, ge=0, le=1)
+    """Share of the device time that a kernel's own launches must take, by the profiler."""
+    timing_precision: float = Field(default=0.01, gt=0, le=0.5)
+    """Timing on a GPU is repeated until both medians are known this well (half of a 95 % interval, relative)."""
+    timing_rounds: int = Field(default=10, ge=2, le=1000)
+    """Rounds of timed calls at most."""
+    timing_s: float = Field(default=8.0, gt=0)
+    """Wall time of all rounds at most."""

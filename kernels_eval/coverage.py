@@ -12,12 +12,13 @@ from pydantic import Field
 
 from kernels_eval.settings import FrozenModel
 
-_COPIES = re.compile(r"^(Memcpy|Memset)|FillFunctor|direct_copy_kernel|copy_device_to_device|CatArrayBatchedCopy|copy_kernel")
-"""Library kernels that only move or fill."""
-_LIBRARY = re.compile(
-    r"at::|c10::|thrust::|cub::|cutlass|cudnn|cublas|gemm|gemv|xmma|nvjet|splitKreduce|implicit_conv|winograd|flash_fwd|fmha",
-    re.IGNORECASE,
+_COPIES = re.compile(r"^Memcpy|^Memset|at::native::.*(FillFunctor|direct_copy_kernel|CatArrayBatchedCopy)")
+"""Library activities that only move or fill."""
+_LIBRARY_NAME = re.compile(
+    r"^(ampere|volta|turing|maxwell|hopper|blackwell|sm\d+)_|^nvjet|cutlass|xmma|cudnn|cublas|splitKreduce"
 )
+"""Names that library kernels have and that nobody gives a kernel of their own by accident."""
+_LIBRARY_SPACES = frozenset({"at", "c10", "thrust", "cub", "cutlass", "cudnn", "cublasLt", "native"})
 
 
 class KernelRecord(FrozenModel):
@@ -53,11 +54,12 @@ def coverage_of(records: Sequence[KernelRecord], own_names: Collection[str]) -> 
     names: list[str] = []
     streams: set[int] = set()
     for record in records:
-        if _COPIES.search(record.name):
+        mine = is_own(record.name, own_names)
+        if not mine and _COPIES.search(record.name):
             copies += record.duration_ns
             continue
         streams.add(record.stream)
-        if is_own(record.name, own_names):
+        if mine:
             own += record.duration_ns
         else:
             library += record.duration_ns
@@ -68,12 +70,11 @@ def coverage_of(records: Sequence[KernelRecord], own_names: Collection[str]) -> 
 
 def is_own(name: str, own_names: Collection[str]) -> bool:
     """True for a kernel that the source defines, named plainly or as a C++ signature (`void f<float>(float*)`)."""
-    if _LIBRARY.search(name):
-        return False
-    plain = re.sub(r"^\(anonymous namespace\)::", "", re.sub(r"^(?:static )?void ", "", name))
-    return re.split(r"[<(]", plain, maxsplit=1)[0].split("::")[-1].strip() in own_names
+    bare = name.replace("(anonymous namespace)::", "")
+    *spaces, plain = re.split(r"[<(]", re.sub(r"^(?:static )?void ", "", bare), maxsplit=1)[0].strip().split("::")
+    return plain in own_names and not _LIBRARY_SPACES.intersection(spaces) and not _LIBRARY_NAME.search(plain)
 
 
 def suspicious_names(own_names: Collection[str]) -> list[str]:
-    """Return names of own kernels that pass for a library's or a copy's."""
-    return sorted(name for name in own_names if _LIBRARY.search(name) or _COPIES.search(name))
+    """Return names of own kernels that pass for a library's."""
+    return sorted(name for name in own_names if _LIBRARY_NAME.search(name))

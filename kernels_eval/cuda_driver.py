@@ -10,6 +10,8 @@ from typing import Any
 _IPC_LAZY_PEER_ACCESS = 1
 _NOT_INITIALISED = 3
 HANDLE_BYTES = 64
+DEVICE = "cuda"
+"""What torch calls the device that candidates run on."""
 
 
 class CudaError(Exception):

@@ -80,6 +80,11 @@ class Dispatcher:
         """Jobs that a worker has taken."""
         return len(self._running)
 
+    @property
+    def is_closed(self) -> bool:
+        """True once nothing is taken any more."""
+        return self._closed
+
     def submit(self, job: Job) -> "Future[Verdict]":
         """Queue a job, or join the same one under way. InfrastructureError: closed. Cancelling the future gives the place up."""
         future: Future[Verdict] = Future()

@@ -15,10 +15,13 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kernels_eval.backends import backend_named
+from kernels_eval.building import BuildCache, Builder, Built, verdict_of
 from kernels_eval.cache import VerdictCache, verdict_key
 from kernels_eval.compiler import CompileCache, Compiler
 from kernels_eval.config import JudgeConfig
 from kernels_eval.confinement import Limits
+from kernels_eval.devices import gpu_name, resolve_device
 from kernels_eval.dispatch import Dispatcher, Job
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.example import KERNEL, PROBLEM
@@ -28,12 +31,16 @@ from kernels_eval.overrides import with_settings
 from kernels_eval.problem import Problem, check_problem_source
 from kernels_eval.roster import Roster
 from kernels_eval.streaming import Item, stream_verdicts
-from kernels_eval.template import SCRATCH_PREFIX, Template
+from kernels_eval.template import DEVICE_WAY, SCRATCH_PREFIX, Template
 from kernels_eval.verdict import Status, Verdict
 from kernels_eval.wire import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
 
 _SPARE_S = 120.0
 """What a worker may take beyond the candidate's own time (building the reference, running the oracle)."""
+_BUILD_FACTOR = 4
+"""Building a PyTorch extension takes this much longer than compiling a kernel."""
+_WAYS = {"cpu": "interpret", "cuda": DEVICE_WAY}
+"""Device -> the template that workers come from."""
 _LIBRARY_PREFIX = "aten."
 _ATTEMPTS = 4
 """Times that a kernel is tried where the machine fails on it."""
@@ -46,14 +53,16 @@ class Judge:
     """Evaluates kernels on this machine. A context manager; safe for threads and for many concurrent asyncio calls."""
 
     def __init__(self, config: JudgeConfig | None = None) -> None:
-        self.config = config or JudgeConfig()
-        _check(self.config)
+        config = config or JudgeConfig()
+        _check(config)
+        self.config = config.model_copy(update={"device": resolve_device(config.device)})
         self._cache = VerdictCache(Path(self.config.cache_dir) if self.config.cache_dir else None)
         self._compile_cache = CompileCache()
         self._scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX))
+        self._build_cache = BuildCache(self._scratch / "builds")
         self._templates = _Templates(self._scratch)
         self._dispatcher = Dispatcher()
-        self.roster = Roster(["cpu"] * self.config.workers)
+        self.roster = Roster([self.config.device] * self.config.workers)
         """What the workers do and which faults there were."""
         self._closing = threading.Event()
         self._threads = [
@@ -95,11 +104,9 @@ class Judge:
         """Return the verdict on one kernel, without blocking the event loop. Cancelled: a kernel that waits is dropped."""
         return await asyncio.wrap_future(self.submit(problem, kernel_source, backend, settings))
 
-    def evaluate_many(
-        self, items: Sequence[tuple[Problem | str, str]], progress: Progress | None = None
-    ) -> list[Verdict]:
+    def evaluate_many(self, items: Sequence[Item], progress: Progress | None = None) -> list[Verdict]:
         """Return verdicts in the order of the items. `progress(done, total)` is called as they come in."""
-        futures = [self.submit(problem, kernel_source) for problem, kernel_source in items]
+        futures = [self.submit(item[0], item[1], item[2] if len(item) == 3 else None) for item in items]
         if progress is not None:
             done = _Counter(len(futures), progress)
             for future in futures:
@@ -113,6 +120,15 @@ class Judge:
         """
         return stream_verdicts(self.evaluate_async, items, at_once=4 * self.config.workers)
 
+    def check(
+        self, problem: Problem, backend: str | None = None, settings: Mapping[str, Any] | None = None
+    ) -> JudgeConfig:
+        """Return what a kernel would be judged by. InputError: not a problem, or what this judge cannot do."""
+        check_problem_source(problem.source, problem.problem_id)
+        config = with_settings(self.config, backend, settings or {})
+        backend_named(config.backend)
+        return config
+
     def submit(
         self,
         problem: Problem | str,
@@ -123,11 +139,9 @@ class Judge:
         """Queue one kernel. `settings`: fields of JudgeConfig for this kernel alone (kernels_eval.overrides says which)."""
         if isinstance(problem, str):
             problem = Problem(problem_id="problem", source=problem)
-        check_problem_source(problem.source, problem.problem_id)
-        config = with_settings(self.config, backend, settings or {})
-        if config.backend != "triton":
-            raise InputError(f"backend: expected triton, found {config.backend!r}")
-        key = verdict_key(problem, kernel_source, config)
+        config = self.check(problem, backend, settings)
+        hardware = (gpu_name() or "") if config.device == "cuda" else ""
+        key = verdict_key(problem, kernel_source, config, hardware)
         known = self._cache.get(key)
         if known is not None:
             future: Future[Verdict] = Future()
@@ -135,12 +149,21 @@ class Judge:
             return future
         return self._dispatcher.submit(Job(key, problem, kernel_source, config))
 
+    @property
+    def is_closed(self) -> bool:
+        """True once `drain` or `close` was called."""
+        return self._dispatcher.is_closed
+
+    def drain(self) -> None:
+        """Take no more kernels and end those that wait, as faults; those that run go on until `close`."""
+        self._dispatcher.close(lambda _: _fault("judge_closed", "the judge was closed"))
+
     def close(self) -> None:
         """Stop: waiting and running evaluations end as faults, processes are gone when this returns."""
         if self._closing.is_set():
             return
         self._closing.set()
-        self._dispatcher.close(lambda _: _fault("judge_closed", "the judge was closed"))
+        self.drain()
         self._templates.close()
         for thread in self._threads:
             thread.join(timeout=10)
@@ -148,7 +171,7 @@ class Judge:
 
     def _serve(self, worker: int) -> None:
         """One thread: owns a worker and a compiler, and works the queue off."""
-        bench = _Bench(self._templates, self._compile_cache, self.config)
+        bench = _Bench(self._templates, self._compile_cache, self._build_cache, self.config)
         try:
             while (job := self._dispatcher.take(worker)) is not None:
                 self._serve_one(worker, bench, job)
@@ -212,22 +235,35 @@ class _MachineFault(NamedTuple):
 class _Bench:
     """What one thread judges with: a worker process and a compiler."""
 
-    def __init__(self, templates: "_Templates", compile_cache: CompileCache, config: JudgeConfig) -> None:
+    def __init__(
+        self, templates: "_Templates", compile_cache: CompileCache, build_cache: BuildCache, config: JudgeConfig
+    ) -> None:
         self._templates = templates
         self._config = config
         self._compiler = Compiler(self._new_compiler_nursery, compile_cache)
+        self._builder = Builder(self._new_builder_nursery, build_cache)
         self._worker: socket.socket | None = None
         self._process = 0
 
     def judge(self, job: Job) -> Verdict:
         config = job.config
-        reply = self._ask(job)
+        on_gpu = config.device == "cuda"
+        outcome: dict[str, Any] = {}
+        if backend_named(config.backend).builds:
+            built = self._build(job, on_gpu)
+            decided = verdict_of(built, on_gpu)
+            if decided is not None:
+                return decided
+            outcome = built.outcome
+        reply = self._ask(job, outcome)
         if reply["kind"] == "reference_failed":
             return _fault("reference_failed", reply["message"])
         if reply["kind"] != "graded":
             raise InfrastructureError(str(reply.get("message", "the worker gave no verdict")))
         verdict = Verdict(**reply["verdict"])
         if config.compile == "never" or not config.targets or (config.compile == "correct" and not verdict.correct):
+            return verdict
+        if on_gpu:  # compiled where it ran
             return verdict
         launches = [Launch(**values) for values in reply["launches"]]
         launches = [launch for launch in launches if not launch.kernel.startswith(_LIBRARY_PREFIX)]
@@ -244,14 +280,24 @@ class _Bench:
             seed_commitment=verdict.seed_commitment,
         )
 
-    def _ask(self, job: Job) -> dict[str, Any]:
+    def _build(self, job: Job, on_gpu: bool) -> Built:
+        config = job.config
+        limits = Limits(wall_s=_BUILD_FACTOR * config.compile_timeout_s, memory_mb=4 * config.memory_mb)
+        source, problem = job.kernel_source, job.problem.source
+        return self._builder.build(config.backend, source, problem, config.targets, on_gpu, limits)
+
+    def _ask(self, job: Job, outcome: dict[str, Any]) -> dict[str, Any]:
+        config = job.config
+        wall_s = config.timeout_s + _SPARE_S
+        if config.device == "cuda":
+            wall_s += config.compile_timeout_s + config.timing_s + _SPARE_S
         try:
             if self._worker is None:
-                self._process, self._worker = self._templates.interpreting().fork()
+                self._process, self._worker = self._templates.judging(config.device).fork()
                 self._worker.settimeout(_SPARE_S)
                 hello, _ = receive_frame(self._worker)
                 _check_sandbox(self._config, hello["sandbox"])
-            self._worker.settimeout(job.config.timeout_s + _SPARE_S)
+            self._worker.settimeout(wall_s)
             send_frame(
                 self._worker,
                 {
@@ -259,11 +305,15 @@ class _Bench:
                     "problem": job.problem.source,
                     "kernel": job.kernel_source,
                     "config": job.config.model_dump(mode="json"),
+                    "build": outcome,
                 },
             )
             return receive_frame(self._worker)[0]
         except (ChannelClosedError, MalformedFrameError, TimeoutError) as error:
             raise InfrastructureError("a judge worker died or hung") from error
+
+    def _new_builder_nursery(self) -> Nursery:
+        return Nursery(self._templates.building().fork()[1])
 
     def _new_compiler_nursery(self) -> Nursery:
         return Nursery(self._templates.compiling().fork()[1])
@@ -280,6 +330,7 @@ class _Bench:
         if self._worker is not None:
             self._worker.close()
         self._compiler.close()
+        self._builder.close()
 
 
 class _Templates:
@@ -291,9 +342,13 @@ class _Templates:
         self._lock = threading.Lock()
         self._closed = False
 
-    def interpreting(self) -> Template:
+    def judging(self, device: str) -> Template:
         """The one that candidates run in."""
-        return self._get("interpret")
+        return self._get(_WAYS[device])
+
+    def building(self) -> Template:
+        """The one that builds."""
+        return self._get("build")
 
     def compiling(self) -> Template:
         """The one that compiles."""
@@ -310,9 +365,9 @@ class _Templates:
 
     def kill(self, process: int) -> None:
         """Kill a worker that no longer answers."""
-        template = self._known.get("interpret")
-        if template is not None:
-            template.kill(process)
+        for way in _WAYS.values():
+            if way in self._known:
+                self._known[way].kill(process)
 
     def close(self) -> None:
         """End both."""

@@ -47,18 +47,32 @@ class _Child:
     deadline: float = 0.0
 
 
-def serve_nursery(owner: socket.socket, child_main: ChildMain, may_fork: bool) -> None:
+@dataclass(frozen=True)
+class Upbringing:
+    """What happens to children before they run a candidate."""
+
+    warm_up: Callable[[], None] | None = None
+    """Called in each spare child while it waits for its job."""
+    confine_nursery: Callable[[bool], list[str]] = confine_nursery
+    confine_child: Callable[[Limits, bool], None] = confine_child
+
+
+def serve_nursery(
+    owner: socket.socket, child_main: ChildMain, may_fork: bool, upbringing: Upbringing | None = None
+) -> None:
     """Serve one owner until it goes away. `may_fork`: children may start programs of their own (a compiler's assembler)."""
     die_with_parent()
-    sandbox = confine_nursery(may_fork)
+    upbringing = upbringing or Upbringing()
+    sandbox = upbringing.confine_nursery(may_fork)
     with contextlib.suppress(ChannelClosedError):
         send_note(owner, {"event": "hello", "sandbox": sandbox})
-        _NurseryServer(owner, child_main, may_fork).serve()
+        _NurseryServer(owner, child_main, may_fork, upbringing).serve()
 
 
 class _NurseryServer:
-    def __init__(self, owner: socket.socket, child_main: ChildMain, may_fork: bool) -> None:
+    def __init__(self, owner: socket.socket, child_main: ChildMain, may_fork: bool, upbringing: Upbringing) -> None:
         self._owner = owner
+        self._upbringing = upbringing
         self._child_main = child_main
         self._may_fork = may_fork
         self._spare = self._bear()
@@ -107,7 +121,7 @@ class _NurseryServer:
         if process == 0:
             code = 70
             try:
-                _run_child(theirs, self._child_main, self._may_fork)
+                _run_child(theirs, self._child_main, self._may_fork, self._upbringing)
                 code = 0
             finally:
                 os._exit(code)
@@ -149,7 +163,7 @@ def _kill_escaped(kept: set[int]) -> None:
                 os.waitpid(process, 0)
 
 
-def _run_child(door: socket.socket, child_main: ChildMain, may_fork: bool) -> None:
+def _run_child(door: socket.socket, child_main: ChildMain, may_fork: bool, upbringing: Upbringing) -> None:
     die_with_parent()
     os.setsid()
     # Nothing of the nursery's may stay open: its sockets lead to the judge.
@@ -160,12 +174,14 @@ def _run_child(door: socket.socket, child_main: ChildMain, may_fork: bool) -> No
     os.closerange(4, 65536)
     door.detach()
     door = socket.socket(fileno=3)
+    if upbringing.warm_up is not None:
+        upbringing.warm_up()
     try:
         note, (channel_descriptor, memory_descriptor) = receive_note(door)
     except ChannelClosedError:
         return
     door.close()
-    confine_child(Limits(**note["limits"]), may_fork)
+    upbringing.confine_child(Limits(**note["limits"]), may_fork)
     child_main(socket.socket(fileno=channel_descriptor), memory_descriptor)
 
 

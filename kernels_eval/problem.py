@@ -11,6 +11,8 @@ import hashlib
 from kernels_eval.errors import InputError
 from kernels_eval.settings import FrozenModel
 
+_UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What ast.parse raises: ValueError for lone surrogates, the last two for what is nested too deep."""
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
 
 
@@ -27,19 +29,22 @@ class Problem(FrozenModel):
     @property
     def digest(self) -> str:
         """SHA-256 (16 hex digits) of the normalised source: comments, layout and docstrings do not count."""
-        return hashlib.sha256(normalise_source(self.source).encode()).hexdigest()[:16]
+        return hashlib.sha256(normalise_source(self.source).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def normalise_source(source: str) -> str:
     """Return the source as its syntax tree prints it, without docstrings; source that does not parse is returned stripped."""
     try:
         tree = ast.parse(source)
-    except SyntaxError:
+    except _UNPARSABLE:
         return source.strip()
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(tree)
+    try:
+        return ast.unparse(tree)
+    except RecursionError:
+        return source.strip()
 
 
 def check_problem_source(source: str, where: str) -> None:
@@ -48,6 +53,8 @@ def check_problem_source(source: str, where: str) -> None:
         tree = ast.parse(source)
     except SyntaxError as error:
         raise InputError(f"{where}: not Python: {error.msg} (line {error.lineno})") from error
+    except _UNPARSABLE as error:
+        raise InputError(f"{where}: not Python: {type(error).__name__}") from error
     defined = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
     missing = [name for name in REQUIRED_NAMES if name not in defined]
     if missing:

@@ -12,7 +12,7 @@ from kernels_eval.inputs import SecretSeed
 from kernels_eval.policy import StrictPolicy
 from kernels_eval.reference import Reference
 
-_PROBLEM = """
+PROBLEM = """
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -36,7 +36,7 @@ def get_init_inputs():
 
 def rehearse() -> None:
     """Do once what workers and candidates will do, and leave nothing behind but warm imports and caches."""
-    reference = Reference(_PROBLEM, weight_seed=1)
+    reference = Reference(PROBLEM, weight_seed=1)
     inputs = reference.draw(32, 1, SecretSeed(b"rehearsal"), own=False)
     reference.truth(inputs, perturbed=True)
     model = load_source(KERNEL).ModelNew()

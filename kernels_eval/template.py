@@ -1,6 +1,6 @@
 """The warm process: imports torch and triton once, then forks workers (or compiler nurseries) on request.
 
-Started as a program of its own (`python -m kernels_eval.template interpret|compile DESCRIPTOR`), so that it inherits no
+Started as a program of its own (`python -m kernels_eval.template interpret|compile|build|device DESCRIPTOR`), so that it inherits no
 threads, no CUDA context and no secrets of the caller's. Triton decides at import whether it interprets, so there is one
 template for each way. It never reads a problem or a kernel.
 
@@ -24,6 +24,8 @@ from kernels_eval.hugepages import collapse_memory
 from kernels_eval.wire import ChannelClosedError, note_pair, receive_note, send_note
 
 SCRATCH_PREFIX = "kernels-eval-"
+DEVICE_WAY = "device"
+_DEVICE_UNREHEARSED = "device-unrehearsed"
 _REAP_S = 1.0
 _START_S = 180.0
 
@@ -38,7 +40,6 @@ class Template:
             "OMP_NUM_THREADS": "1",
             "MKL_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
-            "CUDA_VISIBLE_DEVICES": "",
             "PYTHONPATH": str(Path(__file__).resolve().parent.parent),
             "PYTHONDONTWRITEBYTECODE": "1",
             "TRITON_CACHE_DIR": str(scratch / "triton"),
@@ -47,6 +48,11 @@ class Template:
             "TMPDIR": str(scratch),
             "HOME": str(scratch),
         }
+        if way == DEVICE_WAY:
+            environment |= {name: value for name, value in os.environ.items() if name in _KEPT_FOR_DEVICES}
+            environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "TRITON_CACHE_DIR": str(scratch / "triton-device")}
+        else:
+            environment["CUDA_VISIBLE_DEVICES"] = ""
         self._way = way
         command = [sys.executable, "-m", "kernels_eval.template", way, str(theirs.fileno())]
         self._process = subprocess.Popen(
@@ -57,7 +63,7 @@ class Template:
 
     def fork(self) -> tuple[int, socket.socket]:
         """Fork a worker or nursery; returns its process id and the socket to it."""
-        ours, theirs = note_pair() if self._way == "compile" else socket.socketpair()
+        ours, theirs = note_pair() if self._way in ("compile", "build") else socket.socketpair()
         try:
             send_note(self._notes, {"action": "fork"}, [theirs.fileno()])
             note, _ = receive_note(self._notes)
@@ -88,7 +94,10 @@ class Template:
             self._process.wait()
 
 
-_KEPT_ENVIRONMENT = frozenset({"PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "VIRTUAL_ENV", "TZ"})
+_KEPT_ENVIRONMENT = frozenset(
+    {"PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "VIRTUAL_ENV", "TZ", "CUDA_HOME", "CC", "CXX"}
+)
+_KEPT_FOR_DEVICES = frozenset({"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "KERNELS_EVAL_WARM_PROFILER"})
 
 
 def main(way: str, descriptor: int) -> NoReturn:
@@ -150,6 +159,24 @@ def _load(way: str) -> Any:
 
         rehearse_compilation()
         return lambda descriptor: serve_nursery(_notes(descriptor), compile_main, may_fork=True)
+    if way == "build":
+        from kernels_eval.building import build_main
+        from kernels_eval.nursery import serve_nursery
+        from kernels_eval.nvcc import remember_load_inline
+
+        remember_load_inline()
+        return lambda descriptor: serve_nursery(_notes(descriptor), build_main, may_fork=True)
+    if way in (DEVICE_WAY, _DEVICE_UNREHEARSED):
+        from kernels_eval.device_rehearsal import is_clean, rehearse_on_host
+        from kernels_eval.device_worker import serve_device_worker
+
+        if way == DEVICE_WAY:
+            rehearse_on_host()
+            if not is_clean():  # CUDA was initialised after all: start over without what may have done it
+                os.execv(
+                    sys.executable, [sys.executable, "-m", "kernels_eval.template", _DEVICE_UNREHEARSED, sys.argv[2]]
+                )
+        return lambda descriptor: serve_device_worker(socket.socket(fileno=descriptor))
     from kernels_eval import interpreter
     from kernels_eval.rehearsal import rehearse
     from kernels_eval.worker import serve_worker

@@ -57,9 +57,7 @@ def clock_disagreement(host_s: float, baseline_s: float, device_s: Sequence[floa
         return "a device event says that a call took no time"
     remaining = host_s - baseline_s - slack_s
     if remaining > CLOCK_RATIO * claimed:
-        return (
-            f"device events say {1e3 * claimed:.3f} ms for {len(device_s)} calls, the judge's clock leaves {1e3 * remaining:.3f} ms"
-        )
+        return f"device events say {1e3 * claimed:.3f} ms for {len(device_s)} calls, the judge's clock leaves {1e3 * remaining:.3f} ms"
     if host_s < (baseline_s + claimed) / CLOCK_RATIO:
         return f"{len(device_s)} calls and what is timed with them took {1e3 * host_s:.3f} ms, expected {1e3 * (baseline_s + claimed):.3f}"
     return None

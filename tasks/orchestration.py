@@ -52,6 +52,7 @@ _NOT_DECISIVE: dict[type, set[str]] = {
     JudgeConfig: {"workers", "cache_dir"},
     RolloutConfig: {
         "judge_patience_s",
+        "judge_actors",
         "generation_patience_s",
         "watch_after_s",
         "trajectory_logs",
@@ -165,8 +166,15 @@ class StageTask(Generic[P, R]):
     """A stage as a cached, retried Prefect task; call it inside a flow."""
 
     def __init__(
-        self, name: str, function: Callable[Concatenate[Stage, P], R], code: str, label: str, ignored: frozenset[str]
+        self,
+        name: str,
+        function: Callable[Concatenate[Stage, P], R],
+        code: str,
+        label: str,
+        ignored: frozenset[str],
+        detail: str = "",
     ) -> None:
+        self.detail = detail
         self.name = name
         self.function = function
         self.code = code
@@ -185,29 +193,37 @@ class StageTask(Generic[P, R]):
             workspace,
             self.name,
             key,
-            lambda done, total, **figures: workspace.listener.progressed(label, done, total, figures),
+            lambda done, total, **figures: progressed(done, total, figures),
         )
         computed = False
+        show_progress: Callable[[int, int], None] = lambda done, total: None
+
+        def progressed(done: int, total: int, figures: dict[str, float]) -> None:
+            workspace.listener.progressed(label, done, total, figures)
+            show_progress(done, total)
 
         def compute(key: str) -> StageOutcome:
-            nonlocal computed
+            nonlocal computed, show_progress
+            from tasks.artifacts import publish_refusal, publish_summary, shown_progress
+
             computed = True
             workspace.listener.started(label)
             workspace.before_work()
             begun = time.perf_counter()
             try:
-                reference = self.function(stage, *args, **kwargs)
+                with shown_progress(workspace.run_id, self.name, label) as show_progress:
+                    reference = self.function(stage, *args, **kwargs)
             except InputError as error:
-                _publish_refusal(self.name, label, error)
+                publish_refusal(workspace.run_id, self.name, label, error)
                 raise
-            outcome = StageOutcome.model_validate(
-                {"reference": reference, "seconds": round(time.perf_counter() - begun, 3)}
-            )
-            _publish_summary(self.name, label, outcome)
-            return outcome
+            seconds = round(time.perf_counter() - begun, 3)
+            docs_dir = stage.docs_dir if stage.docs_dir.is_dir() else None
+            publish_summary(workspace.run_id, self.name, label, reference, seconds, docs_dir)
+            return StageOutcome.model_validate({"reference": reference, "seconds": seconds})
 
         try:
-            outcome = _run_cached(compute, self.name, label, key, workspace)
+            shown = f"{label}: {self.detail.format(**arguments)}" if self.detail else label
+            outcome = _run_cached(compute, self.name, shown, key, workspace)
         except BaseException as error:
             workspace.listener.failed(label, error)
             raise
@@ -231,16 +247,17 @@ class StageTask(Generic[P, R]):
 
 
 def stage_task(
-    name: str, *, code: str, label: str = "", ignored: tuple[str, ...] = ()
+    name: str, *, code: str, label: str = "", detail: str = "", ignored: tuple[str, ...] = ()
 ) -> Callable[[Callable[Concatenate[Stage, P], R]], StageTask[P, R]]:
     """Declare a stage.
 
     `name` is its folder in the store; `code` the module whose source (with all that it imports) is its version;
-    `label` a format string over the arguments, unique in a run; `ignored` names arguments that do not decide the result.
+    `label` a format string over the arguments, unique in a run; `detail` one that says more of them in the name of the
+    task run; `ignored` names arguments that do not decide the result.
     """
 
     def declare(function: Callable[Concatenate[Stage, P], R]) -> StageTask[P, R]:
-        return StageTask(name, function, code, label or name, frozenset(ignored))
+        return StageTask(name, function, code, label or name, frozenset(ignored), detail)
 
     return declare
 
@@ -295,24 +312,6 @@ def _is_good(results: Path, key: str) -> bool:
     except (ValueError, KeyError, OSError, TypeError, AttributeError):
         return False  # half written by a killed process, or by another version
     return isinstance(outcome, StageOutcome) and is_available(outcome.reference)
-
-
-def _publish_summary(name: str, label: str, outcome: StageOutcome) -> None:
-    """Show in Prefect's UI what the stage made: one Markdown artifact (50 ms)."""
-    from prefect.artifacts import create_markdown_artifact
-
-    rows = [("seconds", f"{outcome.seconds:.1f}"), *outcome.reference.model_dump().items()]
-    table = "\n".join(f"| {field} | `{value}` |" for field, value in rows)
-    create_markdown_artifact(
-        f"## {label}\n\n| | |\n|---|---|\n{table}\n", key=name.replace("_", "-"), description=label
-    )
-
-
-def _publish_refusal(name: str, label: str, error: InputError) -> None:
-    """Show in Prefect's UI what was wrong with the input: the reader of a red run wants this, not a traceback."""
-    from prefect.artifacts import create_markdown_artifact
-
-    create_markdown_artifact(f"## {label}: refused\n\n{error}\n", key=name.replace("_", "-"), description=str(error))
 
 
 def _decisive(value: Any) -> Any:

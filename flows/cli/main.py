@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from flows.cli import inspection, judging, stages
+from flows.cli import inspection, judging, serving, stages, trajectories
 from kernels_eval.errors import InfrastructureError, InputError
 
 INTERRUPTED = 130
@@ -26,7 +26,9 @@ app = typer.Typer(
 )
 stages.add_to(app)
 judging.add_to(app)
+serving.add_to(app)
 inspection.add_to(app)
+trajectories.add_to(app)
 
 
 def main() -> None:

@@ -23,15 +23,14 @@ def evaluate(
 def publish_report(workspace: Workspace, inputs: ReportInputs) -> None:
     """Write summary.json and report.html into the run's folder, and link them in Prefect's UI."""
 
-    @task(name="report", persist_result=False)
+    @task(name="report", task_run_name="report", persist_result=False)
     def report() -> None:
-        from prefect.artifacts import create_link_artifact
-
+        from tasks import artifacts
         from tasks.evaluation.report import write_report
         from tasks.evaluation.summary import write_summary
 
-        path = write_report(workspace.run_dir, inputs, write_summary(workspace.run_dir, inputs))
-        create_link_artifact(path.resolve().as_uri(), key="report", link_text=f"Report of {workspace.run_id}")
+        summary = write_summary(workspace.run_dir, inputs)
+        artifacts.publish_report(workspace.run_id, write_report(workspace.run_dir, inputs, summary), summary)
 
     workspace.listener.started("report")
     began = time.perf_counter()

@@ -5,7 +5,12 @@ from tasks.problems.config import ProblemsConfig
 from tasks.references import ProblemSetRef
 
 
-@stage_task("problems", code="tasks.problems.problem_set", label="problem set")
+@stage_task(
+    "problems",
+    code="tasks.problems.problem_set",
+    label="problem set",
+    detail="{config.source}, up to {config.train} + {config.heldout}",
+)
 def make_problem_set(stage: Stage, config: ProblemsConfig) -> ProblemSetRef:
     """Load or generate the problems, split them, and publish the set."""
     from tasks.problems.problem_set import build_problem_set

@@ -43,7 +43,7 @@ class EpisodeConfig(FrozenModel):
     gamma: float = Field(default=0.4, ge=0, le=1)
     """Discount of a later turn's reward in an earlier turn's return."""
     reward: str = "kernelbench"
-    """Registered function of the verdict."""
+    """Registered function of the verdict, with terms on the answer where wanted: `kernelbench - 0.2*length + 0.05*format`."""
     success_reward: float = 1.3
     """A correct turn with at least this reward ends the episode."""
     max_zero_turns: int = Field(default=2, ge=1)
@@ -101,6 +101,19 @@ class SglangConfig(FrozenModel):
     """Type in which the checkpoint is loaded for the comparison."""
 
 
+class JudgeActorsConfig(FrozenModel):
+    """Ray actors that judge (tasks.rollout.judge_actors), each with a judge of its own."""
+
+    count: int = Field(default=0, ge=0, le=1024)
+    """Actors, one for each device or group of cores; 0: the process that rolls out judges itself, with `judge.workers`."""
+    workers: int = Field(default=1, ge=1, le=512)
+    """Kernels that one actor judges at the same time (instead of `judge.workers`)."""
+    cpus: float = Field(default=0, ge=0)
+    """CPUs that Ray reserves for each. More than are free means that rollouts wait for ever."""
+    gpus: float = Field(default=0, ge=0)
+    """GPUs that Ray reserves for each."""
+
+
 class RolloutConfig(FrozenModel):
     """How trajectories are generated for one iteration."""
 
@@ -117,6 +130,7 @@ class RolloutConfig(FrozenModel):
     """CPU threads of the embedded engine."""
     judge_patience_s: float = Field(default=600.0, gt=0)
     """A kernel that has waited longer for its verdict, the judge's queue included, is handed over once more, then given up."""
+    judge_actors: JudgeActorsConfig = JudgeActorsConfig()
     generation_patience_s: float = Field(default=3600.0, gt=0)
     """A response that has taken longer, the engine's queue included, is asked for once more, then given up."""
     watch_after_s: float = Field(default=120.0, gt=0)

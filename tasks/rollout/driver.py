@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kernels_eval.errors import InputError
+from kernels_eval.rewards import Answer
 from tasks.rollout.engines.base import Engine, FinishReason, Generation, GenerationRequest
 from tasks.rollout.extract import extract_kernel
 from tasks.rollout.judging import Judged, Referee, fault_verdict
@@ -169,10 +170,12 @@ class Driver:
         self.observed.judging += 1
         self._on_change(self.observed)
         if generation.finish_reason is FinishReason.FAULT:
-            judged = Judged(fault_verdict("engine_fault", generation.error or "the engine failed"), None, 0.0)
+            judged = Judged(fault_verdict("engine_fault", generation.error or "the engine failed"), None, None, 0.0)
         else:
             with self._watchdog.waiting(name, Phase.JUDGEMENT):
-                judged = await self._referee.judge_response(problem, kernel, generation.finish_reason, name)
+                judged = await self._referee.judge_response(
+                    problem, kernel, generation.finish_reason, Answer(text, len(generation.token_ids)), name
+                )
         turn = Turn(
             turn_index=index,
             role=setting.task.role(index),
@@ -191,7 +194,7 @@ class Driver:
         )
         for listener in self._listeners:
             listener.turn_ended(episode.plan, episode.messages, turn)
-        episode.add(turn)
+        episode.add(turn, judged.score)
         if episode.termination is not None:
             for listener in self._listeners:
                 listener.trajectory_ended(episode.trajectory(), episode.answered_messages())

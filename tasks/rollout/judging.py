@@ -9,6 +9,7 @@ from typing import Protocol
 
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.problem import Problem
+from kernels_eval.rewards import Answer
 from kernels_eval.verdict import Status, Verdict
 from tasks.rollout.engines.base import FinishReason
 
@@ -30,8 +31,10 @@ class Judged:
     """A verdict and what it took."""
 
     verdict: Verdict
+    score: float | None
+    """What the verdict alone is worth: what the policy is told, and what ends an episode. None for an infrastructure error."""
     reward: float | None
-    """None for an infrastructure error."""
+    """The score with the reward's terms on the answer: what is trained on."""
     seconds: float
 
 
@@ -40,21 +43,24 @@ class Referee:
     """Judges responses: those without a kernel itself, the others through the judge."""
 
     judge: AsyncJudge
-    reward: Callable[[Verdict], float]
+    reward: Callable[[Verdict, Answer | None], float]
+    """Of a verdict alone, or of a verdict and the answer that it is on."""
     patience_s: float
     """How long one kernel may wait for its verdict, the judge's queue included."""
 
     async def judge_response(
-        self, problem: Problem, kernel: str | None, finish_reason: FinishReason, name: str = ""
+        self, problem: Problem, kernel: str | None, finish_reason: FinishReason, answer: Answer, name: str = ""
     ) -> Judged:
-        """Return the verdict on what `extract_kernel` found in a response; `name` is what the log calls it."""
+        """Return the verdict on what `extract_kernel` found in an answer; `name` is what the log calls it."""
         started = time.perf_counter()
         if kernel is None:
             verdict = no_kernel_verdict(finish_reason)
         else:
             verdict = await self._verdict_on(problem, kernel, name or problem.problem_id)
-        reward = None if verdict.is_fault else self.reward(verdict)
-        return Judged(verdict, reward, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        if verdict.is_fault:
+            return Judged(verdict, None, None, seconds)
+        return Judged(verdict, self.reward(verdict, None), self.reward(verdict, answer), seconds)
 
     async def _verdict_on(self, problem: Problem, kernel: str, name: str) -> Verdict:
         verdict = fault_verdict("judge_fault", "the judge was not asked")

@@ -79,10 +79,13 @@ class PlayedEpisode:
             routing_key=self.plan.trajectory_id,
         )
 
-    def add(self, turn: Turn) -> None:
-        """Take a judged turn; afterwards the episode has ended or has its next prompt."""
+    def add(self, turn: Turn, score: float | None) -> None:
+        """Take a judged turn; afterwards the episode has ended or has its next prompt.
+
+        `score`: what its verdict alone is worth, which is what the episode goes by; None for a fault.
+        """
         self.turns.append(turn)
-        if turn.reward is None:
+        if score is None:
             self.termination = Termination.INFRASTRUCTURE_ERROR
             return
         self._history.append(
@@ -90,7 +93,7 @@ class PlayedEpisode:
                 response_text=turn.response_text,
                 kernel_source=turn.kernel_source,
                 verdict=turn.verdict,
-                reward=turn.reward,
+                reward=score,
             )
         )
         setting = self._setting

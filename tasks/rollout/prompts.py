@@ -30,6 +30,7 @@ class HistoryTurn(FrozenModel):
     """None where the response held no kernel."""
     verdict: Verdict
     reward: float
+    """What the verdict is worth, without terms on the answer (kernels_eval.rewards)."""
     shortened: bool = False
     """True: the policy is told of the verdict in one line (tasks.rollout.compression)."""
 

@@ -7,7 +7,12 @@ from tasks.rollout.config import RolloutConfig
 from tasks.rollout.curriculum import CurriculumState
 
 
-@stage_task("rollout", code="tasks.rollout.collect", label="rollout {iteration}")
+@stage_task(
+    "rollout",
+    code="tasks.rollout.collect",
+    label="rollout {iteration}",
+    detail="policy {policy.weight_version} on {config.problems_per_iteration} of {problems.train} problems",
+)
 def roll_out(
     stage: Stage,
     policy: CheckpointRef,
@@ -36,7 +41,13 @@ def roll_out(
     )
 
 
-@stage_task("heldout_rollout", code="tasks.rollout.collect", label="held-out rollout of {name}", ignored=("name",))
+@stage_task(
+    "heldout_rollout",
+    code="tasks.rollout.collect",
+    label="held-out rollout of {name}",
+    ignored=("name",),
+    detail="{problems.heldout} problems",
+)
 def answer_heldout(
     stage: Stage,
     policy: CheckpointRef,

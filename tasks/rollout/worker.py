@@ -21,7 +21,7 @@ from kernels_eval.errors import InputError
 from kernels_eval.settings import FrozenModel
 from tasks.problems.row import Split
 from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
-from tasks.rollout.config import RolloutConfig
+from tasks.rollout.config import JudgeActorsConfig, RolloutConfig
 from tasks.rollout.curriculum import MANIFEST_KEY, CurriculumState, capped, rows_up_to
 from tasks.rollout.driver import Driver, Limits, Observed, Setting
 from tasks.rollout.engines.base import Engine, FinishReason, PolicyServer
@@ -106,7 +106,7 @@ async def roll_out(
     reward_of(
         reward_name, no_kernel_verdict(FinishReason.STOP)
     )  # an unknown name is refused before anything is generated
-    referee = Referee(judge, lambda verdict: reward_of(reward_name, verdict), config.judge_patience_s)
+    referee = Referee(judge, lambda verdict, answer: reward_of(reward_name, verdict, answer), config.judge_patience_s)
     listeners: list[EpisodeListener] = [LineLogger(episode.gamma)] if request.turn_lines else []
     logs = JsonLogs(Path(config.trajectory_logs)) if config.trajectory_logs is not None else None
     if logs is not None:
@@ -156,7 +156,7 @@ class RolloutWorker:
 
     def __init__(self) -> None:
         self._opened: _Opened | None = None
-        self._judge: tuple[JudgeConfig, Any] | None = None
+        self._judge: tuple[tuple[JudgeConfig, JudgeActorsConfig], Any] | None = None
 
     def ping(self) -> int:
         """Say that the process lives: its process id."""
@@ -165,7 +165,7 @@ class RolloutWorker:
     async def collect(self, request: RolloutRequest) -> AsyncIterator[RolloutProgress | TrajectoryBatchRef]:
         """Play a rollout: progress, then the reference."""
         engine, tokenizer = await self._engine_for(request)
-        judge = await asyncio.to_thread(self._judge_for, request.judge)
+        judge = await asyncio.to_thread(self._judge_for, request.judge, request.config.judge_actors)
         latest = Observed()
         started = time.perf_counter()
 
@@ -215,14 +215,16 @@ class RolloutWorker:
         self._opened = _Opened(settings, request.policy, engine, tokenizer)
         return engine, tokenizer
 
-    def _judge_for(self, config: JudgeConfig) -> Any:
-        """Return the warm judge of this configuration."""
+    def _judge_for(self, config: JudgeConfig, actors: JudgeActorsConfig) -> Any:
+        """Return the warm judge of this configuration: in this process, or on actors."""
         from kernels_eval import Judge
+        from tasks.rollout.judge_actors import ActorJudge
 
-        if self._judge is None or self._judge[0] != config:
+        if self._judge is None or self._judge[0] != (config, actors):
             if self._judge is not None:
                 self._judge[1].close()
-            self._judge = (config, Judge(config))
+            judge = ActorJudge(config, actors) if actors.count else Judge(config)
+            self._judge = ((config, actors), judge)
         return self._judge[1]
 
 

@@ -24,7 +24,7 @@ from tasks.store import publish
 from tasks.update.batches import MicroBatch, TrainedSequence, deal_to_ranks, make_micro_batch, plan_micro_batches
 from tasks.update.config import UpdateConfig
 from tasks.update.engine import EngineSettings, PolicyEngine
-from tasks.update.ranks import RankContext
+from tasks.update.context import RankContext
 from tasks.update.schedule import learning_rate
 from tasks.update.state import restore_optimizer, save_optimizer, save_weights
 

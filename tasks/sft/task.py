@@ -10,7 +10,7 @@ from tasks.sft.config import SftConfig, SftDataConfig
 from tasks.update.config import UpdateConfig
 
 
-@stage_task("sft_data", code="tasks.sft.pairs", label="SFT data")
+@stage_task("sft_data", code="tasks.sft.pairs", label="SFT data", detail="up to {config.compositions} compositions")
 def make_sft_data(
     stage: Stage,
     problems: ProblemSetRef,
@@ -26,7 +26,7 @@ def make_sft_data(
     return build_sft_data(problems, config, suite, episode, judge, seed, stage.destination, stage.progress)
 
 
-@stage_task("sft", code="tasks.sft.train", label="SFT")
+@stage_task("sft", code="tasks.sft.train", label="SFT", detail="{config.steps} steps on {data.pairs} pairs")
 def fine_tune(
     stage: Stage, data: SftDataRef, model: ModelConfig, config: SftConfig, resources: UpdateConfig, seed: int
 ) -> CheckpointRef:
@@ -36,7 +36,12 @@ def fine_tune(
     return train_sft(data, model, config, resources, seed, stage.destination, stage.work_dir, stage.progress)
 
 
-@stage_task("control", code="tasks.sft.train", label="control: more SFT")
+@stage_task(
+    "control",
+    code="tasks.sft.train",
+    label="control: more SFT",
+    detail="{config.steps} steps from policy {initial.weight_version}",
+)
 def fine_tune_further(
     stage: Stage,
     data: SftDataRef,

@@ -63,12 +63,12 @@ def rloo(rewards: Tensor, groups: Sequence[Hashable], mask: Tensor) -> Tensor:
 def reinforce_plus_plus(rewards: Tensor, mask: Tensor, gamma: float = 1.0) -> tuple[Tensor, Tensor]:
     """REINFORCE++: discounted returns per token, whitened over the batch. Returns (advantages [B, T], returns [B, T]).
 
-    rewards [B] are given at each response's last masked-in token. Tokens outside the mask are skipped: the
+    rewards [B] are given at each response's last masked-in token; rewards [B, T] at every token. Tokens outside the mask are skipped: the
     return does not decay across them. Source: Hu 2025, "REINFORCE++"; as verl 0.9 computes it.
     """
-    returns = torch.zeros_like(mask)
-    running = torch.zeros_like(rewards)
-    token_rewards = outcome_rewards(rewards, mask)
+    token_rewards = rewards if rewards.dim() == 2 else outcome_rewards(rewards, mask)
+    returns = torch.zeros_like(token_rewards)
+    running = torch.zeros_like(token_rewards[:, 0])
     for t in reversed(range(mask.shape[1])):
         present = mask[:, t].bool()
         running = torch.where(present, token_rewards[:, t] + gamma * running, running)

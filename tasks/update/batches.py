@@ -1,4 +1,4 @@
-"""Micro-batches: sequences of like length together, padded on the right, under a token budget.
+"""Micro-batches under a token budget: sequences of like length together, padded on the right, or packed without padding.
 
 Padding on the right needs no attention mask: under causal attention no real token sees what comes after it. Sequences are cut into
 micro-batches where that costs the fewest padded tokens, so that next to nothing is padded. The language-model head runs on
@@ -32,18 +32,27 @@ class TrainedSequence:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """n sequences padded to L tokens, with N trained tokens among them, in the order of rows."""
+    """n sequences with N trained tokens among them, in the order of rows: padded to L tokens each, or packed one after the other.
+
+    Packed, `token_ids` is one row of T tokens; what follows the last sequence, if anything, is a sequence of padding of its own.
+    """
 
     rows: tuple[int, ...]
     """Which of the sequences that were handed in."""
     token_ids: Tensor
-    """[n, L] int64, padded on the right with 0."""
+    """[n, L] int64, padded on the right with 0; packed [1, T]."""
     positions: Tensor
-    """[N] int64: flat index into [n × L] of the position that predicts each trained token."""
+    """[N] int64: flat index into `token_ids` of the position that predicts each trained token."""
     targets: Tensor
     """[N] int64: the trained tokens."""
     mask: Tensor
     """[n, R] float32, R being the most trained tokens of a row: 1 for each trained token, left-aligned."""
+    position_ids: Tensor | None = None
+    """Packed: [1, T] int64, each token's place in its sequence."""
+    boundaries: Tensor | None = None
+    """Packed: int32, where each sequence begins, and T."""
+    longest: int = 0
+    """Packed: an upper bound of the sequences' lengths."""
 
     @property
     def padded_tokens(self) -> int:
@@ -61,26 +70,50 @@ class MicroBatch:
 
     def to(self, device: torch.device) -> "MicroBatch":
         """Return it on a device."""
-        return MicroBatch(
-            self.rows,
-            self.token_ids.to(device),
-            self.positions.to(device),
-            self.targets.to(device),
-            self.mask.to(device),
-        )
+        tensors = {
+            name: value.to(device, non_blocking=True) for name, value in vars(self).items() if isinstance(value, Tensor)
+        }
+        return replace(self, **tensors)
 
 
 def make_micro_batch(sequences: Sequence[TrainedSequence], rows: Sequence[int]) -> MicroBatch:
-    """Lay the given rows of `sequences` out as tensors."""
+    """Lay the given rows of `sequences` out as padded tensors."""
     chosen = [sequences[row] for row in rows]
     width = max(sequence.length for sequence in chosen)
     token_ids = np.zeros((len(chosen), width), dtype=np.int64)
-    positions: list[NDArray[np.int64]] = []
-    targets: list[NDArray[np.int32]] = []
     for index, sequence in enumerate(chosen):
         token_ids[index, : sequence.length] = sequence.token_ids
+    return _micro_batch(chosen, rows, token_ids, [index * width for index in range(len(chosen))])
+
+
+def make_packed_batch(sequences: Sequence[TrainedSequence], rows: Sequence[int], multiple: int = 1) -> MicroBatch:
+    """Lay the given rows of `sequences` out one after the other, in one row whose length is a multiple of `multiple`."""
+    chosen = [sequences[row] for row in rows]
+    lengths = [sequence.length for sequence in chosen]
+    padding = -sum(lengths) % multiple
+    pieces = [sequence.token_ids for sequence in chosen]
+    if padding:
+        pieces.append(np.zeros(padding, dtype=np.int32))
+        lengths.append(padding)
+    starts = [0, *np.cumsum(lengths).tolist()]
+    batch = _micro_batch(chosen, rows, np.concatenate(pieces).astype(np.int64)[None], starts[: len(chosen)])
+    return replace(
+        batch,
+        position_ids=torch.from_numpy(np.concatenate([np.arange(length) for length in lengths]))[None],
+        boundaries=torch.tensor(starts, dtype=torch.int32),
+        # A power of two: few different numbers, each of which is a kernel launch's shape or a guard of a compiled layer.
+        longest=1 << (max(lengths) - 1).bit_length(),
+    )
+
+
+def _micro_batch(
+    chosen: Sequence[TrainedSequence], rows: Sequence[int], token_ids: NDArray[np.int64], starts: Sequence[int]
+) -> MicroBatch:
+    positions: list[NDArray[np.int64]] = []
+    targets: list[NDArray[np.int32]] = []
+    for sequence, start in zip(chosen, starts, strict=True):
         learnt = np.flatnonzero(sequence.trained[1:])
-        positions.append(learnt + index * width)
+        positions.append(learnt + start)
         targets.append(sequence.token_ids[1:][learnt])
     counts = np.array([len(learnt) for learnt in positions])
     mask = np.arange(max(int(counts.max()), 1))[None, :] < counts[:, None]
@@ -134,3 +167,40 @@ def plan_micro_batches(
         batches.extend(segment[start : start + size] for start in range(0, len(segment), size))
         last = int(cut[last])
     return batches
+
+
+def plan_packs(lengths: Sequence[int], rows: Sequence[int], token_budget: int) -> list[list[int]]:
+    """Put rows into as few micro-batches of at most `token_budget` tokens as first-fit with the longest first finds.
+
+    A single row that is longer than the budget has a micro-batch of its own.
+    """
+    packs: list[list[int]] = []
+    room: list[int] = []
+    for row in sorted(rows, key=lambda row: (-lengths[row], row)):
+        place = next((place for place, left in enumerate(room) if left >= lengths[row]), None)
+        if place is None:
+            packs.append([row])
+            room.append(token_budget - lengths[row])
+        else:
+            packs[place].append(row)
+            room[place] -= lengths[row]
+    return packs
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a rank's sequences become micro-batches."""
+
+    token_budget: int
+    packed: bool = False
+    multiple: int = 1
+    """Packed rows are padded to a multiple of this many tokens."""
+
+    def plan(self, lengths: Sequence[int], rows: Sequence[int]) -> list[list[int]]:
+        """Return the rows of each micro-batch."""
+        plan = plan_packs if self.packed else plan_micro_batches
+        return plan(lengths, rows, self.token_budget)
+
+    def make(self, sequences: Sequence[TrainedSequence], rows: Sequence[int]) -> MicroBatch:
+        """Return one micro-batch."""
+        return make_packed_batch(sequences, rows, self.multiple) if self.packed else make_micro_batch(sequences, rows)

@@ -6,22 +6,92 @@ from pydantic import Field
 
 from kernels_eval.settings import FrozenModel
 
+Advantage = Literal["grpo", "dr_grpo", "rloo", "turn_grpo", "turn_rloo", "reinforce_pp", "gae"]
+PolicyLoss = Literal["ppo_clip", "gspo", "cispo", "dppo"]
+
+
+class CorrectionConfig(FrozenModel):
+    """What is done about a sampler whose numerics are not the trainer's (tasks.update.corrections)."""
+
+    weights: Literal["token_tis", "sequence_tis", "icepop", "none"] = "token_tis"
+    """Importance weight of each token: truncated ratio of the token or of its sequence; `icepop` leaves tokens outside the range out."""
+    upper: float | None = Field(default=None, gt=0)
+    """Largest weight; none: 2 for TIS, 5 for IcePop."""
+    lower: float | None = Field(default=None, ge=0)
+    """Smallest weight; none: 0 for TIS, 0.5 for IcePop."""
+    rejection: Literal["none", "token", "sequence", "geometric"] = "none"
+    """Leave tokens out, or whole sequences by the product (`sequence`) or the geometric mean (`geometric`) of their ratios."""
+    rejection_upper: float = Field(default=2.0, gt=0)
+    """Largest ratio that is kept (with `k3`: the largest divergence)."""
+    rejection_lower: float | None = Field(default=None, gt=0)
+    """Smallest ratio that is kept; none: 1 / `rejection_upper`."""
+    rejection_estimator: Literal["k1", "k3"] = "k1"
+    veto: float | None = Field(default=1e-4, gt=0, lt=1)
+    """A sequence with any token of a smaller ratio is left out; none: no veto."""
+    tolerance: float = Field(default=1e-3, ge=0)
+    """Mean difference of log-probabilities up to which the sampler counts as having the trainer's numerics."""
+
+
+class CriticConfig(FrozenModel):
+    """The value model that `advantage: gae` (PPO) trains beside the policy."""
+
+    pretrained: str | None = None
+    """Hugging Face folder that the critic's body starts from; none: the policy's."""
+    learning_rate: float = Field(default=1e-3, gt=0)
+    value_clip: float | None = Field(default=0.5, gt=0)
+    """How far a value may move from the one before the update; none: as far as it likes."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    gradient_clip: float = Field(default=1.0, gt=0)
+
+
+class LoraConfig(FrozenModel):
+    """Low-rank adapters: the base stays as it is, and is the reference policy with the adapters off."""
+
+    rank: int = Field(default=16, ge=1)
+    alpha: float = Field(default=32.0, gt=0)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+    """Names of the linear modules that get adapters; `all-linear`: all but the head."""
+
 
 class UpdateConfig(FrozenModel):
     """One RL update: advantages, loss, optimizer, ranks."""
 
-    advantage: Literal["grpo", "dr_grpo", "rloo", "turn_rloo", "reinforce_pp", "gae"] = "turn_rloo"
-    policy_loss: Literal["ppo_clip", "gspo", "cispo", "dppo"] = "ppo_clip"
+    advantage: Advantage = "turn_rloo"
+    """`turn_*`: each turn has a return and a baseline of its own. `grpo`, `dr_grpo`, `rloo`: the trajectory's return for all of its turns.
+    `reinforce_pp` needs no groups; `gae` trains a critic (PPO)."""
+    gamma: float = Field(default=1.0, ge=0, le=1)
+    """Discount from token to token (`reinforce_pp`, `gae`); the discount from turn to turn is the rollout's."""
+    gae_lambda: float = Field(default=1.0, ge=0, le=1)
+    critic: CriticConfig = CriticConfig()
+    policy_loss: PolicyLoss = "ppo_clip"
     aggregation: Literal["token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "seq_mean_token_sum_norm"] = (
         "token_mean"
     )
-    clip_low: float = Field(default=0.2, gt=0)
-    clip_high: float = Field(default=0.28, gt=0)
-    dual_clip: float | None = 3.0
+    clip_low: float | None = Field(default=None, gt=0)
+    """None: the loss's own: ppo_clip 0.2, gspo 3e-4, cispo 1.0, dppo 0.2."""
+    clip_high: float | None = Field(default=None, gt=0)
+    """None: the loss's own: ppo_clip 0.28, gspo 4e-4, cispo 4.0, dppo 0.28."""
+    dual_clip: float | None = Field(default=3.0, gt=1)
+    """Bound on the loss of tokens with a negative advantage (`ppo_clip`)."""
     kl_coefficient: float = Field(default=0.01, ge=0)
     kl_estimator: Literal["k1", "k2", "k3", "low_var_kl", "k3_k2"] = "k3_k2"
     """`k3_k2`: the value of k3 with the gradient of k2 (k3's own gradient is not the KL's)."""
-    entropy_coefficient: float = Field(default=0.0, ge=0)
+    kl_in: Literal["loss", "reward"] = "loss"
+    """`reward`: the divergence of the policy that sampled is taken off the returns before advantages are computed."""
+    entropy_coefficient: float = Field(default=0.001, ge=0)
+    correction: CorrectionConfig = CorrectionConfig()
+    old_log_probs: Literal["auto", "sampler", "trainer"] = "auto"
+    """What the ratio of the loss starts from. `sampler`: what was stored, uncorrected. `trainer`: the policy scores the batch first.
+    `auto`: `trainer` where it can matter, that is, where the sampler's numerics differ (probed on a few sequences)."""
+    overlong: Literal["keep", "mask", "penalise"] = "keep"
+    """Responses cut off at the sampler's limit: trained on, left out of the loss, or given a lower return as they near `overlong_limit`."""
+    overlong_limit: int | None = Field(default=None, ge=1)
+    """Response tokens at which the penalty is 1 (`penalise`)."""
+    overlong_buffer: int = Field(default=512, ge=1)
+    """Tokens before the limit at which the penalty begins."""
+    wanted_groups: int | None = Field(default=None, ge=1)
+    """Groups with variance that an iteration should have; how many are missing is logged, for the rollout to refill."""
     learning_rate: float = Field(default=1e-3, gt=0)
     schedule: Literal["constant", "cosine"] = "cosine"
     """Over the optimizer steps of the whole run; `constant` for open-ended scheduled iterations."""
@@ -34,13 +104,48 @@ class UpdateConfig(FrozenModel):
     """Optimizer steps an iteration: the batch's groups are dealt out to this many steps."""
     epochs: int = Field(default=1, ge=1)
     """Passes over the batch."""
+    lora: LoraConfig | None = None
+    """None: all weights are trained."""
     tokens_per_rank: int = Field(default=8192, ge=64)
-    """Token budget of one micro-batch."""
+    """Token budget of one micro-batch. Where memory does not suffice it is halved, once."""
+    packing: Literal["auto", "packed", "padded"] = "auto"
+    """How sequences share a micro-batch. `auto`: packed without padding on a GPU; on a CPU padded, which is faster there."""
+    head: Literal["auto", "plain", "chunked"] = "auto"
+    """`chunked`: logits exist for a slice of the vocabulary at a time only. `auto`: where they would take more than 256 MiB."""
+    activation_checkpointing: bool = False
+    """Compute activations again in the backward pass: a third more time, a fraction of the memory."""
+    compile: bool = False
+    """Compile each decoder layer with torch.compile: about 40 s at the start, then about 1.5 times as fast on a GPU."""
+    context_parallel: int = Field(default=1, ge=1)
+    """Ranks that share each sequence (Ulysses); divides `ranks` and the model's key-value heads."""
     ranks: int = Field(default=1, ge=1)
-    """Data-parallel workers, each a Ray actor."""
+    """Workers, each a Ray actor; data-parallel but for those that share sequences."""
     zero_stage: Literal[0, 1, 2, 3] = 2
     deepspeed: str | None = None
-    """A DeepSpeed JSON that replaces the generated one."""
+    """A DeepSpeed JSON (deployments/deepspeed); what it does not set is generated, its ZeRO stage replaces `zero_stage`."""
+    save_interval: int | None = Field(default=None, ge=1)
+    """Optimizer steps between interim checkpoints, which a killed update goes on from; none: it begins again."""
+    keep_checkpoints: int = Field(default=2, ge=1)
+    """Interim checkpoints that are kept: the newest ones (SFT keeps the best one as well)."""
     gpus_per_rank: float = Field(default=0, ge=0)
     threads_per_rank: int = Field(default=2, ge=1)
     """CPU threads of one rank (pinned: ranks that share cores starve each other)."""
+
+
+RESOURCE_FIELDS = frozenset(
+    {
+        "ranks",
+        "zero_stage",
+        "deepspeed",
+        "tokens_per_rank",
+        "packing",
+        "head",
+        "activation_checkpointing",
+        "compile",
+        "context_parallel",
+        "keep_checkpoints",
+        "gpus_per_rank",
+        "threads_per_rank",
+    }
+)
+"""What the update's settings say of the engine rather than of RL: SFT runs on the same."""

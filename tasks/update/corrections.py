@@ -5,11 +5,13 @@ The log ratio is log π_train − log π_sampler. Weights multiply the policy lo
 loss mask. Entries outside the mask are 0 in both.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from tasks.update.config import CorrectionConfig
 from tasks.update.masking import masked_mean, masked_sum
 
 Level = Literal["token", "sequence"]
@@ -17,6 +19,17 @@ Estimator = Literal["k1", "k3"]
 RejectionLevel = Literal["token", "seq_mean", "seq_sum"]
 
 _LOG_RATIO_LIMIT = 20.0
+_REJECTION_LEVELS: dict[str, RejectionLevel] = {"token": "token", "sequence": "seq_sum", "geometric": "seq_mean"}
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What the policy loss is multiplied with; both [B, T], 0 outside the mask."""
+
+    weights: Tensor
+    """Importance weights, 0 where a token is left out."""
+    kept: Tensor
+    """1 where a token is kept."""
 
 
 def truncated_weights(
@@ -99,22 +112,76 @@ def off_policy_sequence_mask(
     return (~dropped).to(mask.dtype)
 
 
+def correction(
+    log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, settings: CorrectionConfig | None = None
+) -> Correction:
+    """Weights and kept tokens as configured; by default token TIS with C = 2, and the veto at 1e-4. Shapes as above.
+
+    What is rejected still counts in the loss's normaliser, which is fixed before the first forward pass: a step that
+    rejects much moves less.
+    """
+    settings = CorrectionConfig() if settings is None else settings
+    match settings.weights:
+        case "token_tis" | "sequence_tis":
+            upper = 2.0 if settings.upper is None else settings.upper
+            level: Level = "token" if settings.weights == "token_tis" else "sequence"
+            weights = truncated_weights(log_probs, sampler_log_probs, mask, upper, settings.lower or 0.0, level)
+        case "icepop":
+            upper = 5.0 if settings.upper is None else settings.upper
+            lower = 0.5 if settings.lower is None else settings.lower
+            weights = icepop_weights(log_probs, sampler_log_probs, mask, lower, upper)
+        case "none":
+            weights = mask
+    kept = mask
+    if settings.rejection != "none":
+        kept = kept * rejection_mask(
+            log_probs,
+            sampler_log_probs,
+            mask,
+            settings.rejection_upper,
+            settings.rejection_lower,
+            _REJECTION_LEVELS[settings.rejection],
+            settings.rejection_estimator,
+        )
+    if settings.veto is not None:
+        kept = kept * veto_mask(log_probs, sampler_log_probs, mask, settings.veto)
+    return Correction(weights=weights * kept, kept=kept)
+
+
+MISMATCHES = ("mismatch_mean_abs", "mismatch_max_abs", "mismatch_k3", "mismatch_max_ratio", "mismatch_ess")
+
+
+def mismatch_sums(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """What `mismatch` is made of, so that micro-batches and ranks can be put together: sums [5] and maxima [2] in float64."""
+    kept = mask.bool()
+    log_ratio = (log_probs - sampler_log_probs).detach()[kept].double()
+    ratio = log_ratio.clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()
+    k3 = torch.expm1(log_ratio) - log_ratio
+    count = torch.full_like(ratio.sum(), ratio.numel())
+    sums = torch.stack([log_ratio.abs().sum(), k3.sum(), ratio.sum(), (ratio**2).sum(), count])
+    if not ratio.numel():
+        return sums, torch.zeros_like(sums[:2])
+    return sums, torch.stack([log_ratio.abs().max(), ratio.max()])
+
+
+def mismatch_of_sums(sums: Tensor, maxima: Tensor) -> dict[str, float]:
+    """Return the figures that `mismatch` names, from sums and maxima over any number of micro-batches."""
+    difference, k3, ratio, squares, count = sums.tolist()
+    if not count:
+        return dict.fromkeys(MISMATCHES, 0.0)
+    largest_difference, largest_ratio = maxima.tolist()
+    return {
+        "mismatch_mean_abs": difference / count,
+        "mismatch_max_abs": largest_difference,
+        "mismatch_k3": k3 / count,
+        "mismatch_max_ratio": largest_ratio,
+        "mismatch_ess": ratio**2 / squares / count,
+    }
+
+
 def mismatch(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor) -> dict[str, float]:
     """How far sampler and trainer are apart: mean and largest |Δ log-prob|, k3, largest ratio, effective sample size (share of tokens)."""
-    kept = mask.bool()
-    if not bool(kept.any()):
-        return dict.fromkeys(
-            ("mismatch_mean_abs", "mismatch_max_abs", "mismatch_k3", "mismatch_max_ratio", "mismatch_ess"), 0.0
-        )
-    log_ratio = (log_probs - sampler_log_probs)[kept].double()
-    ratio = log_ratio.clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()
-    return {
-        "mismatch_mean_abs": float(log_ratio.abs().mean()),
-        "mismatch_max_abs": float(log_ratio.abs().max()),
-        "mismatch_k3": float((torch.expm1(log_ratio) - log_ratio).mean()),
-        "mismatch_max_ratio": float(ratio.max()),
-        "mismatch_ess": float(ratio.sum() ** 2 / (ratio**2).sum() / ratio.numel()),
-    }
+    return mismatch_of_sums(*mismatch_sums(log_probs, sampler_log_probs, mask))
 
 
 def _weights(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, level: Level) -> Tensor:

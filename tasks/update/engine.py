@@ -1,4 +1,4 @@
-"""The training engine: a policy under DeepSpeed, with AdamW, for SFT and RL alike. One instance a rank.
+"""The training engine: a model under DeepSpeed, with AdamW, for SFT, RL and the critic alike. One instance a rank.
 
 What is particular: gradients accumulate in float32; the loss that `backward` is given is already divided by the
 normaliser of the whole optimizer step (all micro-batches, all ranks), so that DeepSpeed must only add up; on a CPU the
@@ -7,20 +7,23 @@ caller. Weights and optimizer state leave the engine as full tensors by paramete
 stage and the number of ranks, so that either may change between two iterations.
 """
 
-import json
-import logging
-import os
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 from transformers import PreTrainedModel
 
 from kernels_eval.errors import InputError
 from kernels_eval.settings import FrozenModel
-from tasks.update.batches import MicroBatch
+from tasks.update.attention import use_packed_attention
+from tasks.update.batches import Layout, MicroBatch
+from tasks.update.config import LoraConfig, UpdateConfig
+from tasks.update.deepspeed_config import deepspeed_config, import_deepspeed, stage_of
+from tasks.update.head import HeadMode
 from tasks.update.scoring import TokenScorer, score
+
+_PACKED_MULTIPLE = 128
+"""Packed rows on a GPU are a multiple of this long: matrix products are fastest there, and shapes are few."""
 
 
 class EngineSettings(FrozenModel):
@@ -33,25 +36,60 @@ class EngineSettings(FrozenModel):
     deepspeed: str | None
     """A DeepSpeed JSON file; what it does not set is generated."""
     dtype: Literal["float32", "bfloat16"] = "float32"
+    packing: Literal["auto", "packed", "padded"] = "auto"
+    head: HeadMode = "auto"
+    activation_checkpointing: bool = False
+    compile: bool = False
+    lora: LoraConfig | None = None
+    """What adapters the model was given (tasks.update.lora), if any; the engine itself trains whatever is not frozen."""
 
 
-class PolicyEngine:
-    """A policy that is being trained."""
+def engine_settings(config: UpdateConfig, dtype: str, **changes: Any) -> EngineSettings:
+    """Return what an engine is built from for an update; SFT and the critic change what is theirs."""
+    settings = EngineSettings(
+        betas=config.betas,
+        weight_decay=config.weight_decay,
+        gradient_clip=config.gradient_clip,
+        zero_stage=config.zero_stage,
+        deepspeed=config.deepspeed,
+        dtype="bfloat16" if dtype == "bfloat16" else "float32",
+        packing=config.packing,
+        head=config.head,
+        activation_checkpointing=config.activation_checkpointing,
+        compile=config.compile,
+        lora=config.lora,
+    )
+    return settings.model_copy(update=changes)
 
-    def __init__(self, model: PreTrainedModel, settings: EngineSettings) -> None:
+
+class TrainingEngine:
+    """A module around a model that is being trained. `model` is what is saved; `module` is what is called."""
+
+    def __init__(self, model: PreTrainedModel, module: nn.Module, settings: EngineSettings) -> None:
         deepspeed = import_deepspeed()
         self.settings = settings
         self.model = model
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        model.to(self.device)  # pyright: ignore[reportArgumentType]
+        self.packed = packs(settings)
+        prepare_model(model, settings, self.packed)
+        module.to(self.device)
         model.train()
+        self.trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         optimizer = torch.optim.AdamW(
-            model.parameters(), lr=0.0, betas=settings.betas, weight_decay=settings.weight_decay
+            self.trained,
+            lr=0.0,
+            betas=settings.betas,
+            weight_decay=settings.weight_decay,
+            fused=True if self.device.type == "cuda" else None,
         )
+        number = sum(parameter.numel() for parameter in self.trained)
         self.deepspeed, *_ = deepspeed.initialize(
-            model=TokenScorer(model),
+            model=module,
             optimizer=optimizer,
-            config=_deepspeed_config(settings, sum(parameter.numel() for parameter in model.parameters())),
+            model_parameters=self.trained,
+            config=deepspeed_config(
+                settings.deepspeed, settings.zero_stage, settings.gradient_clip, settings.dtype, number
+            ),
             dist_init_required=False,
         )
 
@@ -60,9 +98,14 @@ class PolicyEngine:
         """Number of ranks."""
         return distributed.get_world_size()
 
-    def score(self, batch: MicroBatch) -> tuple[Tensor, Tensor]:
-        """Return (log_probs [N], entropies [N]) with gradients."""
-        return score(self.deepspeed, batch)
+    @property
+    def stage(self) -> int:
+        """The ZeRO stage in force."""
+        return stage_of(self.settings.deepspeed, self.settings.zero_stage)
+
+    def layout(self, token_budget: int) -> Layout:
+        """Return how sequences become micro-batches of this engine."""
+        return Layout(token_budget, self.packed, _PACKED_MULTIPLE if self.device.type == "cuda" else 1)
 
     def backward(self, loss: Tensor, *, last: bool) -> None:
         """Add the gradient of this rank's part of the loss; `last` marks the optimizer step's last micro-batch.
@@ -78,7 +121,7 @@ class PolicyEngine:
             group["lr"] = learning_rate
         norm: Any = None
         if self._clips_itself:
-            norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.gradient_clip)
+            norm = nn.utils.clip_grad_norm_(self.trained, self.settings.gradient_clip)
         self.deepspeed.step()
         return float(norm if norm is not None else self.deepspeed.get_global_grad_norm())
 
@@ -88,47 +131,33 @@ class PolicyEngine:
         return isinstance(self.deepspeed.optimizer, torch.optim.Optimizer)
 
 
-def import_deepspeed() -> Any:
-    """Import DeepSpeed for this process's device, quietly, without the op that a CPU does not need."""
-    on_cpu = not torch.cuda.is_available()
-    if on_cpu:
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")
-    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
-    import deepspeed
-    from deepspeed.utils import logger
+class PolicyEngine(TrainingEngine):
+    """A policy that is being trained."""
 
-    logger.setLevel(logging.WARNING)
-    if on_cpu:
-        # The attribute is probed lazily, with compiler runs; setting it first skips the probe as well as the op.
-        deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})["deepspeed_shm_comm"] = False
-    return deepspeed
+    def __init__(self, model: PreTrainedModel, settings: EngineSettings) -> None:
+        super().__init__(model, TokenScorer(model, settings.head), settings)
+
+    def score(self, batch: MicroBatch) -> tuple[Tensor, Tensor]:
+        """Return (log_probs [N], entropies [N]) with gradients."""
+        return score(self.deepspeed, batch)
 
 
-def _deepspeed_config(settings: EngineSettings, parameters: int) -> dict[str, Any]:
-    config: dict[str, Any] = {}
-    if settings.deepspeed is not None:
-        try:
-            config = json.loads(Path(settings.deepspeed).read_text(encoding="utf-8"))
-        except (OSError, json.JSONDecodeError) as error:
+def packs(settings: EngineSettings) -> bool:
+    """True where micro-batches are packed: as set, by default on a GPU."""
+    return settings.packing == "packed" or (settings.packing == "auto" and torch.cuda.is_available())
+
+
+def prepare_model(model: PreTrainedModel, settings: EngineSettings, packed: bool) -> None:
+    """Set a model's attention, checkpointing and compilation."""
+    if packed:
+        use_packed_attention(model)
+    if settings.activation_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if settings.compile:
+        if stage_of(settings.deepspeed, settings.zero_stage) == 3:
             raise InputError(
-                f"update.deepspeed: {settings.deepspeed}: expected a DeepSpeed JSON file: {error}"
-            ) from error
-    clips_itself = settings.zero_stage == 0 and settings.dtype == "float32"
-    bucket = min(max(parameters, 1), 500_000_000)  # DeepSpeed allocates the whole bucket: 2 GB at its default
-    generated: dict[str, Any] = {
-        "train_micro_batch_size_per_gpu": 1,
-        "gradient_accumulation_steps": 1,
-        "gradient_clipping": 0.0 if clips_itself else settings.gradient_clip,
-        "zero_optimization": {
-            "stage": settings.zero_stage,
-            "overlap_comm": torch.cuda.is_available(),
-            "reduce_bucket_size": bucket,
-            "allgather_bucket_size": bucket,
-        },
-        "bf16": {"enabled": settings.dtype == "bfloat16"},
-        "data_types": {"grad_accum_dtype": "fp32"},
-        "zero_allow_untested_optimizer": True,
-        "zero_force_ds_cpu_optimizer": False,
-        "steps_per_print": 1_000_000_000,
-    }
-    return generated | config
+                "update.compile: ZeRO-3 gathers weights within each layer; set zero_stage to 2 or compile to false"
+            )
+        body: Any = model.base_model
+        for layer in body.layers:
+            layer.compile(dynamic=True)

@@ -13,10 +13,12 @@ from torch import Tensor
 from tasks.update.masking import masked_mean, masked_sum
 
 Aggregation = Literal["token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "seq_mean_token_sum_norm"]
+Divergence = Literal["tv", "kl"]
 LossPerToken = tuple[Tensor, dict[str, Tensor]]
 
 _LOG_RATIO_LIMIT = 20.0
 _SEQUENCE_LOG_RATIO_LIMIT = 10.0
+_TINY = 1e-8
 
 
 def ppo_clip(
@@ -77,18 +79,44 @@ def cispo(
 
 
 def dppo(
-    log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, clip_low: float = 0.2, clip_high: float = 0.28
+    log_probs: Tensor,
+    old_log_probs: Tensor,
+    advantages: Tensor,
+    clip_low: float = 0.2,
+    clip_high: float = 0.28,
+    ratio_cap: float = 20.0,
+    divergence: Divergence = "tv",
 ) -> LossPerToken:
-    """DPPO with the binary total-variation proxy: a token whose probability has already moved too far is left out. Figure: `clipped`.
+    """DPPO with a binary divergence: a token whose probability has already moved too far is left out. Figure: `clipped`.
 
-    A token is masked where its probability has moved by more than the limit in the direction that its
-    advantage pushes: p - p_old > clip_high with a positive advantage, p_old - p > clip_low with a negative one.
-    Source: Qi et al. 2026, "Rethinking the Trust Region in LLM Reinforcement Learning" (Divergence PPO).
+    The others are REINFORCE weighted by the detached ratio, at most `ratio_cap`. `divergence="tv"`: a token is left out where p - p_old > clip_high with
+    a positive advantage, or p_old - p > clip_low with a negative one. `divergence="kl"`: the same with the Kullback-Leibler divergence of (p_old, 1 - p_old)
+    from (p, 1 - p), where p has moved the way that the advantage pushes.
+    Source: Qi et al. 2026, "Rethinking the Trust Region in LLM Reinforcement Learning" (Divergence PPO), sections 4 and 5.4; as verl 0.9.
     """
-    moved = log_probs.detach().exp() - old_log_probs.exp()
-    left_out = ((advantages > 0) & (moved > clip_high)) | ((advantages < 0) & (moved < -clip_low))
-    loss = -advantages * _ratio(log_probs, old_log_probs)
+    probability, old_probability = log_probs.detach().exp(), old_log_probs.exp()
+    if divergence == "tv":
+        rose = fell = probability - old_probability
+    else:
+        kept, old_kept = 1 - probability + _TINY, 1 - old_probability + _TINY
+        moved = old_probability * (old_log_probs - log_probs.detach()) + (1 - old_probability) * (old_kept / kept).log()
+        rose, fell = moved * (probability > old_probability), -moved * (probability < old_probability)
+    left_out = torch.where(advantages > 0, rose > clip_high, fell < -clip_low)
+    loss = -advantages * _ratio(log_probs, old_log_probs).detach().clamp(max=ratio_cap) * log_probs
     return torch.where(left_out, torch.zeros_like(loss), loss), {"clipped": left_out}
+
+
+def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, value_clip: float | None = 0.5) -> LossPerToken:
+    """PPO's value loss per token [B, T]: half the squared error, of the clipped value where that is worse. Figure: `clipped`.
+
+    values (of the critic being trained), old_values (of the critic before the update), returns: [B, T]. `value_clip` bounds how far a value
+    may move from the old one; None: not at all. Source: Schulman et al. 2017 as in OpenAI's baselines; as verl 0.9.
+    """
+    error = (values - returns) ** 2
+    if value_clip is None:
+        return 0.5 * error, {"clipped": torch.zeros_like(error, dtype=torch.bool)}
+    clipped = (torch.clamp(values, old_values - value_clip, old_values + value_clip) - returns) ** 2
+    return 0.5 * torch.maximum(error, clipped), {"clipped": (clipped > error).detach()}
 
 
 def aggregate(loss: Tensor, mask: Tensor, how: Aggregation = "token_mean", normaliser: float | None = None) -> Tensor:

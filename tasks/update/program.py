@@ -17,11 +17,11 @@ from tasks.models.policy import load_policy
 from tasks.models.tokenizer import load_tokenizer
 from tasks.update.batches import MicroBatch, deal_to_ranks, make_micro_batch, plan_micro_batches
 from tasks.update.config import UpdateConfig
+from tasks.update.context import RankContext
 from tasks.update.corrections import mismatch
 from tasks.update.engine import EngineSettings, PolicyEngine
 from tasks.update.losses import normaliser_of
 from tasks.update.objective import SUMS, Targets, objective
-from tasks.update.ranks import RankContext
 from tasks.update.samples import Sample, SampleSet, deal_groups
 from tasks.update.schedule import learning_rate
 from tasks.update.scoring import TokenScorer, score

@@ -9,7 +9,6 @@ its next collective.
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, cast
 
@@ -18,21 +17,12 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from kernels_eval.errors import InfrastructureError, KernelmillError
 from tasks.update.config import UpdateConfig
+from tasks.update.context import RankContext
 from tasks.workers import stop_worker, warm_worker
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 
-Program = Callable[["RankContext", Any], Iterator[Any]]
-
-
-@dataclass
-class RankContext:
-    """What a rank keeps between two programs."""
-
-    rank: int
-    world_size: int
-    held: dict[str, Any] = field(default_factory=dict)
-    """Engines, models and tokenizers by purpose; whoever puts something here says beside it what it is."""
+Program = Callable[[RankContext, Any], Iterator[Any]]
 
 
 @ray.remote(num_cpus=0)

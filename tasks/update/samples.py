@@ -5,7 +5,6 @@ infrastructure error, groups of one (no baseline), groups without variance (no g
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +15,13 @@ from numpy.typing import NDArray
 from kernels_eval.errors import InputError
 from kernels_eval.verdict import Status
 from tasks.references import TrajectoryBatchRef
-from tasks.update.advantages import group_advantages, leave_one_out_advantages, reinforce_plus_plus
 from tasks.update.batches import TrainedSequence
 from tasks.update.config import UpdateConfig
+from tasks.update.credit import OF_TRAJECTORY, WITHOUT_BASELINE, peer_advantages
+from tasks.update.overlong import soft_overlong_penalty
+from tasks.update.sample import GroupKey, Sample, SampleSet, deal_groups
+
+__all__ = ["Sample", "SampleSet", "check_turns", "deal_groups", "make_samples", "read_samples"]
 
 TURNS_FILE = "turns.parquet"
 COLUMNS = (
@@ -30,34 +33,6 @@ COLUMNS = (
     "response_logprobs",
     "return",
 )
-
-GroupKey = tuple[str, int, str]
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One turn: prompt, response, and what the sampler and the judge said of it."""
-
-    sequence: TrainedSequence
-    """Prompt and response; the response's tokens are trained."""
-    old_log_probs: NDArray[np.float32]
-    """Of the response's tokens under the policy that sampled them."""
-    return_: float
-    advantage: float
-    group: GroupKey
-    """(group, turn, role): samples that answered the same question."""
-
-
-@dataclass(frozen=True)
-class SampleSet:
-    """The samples that have a gradient, and how many were left out and why."""
-
-    samples: tuple[Sample, ...]
-    groups_used: int
-    groups_single: int
-    groups_constant: int
-    turns_excluded: int
-    """Turns that the machine, not the policy, failed."""
 
 
 def read_samples(batch: TrajectoryBatchRef, config: UpdateConfig, vocabulary: int) -> SampleSet:
@@ -71,43 +46,49 @@ def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> 
     usable = turns.filter(~faults)
     check_turns(usable, vocabulary)
     groups: list[GroupKey] = list(zip(usable["group_id"], usable["turn_index"], usable["role"], strict=True))
-    returns = usable["return"].to_numpy().astype(np.float64)
-    lengths = usable["response_token_ids"].list.len().to_list()
-    advantages = _advantages(returns, groups, lengths, config)
+    trajectories = _trajectories(usable)
+    overlong = _overlong(usable)
+    returns = usable["return"].to_numpy().astype(np.float64) - _length_penalty(usable, config)
+    scores, peers = _scores(returns, groups, trajectories, config)
+    baselined = config.advantage not in WITHOUT_BASELINE
+    advantages = peer_advantages(torch.from_numpy(scores), peers, trajectories, config.advantage).numpy()
     rows_of: dict[GroupKey, list[int]] = {}
-    for row, group in enumerate(groups):
-        rows_of.setdefault(group, []).append(row)
-    baseline_needed = config.advantage != "reinforce_pp"
-    single = {group for group, rows in rows_of.items() if baseline_needed and len(rows) == 1}
-    constant = {
-        group
-        for group, rows in rows_of.items()
-        if baseline_needed and group not in single and np.ptp(returns[rows]) < 1e-9
-    }
+    for row, key in enumerate(peers):
+        rows_of.setdefault(key, []).append(row)
+    compared = {key: len({trajectories[row] for row in rows}) for key, rows in rows_of.items()}
+    single = {key for key, number in compared.items() if baselined and number == 1}
+    constant = {key for key, rows in rows_of.items() if baselined and key not in single and np.ptp(scores[rows]) < 1e-9}
     prompts, responses, log_probs = (
         usable[name].to_list() for name in ("prompt_token_ids", "response_token_ids", "response_logprobs")
     )
     samples = tuple(
         Sample(
             sequence=_sequence(prompts[row], responses[row]),
-            old_log_probs=np.asarray(log_probs[row], dtype=np.float32),
+            sampler_log_probs=np.asarray(log_probs[row], dtype=np.float32),
             return_=float(returns[row]),
+            score=float(scores[row]),
             advantage=float(advantages[row]),
             group=group,
+            peers=peers[row],
+            trajectory=trajectories[row],
         )
         for row, group in enumerate(groups)
-        if group not in single and group not in constant
+        if peers[row] not in single and peers[row] not in constant and not (overlong[row] and config.overlong == "mask")
     )
     if not samples:
         raise InputError(
-            f"trajectories: nothing to learn from: of {len(rows_of)} groups {len(single)} have one sample and {len(constant)} have equal returns"
+            f"trajectories: nothing to learn from: of {len(rows_of)} groups {len(single)} have one sample and "
+            f"{len(constant)} have equal returns; {int(overlong.sum())} of {len(usable)} turns were cut off"
         )
+    used = len(rows_of) - len(single) - len(constant)
     return SampleSet(
         samples=samples,
-        groups_used=len(rows_of) - len(single) - len(constant),
+        groups_used=used,
         groups_single=len(single),
         groups_constant=len(constant),
         turns_excluded=int(faults.sum()),
+        turns_overlong=int(overlong.sum()),
+        groups_missing=max((config.wanted_groups or 0) - used, 0),
     )
 
 
@@ -133,22 +114,6 @@ def check_turns(turns: pl.DataFrame, vocabulary: int) -> None:
     _refuse(turns, turns["response_logprobs"].list.max() > 1e-6, "response_logprobs", "log-probabilities of at most 0")
 
 
-def deal_groups(samples: Sequence[Sample], steps: int, seed: Sequence[int]) -> list[list[int]]:
-    """Deal whole groups out to at most `steps` optimizer steps, with numbers of samples as even as can be.
-
-    Deterministic in `seed`, whatever order the samples come in. Fewer groups than steps give fewer steps.
-    """
-    rows_of: dict[GroupKey, list[int]] = {}
-    for row, sample in enumerate(samples):
-        rows_of.setdefault(sample.group, []).append(row)
-    keys = sorted(rows_of)
-    shuffled = [keys[place] for place in np.random.default_rng(list(seed)).permutation(len(keys))]
-    hands: list[list[int]] = [[] for _ in range(min(steps, len(keys)))]
-    for key in sorted(shuffled, key=lambda key: -len(rows_of[key])):  # stable: equal sizes stay shuffled
-        min(hands, key=len).extend(rows_of[key])
-    return hands
-
-
 def _read_turns(path: Path) -> pl.DataFrame:
     try:
         turns = pl.read_parquet(path)
@@ -162,24 +127,46 @@ def _read_turns(path: Path) -> pl.DataFrame:
     return turns
 
 
-def _advantages(
-    returns: NDArray[np.float64], groups: Sequence[GroupKey], lengths: Sequence[int], config: UpdateConfig
-) -> NDArray[np.float64]:
-    scores = torch.from_numpy(returns)
-    match config.advantage:
-        case "grpo":
-            result = group_advantages(scores, groups)
-        case "dr_grpo":
-            result = group_advantages(scores, groups, scale_by_std=False)
-        case "rloo" | "turn_rloo":
-            result = leave_one_out_advantages(scores, groups)
-        case "reinforce_pp":
-            # Without a discount every token of a response has the response's return, and so the same advantage.
-            mask = torch.arange(max(lengths))[None, :] < torch.tensor(lengths)[:, None]
-            result = reinforce_plus_plus(scores, mask.to(scores.dtype))[0][:, 0]
-        case "gae":
-            raise InputError("update.advantage: gae needs a critic, which this version does not train; choose another")
-    return result.numpy()
+def _scores(
+    returns: NDArray[np.float64], groups: Sequence[GroupKey], trajectories: Sequence[str], config: UpdateConfig
+) -> tuple[NDArray[np.float64], list[GroupKey]]:
+    """Return each turn's score and its peers: its own return among the same turn's, or its trajectory's among the group's.
+
+    A trajectory's return is that of its first turn, which holds the discounted rewards of the later ones.
+    """
+    if config.advantage not in OF_TRAJECTORY:
+        return returns, list(groups)
+    first: dict[tuple[str, str], tuple[int, float]] = {}
+    for row, (_, turn, role) in enumerate(groups):
+        key = (trajectories[row], role)
+        if key not in first or turn < first[key][0]:
+            first[key] = (turn, float(returns[row]))
+    scores = np.array([first[trajectories[row], group[2]][1] for row, group in enumerate(groups)])
+    return scores, [(group, -1, role) for group, _, role in groups]
+
+
+def _trajectories(turns: pl.DataFrame) -> list[str]:
+    """Return each turn's trajectory; tables without that column are of single turns, each its own trajectory."""
+    if "trajectory_id" in turns.columns:
+        return [str(name) for name in turns["trajectory_id"]]
+    return [str(row) for row in range(len(turns))]
+
+
+def _overlong(turns: pl.DataFrame) -> NDArray[np.bool_]:
+    if "finish_reason" not in turns.columns:
+        return np.zeros(len(turns), dtype=np.bool_)
+    return (turns["finish_reason"] == "length").fill_null(False).to_numpy()
+
+
+def _length_penalty(turns: pl.DataFrame, config: UpdateConfig) -> NDArray[np.float64]:
+    if config.overlong != "penalise":
+        return np.zeros(len(turns))
+    if config.overlong_limit is None:
+        raise InputError(
+            "update.overlong_limit: expected a number of response tokens for update.overlong = penalise, found none"
+        )
+    lengths = torch.from_numpy(turns["response_token_ids"].list.len().to_numpy().astype(np.float64))
+    return soft_overlong_penalty(lengths, config.overlong_limit, config.overlong_buffer).numpy()
 
 
 def _sequence(prompt: Sequence[int], response: Sequence[int]) -> TrainedSequence:

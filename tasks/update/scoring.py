@@ -9,55 +9,64 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from kernels_eval.errors import InputError
 from tasks.update.batches import MicroBatch
+from tasks.update.head import HeadMode, ScoringHead, token_scores
+
+__all__ = ["TokenScorer", "hidden_states", "score", "token_scores"]
+
+_LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling")
+"""Settings of architectures that change logits behind the head, which is not called here."""
 
 
 class TokenScorer(nn.Module):
     """A language model that, given a micro-batch, returns (log_probs [N], entropies [N]) in float32."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, head: HeadMode = "auto") -> None:
         super().__init__()
+        changed = [name for name in _LOGIT_CHANGES if getattr(model.config, name, None) not in (None, 1, 1.0)]
+        if changed:
+            raise InputError(f"policy: {changed[0]}: found {getattr(model.config, changed[0])}, expected plain logits")
         self.model = model
+        self.head = ScoringHead(model.get_output_embeddings(), head)  # pyright: ignore[reportArgumentType]
 
-    def forward(self, token_ids: Tensor, positions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """token_ids [n, L], positions [N] into [n × L], targets [N]. Both results carry gradients."""
-        body: Any = self.model.base_model
-        head: Any = self.model.get_output_embeddings()
-        hidden = body(input_ids=token_ids, use_cache=False).last_hidden_state
-        chosen = hidden.reshape(-1, hidden.shape[-1]).index_select(0, positions)
-        return token_scores(head(chosen), targets)
+    def forward(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        targets: Tensor,
+        position_ids: Tensor | None = None,
+        boundaries: Tensor | None = None,
+        longest: int = 0,
+    ) -> tuple[Tensor, Tensor]:
+        """The tensors of a MicroBatch by their names there. Both results carry gradients."""
+        hidden = hidden_states(self.model, token_ids, position_ids, boundaries, longest)
+        return self.head(hidden.reshape(-1, hidden.shape[-1]).index_select(0, positions), targets)
+
+
+def hidden_states(
+    model: PreTrainedModel, token_ids: Tensor, position_ids: Tensor | None, boundaries: Tensor | None, longest: int
+) -> Tensor:
+    """Return the last hidden states [n, L, H] of padded, or [1, T, H] of packed sequences."""
+    body: Any = model.base_model
+    packing: dict[str, Any] = {}
+    if boundaries is not None:
+        packing = {
+            "position_ids": position_ids,
+            "cu_seq_lens_q": boundaries,
+            "cu_seq_lens_k": boundaries,
+            "max_length_q": longest,
+            "max_length_k": longest,
+        }
+    return body(input_ids=token_ids, use_cache=False, **packing).last_hidden_state
 
 
 def score(scorer: nn.Module, batch: MicroBatch) -> tuple[Tensor, Tensor]:
     """Return (log_probs [N], entropies [N]) of a micro-batch."""
-    return scorer(batch.token_ids, batch.positions, batch.targets)
+    return scorer(batch.token_ids, batch.positions, batch.targets, batch.position_ids, batch.boundaries, batch.longest)
 
 
-def token_scores(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """logits [N, V], targets [N] -> (log-probability of each target [N], entropy of each distribution [N])."""
-    return _TokenScores.apply(logits, targets)  # pyright: ignore[reportReturnType]
-
-
-class _TokenScores(torch.autograd.Function):
-    """One softmax for both results, and one [N, V] tensor kept for the backward pass."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probabilities = torch.log_softmax(logits.float(), dim=-1)
-        entropies = -(log_probabilities.exp() * log_probabilities).sum(-1)
-        ctx.save_for_backward(log_probabilities, targets, entropies)
-        ctx.logits_dtype = logits.dtype
-        ctx.set_materialize_grads(False)
-        return log_probabilities.gather(-1, targets[:, None]).squeeze(-1), entropies
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None]:
-        log_probabilities, targets, entropies = ctx.saved_tensors
-        of_log_probs, of_entropies = gradients
-        probabilities = log_probabilities.exp()
-        result = torch.zeros_like(probabilities) if of_log_probs is None else probabilities * -of_log_probs[:, None]
-        if of_entropies is not None:
-            result -= of_entropies[:, None] * probabilities * (log_probabilities + entropies[:, None])
-        if of_log_probs is not None:
-            result.scatter_add_(-1, targets[:, None], of_log_probs[:, None])
-        return result.to(ctx.logits_dtype), None
+def score_without_gradient(scorer: nn.Module, batch: MicroBatch) -> Tensor:
+    """Return the log-probabilities [N] of a micro-batch, outside of any graph."""
+    with torch.no_grad():
+        return score(scorer, batch)[0]

@@ -5,7 +5,12 @@ from tasks.references import CheckpointRef, TrajectoryBatchRef
 from tasks.update.config import UpdateConfig
 
 
-@stage_task("update", code="tasks.update.train", label="update {iteration}")
+@stage_task(
+    "update",
+    code="tasks.update.train",
+    label="update {iteration}",
+    detail="policy {policy.weight_version} on {batch.trajectories} trajectories",
+)
 def update(
     stage: Stage,
     policy: CheckpointRef,

@@ -9,7 +9,7 @@ import polars as pl
 
 from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem, check_problem_source
-from kernels_eval.rewards import reward_of
+from kernels_eval.rewards import Answer, reward_of
 from kernels_eval.verdict import Status
 from tasks.problems.row import Split
 from tasks.trajectories.returns import turn_returns
@@ -211,11 +211,16 @@ def _negatives(column: str) -> pl.Expr:
 
 
 def _recomputed_rewards(turns: pl.DataFrame, reward: str) -> pl.Series:
-    """Return each turn's reward from its stored verdict; null for faults and for verdicts that cannot be read."""
+    """Return each turn's reward from its stored columns; null for faults and for verdicts that cannot be read."""
     known = {status.value for status in Status} - {_FAULT}
+    answers = zip(
+        turns["response_text"].fill_null(""), turns["response_token_ids"].list.len().fill_null(0), strict=True
+    )
     rewards = [
-        reward_of(reward, verdict_from_row(row)) if row is not None and row["status"] in known else None
-        for row in turns.get_column("verdict").to_list()
+        reward_of(reward, verdict_from_row(row), Answer(text, tokens))
+        if row is not None and row["status"] in known
+        else None
+        for row, (text, tokens) in zip(turns.get_column("verdict").to_list(), answers, strict=True)
     ]
     return pl.Series("recomputed_reward", rewards, pl.Float64)
 

@@ -202,6 +202,7 @@ class Double:
             ("/continue_generation", ["POST"], self.continue_generation),
             ("/flush_cache", ["GET", "POST"], self.flush_cache),
             ("/update_weights_from_disk", ["POST"], self.update_weights_from_disk),
+            ("/update_weight_version", ["POST"], self.update_weight_version),
         ):
             self.app.add_api_route(path, endpoint, methods=methods, response_model=None)
 
@@ -378,6 +379,10 @@ class Double:
         return JSONResponse(
             {"success": True, "message": "Succeeded to update model weights.", "num_paused_requests": 0}
         )
+
+    async def update_weight_version(self, request: Request) -> dict[str, Any]:
+        self.weight_version = (await request.json())["new_version"]
+        return {"success": True, "message": "", "new_version": self.weight_version}
 
     def _load(self, folder: str) -> None:
         with self.weights_lock:

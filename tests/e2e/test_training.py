@@ -73,7 +73,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
     command = Command(tmp_path_factory.mktemp("e2e") / "runs")
     command.runs_dir.mkdir()
     yield command
-    assert gone(command, 30) == []
+    assert gone(command, 180) == []
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def killed(command: Command) -> str:
 @pytest.fixture(scope="module")
 def continued(command: Command, killed: str) -> str:
     """Run the same command to its end and return what it printed."""
-    assert gone(command, 60) == [], "processes outlive the killed driver"
+    assert gone(command, 180) == [], "processes outlive the killed driver"
     return command.run()
 
 
@@ -122,6 +122,8 @@ def test_finished_stages_are_not_repeated_after_the_kill(continued: str):
         "update 1",
         "evaluation of policy 0",
         "evaluation of policy 2",
+        "control: more SFT",
+        "evaluation of the control",
     } <= set(done)
 
 
@@ -132,7 +134,11 @@ def test_the_run_leaves_what_it_promises(run_dir: Path):
     assert {"n", "delta_correct", "delta_correct_ci", "delta_mean_return_ci", "delta_fast_2_ci"} <= set(
         summary["heldout"]
     )
-    assert {"sft", "rollout", "update"} <= set(summary["stage_seconds"])
+    assert {"sft", "rollout", "update", "control"} <= set(summary["stage_seconds"])
+    assert summary["heldout"]["control"]["policy_digest"] not in {
+        summary["heldout"][side]["policy_digest"] for side in ("before", "after")
+    }
+    assert summary["wall_seconds"] > 0
     assert summary["orchestration_seconds"] > 0
     report = (run_dir / "report.html").read_text()
     assert report.count("<html") == 1
@@ -140,6 +146,7 @@ def test_the_run_leaves_what_it_promises(run_dir: Path):
     assert (run_dir / "config.yaml").exists()
     assert (run_dir / "log.txt").read_text().count("Finished in state") > 10
     assert [path.name for path in sorted((run_dir / "checkpoints").iterdir())] == [
+        "control",
         "policy-000",
         "policy-001",
         "policy-002",

@@ -5,9 +5,10 @@ checkpoint, loaded with transformers, gives the log-probabilities of the same to
 
 - `mean |Δ|` above the threshold: other weights, another model, a broken kernel. (bfloat16 against float32: about 0.04.)
 - weights from before: one update moves log-probabilities by far less than bfloat16 rounds, so that stale weights pass the
-  threshold. But the checkpoints say in which direction they had to move, and a server rounds old and new alike: how its own
-  answers changed is projected on that direction. Near 1, it moved with the update; near 0, it stayed. Where the
-  movement is lost in the noise, this decides nothing, and the label that each answer carries (`weight_version`) is left.
+  threshold. But the checkpoints say in which direction d = new − old the answers had to change, and by how much. A server
+  is stale if its own answers changed by much less than d, although it repeats itself more exactly than that (each prompt
+  is scored twice, alone); or if their change, projected on d, is near 0 rather than 1. Where neither can be told
+  from the noise, the label that each answer carries (`weight_version`) is what is left.
 """
 
 import math
@@ -26,7 +27,9 @@ PROMPT_TOKENS = 256
 _loading = threading.Lock()
 """transformers loads models with the help of global state: one thread at a time."""
 _SURE = 3.0
-"""Standard errors below one half at which the projection convicts."""
+"""Standard deviations that noise is given."""
+_SMALLEST_STEP = 1e-5
+"""Changes of log-probabilities (root mean square) below this may be lost when the server rounds the weights."""
 
 _TEXTS = (
     "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n",
@@ -47,6 +50,33 @@ class Answer:
     prompt_tokens: int
     logprobs: tuple[float, ...]
     """Length p + n − 1: of every token but the first."""
+    prompt_logprobs_again: tuple[float, ...]
+    """Length p − 1: the prompt, scored a second time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """How a server's answers changed with an update, over the canary's prompts. Root mean squares of log-probabilities."""
+
+    wanted: float
+    """By how much the checkpoint's changed."""
+    found: float
+    """By how much the server's did."""
+    jitter: float
+    """By how much the server's differ from themselves, asked twice."""
+    share: float
+    """Projection of the found change on the wanted one: 1 where the server went along, 0 where it stayed."""
+    share_error: float
+    """Standard error of `share`."""
+
+    @property
+    def is_none(self) -> bool:
+        """True where the server surely stayed where it was."""
+        if self.wanted < _SMALLEST_STEP:
+            return False
+        stood_still = self.found <= 0.1 * self.wanted + _SURE * self.jitter
+        is_exact = _SURE * self.jitter <= 0.4 * self.wanted
+        return (stood_still and is_exact) or self.share + _SURE * self.share_error < 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +86,8 @@ class Reading:
     tokens: int
     mean_difference: float
     max_difference: float
-    moved: float | None
-    """Projection on what the update changed: 1 where the server has it, 0 where not; None where nothing is known."""
-    moved_error: float | None
-    """Standard error of `moved`."""
-
-    @property
-    def is_stale(self) -> bool:
-        """True where the server answers from the weights before."""
-        return self.moved is not None and self.moved_error is not None and self.moved + _SURE * self.moved_error < 0.5
+    movement: Movement | None
+    """None where it is not known what the server held before."""
 
     def refusal(self, threshold: float) -> str | None:
         """Return why these are not the checkpoint's weights; None where they may be."""
@@ -74,8 +97,11 @@ class Reading:
         )
         if not self.mean_difference <= threshold:
             return f"{found}, expected a mean of at most {threshold:g} (rollout.sglang.canary_threshold)"
-        if self.is_stale:
-            return f"it still answers from the weights before the update: it moved {self.moved:.3f} of the way; {found}"
+        if self.movement is not None and self.movement.is_none:
+            return (
+                f"it still answers from the weights before the update: its log-probabilities moved by {self.movement.found:.3g}, "
+                f"the checkpoint's by {self.movement.wanted:.3g} (rms); {found}"
+            )
         return None
 
 
@@ -143,22 +169,26 @@ def compare(answers: Sequence[Answer], expected: Sequence[Sequence[float]], befo
     sampled after them is another text under other weights.
     """
     differences = np.abs(np.concatenate([a.logprobs for a in answers]) - np.concatenate(list(expected)))
-    moved = error = None
+    movement = None
     if before is not None:
         now = shown("", answers, expected)
         if now.prompts == before.prompts:
-            moved, error = _projection(
-                np.concatenate(now.answered) - np.concatenate(before.answered),
-                np.concatenate(now.expected) - np.concatenate(before.expected),
+            again = np.concatenate([answer.prompt_logprobs_again for answer in answers])
+            movement = _movement(
+                found=np.concatenate(now.answered) - np.concatenate(before.answered),
+                wanted=np.concatenate(now.expected) - np.concatenate(before.expected),
+                jitter=again - np.concatenate(now.answered),
             )
-    return Reading(len(differences), float(differences.mean()), float(differences.max()), moved, error)
+    return Reading(len(differences), float(differences.mean()), float(differences.max()), movement)
 
 
-def _projection(change: np.ndarray, direction: np.ndarray) -> tuple[float | None, float | None]:
-    """Return the coefficient of `change` on `direction` by least squares, and its standard error."""
-    length = float(direction @ direction)
-    if length == 0 or len(direction) < 2:
-        return None, None
-    coefficient = float(change @ direction) / length
-    rest = change - coefficient * direction
-    return coefficient, math.sqrt(float(rest @ rest) / (len(rest) - 1) / length)
+def _movement(found: np.ndarray, wanted: np.ndarray, jitter: np.ndarray) -> Movement:
+    length = max(float(wanted @ wanted), 1e-30)
+    share = float(found @ wanted) / length
+    rest = found - share * wanted
+    error = math.sqrt(float(rest @ rest) / max(len(rest) - 1, 1) / length)
+    return Movement(_rms(wanted), _rms(found), _rms(jitter), share, error)
+
+
+def _rms(values: np.ndarray) -> float:
+    return math.sqrt(float(values @ values) / len(values))

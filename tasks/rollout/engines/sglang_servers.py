@@ -68,6 +68,10 @@ class SglangServer:
                 report=self._log_tail() if self._restarts or self._gave_up else "",
             )
 
+    def log_text(self) -> str:
+        """Return everything that its processes have printed."""
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
     def stop(self) -> None:
         """End the server and everything that it started."""
         with self._lock:
@@ -120,7 +124,7 @@ class SglangServer:
             )
 
     def _log_tail(self) -> str:
-        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = self.log_text().splitlines()
         return f"log {self._log}: " + " | ".join(line.strip() for line in lines[-_LOG_TAIL:] if line.strip())
 
 

@@ -10,7 +10,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tasks.rollout.engines.sglang_api import Asked, ServerError, SglangApi, Trou
 from tasks.rollout.engines.sglang_canary import (
     NEW_TOKENS,
     Answer,
+    Reading,
     Shown,
     canary_prompts,
     compare,
@@ -66,6 +67,8 @@ class WeightKeeper:
         self._config = config
         self._current: ServedPolicy | None = None
         self._capacities: dict[str, int] = {}
+        self.readings: dict[str, Reading] = {}
+        """By address, what the canary last found."""
 
     @property
     def context_tokens(self) -> int:
@@ -121,9 +124,8 @@ class WeightKeeper:
             if await api.weight_version() != policy.version or (before and before.version != policy.version):
                 await self._push(api, policy)
             self._capacities[member.url] = await api.context_tokens()
-            return list(
-                await asyncio.gather(*(self._canary_answer(api, policy, n) for n in range(len(policy.prompts))))
-            )
+            # One after the other: what shares a batch changes the last bits.
+            return [await self._canary_answer(api, policy, number) for number in range(len(policy.prompts))]
         except ServerError as trouble:
             return trouble
 
@@ -172,8 +174,10 @@ class WeightKeeper:
             stop_token_ids=policy.stop_token_ids,
             weight_version=policy.version,
         )
-        sampled, scores = await api.generate_and_score(asked, self._config.request_timeout_s)
-        return Answer((*prompt, *sampled.token_ids), len(prompt), (*scores, *sampled.logprobs))
+        timeout_s = self._config.request_timeout_s
+        sampled, scores = await api.generate_and_score(asked, timeout_s)
+        again = await api.score(replace(asked, rid=uuid.uuid4().hex), 1, timeout_s)
+        return Answer((*prompt, *sampled.token_ids), len(prompt), (*scores, *sampled.logprobs), again)
 
     def _compare(
         self, answers: dict[Member, list[Answer]], policy: ServedPolicy
@@ -189,15 +193,12 @@ class WeightKeeper:
             expected = [by_sequence[answer.token_ids] for answer in given]
             before = _shown.get(member.url)
             reading = compare(given, expected, before if before and before.version != policy.version else None)
+            self.readings[member.url] = reading
             refusal = reading.refusal(self._config.canary_threshold)
             if refusal is None:
                 _shown[member.url] = shown(policy.version, given, expected)
             outcomes[member] = InfrastructureError(f"SGLang server {member.url}: {refusal}") if refusal else None
-            logger.info(
-                "canary of %s: %d tokens, mean |Δ| %.4g, max |Δ| %.4g, moved %s",
-                member.url, reading.tokens, reading.mean_difference, reading.max_difference,
-                "unknown" if reading.moved is None else f"{reading.moved:.3f} ± {reading.moved_error:.3f}",
-            )  # fmt: skip
+            logger.info("canary of %s: %s", member.url, reading)
         return outcomes
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.state import RunState, read_state, write_state
+from flows.state import ControlState, RunState, read_state, write_state
 from kernels_eval.errors import InputError
 from tasks.references import CheckpointRef, EvaluationRef, TrajectoryBatchRef
 
@@ -24,6 +24,7 @@ def state() -> RunState:
         policies={version: policy(version) for version in range(4)},
         batches={version: batch(version) for version in range(3)},
         evaluations={0: evaluation, 3: evaluation},
+        control=ControlState(steps=5, rl_seconds=10.0, step_seconds=2.0, after=3, evaluation=evaluation),
     )
 
 
@@ -41,6 +42,8 @@ def test_another_policy_forgets_what_descended_from_the_old_one(state: RunState)
     assert changed.policies == {0: policy(0), 1: policy(1, "other")}
     assert set(changed.batches) == {0}
     assert set(changed.evaluations) == {0}
+    assert changed.control is None
+    assert state.with_policy(policy(4)).control == state.control
 
 
 def test_written_and_read_it_is_the_same(state: RunState, tmp_path: Path):

@@ -155,7 +155,7 @@ def verdict_on(kernel_source: str) -> Verdict:
     return Verdict(status=Status.CORRECT, compiled=True, correct=True, speedup=digit / 4, candidate_ms=1.0)
 
 
-def reward_on(verdict: Verdict) -> float:
+def reward_on(verdict: Verdict, answer: Any = None) -> float:
     """The kernelbench reward, written again."""
     assert not verdict.is_fault, "a fault must never be rewarded"
     if verdict.correct:

@@ -1,0 +1,42 @@
+"""`kernelmill serve-judge`: the judge over HTTP."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this group."""
+    app.command("serve-judge", rich_help_panel="Judge")(serve_judge)
+
+
+def serve_judge(
+    host: Annotated[str, typer.Option(help="Address to listen on; others than loopback need a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")] = 18188,
+    workers: Annotated[int | None, typer.Option(min=1, help="Kernels judged at the same time.")] = None,
+    queue: Annotated[int, typer.Option(min=1, help="Kernels under way or waiting; more are refused with 429.")] = 1024,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="File with the bearer token that clients must send; else KERNELMILL_JUDGE_TOKEN, if set."),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Run configuration; its `judge` is used.")
+    ] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="A.B=VALUE")] = None,
+) -> None:
+    """Serve the judge over HTTP until Ctrl-C or SIGTERM: POST /eval, POST /eval/batch, GET /health; the rest at /docs."""
+    from flows.cli.judging import judge_settings
+    from kernels_eval.server.config import ServerConfig
+    from kernels_eval.server.serving import read_token, serve
+
+    settings = judge_settings(config, set_)
+    if workers is not None:
+        settings = settings.model_copy(update={"workers": workers})
+    token = read_token(token_file)
+    asked = "with a token" if token else "without a token"
+
+    def tell(address: str) -> None:
+        typer.echo(f"judge: {address}   {settings.workers} workers, {asked}   (docs: {address}/docs; Ctrl-C ends it)")
+
+    serve(settings, ServerConfig(host=host, port=port, queue_limit=queue), token, tell)

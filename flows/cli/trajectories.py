@@ -1,0 +1,136 @@
+"""`kernelmill analyze | show | rescore`: reads trajectories that are there, changes nothing."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+_LATEST = Path("runs/latest")
+
+DatasetArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="[DATASET|LOG_DIR]", help="A run's folder, a batch of trajectories, or a folder of JSON logs."
+    ),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this group."""
+    for name, command in (("analyze", analyze), ("show", show), ("rescore", rescore)):
+        app.command(name, rich_help_panel="Inspection")(command)
+
+
+def analyze(
+    dataset: DatasetArgument = _LATEST,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to FILE: .json figures; .svg, .png, .pdf a plot."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    top: Annotated[int, typer.Option(min=0, help="How many of the best trajectories to name.")] = 5,
+) -> None:
+    """Show what trajectories earned: turns, returns, correctness, improvement from turn to turn, speedups."""
+    from rich.console import Console
+
+    from flows.cli.trajectory_tables import analysis_tables
+    from kernels_eval.errors import InputError
+    from tasks.store import write_atomically
+    from tasks.trajectories.analysis import analyse, load_turns
+    from tasks.trajectories.plots import SUFFIXES, draw
+
+    if output is not None and output.suffix.lower() not in (".json", *SUFFIXES):
+        raise InputError(f"--output: {output}: expected a name that ends in .json, {', '.join(SUFFIXES)}")
+    turns, faults = load_turns(dataset)
+    figures = analyse(turns, top)
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    for fault in faults:
+        errors.print(f"left out: {fault}", markup=False)
+    text = json.dumps(figures, indent=1) + "\n"
+    if output is not None and output.suffix.lower() == ".json":
+        write_atomically(output, text)
+    elif output is not None:
+        draw(turns, figures, output)
+    if as_json:
+        typer.echo(text, nl=False)
+        return
+    console = Console(highlight=False)
+    for table in analysis_tables(figures):
+        console.print(table)
+    if output is not None:
+        console.print(f"written: {output}")
+
+
+def show(
+    trajectory_id: Annotated[str, typer.Argument(metavar="TRAJECTORY_ID")],
+    dataset: Annotated[
+        Path, typer.Option("--dataset", "-d", help="A run's folder, a batch of trajectories, or a folder of JSON logs.")
+    ] = _LATEST,
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="Folder of the policy's tokenizer; the run's own where there is one.")
+    ] = None,
+) -> None:
+    """Print one trajectory as a conversation: prompts, answers, verdicts."""
+    from rich.console import Console
+
+    from flows.cli.trajectory_tables import conversation_parts
+    from tasks.trajectories.conversation import find_conversation
+
+    folder = tokenizer or _tokenizer_of(dataset)
+    conversation = find_conversation(dataset, trajectory_id, None if folder is None else _load(folder))
+    console = Console(highlight=False)
+    for part in conversation_parts(conversation):
+        console.print(part)
+    if folder is None:
+        console.print("[dim]prompts are token ids; name the policy's tokenizer with --tokenizer to read them[/dim]")
+
+
+def rescore(
+    dataset: Annotated[Path, typer.Argument(help="A batch of trajectories, or a run's folder.")],
+    reward: Annotated[
+        str, typer.Option("--reward", help="Registered reward, e.g. `kevin` or `kernelbench-0.2*length`.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FOLDER", help="New data set; beside the old one otherwise."),
+    ] = None,
+    gamma: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Discount of the returns; as it was otherwise.")
+    ] = None,
+) -> None:
+    """Score stored trajectories with another reward, into a new data set: rewards, returns, advantages."""
+    from tasks.trajectories.analysis import analyse, load_turns
+    from tasks.trajectories.locate import find_batches
+    from tasks.trajectories.rescore import rescore as rescore_batch
+
+    folders = find_batches(dataset)
+    target = output or _beside(dataset, reward)
+    for folder in folders:
+        single = len(folders) == 1 and folder == dataset
+        rescore_batch(folder, reward, target if single else target / folder.name, gamma)
+    before, after = (analyse(load_turns(path)[0], top=0)["mean_aggregated_return"] for path in (dataset, target))
+    typer.echo(f"{len(folders)} batch{'es' if len(folders) > 1 else ''}, reward {reward}: {target}")
+    typer.echo(f"mean aggregated return: {_shown(before)} → {_shown(after)}")
+
+
+def _beside(dataset: Path, reward: str) -> Path:
+    name = "".join(letter if letter.isalnum() or letter in "._" else "-" for letter in reward)
+    resolved = dataset.resolve()
+    return resolved.with_name(f"{resolved.name}-{name}")
+
+
+def _shown(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def _tokenizer_of(dataset: Path) -> Path | None:
+    """Return the folder of the newest policy of a run."""
+    policies = sorted((dataset / "checkpoints").glob("policy-*/tokenizer_config.json"))
+    return policies[-1].parent if policies else None
+
+
+def _load(folder: Path) -> Any:
+    from tasks.models.tokenizer import load_tokenizer
+
+    return load_tokenizer(folder)

@@ -1,0 +1,133 @@
+"""CUDA C++: modules that call `torch.utils.cpp_extension.load_inline`, as KernelBench's do.
+
+Building runs the module in a confined process in which `load_inline` only notes its arguments. On a machine with a GPU each
+extension is then built in full; without one its device code is compiled to machine code for each target, which tells errors and
+resources, and nothing runs. In the candidate's process `load_inline` hands out what was built, and refuses anything else.
+"""
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from kernels_eval.backends import Backend
+from kernels_eval.nvcc import Extension, build_library, compile_device_code, parse_resources
+
+_GLOBAL = re.compile(
+    r"__global__\s+(?:[\w:]+(?:\s*\([^)]*\))?\s+)*?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\("
+)
+
+
+class CudaBackend(Backend):
+    """Kernels marked `__global__`."""
+
+    builds = True
+
+    def own_kernels(self, source: str) -> frozenset[str]:
+        """Every function that is marked as a kernel."""
+        return frozenset(_GLOBAL.findall(source))
+
+    def build(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Run the module with a `load_inline` that takes notes, then compile what it noted."""
+        from kernels_eval.candidate import CandidateError, load_source
+
+        extensions: list[Extension] = []
+
+        def note(*args: Any, **kwargs: Any) -> Any:
+            extensions.append(extension := Extension.of(*args, **kwargs))
+            return _Promised(extension.name)
+
+        _replace_load_inline(note)
+        module = load_source(request["source"])
+        model_class = getattr(module, "ModelNew", None)
+        if not isinstance(model_class, type):
+            raise CandidateError("compile_error", "missing_model", "the source defines no class ModelNew")
+        if not extensions:  # some build where the model is built
+            _try_to_construct(model_class, request["arguments"])
+        if not extensions:
+            raise CandidateError("compile_error", "no_extension", "the source builds nothing with load_inline")
+        folder = Path(request["folder"])
+        resources: list[dict[str, Any]] = []
+        libraries: dict[str, dict[str, str]] = {}
+        for extension in extensions:
+            place = folder / extension.digest
+            place.mkdir(parents=True, exist_ok=True)
+            if request["runs"]:
+                library, log = build_library(extension, place, request["targets"])
+                libraries[extension.digest] = {"name": extension.name, "path": str(library)}
+                resources += parse_resources(log)
+            else:
+                for target in request["targets"]:
+                    resources += parse_resources(compile_device_code(extension, place, target))
+        return {"resources": resources, "libraries": libraries}
+
+    def install(self, build: dict[str, Any]) -> None:
+        """Have `load_inline` load what was built."""
+        from kernels_eval.candidate import CandidateError
+
+        libraries: dict[str, dict[str, str]] = build.get("libraries", {})
+
+        def load(*args: Any, **kwargs: Any) -> Any:
+            built = libraries.get(Extension.of(*args, **kwargs).digest)
+            if built is None:
+                raise CandidateError(
+                    "compile_error",
+                    "extension_changed",
+                    "load_inline was called with other sources than when it was built",
+                )
+            return _import(built["name"], Path(built["path"]))
+
+        _replace_load_inline(load)
+
+
+class _Promised:
+    """Stands for an extension that is not built yet: any function can be looked up, none can be called."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            raise RuntimeError(f"{self._name}.{name} was called while the source was loaded")
+
+        return call
+
+
+def _replace_load_inline(function: Any) -> None:
+    import torch.utils.cpp_extension as extensions
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("load: sources are given with load_inline")
+
+    extensions.load_inline = function
+    extensions.load = refuse
+
+
+def _try_to_construct(model_class: type, arguments: list[Any]) -> None:
+    try:
+        model_class(*arguments)
+    except Exception:  # noqa: BLE001 (what the constructor says is told when it runs in earnest)
+        return
+
+
+def _import(name: str, path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path.name} is no extension")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def build_key(source: str, arguments: list[Any], targets: list[str], runs: bool) -> str:
+    """Return the name of a build: the same key, the same outcome on this machine."""
+    parts = [source, repr(arguments)[:10_000], json.dumps(targets), str(runs), os.environ.get("CUDA_HOME", "")]
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+BACKEND = CudaBackend()

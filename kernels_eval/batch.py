@@ -1,0 +1,92 @@
+"""Files of kernels: JSONL in, JSONL out, one object a line, line for line.
+
+In: `problem_source`, `kernel_source`, and optionally `backend`; other fields are left alone. Out: one verdict a line, in the same
+order, written in one step at the end. Until then every verdict is kept in `<out>.verdicts/` (the judge's own cache folder
+where one is configured), so that the same call after a crash judges only what is missing.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kernels_eval.config import JudgeConfig
+from kernels_eval.errors import InputError
+from kernels_eval.judge import Judge
+from kernels_eval.problem import Problem
+from kernels_eval.streaming import Item
+from kernels_eval.verdict import Verdict
+
+
+def judge_file(
+    batch: Path, out: Path, config: JudgeConfig, progress: Callable[[int, int], None] | None = None
+) -> list[Verdict]:
+    """Judge every line of `batch` and write `out`; returns the verdicts.
+
+    InputError, before anything is judged: a file that cannot be read or written, or the first line that is wrong, by its number.
+    """
+    lines = _lines(batch)
+    if not out.parent.is_dir():
+        raise InputError(f"{out}: no such folder: {out.parent}")
+    kept = None if config.cache_dir else out.with_name(f"{out.name}.verdicts")
+    config = config.model_copy(update={"cache_dir": str(kept)}) if kept else config
+    with Judge(config) as judge:
+        items = [_item(judge, line, f"{batch}:{number}") for number, line in enumerate(lines, start=1)]
+        verdicts = judge.evaluate_many(items, progress)
+    partial = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        partial.write_text("".join(verdict.model_dump_json() + "\n" for verdict in verdicts), encoding="utf-8")
+        partial.replace(out)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise InputError(f"{out}: cannot be written: {error}") from error
+    if kept is not None and not any(verdict.is_fault for verdict in verdicts):
+        shutil.rmtree(kept, ignore_errors=True)
+    return verdicts
+
+
+def read_source(path: Path) -> str:
+    """Return a file's text. InputError: it cannot be read, or is no UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+
+
+def _lines(path: Path) -> list[str]:
+    # Not splitlines(): JSON strings may hold the other characters that it takes for the end of a line.
+    lines = read_source(path).split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    if not lines:
+        raise InputError(f"{path}: expected one JSON object a line, found nothing")
+    return lines
+
+
+def _item(judge: Judge, line: str, where: str) -> Item:
+    try:
+        row: Any = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: expected a JSON object, found {line[:40]!r}: {error}") from error
+    if not isinstance(row, dict):
+        raise InputError(f"{where}: expected a JSON object, found {type(row).__name__}")
+    sources: list[str] = []
+    for name in ("problem_source", "kernel_source"):
+        if name not in row:
+            raise InputError(f"{where}: expected the fields problem_source and kernel_source; missing: {name}")
+        value: Any = row[name]
+        if not isinstance(value, str):
+            raise InputError(f"{where}: {name}: expected text, found {type(value).__name__}")
+        sources.append(value)
+    backend: Any = row.get("backend")
+    if backend is not None and not isinstance(backend, str):
+        raise InputError(f"{where}: backend: expected text, found {type(backend).__name__}")
+    problem = Problem(problem_id=where, source=sources[0])
+    try:
+        judge.check(problem, backend)
+    except InputError as error:
+        message = str(error)
+        raise InputError(message if message.startswith(where) else f"{where}: {message}") from error
+    return problem, sources[1], backend

@@ -1,0 +1,325 @@
+"""The routes. Every reply that can come is declared, so that the OpenAPI page is enough to write a client from, or a fuzzer."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import Body, Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import StreamingResponse
+from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
+
+from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.example import KERNEL, PROBLEM
+from kernels_eval.judge import Judge
+from kernels_eval.roster import FaultStatistics
+from kernels_eval.server.admission import Admission, RefusedError
+from kernels_eval.server.config import ServerConfig
+from kernels_eval.server.gate import Gate
+from kernels_eval.server.metrics import CONTENT_TYPE, exposition
+from kernels_eval.server.schemas import (
+    NAMES,
+    AnyEvalRequest,
+    BatchLine,
+    BatchRequest,
+    ErrorReply,
+    EvalRequest,
+    Health,
+    InvalidReply,
+    KernelBenchRequest,
+    KernelBenchVerdict,
+    Misfit,
+    Workers,
+    in_kernelbench_names,
+)
+from kernels_eval.verdict import JUDGE_VERSION, Verdict
+
+_UNAUTHORISED: dict[int | str, dict[str, Any]] = {
+    401: {"model": ErrorReply, "description": "The server has a token, and it was not sent."}
+}
+_REFUSALS: dict[int | str, dict[str, Any]] = _UNAUTHORISED | {
+    400: {"model": ErrorReply, "description": "The body is not JSON."},
+    408: {"model": ErrorReply, "description": "The request took too long to arrive."},
+    413: {"model": ErrorReply, "description": "The request, or a source in it, is too long."},
+    422: {"model": InvalidReply, "description": "A field is missing or wrong, or the problem is not a problem."},
+    429: {
+        "model": ErrorReply,
+        "description": "The queue is full.",
+        "headers": {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}},
+    },
+    503: {
+        "model": ErrorReply,
+        "description": "The server is stopping, or the machine failed (KernelBench's names only).",
+    },
+}
+
+
+Item = Annotated[AnyEvalRequest, Body(description="One kernel, in our names or in KernelBench's.")]
+
+
+class _VerdictLines(StreamingResponse):
+    """Verdicts as they come in. Whatever becomes of the client, `release` is called."""
+
+    media_type = "application/x-ndjson"
+
+    def __init__(self, lines: AsyncIterator[bytes], release: Callable[[], None]) -> None:
+        super().__init__(lines)
+        self._release = release
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._release()
+
+
+def create_app(judge: Judge, config: ServerConfig | None = None, token: str | None = None) -> Gate:
+    """Return the ASGI application around a judge, which stays the caller's to close. The framework's own is `.inner`."""
+    config = config or ServerConfig()
+    replies: Counter[int] = Counter()
+    server = _Server(judge, config, replies)
+    app = FastAPI(
+        title="kernelmill judge",
+        version=JUDGE_VERSION,
+        summary="Judges GPU kernels: correctness against a reference, defences against cheating, speed.",
+        lifespan=server.lifespan,
+        dependencies=[Depends(HTTPBearer(auto_error=False))] if token else [],  # declared here, checked in the gate
+    )
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(RefusedError, _on_refused)
+    app.add_exception_handler(InfrastructureError, _on_stopping)
+    server.add_routes(app)
+    app.openapi = lambda: _with_lines_named(FastAPI.openapi(app))
+    return Gate(
+        app,
+        token=token,
+        max_body_bytes=config.max_body_bytes,
+        body_timeout_s=config.body_timeout_s,
+        replies=replies,
+    )
+
+
+def _with_lines_named(schema: dict[str, Any]) -> dict[str, Any]:
+    """Say that a batch's verdicts come as lines; the framework knows one media type for all replies of a route."""
+    content: dict[str, Any] = schema["paths"]["/eval/batch"]["post"]["responses"]["200"]["content"]
+    if "application/json" in content:
+        content[_VerdictLines.media_type] = content.pop("application/json")
+    return schema
+
+
+class _Server:
+    """The routes' common ground."""
+
+    def __init__(self, judge: Judge, config: ServerConfig, replies: Counter[int]) -> None:
+        self._judge = judge
+        self._config = config
+        self._replies = replies
+        self._admission = Admission(judge, config.queue_limit)
+        self._started = time.monotonic()
+        self._warm = False
+
+    @asynccontextmanager
+    async def lifespan(self, _: FastAPI) -> AsyncGenerator[None]:
+        """Have the judge import torch and triton before the first client waits for it."""
+        warming = asyncio.ensure_future(self._warm_up())
+        try:
+            yield
+        finally:
+            warming.cancel()
+
+    async def _warm_up(self) -> None:
+        try:
+            await self._judge.evaluate_async(PROBLEM, KERNEL)
+        except InfrastructureError:  # closed before it was warm
+            return
+        self._warm = True
+
+    def add_routes(self, app: FastAPI) -> None:
+        """Declare what there is."""
+
+        @app.post("/eval", response_model=Verdict | KernelBenchVerdict, responses=_REFUSALS, tags=["judge"])
+        async def evaluate(request: Request, body: Item) -> Response:
+            """Judge one kernel. A fault of the machine is a verdict `infrastructure_error`; with KernelBench's names it is a 503."""
+            return await self._evaluate(request, body)
+
+        @app.post(
+            "/eval/batch",
+            response_model=BatchLine,
+            responses=_REFUSALS,
+            tags=["judge"],
+        )
+        async def evaluate_batch(batch: BatchRequest) -> Response:
+            """Judge many kernels: one JSON object a line, each as soon as its verdict is there, in any order."""
+            return await self._evaluate_batch(batch.items)
+
+        @app.get(
+            "/health", responses={503: {"model": Health, "description": "No worker is in service."}}, tags=["state"]
+        )
+        async def health(response: Response) -> Health:
+            """Say whether kernels can be judged. Needs no token."""
+            found = self.health()
+            response.status_code = 503 if found.status in ("unavailable", "stopping") else 200
+            return found
+
+        @app.get("/workers", responses=_UNAUTHORISED, tags=["state"])
+        async def workers() -> Workers:
+            """List the workers and what they are doing."""
+            return Workers(workers=self._judge.roster.workers())
+
+        @app.get("/fault_statistics", responses=_UNAUTHORISED, tags=["state"])
+        async def fault_statistics() -> FaultStatistics:
+            """Say how often the machine failed, where, and which workers are in quarantine for it."""
+            return self._judge.roster.fault_statistics()
+
+        metrics_reply = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+
+        @app.get("/metrics", response_class=Response, responses=_UNAUTHORISED | metrics_reply, tags=["state"])
+        async def metrics() -> Response:
+            """Return the same figures as Prometheus text."""
+            text = exposition(self._judge, self._replies, self._admission.taken, self._config.queue_limit)
+            return Response(text, media_type=CONTENT_TYPE)
+
+    def health(self) -> Health:
+        """Return the state in short."""
+        judge = self._judge
+        in_service = judge.roster.in_service
+        status = (
+            "stopping" if judge.is_closed
+            else "unavailable" if in_service == 0
+            else "degraded" if in_service < judge.config.workers
+            else "ok" if self._warm
+            else "starting"
+        )  # fmt: skip
+        return Health(
+            status=status,
+            judge_version=JUDGE_VERSION,
+            workers=judge.config.workers,
+            in_service=in_service,
+            running=judge.running,
+            waiting=judge.waiting,
+            queue_limit=self._config.queue_limit,
+            uptime_s=round(time.monotonic() - self._started, 3),
+        )
+
+    async def _evaluate(self, request: Request, body: EvalRequest | KernelBenchRequest) -> Response:
+        own = body.as_own()
+        self._check_sizes(own)
+        with self._admission.places(1):
+            (future,) = await self._submit([own], lambda _: ())
+            verdict = await _unless_disconnected(request, future)
+        if isinstance(body, KernelBenchRequest):
+            if verdict.is_fault:  # a reward made of `compiled` and `correctness` would punish the kernel for it
+                raise HTTPException(503, f"the machine failed: {verdict.error_message}", {"Retry-After": "1"})
+            verdict = in_kernelbench_names(verdict)
+        return Response(verdict.model_dump_json(), media_type="application/json")
+
+    async def _evaluate_batch(self, items: Sequence[EvalRequest | KernelBenchRequest]) -> Response:
+        own = [item.as_own() for item in items]
+        for item in own:
+            self._check_sizes(item)
+        if len(own) > self._config.queue_limit:
+            raise HTTPException(
+                413, f"items: the queue has {self._config.queue_limit} places, for any number of batches"
+            )
+        with ExitStack() as held:
+            held.enter_context(self._admission.places(len(own)))
+            futures = await self._submit(own, lambda index: ("items", index))
+            for future in futures:
+                held.callback(future.cancel)
+            release = held.pop_all().close  # the verdicts come in after this function has returned
+        lines = self._lines([isinstance(item, KernelBenchRequest) for item in items], futures)
+        return _VerdictLines(lines, release)
+
+    async def _lines(self, foreign: Sequence[bool], futures: "Sequence[Future[Verdict]]") -> AsyncIterator[bytes]:
+        async for index, verdict in _as_they_finish(futures):
+            reply = in_kernelbench_names(verdict) if foreign[index] else verdict
+            yield b'{"index":%d,"verdict":%s}\n' % (index, reply.model_dump_json().encode())
+
+    async def _submit(self, items: Sequence[EvalRequest], place: Any) -> "list[Future[Verdict]]":
+        """Queue kernels, off the event loop (problems are parsed). RequestValidationError names what does not fit."""
+
+        def submit_all() -> "list[Future[Verdict]]":
+            futures: list[Future[Verdict]] = []
+            for index, item in enumerate(items):
+                try:
+                    future = self._judge.submit(
+                        item.problem_source, item.kernel_source, item.backend, item.settings.given()
+                    )
+                except (InputError, InfrastructureError) as error:
+                    for earlier in futures:
+                        earlier.cancel()
+                    if isinstance(error, InfrastructureError):
+                        raise
+                    misfit = {"loc": ("body", *place(index)), "msg": str(error), "type": "value_error"}
+                    raise RequestValidationError([misfit]) from error
+                futures.append(future)
+            return futures
+
+        return await asyncio.to_thread(submit_all)
+
+    def _check_sizes(self, item: EvalRequest) -> None:
+        for name, source, limit in (
+            ("problem_source", item.problem_source, self._config.max_problem_bytes),
+            ("kernel_source", item.kernel_source, self._config.max_kernel_bytes),
+        ):
+            if len(source) > limit or len(source.encode("utf-8", "surrogatepass")) > limit:
+                raise HTTPException(413, f"{name}: expected at most {limit} bytes")
+
+
+async def _unless_disconnected(request: Request, future: "Future[Verdict]") -> Verdict:
+    """Wait for a verdict as long as the client does: a kernel that nobody waits for is not judged."""
+    verdict = asyncio.wrap_future(future)
+    hanging_up = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait({verdict, hanging_up}, return_when=asyncio.FIRST_COMPLETED)
+        if not verdict.done():
+            raise HTTPException(499, "the client has gone")
+        return verdict.result()
+    finally:
+        verdict.cancel()
+        hanging_up.cancel()
+
+
+async def _as_they_finish(futures: "Sequence[Future[Verdict]]") -> AsyncIterator[tuple[int, Verdict]]:
+    """Yield (index, verdict) as they come in."""
+    waiting = {asyncio.wrap_future(future): index for index, future in enumerate(futures)}
+    while waiting:
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for future in done:
+            yield waiting.pop(future), future.result()
+
+
+async def _on_invalid(_: Request, error: Exception) -> Response:
+    """Say what is wrong, without sending the client's own input back."""
+    assert isinstance(error, RequestValidationError)
+    found = [
+        Misfit(
+            loc=[_printable(part) for part in item["loc"] if part not in NAMES],
+            msg=_printable(item["msg"]),
+            type=item["type"],
+        )
+        for item in error.errors()
+    ]
+    return Response(InvalidReply(detail=found).model_dump_json(), status_code=422, media_type="application/json")
+
+
+def _printable(part: Any) -> Any:
+    """Names and messages may hold what a client sent, lone surrogates included, which no UTF-8 can carry."""
+    return part.encode("utf-8", "backslashreplace").decode()[:1000] if isinstance(part, str) else part
+
+
+async def _on_refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusedError)
+    body = ErrorReply(detail=str(error)).model_dump_json()
+    headers = {"Retry-After": str(error.retry_after_s)}
+    return Response(body, status_code=429, headers=headers, media_type="application/json")
+
+
+async def _on_stopping(_: Request, error: Exception) -> Response:
+    assert isinstance(error, InfrastructureError)
+    return Response(ErrorReply(detail=str(error)).model_dump_json(), status_code=503, media_type="application/json")

@@ -1,0 +1,114 @@
+"""A process that serves until it is told to stop.
+
+SIGTERM or Ctrl-C: new requests and waiting kernels are refused, running ones have `shutdown_s` to end, then the judge is closed
+and its processes are gone. A second signal ends it at once.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import signal
+import socket
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import uvicorn
+
+from kernels_eval.config import JudgeConfig
+from kernels_eval.errors import InputError
+from kernels_eval.judge import Judge
+from kernels_eval.server.app import create_app
+from kernels_eval.server.config import TOKEN_VARIABLE, ServerConfig
+
+_MIN_TOKEN = 8
+_BACKLOG = 2048
+
+
+def read_token(path: Path | None) -> str | None:
+    """Return the token from a file, or else from the environment; None: there is none. InputError: unreadable or too short."""
+    if path is None:
+        token, where = os.environ.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE
+        if not token:
+            return None
+    else:
+        try:
+            token, where = path.read_text(encoding="utf-8").strip(), str(path)
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: cannot be read as a token: {error}") from error
+    if len(token) < _MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise InputError(
+            f"{where}: expected a token of at least {_MIN_TOKEN} printable ASCII characters without spaces"
+        )
+    return token
+
+
+def check_reach(host: str, token: str | None) -> None:
+    """InputError where others than this machine's users could have their code run, and no token keeps them from it."""
+    if token is not None or host == "localhost":
+        return
+    with contextlib.suppress(ValueError):
+        if ipaddress.ip_address(host).is_loopback:
+            return
+    raise InputError(
+        f"--host {host}: whoever reaches this server has code run on this machine; expected a loopback address, or a token "
+        f"in {TOKEN_VARIABLE} or --token-file"
+    )
+
+
+def serve(
+    judge_config: JudgeConfig, config: ServerConfig, token: str | None, on_ready: Callable[[str], None] = lambda _: None
+) -> None:
+    """Serve until SIGTERM or SIGINT. `on_ready` hears the address. InputError: it cannot be listened on."""
+    check_reach(config.host, token)
+    with _listening(config.host, config.port) as listener, Judge(judge_config) as judge:
+        settings = uvicorn.Config(
+            create_app(judge, config, token),
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=max(1, round(config.shutdown_s)),
+            lifespan="on",
+        )
+        asyncio.run(_Server(settings, judge, on_ready).run_until_told(listener))
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Open the socket before the judge is started: a port that is taken is told at once."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"{host}:{port}: cannot be listened on: {error}") from error
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn, with signals handled as above: its own handling ends the process by the signal, before the judge is closed."""
+
+    def __init__(self, config: uvicorn.Config, judge: Judge, on_ready: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self._judge = judge
+        self._on_ready = on_ready
+
+    async def run_until_told(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        await self.serve([listener])
+
+    def _stop(self) -> None:
+        if self.should_exit:
+            self.force_exit = True
+        self.should_exit = True
+        self._judge.drain()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave signals to `run_until_told`."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and say where."""
+        await super().startup(sockets)
+        assert sockets is not None
+        host, port = sockets[0].getsockname()[:2]
+        self._on_ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")

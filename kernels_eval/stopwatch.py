@@ -1,0 +1,96 @@
+"""One round of timed calls on the device: the same code times the candidate, the reference, and the round without any calls.
+
+For each call: the L2 cache is flushed, the device pauses (so that the host has enqueued the call before it starts), an event
+is recorded, the call made, another event recorded, and the outputs are copied to where the judge will read them. With
+`synchronised` the host waits for the whole device before each call instead: for callers that use streams of their own, whose
+work could otherwise start before the first event. Everything used here is bound when the object is made.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+
+from kernels_eval import cuda_driver
+from kernels_eval.cuda_driver import CudaDriver
+
+_DEFAULT_STREAM = 0
+_MIN_FLUSH_BYTES = 64 << 20
+MAX_CALLS = 64
+
+
+@dataclass
+class TimedRound:
+    """What one round measured."""
+
+    device_ms: list[float]
+    """Each call by device events, in the order of the calls."""
+    enqueue_s: float
+    """Median host time of a call alone."""
+
+
+class Stopwatch:
+    """Needs a CUDA context; holds events and a buffer larger than the L2 cache."""
+
+    def __init__(self, driver: CudaDriver) -> None:
+        self._driver = driver
+        self._synchronize = driver.synchronize
+        self._record = driver.record
+        self._elapsed = driver.elapsed_ms
+        self._starts = [driver.new_event() for _ in range(MAX_CALLS)]
+        self._ends = [driver.new_event() for _ in range(MAX_CALLS)]
+        properties: Any = torch.cuda.get_device_properties(0)
+        cache_bytes = int(getattr(properties, "L2_cache_size", 0)) or 50 << 20
+        self.flush_bytes = max(_MIN_FLUSH_BYTES, 5 * cache_bytes // 2)
+        self._scratch = torch.zeros(self.flush_bytes // 4, dtype=torch.int32, device=cuda_driver.DEVICE)
+        self._clock_hz = 1e3 * (float(getattr(properties, "clock_rate", 0)) or 1.98e6)
+        self._fill: Any = torch.Tensor.fill_
+        self._sleep: Any = torch.cuda._sleep  # pyright: ignore[reportPrivateUsage]
+        self._set_stream: Any = torch.cuda.set_stream
+        self._stream = torch.cuda.default_stream()
+        self._now = time.perf_counter
+        self.flush()
+        self.pause(1e-6)
+        self._synchronize()
+
+    def flush(self) -> None:
+        """Overwrite the L2 cache."""
+        self._fill(self._scratch, 1)
+
+    def pause(self, seconds: float) -> None:
+        """Keep the device busy without touching memory; the length holds at its highest clock rate."""
+        if seconds > 0:
+            self._sleep(int(seconds * self._clock_hz))
+
+    def run(
+        self,
+        calls: Sequence[Callable[[], Any]],
+        after: Callable[[int, Any], None],
+        pause_s: float,
+        synchronised: bool,
+    ) -> TimedRound:
+        """Make every call once, in order; `after(index, result)` copies its outputs out. Returns with the device idle."""
+        enqueue: list[float] = []
+        now, record, synchronize = self._now, self._record, self._synchronize
+        self._set_stream(self._stream)
+        synchronize()
+        for index, call in enumerate(calls):
+            self.flush()
+            if synchronised:
+                synchronize()
+            else:
+                self.pause(pause_s)
+            record(self._starts[index], _DEFAULT_STREAM)
+            before = now()
+            result = call()
+            enqueue.append(now() - before)
+            self._set_stream(self._stream)
+            record(self._ends[index], _DEFAULT_STREAM)
+            after(index, result)
+            del result  # its memory is reused: a round of calls must not ask the driver for more
+        synchronize()
+        times = [self._elapsed(self._starts[index], self._ends[index]) for index in range(len(calls))]
+        return TimedRound(times, median(enqueue))

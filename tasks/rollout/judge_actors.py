@@ -1,0 +1,157 @@
+"""A judge spread over Ray: one actor for each group of cores or device, each with a judge of its own.
+
+A kernel is an entry of this process until its verdict is here, whatever becomes of the actor that was asked: an actor that died, or
+that hangs, is replaced, and what it had not answered is judged again. So no kernel is lost, and each has exactly
+one verdict. Kernels of one problem go to one actor, which has the reference already, as long as that one is not much busier.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+
+from kernels_eval.cache import VerdictCache, verdict_key
+from kernels_eval.config import JudgeConfig
+from kernels_eval.errors import InfrastructureError, KernelmillError
+from kernels_eval.problem import Problem
+from kernels_eval.verdict import Verdict
+from tasks.rollout.config import JudgeActorsConfig
+
+logger = logging.getLogger("kernelmill.rollout")
+_ATTEMPTS = 5
+"""Actors that one kernel may lose before it is given up: it may be what kills them."""
+_SILENCE_S = 30.0
+"""An actor that has not answered for so long is asked whether it lives."""
+_PING_S = 15.0
+
+
+class JudgeActor:
+    """The remote side: a judge, and many kernels at a time."""
+
+    def __init__(self, config: JudgeConfig) -> None:
+        from kernels_eval.judge import Judge
+
+        self._judge = Judge(config)
+
+    async def ping(self) -> int:
+        """Say that the process lives: its process id."""
+        return os.getpid()
+
+    async def evaluate(self, problem: Problem, kernel_source: str, backend: str | None) -> Verdict:
+        """Judge one kernel."""
+        return await self._judge.evaluate_async(problem, kernel_source, backend)
+
+    async def close(self) -> None:
+        """End the judge's processes."""
+        await asyncio.to_thread(self._judge.close)
+
+
+RemoteJudgeActor = ray.remote(JudgeActor)
+
+
+@dataclass(eq=False, slots=True)
+class _Seat:
+    """One actor's place; the actor in it changes."""
+
+    name: str
+    actor: Any = None
+    load: int = 0
+
+
+class ActorJudge:
+    """Judges on actors (tasks.rollout.judging.AsyncJudge). For one event loop; `close` ends the actors."""
+
+    def __init__(self, config: JudgeConfig, actors: JudgeActorsConfig) -> None:
+        """Start the actors. Needs a running Ray."""
+        self._config = config.model_copy(update={"workers": actors.workers})
+        self._options = {
+            "num_cpus": actors.cpus,
+            "num_gpus": actors.gpus,
+            "max_restarts": 0,  # replaced here, with what it had not answered
+            "max_task_retries": 0,
+            "max_concurrency": 1000,
+            "scheduling_strategy": "SPREAD",
+        }
+        self._cache = VerdictCache(Path(config.cache_dir) if config.cache_dir else None)
+        self._seats = [_Seat(f"judge-actor-{index}") for index in range(actors.count)]
+        self._slack = 4 * actors.workers
+        self.replaced = 0
+        """Actors that died or hung, and were replaced."""
+        for seat in self._seats:
+            seat.actor = self._new_actor()
+
+    async def evaluate_async(self, problem: Problem, kernel_source: str, backend: str | None = None) -> Verdict:
+        """Return the verdict on one kernel. InfrastructureError: every actor that was asked died."""
+        config = self._config.model_copy(update={"backend": backend}) if backend else self._config
+        key = verdict_key(problem, kernel_source, config)
+        known = self._cache.get(key)
+        if known is not None:
+            return known
+        for _ in range(_ATTEMPTS):
+            seat = self._seat_for(problem)
+            actor = seat.actor
+            seat.load += 1
+            try:
+                verdict = await self._ask(actor, problem, kernel_source, backend)
+            except RayTaskError as error:
+                if isinstance(error.cause, KernelmillError):
+                    raise error.cause from None
+                raise
+            except RayActorError as error:
+                self._replace(seat, actor, str(error).splitlines()[0])
+                continue
+            finally:
+                seat.load -= 1
+            self._cache.put(key, verdict)
+            return verdict
+        raise InfrastructureError(f"{problem.problem_id}: {_ATTEMPTS} judge actors died of it, or beside it")
+
+    def close(self) -> None:
+        """End every actor and its processes."""
+        for seat in self._seats:
+            ray.kill(seat.actor)  # the judge's processes end with their parent
+
+    def _new_actor(self) -> Any:
+        return RemoteJudgeActor.options(**self._options).remote(self._config)
+
+    def _seat_for(self, problem: Problem) -> _Seat:
+        """Return the problem's own actor (the same for all its kernels), or the least busy one if that has far less to do."""
+        least = min(self._seats, key=lambda seat: seat.load)
+        own = max(
+            self._seats,
+            key=lambda seat: hashlib.sha256(f"{seat.name} {problem.source}".encode("utf-8", "surrogatepass")).digest(),
+        )
+        return own if own.load <= least.load + self._slack else least
+
+    async def _ask(self, actor: Any, problem: Problem, kernel_source: str, backend: str | None) -> Verdict:
+        """Ask one actor; RayActorError where it is dead, or does not even say that it lives."""
+        reference = actor.evaluate.remote(problem, kernel_source, backend)
+        answer = asyncio.wrap_future(reference.future())
+        try:
+            while True:
+                done, _ = await asyncio.wait([answer], timeout=_SILENCE_S)
+                if done:
+                    return answer.result()
+                try:
+                    async with asyncio.timeout(_PING_S):
+                        await actor.ping.remote()
+                except TimeoutError:
+                    raise RayActorError(error_msg="it does not answer") from None
+        except asyncio.CancelledError:
+            ray.cancel(reference)
+            raise
+
+    def _replace(self, seat: _Seat, dead: Any, reason: str) -> None:
+        """Put a new actor into the seat, unless another kernel's task has done so already."""
+        if seat.actor is not dead:
+            return
+        logger.warning("%s: %s; replaced, and its kernels are judged again", seat.name, reason)
+        ray.kill(dead)
+        seat.actor = self._new_actor()
+        self.replaced += 1

@@ -1,0 +1,156 @@
+"""Figures of trajectories: how many turns, what they earned, whether later turns improve on earlier ones.
+
+Works on one row a turn with the columns below, from a data set or from JSON logs. Trajectories that ended in a fault of the
+machine are counted and left out of every figure. Speedups are those of correct kernels, and estimates and measurements
+are never averaged together: they are given by timing source.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tasks.trajectories.locate import find_batches
+from tasks.trajectories.log_reader import has_logs, read_logs, turn_rows
+from tasks.trajectories.reader import read_turns_file
+from tasks.trajectories.schema import TURNS_FILE
+
+COLUMNS = pl.Schema(
+    {
+        "trajectory_id": pl.String,
+        "problem_id": pl.String,
+        "iteration": pl.Int64,
+        "turn_index": pl.Int64,
+        "reward": pl.Float64,
+        "return": pl.Float64,
+        "compiled": pl.Boolean,
+        "correct": pl.Boolean,
+        "speedup": pl.Float64,
+        "timing_source": pl.String,
+        "termination": pl.String,
+    }
+)
+"""`reward` is null for a fault; `return` on the first turn is the trajectory's aggregated return."""
+_UNMARKED = "unmarked"
+"""Speedups of logs that do not say where their times come from."""
+
+
+def load_turns(path: Path) -> tuple[pl.DataFrame, list[str]]:
+    """Return one row a turn of a data set, of a run or of a folder of JSON logs, and what could not be read of it.
+
+    Raises InputError where there is nothing to read.
+    """
+    if has_logs(path):
+        records, faults = read_logs(path)
+        rows = [row for place, record in enumerate(records) for row in turn_rows(record, place)]
+        return pl.DataFrame(rows, schema=COLUMNS), faults
+    verdict = pl.col("verdict").struct
+    frames = [
+        read_turns_file(folder / TURNS_FILE).select(
+            verdict.field(name) if name in ("compiled", "correct", "speedup", "timing_source") else pl.col(name)
+            for name in COLUMNS
+        )
+        for folder in find_batches(path)
+    ]
+    return pl.concat([frame.cast(dict(COLUMNS)) for frame in frames]), []  # pyright: ignore[reportArgumentType]
+
+
+def analyse(turns: pl.DataFrame, top: int = 5) -> dict[str, Any]:
+    """Return every figure as plain data, ready for JSON; `top` best trajectories by return."""
+    ordered = turns.sort("iteration", "trajectory_id", "turn_index")
+    key = ["iteration", "trajectory_id"]
+    faulty = ordered.group_by(key).agg(pl.col("reward").is_null().any().alias("faulty"))
+    kept = ordered.join(faulty, on=key).filter(~pl.col("faulty")).drop("faulty")
+    kept = kept.sort("iteration", "trajectory_id", "turn_index").with_columns(
+        (pl.col("reward") - pl.col("reward").shift(1).over(key)).alias("change")
+    )
+    episodes = kept.group_by(key, maintain_order=True).agg(
+        pl.first("problem_id"),
+        pl.len().alias("turns"),
+        pl.col("reward").alias("rewards"),
+        pl.first("return"),
+        pl.last("correct"),
+        pl.last("compiled"),
+        pl.last("speedup"),
+        pl.last("timing_source"),
+        pl.last("termination"),
+        (pl.last("reward") > pl.first("reward")).alias("improved"),
+    )
+    several = episodes.filter(pl.col("turns") > 1)
+    return {
+        "trajectories": episodes.height,
+        "turns": kept.height,
+        "left_out_for_faults": int(faulty["faulty"].sum()),
+        "problems": episodes["problem_id"].n_unique(),
+        "mean_turns": _mean(episodes["turns"]),
+        "mean_aggregated_return": _mean(episodes["return"]),
+        "mean_final_reward": _mean(episodes["rewards"].list.last()),
+        "final_compiled_rate": _mean(episodes["compiled"]),
+        "final_correctness_rate": _mean(episodes["correct"]),
+        "improvement_rate": _mean(several["improved"]),
+        "speedups": _speedups(episodes.filter(pl.col("correct"))),
+        "terminations": _counts(episodes["termination"]),
+        "per_turn": [_turn_figures(kept.filter(pl.col("turn_index") == index)) for index in _distinct(kept, "turn_index")],
+        "per_iteration": [
+            _iteration_figures(episodes.filter(pl.col("iteration") == number)) for number in _distinct(episodes, "iteration")
+        ],
+        "top": [
+            {name: row[name] for name in ("trajectory_id", "problem_id", "iteration", "return", "turns", "rewards", "correct", "speedup", "timing_source")}
+            for row in episodes.sort(["return", "turns", "trajectory_id"], descending=[True, False, False]).head(top).rows(named=True)
+        ],
+    }  # fmt: skip
+
+
+def _turn_figures(turns: pl.DataFrame) -> dict[str, Any]:
+    return {
+        "turn": int(turns["turn_index"][0]) + 1,
+        "turns": turns.height,
+        "mean_reward": _mean(turns["reward"]),
+        "success_rate": _mean(turns["correct"]),
+        "compiled_rate": _mean(turns["compiled"]),
+        "progression": _mean(turns["change"]),
+        "speedups": _speedups(turns.filter(pl.col("correct"))),
+    }
+
+
+def _iteration_figures(episodes: pl.DataFrame) -> dict[str, Any]:
+    return {
+        "iteration": int(episodes["iteration"][0]),
+        "trajectories": episodes.height,
+        "mean_turns": _mean(episodes["turns"]),
+        "mean_aggregated_return": _mean(episodes["return"]),
+        "final_correctness_rate": _mean(episodes["correct"]),
+    }
+
+
+def _speedups(correct: pl.DataFrame) -> dict[str, dict[str, float | int | None]]:
+    """Return number, mean and geometric mean of the speedups, by where the times come from."""
+    timed = correct.filter(pl.col("speedup").is_finite()).with_columns(pl.col("timing_source").fill_null(_UNMARKED))
+    return {
+        str(source): {
+            "kernels": group.height,
+            "mean": _mean(group["speedup"]),
+            "geometric_mean": _geometric_mean(group["speedup"].filter(group["speedup"] > 0)),
+        }
+        for (source,), group in sorted(timed.group_by("timing_source"))
+    }
+
+
+def _geometric_mean(values: pl.Series) -> float | None:
+    logarithm = _mean(values.log())
+    return None if logarithm is None else float(pl.Series([logarithm]).exp()[0])
+
+
+def _mean(values: pl.Series) -> float | None:
+    mean = values.cast(pl.Float64).mean()
+    return float(mean) if isinstance(mean, float) else None
+
+
+def _counts(values: pl.Series) -> dict[str, int]:
+    counted = values.drop_nulls().value_counts()
+    return dict(sorted(counted.iter_rows(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def _distinct(frame: pl.DataFrame, column: str) -> Sequence[int]:
+    return sorted(frame[column].unique().to_list())

@@ -1,0 +1,132 @@
+"""One trajectory as a conversation that can be read: what was asked, answered and judged, turn by turn.
+
+The tables hold prompts as token ids, so that reading them takes the policy's tokenizer. Without it answers and verdicts can be
+read, prompts cannot.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from kernels_eval.errors import InputError
+from tasks.models.families import template_family
+from tasks.trajectories.locate import find_batches
+from tasks.trajectories.log_reader import has_logs, read_logs
+from tasks.trajectories.reader import read_turns_file
+from tasks.trajectories.schema import TURNS_FILE, verdict_from_row
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One contribution to a conversation."""
+
+    speaker: str
+    """A role of the chat template, or `judge`."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A trajectory as people read it."""
+
+    title: str
+    details: dict[str, str]
+    said: tuple[Said, ...]
+
+
+def find_conversation(path: Path, trajectory_id: str, tokenizer: Any = None) -> Conversation:
+    """Return the conversation of a trajectory in a data set, a run or a folder of JSON logs.
+
+    `tokenizer`: the policy's; none: prompts are left out. Raises InputError where there is no such trajectory.
+    """
+    if has_logs(path):
+        for record in read_logs(path)[0]:
+            if str((record.get("extra_info") or {}).get("trajectory_id")) == trajectory_id:
+                return _from_log(record, trajectory_id)
+    else:
+        for folder in find_batches(path):
+            turns = read_turns_file(folder / TURNS_FILE).filter(pl.col("trajectory_id") == trajectory_id)
+            if not turns.is_empty():
+                return _from_rows(turns.sort("turn_index").rows(named=True), folder, tokenizer)
+    raise InputError(f"{path}: expected a trajectory {trajectory_id}, found none of that id")
+
+
+def _from_rows(rows: Sequence[dict[str, Any]], folder: Path, tokenizer: Any) -> Conversation:
+    said: list[Said] = []
+    before: list[int] = []
+    for row in rows:
+        prompt: list[int] = row["prompt_token_ids"]
+        if not row["prompt_extends_previous"]:
+            said.append(
+                Said("note", "The conversation is told anew from here on: the prompt does not extend the last one.")
+            )
+        if tokenizer is not None:
+            new = prompt[len(before) :] if row["prompt_extends_previous"] else prompt
+            said += _decoded(tokenizer, new)
+        said.append(Said(str(row["role"]), str(row["response_text"])))
+        said.append(Said("judge", _judged(row)))
+        before = [*prompt, *row["response_token_ids"]]
+    first = rows[0]
+    details = {
+        "problem": str(first["problem_id"]),
+        "iteration": str(first["iteration"]),
+        "turns": str(len(rows)),
+        "ended by": str(first["termination"]),
+        "return": _number(first["return"]),
+        "data set": str(folder),
+    }
+    return Conversation(str(first["trajectory_id"]), details, tuple(said))
+
+
+def _from_log(record: dict[str, Any], trajectory_id: str) -> Conversation:
+    said: list[Said] = []
+    judged = iter(record["history"])
+    messages: list[dict[str, str]] = record.get("messages") or []
+    answers = sum(message["role"] == "assistant" for message in messages)
+    # A compressed history leaves out earlier answers: the verdicts shown are those of the last ones.
+    for _ in range(max(len(record["history"]) - answers, 0)):
+        next(judged)
+    for message in messages:
+        said.append(Said(message["role"], message["content"]))
+        if message["role"] == "assistant" and (turn := next(judged, None)) is not None:
+            result = turn["eval_result"]
+            lines = [f"{name}: {result[name]}" for name in result if result[name] not in (None, "")]
+            said.append(Said("judge", "\n".join([*lines, f"reward: {_number(turn['reward'])}"])))
+    details = {
+        "problem": str(record["instance_id"]),
+        "turns": str(record["num_turns"]),
+        "return": _number(record["aggregated_return"]),
+    }
+    return Conversation(trajectory_id, details, tuple(said))
+
+
+def _decoded(tokenizer: Any, token_ids: Sequence[int]) -> list[Said]:
+    """Return what a stretch of a prompt says, by speaker where its chat template is of a known family."""
+    text = str(tokenizer.decode(list(token_ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+    try:
+        family = template_family(tokenizer)
+    except InputError:
+        return [Said("prompt", text)]
+    header = rf"{re.escape(family.opening)}(\w+){re.escape(family.header_end)}"
+    pattern = re.compile(rf"{header}(.*?){re.escape(family.end_of_turn)}", re.DOTALL)
+    return [Said(role, content) for role, content in pattern.findall(text)]
+
+
+def _judged(row: dict[str, Any]) -> str:
+    verdict = verdict_from_row(row["verdict"])
+    lines = [f"{verdict.status.value}, reward {_number(row['reward'])}, return {_number(row['return'])}"]
+    if verdict.candidate_ms is not None:
+        source = "" if verdict.timing_source is None else f" ({verdict.timing_source.value})"
+        speedup = "" if verdict.speedup is None else f", speedup {verdict.speedup:.2f}x"
+        lines.append(f"runtime {verdict.candidate_ms:.4g} ms{speedup}{source}")
+    cause = verdict.rejection_reason or verdict.error_category
+    lines += [text for text in (cause, verdict.error_message) if text]
+    return "\n".join(lines)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"

@@ -1,0 +1,82 @@
+"""The critic of PPO: a value model of its own beside the policy, with an optimizer of its own.
+
+It is a Hugging Face token classifier with one label, so that any architecture has one; its body starts as a copy of the policy's, its head at
+0. In a checkpoint it lies in `critic/`: model and optimizer state, in the formats of the policy's.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedModel
+
+from kernels_eval.errors import InputError
+from tasks.update.batches import MicroBatch
+from tasks.update.engine import EngineSettings, TrainingEngine
+from tasks.update.scoring import hidden_states
+
+CRITIC_FOLDER = "critic"
+
+
+class ValueScorer(nn.Module):
+    """A token classifier that, given a micro-batch, returns the value [N] in float32 of the state before each trained token."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        targets: Tensor,
+        position_ids: Tensor | None = None,
+        boundaries: Tensor | None = None,
+        longest: int = 0,
+    ) -> Tensor:
+        """The tensors of a MicroBatch by their names there; the targets are not looked at."""
+        hidden = hidden_states(self.model, token_ids, position_ids, boundaries, longest)
+        chosen = hidden.reshape(-1, hidden.shape[-1]).index_select(0, positions)
+        head: Any = self.model.score
+        return head(chosen).squeeze(-1).float()
+
+
+class CriticEngine(TrainingEngine):
+    """A critic that is being trained."""
+
+    def __init__(self, model: PreTrainedModel, settings: EngineSettings) -> None:
+        super().__init__(model, ValueScorer(model), settings)
+
+    def values(self, batch: MicroBatch) -> Tensor:
+        """Return values [N] with gradients."""
+        return self.deepspeed(
+            batch.token_ids, batch.positions, batch.targets, batch.position_ids, batch.boundaries, batch.longest
+        )
+
+
+def load_critic(folder: Path | str, dtype: str) -> PreTrainedModel:
+    """Load a critic, or make one of a policy's folder: the same body, a head of zeros. InputError where neither lies there."""
+    loader: Any = AutoModelForTokenClassification
+    try:
+        config: Any = AutoConfig.from_pretrained(str(folder))
+        config.num_labels = 1
+        config.classifier_dropout = 0.0
+        model, report = loader.from_pretrained(
+            str(folder),
+            config=config,
+            dtype=getattr(torch, dtype),
+            attn_implementation="sdpa",
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        line = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(f"{folder}: expected a model that a critic can be made of: {line}") from error
+    missing = {str(key) for key in report["missing_keys"]}
+    if not missing <= {"score.weight", "score.bias"}:
+        raise InputError(f"{folder}: weights of the critic's body are missing: {', '.join(sorted(missing)[:3])}")
+    if missing:
+        with torch.no_grad():
+            for parameter in model.score.parameters():
+                parameter.zero_()
+    return model

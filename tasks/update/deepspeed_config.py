@@ -1,0 +1,116 @@
+"""DeepSpeed's configuration: a JSON file of the user's (deployments/deepspeed) on top of what is generated.
+
+A file may set anything but what the run's own settings decide (`RESERVED`): batch sizes, clipping, optimizer, precision.
+"""
+
+import functools
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernels_eval.errors import InputError
+
+RESERVED = {
+    "train_batch_size": "update.optimizer_steps",
+    "train_micro_batch_size_per_gpu": "update.tokens_per_rank",
+    "gradient_accumulation_steps": "update.tokens_per_rank",
+    "gradient_clipping": "update.gradient_clip",
+    "optimizer": "update.learning_rate",
+    "scheduler": "update.schedule",
+    "bf16": "model.dtype",
+    "fp16": "model.dtype",
+}
+"""Keys that a file may not set, and the setting that decides instead."""
+_LARGEST_BUCKET = 500_000_000
+
+
+def import_deepspeed() -> Any:
+    """Import DeepSpeed for this process's device, quietly, without the op that a CPU does not need."""
+    on_cpu = not torch.cuda.is_available()
+    if on_cpu:
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+    import deepspeed
+    from deepspeed.utils import logger
+
+    logger.setLevel(logging.WARNING)
+    if on_cpu:
+        # The attribute is probed lazily, with compiler runs; setting it first skips the probe as well as the op.
+        deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})["deepspeed_shm_comm"] = False
+    return deepspeed
+
+
+def read_deepspeed_file(path: str) -> dict[str, Any]:
+    """Return a DeepSpeed JSON file; InputError where it is none, or sets what is not its to set."""
+    return json.loads(_checked_text(path, _modified(path)))
+
+
+def stage_of(path: str | None, zero_stage: int) -> int:
+    """Return the ZeRO stage in force: the file's, where it says one."""
+    if path is None:
+        return zero_stage
+    stage = read_deepspeed_file(path).get("zero_optimization", {}).get("stage", zero_stage)
+    if stage not in (0, 1, 2, 3):
+        raise InputError(f"update.deepspeed: {path}: zero_optimization.stage: found {stage!r}, expected 0, 1, 2 or 3")
+    return stage
+
+
+def deepspeed_config(
+    path: str | None, zero_stage: int, gradient_clip: float, dtype: str, parameters: int
+) -> dict[str, Any]:
+    """Return the whole configuration for a model of so many trained parameters."""
+    given = {} if path is None else read_deepspeed_file(path)
+    stage = stage_of(path, zero_stage)
+    clips_itself = stage == 0 and dtype == "float32"
+    bucket = min(max(parameters, 1), _LARGEST_BUCKET)  # DeepSpeed allocates the whole bucket: 2 GB at its default
+    generated: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": 1,
+        "gradient_clipping": 0.0 if clips_itself else gradient_clip,
+        "zero_optimization": {
+            "stage": stage,
+            "overlap_comm": torch.cuda.is_available(),
+            "reduce_bucket_size": bucket,
+            "allgather_bucket_size": bucket,
+        },
+        "bf16": {"enabled": dtype == "bfloat16"},
+        "data_types": {"grad_accum_dtype": "fp32"},
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "steps_per_print": 1_000_000_000,
+    }
+    return _merged(generated, given)
+
+
+def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        result[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return result
+
+
+def _modified(path: str) -> int:
+    try:
+        return Path(path).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@functools.lru_cache(maxsize=16)
+def _checked_text(path: str, modified: int) -> str:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        given = json.loads(text)
+    except (OSError, ValueError) as error:
+        raise InputError(f"update.deepspeed: {path}: expected a DeepSpeed JSON file: {error}") from error
+    if not isinstance(given, dict):
+        raise InputError(f"update.deepspeed: {path}: expected an object, found {type(given).__name__}")
+    for key, setting in RESERVED.items():
+        if key in given:
+            raise InputError(f"update.deepspeed: {path}: {key} is not the file's to set; set {setting} instead")
+    return text

@@ -1,0 +1,107 @@
+"""Triton kernels of the chunked head: one pass over a slice of logits where PyTorch's own operations take eight.
+
+`accumulate_statistics` folds a slice of the vocabulary into what the softmax needs; `logit_gradients` turns the slice into its gradient.
+Both hold for any slice width; logits are float32, rows are contiguous.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+_BLOCK = 2048
+
+
+@triton.jit
+def _statistics_kernel(
+    logits, targets, highest, total, weighted, target_logits, start, columns, stride, block: tl.constexpr
+):
+    row = tl.program_id(0).to(tl.int64)
+    m = tl.load(highest + row)
+    s = tl.load(total + row)
+    t = tl.load(weighted + row)
+    for first in range(0, columns, block):
+        places = first + tl.arange(0, block)
+        inside = places < columns
+        x = tl.load(logits + row * stride + places, mask=inside, other=float("-inf"))
+        new = tl.maximum(m, tl.max(x, axis=0))
+        scale = tl.exp(m - new)
+        e = tl.exp(x - new)
+        s = s * scale + tl.sum(e, axis=0)
+        t = t * scale + tl.sum(tl.where(inside, e * x, 0.0), axis=0)
+        m = new
+    tl.store(highest + row, m)
+    tl.store(total + row, s)
+    tl.store(weighted + row, t)
+    place = tl.load(targets + row) - start
+    if (place >= 0) & (place < columns):
+        tl.store(target_logits + row, tl.load(logits + row * stride + place))
+
+
+@triton.jit
+def _gradient_kernel(
+    logits,
+    out,
+    targets,
+    normalisers,
+    entropies,
+    of_log_probs,
+    of_entropies,
+    start,
+    columns,
+    stride,
+    out_stride,
+    block: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    places = tl.program_id(1) * block + tl.arange(0, block)
+    inside = places < columns
+    x = tl.load(logits + row * stride + places, mask=inside, other=0.0)
+    log_p = x - tl.load(normalisers + row)
+    g = tl.load(of_log_probs + row)
+    h = tl.load(of_entropies + row)
+    d = -tl.exp(log_p) * (g + h * (log_p + tl.load(entropies + row)))
+    d += tl.where(places + start == tl.load(targets + row), g, 0.0)
+    tl.store(out + row * out_stride + places, d.to(out.dtype.element_ty), mask=inside)
+
+
+def accumulate_statistics(
+    logits: Tensor, targets: Tensor, start: int, highest: Tensor, total: Tensor, weighted: Tensor, target_logits: Tensor
+) -> None:
+    """Fold logits [N, C] of the tokens start … start + C − 1 into running [N]: maximum, Σ exp, Σ exp · logit, the target's logit."""
+    rows, columns = logits.shape
+    if rows:
+        _statistics_kernel[(rows,)](
+            logits, targets, highest, total, weighted, target_logits, start, columns, logits.stride(0), block=_BLOCK
+        )
+
+
+def logit_gradients(
+    logits: Tensor,
+    targets: Tensor,
+    start: int,
+    normalisers: Tensor,
+    entropies: Tensor,
+    of_log_probs: Tensor,
+    of_entropies: Tensor,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Return the gradient [N, C] of the slice's logits in `dtype`; normalisers are the log-sum-exps [N] over the whole vocabulary."""
+    rows, columns = logits.shape
+    out = torch.empty(logits.shape, dtype=dtype, device=logits.device)
+    if rows:
+        _gradient_kernel[(rows, triton.cdiv(columns, _BLOCK))](
+            logits,
+            out,
+            targets,
+            normalisers,
+            entropies,
+            of_log_probs,
+            of_entropies,
+            start,
+            columns,
+            logits.stride(0),
+            out.stride(0),
+            block=_BLOCK,
+        )
+    return out

@@ -1,0 +1,35 @@
+"""The Prometheus text, read back by the reference parser where it is there."""
+
+from collections import Counter
+
+import pytest
+
+from kernels_eval import Judge, JudgeConfig
+from kernels_eval.server.metrics import _labels, exposition, resident_bytes
+
+
+def test_the_reference_parser_reads_it() -> None:
+    parser = pytest.importorskip("prometheus_client.parser")
+    with Judge(JudgeConfig(workers=3)) as judge:
+        judge.roster.begins(0)
+        judge.roster.failed(0, 'odd"\\\ncategory', "message")
+        text = exposition(judge, Counter({200: 5, 429: 2}), taken=7, queue_limit=9)
+    families = {family.name: family for family in parser.text_string_to_metric_families(text)}
+    assert len(families) == 11
+    (fault,) = [sample for sample in families["kernelmill_judge_faults"].samples if sample.name.endswith("_total")]
+    assert fault.labels == {"category": 'odd"\\\ncategory'}
+    states = {sample.labels["state"]: sample.value for sample in families["kernelmill_judge_workers"].samples}
+    assert states == {"idle": 2, "busy": 0, "quarantined": 1, "stopped": 0}
+    histogram = families["kernelmill_judge_seconds"]
+    assert histogram.type == "histogram"
+    assert histogram.samples[-1].name.endswith("_count")
+    assert all(family.documentation for family in families.values())
+
+
+def test_labels_are_escaped() -> None:
+    assert _labels({"a": 'x"y\\z\n'}) == '{a="x\\"y\\\\z\\n"}'
+    assert _labels({}) == ""
+
+
+def test_resident_memory_is_plausible() -> None:
+    assert 5 << 20 < resident_bytes() < 10 << 30

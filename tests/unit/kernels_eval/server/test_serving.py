@@ -1,0 +1,54 @@
+"""Tokens, and who may reach the server without one."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from kernels_eval.config import JudgeConfig
+from kernels_eval.errors import InputError
+from kernels_eval.server.config import TOKEN_VARIABLE, ServerConfig
+from kernels_eval.server.serving import check_reach, read_token, serve
+
+
+def test_where_the_token_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    assert read_token(None) is None
+    monkeypatch.setenv(TOKEN_VARIABLE, "")
+    assert read_token(None) is None
+    monkeypatch.setenv(TOKEN_VARIABLE, "from-the-environment")
+    assert read_token(None) == "from-the-environment"
+    file = tmp_path / "token"
+    file.write_text("from-the-file\n")
+    assert read_token(file) == "from-the-file"
+
+
+@pytest.mark.parametrize("content", ["", "short", "with a space in it", "umlaut-ä-in-it", "\x01" * 20])
+def test_a_bad_token_is_refused_and_not_told(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(content)
+    with pytest.raises(InputError, match="at least 8") as raised:
+        read_token(file)
+    assert not content or content not in str(raised.value)
+
+
+def test_a_token_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        read_token(tmp_path / "none")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_loopback_needs_no_token(host: str) -> None:
+    check_reach(host, None)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
+def test_others_do(host: str) -> None:
+    check_reach(host, "a-token-of-ours")
+    with pytest.raises(InputError, match=TOKEN_VARIABLE):
+        check_reach(host, None)
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(InputError, match="cannot be listened on"):
+        serve(JudgeConfig(workers=1), ServerConfig(port=taken.getsockname()[1]), None)

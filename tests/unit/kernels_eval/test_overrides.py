@@ -1,0 +1,45 @@
+"""Settings for one kernel alone."""
+
+from typing import Any
+
+import pytest
+
+from kernels_eval.config import JudgeConfig
+from kernels_eval.errors import InputError
+from kernels_eval.overrides import CHANGEABLE, with_settings
+
+CONFIG = JudgeConfig(timeout_s=5.0)
+
+
+def test_nothing_said_is_the_judges_own() -> None:
+    assert with_settings(CONFIG, None, {}) is CONFIG
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("trials", 3), ("timeout_s", 1.5), ("policy", "mixed"), ("targets", ["cuda:80"]), ("compile", "never"), ("backend", "cuda")],
+)  # fmt: skip
+def test_what_may_be_changed(name: str, value: Any) -> None:
+    changed = with_settings(CONFIG, None, {name: value})
+    assert getattr(changed, name) == (tuple(value) if isinstance(value, list) else value)
+    assert changed.model_copy(update={name: getattr(CONFIG, name)}) == CONFIG
+    assert name in CHANGEABLE
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"trials": 0}, "trials"),
+        ({"trials": "many"}, "found 'many'"),
+        ({"timeout_s": 6.0}, "timeout_s: expected at most 5, found 6"),
+        ({"timeout_s": float("nan")}, "timeout_s"),
+        ({"memory_mb": 1 << 20}, "memory_mb: expected one of"),
+        ({"cache_dir": "/etc"}, "cache_dir"),
+        ({"require_sandbox": False}, "require_sandbox"),
+        ({"workers": 100}, "workers"),
+        ({"nonsense": 1}, "nonsense"),
+    ],
+)
+def test_what_may_not(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        with_settings(CONFIG, None, settings)

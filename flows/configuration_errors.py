@@ -48,7 +48,8 @@ def _nearest(location: tuple[int | str, ...], root: type[BaseModel]) -> str:
         name for name in every if difflib.get_close_matches(unknown, [name.rpartition(".")[2]], n=1, cutoff=0.8)
     ]
     if elsewhere:
-        return f"; did you mean {' or '.join(elsewhere[:3])}?"
+        nearest = sorted(elsewhere, key=lambda name: name.count("."))
+        return f"; did you mean {' or '.join(nearest[:3])}?"
     return f"; {'there are' if prefix else 'at the top there are'} {', '.join(prefix + name for name in siblings)}"
 
 

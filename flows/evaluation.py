@@ -5,6 +5,7 @@ from pathlib import Path
 from prefect import flow
 
 from flows.configuration import RunConfig
+from flows.names import name_of
 from flows.preflight import check_checkpoint
 from flows.problems import prepare_problems
 from flows.run import Run, open_run
@@ -50,7 +51,7 @@ def _examination(config: RunConfig) -> RolloutConfig:
     )
 
 
-@flow(name="evaluation", flow_run_name="evaluation-{config.name}")
+@flow(name="evaluation", flow_run_name=name_of("policy"))
 def evaluation_flow(config: RunConfig, checkpoint: str | None = None) -> EvaluationRef:
     """The run's newest policy on the held-out problems; or the policy in a folder, which is not noted in the run."""
     if checkpoint is not None:

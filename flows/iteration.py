@@ -4,6 +4,7 @@ from prefect import flow
 
 from flows.configuration import RunConfig
 from flows.evaluation import examine
+from flows.names import name_of
 from flows.problems import prepare_problems
 from flows.report import conclude
 from flows.run import Run, open_run
@@ -57,7 +58,7 @@ def iterate(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> Checkpo
     return improve(run, policy, collect(run, problems, policy))
 
 
-@flow(name="training-iteration", flow_run_name="iteration-{config.name}")
+@flow(name="training-iteration", flow_run_name=name_of("iteration"))
 def training_iteration_flow(config: RunConfig) -> str:
     """One iteration from the run's newest policy. After a kill the same iteration is finished, not begun again."""
     with open_run(config) as run:
@@ -68,7 +69,7 @@ def training_iteration_flow(config: RunConfig) -> str:
         return conclude(run)
 
 
-@flow(name="rollout", flow_run_name="rollout-{config.name}")
+@flow(name="rollout", flow_run_name=name_of("iteration"))
 def rollout_flow(config: RunConfig) -> TrajectoryBatchRef:
     """Trajectories of the run's newest policy."""
     with open_run(config) as run:
@@ -76,7 +77,7 @@ def rollout_flow(config: RunConfig) -> TrajectoryBatchRef:
         return collect(run, problems, newest_policy(run, problems))
 
 
-@flow(name="update", flow_run_name="update-{config.name}")
+@flow(name="update", flow_run_name=name_of("iteration"))
 def update_flow(config: RunConfig) -> CheckpointRef:
     """One update of the run's newest policy, on its trajectories (which are collected if they are not there)."""
     with open_run(config) as run:

@@ -5,6 +5,7 @@ from typing import Any
 from prefect import flow
 
 from flows.configuration import RunConfig
+from flows.names import name_of
 from flows.run import Run, open_run
 from kernels_eval.errors import InputError
 from tasks.evaluation.inputs import IterationEntry, ReportInputs
@@ -26,7 +27,7 @@ def conclude(run: Run) -> str:
     return str(run.run_dir)
 
 
-@flow(name="report", flow_run_name="report-{config.name}")
+@flow(name="report", flow_run_name=name_of("policy"))
 def report_flow(config: RunConfig) -> str:
     """Write the report of a run again."""
     with open_run(config) as run:

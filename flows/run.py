@@ -25,6 +25,7 @@ from pydantic import BaseModel
 
 from flows.configuration import RunConfig, save_configuration
 from flows.listeners import Listeners, LogListener
+from flows.names import tag_flow_run
 from flows.ray_cluster import RayCluster
 from flows.state import ControlState, RunState, StageTiming, read_state, write_state
 from kernels_eval.errors import InputError
@@ -132,6 +133,7 @@ def open_run(config: RunConfig) -> Generator[Run]:
     run_dir.mkdir(parents=True, exist_ok=True)
     cluster = RayCluster(config.ray)
     began = time.monotonic() - startup_s.get()
+    tag_flow_run(config)
     with _locked(run_dir), _logged_to(run_dir / "log.txt"):
         save_configuration(config, run_dir / "config.yaml")
         link_to(runs_dir / "latest", run_dir)

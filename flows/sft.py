@@ -3,6 +3,7 @@
 from prefect import flow
 
 from flows.configuration import RunConfig
+from flows.names import name_of
 from flows.problems import prepare_problems
 from flows.run import Run, open_run
 from tasks.references import CheckpointRef, ProblemSetRef
@@ -36,7 +37,7 @@ def newest_policy(run: Run, problems: ProblemSetRef) -> CheckpointRef:
     return run.state.newest_policy or first
 
 
-@flow(name="sft", flow_run_name="sft-{config.name}")
+@flow(name="sft", flow_run_name=name_of("problems"))
 def sft_flow(config: RunConfig) -> CheckpointRef:
     """Problems, SFT data, SFT."""
     with open_run(config) as run:

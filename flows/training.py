@@ -13,6 +13,7 @@ from flows.control import examine_control
 from flows.environment import set_defaults
 from flows.evaluation import examine
 from flows.iteration import iterate
+from flows.names import name_of
 from flows.preflight import check_before_start
 from flows.problems import prepare_problems
 from flows.report import conclude
@@ -21,7 +22,7 @@ from flows.server import prefect_server
 from flows.sft import teach
 
 
-@flow(name="training", flow_run_name="training-{config.name}")
+@flow(name="training", flow_run_name=name_of("training"))
 def training_flow(config: RunConfig) -> str:
     """Train a policy and return the run's folder."""
     check_before_start(config)

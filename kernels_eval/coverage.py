@@ -12,8 +12,8 @@ from pydantic import Field
 
 from kernels_eval.settings import FrozenModel
 
-_COPIES = re.compile(r"^Memcpy|^Memset|at::native::.*(FillFunctor|direct_copy_kernel|CatArrayBatchedCopy)")
-"""Library activities that only move or fill."""
+_COPIES = re.compile(r"^Memcpy|^Memset|at::native::.*(FillFunctor|direct_copy_kernel|CatArrayBatchedCopy)|spin_kernel")
+"""Activities that only move, fill or wait: the library's, and the stopwatch's own between the calls. They count for nobody."""
 _LIBRARY_NAME = re.compile(
     r"^(ampere|volta|turing|maxwell|hopper|blackwell|sm\d+)_|^nvjet|cutlass|xmma|cudnn|cublas|splitKreduce"
 )
@@ -26,7 +26,8 @@ class KernelRecord(FrozenModel):
 
     name: Annotated[str, Field(max_length=2000)]
     duration_ns: Annotated[int, Field(ge=0, le=10**13)]
-    stream: Annotated[int, Field(ge=-1, le=1 << 40)] = 0
+    stream: Annotated[int, Field(ge=0, le=1 << 40)] = 0
+    """0: the default stream."""
 
 
 @dataclass(frozen=True)
@@ -38,34 +39,38 @@ class Coverage:
     copy_ns: int
     library_names: tuple[str, ...]
     """Distinct library kernels that compute."""
-    streams: int
-    """Streams that kernels ran on."""
+    uses_side_streams: bool
+    """Some kernel that computes ran on another stream than the default one."""
+
+    @property
+    def computing_ns(self) -> int:
+        """Time of everything that computes."""
+        return self.own_ns + self.library_ns
 
     @property
     def own_share(self) -> float:
-        """Time of the candidate's own kernels over all of it; 0 where nothing ran."""
-        total = self.own_ns + self.library_ns + self.copy_ns
-        return self.own_ns / total if total else 0.0
+        """Time of the candidate's own kernels over that of everything that computes; 0 where nothing ran."""
+        return self.own_ns / self.computing_ns if self.computing_ns else 0.0
 
 
 def coverage_of(records: Sequence[KernelRecord], own_names: Collection[str]) -> Coverage:
     """Sort records into own, library and copies. A kernel is own only if its plain name is, and looks like no library's."""
     own = library = copies = 0
     names: list[str] = []
-    streams: set[int] = set()
+    uses_side_streams = False
     for record in records:
         mine = is_own(record.name, own_names)
         if not mine and _COPIES.search(record.name):
             copies += record.duration_ns
             continue
-        streams.add(record.stream)
+        uses_side_streams |= record.stream != 0
         if mine:
             own += record.duration_ns
         else:
             library += record.duration_ns
             if record.name not in names:
                 names.append(record.name)
-    return Coverage(own, library, copies, tuple(names), len(streams))
+    return Coverage(own, library, copies, tuple(names), uses_side_streams)
 
 
 def is_own(name: str, own_names: Collection[str]) -> bool:

@@ -53,9 +53,9 @@ class Warm:
         torch.zeros(1, device=cuda_driver.DEVICE)
         self.driver = CudaDriver()
         self.stopwatch = Stopwatch(self.driver)
-        self.profiler = Profiler()
+        self.profiler = Profiler(self.stopwatch.flush)
         if os.environ.get("KERNELS_EVAL_WARM_PROFILER", "1") == "1":
-            self.profiler.records(self.stopwatch.flush)
+            self.profiler.warm_up()
         self._load_launcher()
 
     def _load_launcher(self) -> None:

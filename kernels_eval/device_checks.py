@@ -1,6 +1,6 @@
 """What must hold of a round of calls on a GPU before anything is said for the candidate. Raises CandidateFailedError."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from kernels_eval.comparison import compare
@@ -21,13 +21,17 @@ class Errors:
     relative: float = 0.0
 
 
-def check_round(made: Round, calls: SharedCalls, truths: list[Truth], errors: Errors) -> None:
-    """Check every call's outputs, what became of the inputs, the guards and the threads."""
-    if len(made.answer.calls) != len(truths):
+def check_round(made: Round, calls: SharedCalls, truths: Iterable[Truth], errors: Errors) -> None:
+    """Check every call's outputs, what became of the inputs, the guards and the threads.
+
+    `truths` may be made as they are asked for: one at a time is held here.
+    """
+    if len(made.answer.calls) != calls.count:
         raise CandidateFailedError(Status.REJECTED, "malformed_answer", "the process answered for other calls")
+    allowed: set[int] = set()
     for call, truth in enumerate(truths):
         _check_call(made, calls, call, truth, errors)
-    allowed = frozenset[int]().union(*(truth.changed_inputs for truth in truths))
+        allowed |= truth.changed_inputs
     changed = calls.changed_inputs() - allowed
     if changed:
         raise CandidateFailedError(

@@ -63,13 +63,17 @@ class SharedCalls:
         self._sets = sets
         self._output_forms = output_forms
         self.nbytes = layout.nbytes
-        self._shared = transport.memory(self.nbytes)
         self._twin = torch.full((self.nbytes,), POISON, dtype=torch.uint8, device=cuda_driver.DEVICE)
         self._seen = torch.empty_like(self._twin)
         for values, slots in zip(sets, layout.calls, strict=True):
             for value, offset in zip(values, slots.inputs, strict=True):
                 if offset is not None and value.numel():
                     view(self._twin, form_of(value), offset).copy_(value)
+
+    @property
+    def count(self) -> int:
+        """Number of calls."""
+        return len(self._sets)
 
     def requests(self) -> list[dict[str, Any]]:
         """Return what the candidate's process is told of each call."""
@@ -89,13 +93,13 @@ class SharedCalls:
 
     def publish(self) -> None:
         """Put inputs, guards and poison into the shared memory; returns when they have arrived."""
-        self._shared[: self.nbytes].copy_(self._twin)
+        self._transport.memory(self.nbytes)[: self.nbytes].copy_(self._twin)
         self._transport.pushed(self.nbytes)
 
     def collect(self) -> None:
         """Keep what lies in the shared memory now."""
         self._transport.pulled(self.nbytes)
-        self._seen.copy_(self._shared[: self.nbytes])
+        self._seen.copy_(self._transport.memory(self.nbytes)[: self.nbytes])
 
     def output(self, call: int, index: int, form: TensorForm) -> torch.Tensor:
         """Return one output of one call."""

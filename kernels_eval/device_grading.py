@@ -42,6 +42,8 @@ _CALLS = 20
 _SPARE_WALL_S = 60.0
 """Wall time beyond a candidate's own: for the judge's part of the conversation, and for waiting for the device."""
 _SLOWED = 1.5
+_PROFILED_SHARE = 0.6
+"""Of the device time of kernels in a profiled call, which a timed call takes at least."""
 _COPY_BYTES_PER_S = 1e9
 
 
@@ -218,18 +220,21 @@ class _Grading:
             truth = self._reference.truth(inputs, self._perturbed)
         return inputs, truth
 
-    def _shared(self, sets: list[tuple[list[Any], Truth]]) -> SharedCalls:
-        inputs = [values for values, _ in sets]
-        forms = output_forms(sets[0][1])
-        layout = lay_out(input_forms(inputs[0]), [form.nbytes for form in forms], len(sets))
-        return SharedCalls(self._grader._transport, layout, inputs, forms)
+    def _own_inputs(self) -> list[Any]:
+        """Draw one input set from the problem's own distribution."""
+        self._drawn += 1
+        return self._reference.draw(None, self._drawn, self._seed, own=True)
+
+    def _shared(self, sets: list[list[Any]], forms: list[TensorForm]) -> SharedCalls:
+        layout = lay_out(input_forms(sets[0]), [form.nbytes for form in forms], len(sets))
+        return SharedCalls(self._grader._transport, layout, sets, forms)
 
     def _trial_calls(self, size: int | None) -> tuple[SharedCalls, list[Truth]]:
         """Sets of different distributions, the first one twice."""
         first = self._set(size, own=True)
         count = max(self._config.trials, 2) if size is None else 1
         sets = [first, first, *(self._set(size, own=False) for _ in range(count - 1))]
-        return self._shared(sets), [truth for _, truth in sets]
+        return self._shared([values for values, _ in sets], output_forms(first[1])), [truth for _, truth in sets]
 
     def _try_hidden_size(self, conversation: DeviceConversation) -> None:
         reference = self._reference
@@ -253,41 +258,38 @@ class _Grading:
     def _timed(self, conversation: DeviceConversation) -> Verdict:
         config, grader = self._config, self._grader
         sets = [self._set(None, own=True) for _ in range(2)]
-        truth = sets[0][1]
-        count = self._calls_a_round(truth)
-        forms = output_forms(truth)
+        truths = [truth for _, truth in sets]
+        forms = output_forms(truths[0])
+        count = self._calls_a_round(truths[0])
         with grader._lock:
-            profiled = self._shared(sets)
+            profiled = self._shared([values for values, _ in sets], forms)
             made = conversation.run(profiled, RoundRequest(profiled=True, poison=False), config.timeout_s)
-            check_round(made, profiled, [truth for _, truth in sets], self._errors)
+            check_round(made, profiled, truths, self._errors)
             coverage = coverage_of(made.answer.kernels, self._own_names)
             check_coverage(coverage, self._own_names, config)
             if not self._strict and self._backend.can_suppress:
                 request = RoundRequest(suppressed=True)
-                check_dependence(
-                    conversation.run(profiled, request, config.timeout_s), profiled, [truth for _, truth in sets]
-                )
+                check_dependence(conversation.run(profiled, request, config.timeout_s), profiled, truths)
             settling = conversation.run(profiled, RoundRequest(poison=False), config.timeout_s)
-            check_round(settling, profiled, [truth for _, truth in sets], self._errors)
-            truths_of: dict[int, list[Truth]] = {}
+            check_round(settling, profiled, truths, self._errors)
+            drawn: list[list[Any]] = []
 
             def new_calls(number: int) -> SharedCalls:
-                drawn = [self._set(None, own=True) for _ in range(count)]
-                truths_of.clear()
-                truths_of[number] = [truth for _, truth in drawn]
-                return self._shared(drawn)
+                drawn[:] = [self._own_inputs() for _ in range(count)]
+                return self._shared(drawn, forms)
 
             def check(number: int, made: Round, calls: SharedCalls) -> None:
-                check_round(made, calls, truths_of[number], self._errors)
+                truths_made = (self._reference.truth(inputs, self._perturbed) for inputs in drawn)
+                check_round(made, calls, truths_made, self._errors)
                 if made.answer.kernels:
                     check_coverage(coverage_of(made.answer.kernels, self._own_names), self._own_names, config)
 
             latency_s = ROUND_LATENCY_S
             if grader._transport.name != IpcTransport.name:
-                latency_s += 2 * self._timing_layout_bytes([truth]) / _COPY_BYTES_PER_S
+                latency_s += 2 * self._timing_layout_bytes(truths) / _COPY_BYTES_PER_S
             plan = TimingPlan(
                 calls=count,
-                synchronised=coverage.streams > 1,
+                synchronised=coverage.uses_side_streams,
                 precision=config.timing_precision,
                 rounds=config.timing_rounds,
                 wall_s=config.timing_s,
@@ -305,6 +307,10 @@ class _Grading:
                 settling.answer.enqueue_s,
             )
         self.measured = measured
+        least_ns = 0.0 if coverage.uses_side_streams else coverage.computing_ns / len(sets)
+        if 1e9 * measured.candidate.median < _PROFILED_SHARE * least_ns:
+            message = f"timed calls take {1e6 * measured.candidate.median:.2f} µs, the profiled one ran kernels for {least_ns / 1e3:.2f} µs"
+            raise CandidateFailedError(Status.REJECTED, "unlike_profile", message)
         return self._correct(measured, forms)
 
     def _correct(self, measured: Measured, forms: list[TensorForm]) -> Verdict:

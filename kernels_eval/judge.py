@@ -44,6 +44,8 @@ _WAYS = {"cpu": "interpret", "cuda": DEVICE_WAY}
 _LIBRARY_PREFIX = "aten."
 _ATTEMPTS = 4
 """Times that a kernel is tried where the machine fails on it."""
+_PROBES = 5
+"""Failed probes in a row after which kernels no longer wait for a worker, where none is in service."""
 _FIRST_PROBE_WAIT_S = 0.5
 _LONGEST_PROBE_WAIT_S = 30.0
 Progress = Callable[[int, int], None]
@@ -211,7 +213,7 @@ class Judge:
         """Keep a worker out of service until a kernel that is known to be right is found right on it."""
         config = self.config.model_copy(update={"backend": "triton", "policy": "strict", "compile": "never"})
         probe = Job("probe", Problem(problem_id="probe", source=PROBLEM), KERNEL, config)
-        wait_s = 0.0
+        wait_s, probes = 0.0, 0
         while not self._closing.wait(wait_s):
             found = self._try(bench, probe)
             if isinstance(found, Verdict):
@@ -221,7 +223,8 @@ class Judge:
                 bench.reset()
                 found = _MachineFault("probe_failed", f"{found.status}: {found.error_message}")
             self.roster.failed(worker, *found)
-            if self.roster.in_service == 0:
+            probes += 1
+            if probes >= _PROBES and self.roster.in_service == 0:
                 fault = _fault(found.category, f"no worker is in service: {found.message}")
                 self._dispatcher.fail_waiting(lambda _, fault=fault: fault)
             wait_s = min(max(2 * wait_s, _FIRST_PROBE_WAIT_S), _LONGEST_PROBE_WAIT_S)

@@ -76,7 +76,7 @@ class Template:
 
     def kill(self, process: int) -> None:
         """Kill one of its children."""
-        with contextlib.suppress(ChannelClosedError):
+        with contextlib.suppress(ChannelClosedError, OSError):  # closed there, or here by another thread
             send_note(self._notes, {"action": "kill", "process": process})
 
     @property

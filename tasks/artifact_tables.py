@@ -45,13 +45,15 @@ def table_of(reference: ArtifactRef) -> tuple[str, list[Row]]:
 
 
 def comparison_rows(heldout: Mapping[str, Any]) -> list[Row]:
-    """Return one row a figure of `heldout` in summary.json: each policy, and what RL changed, with its interval."""
+    """Return one row a figure of `heldout` in summary.json: each policy, and differences (paired by problem) with their intervals."""
+    over = heldout.get("over_control")
     figures = [name for name in heldout["before"] if f"{name}_ci" in heldout["before"]]
     return [
         {
             "figure": name,
             **{title: _with_interval(heldout[key], name) for key, title in _POLICIES.items() if key in heldout},
-            "change, paired by problem": _with_interval(heldout, f"delta_{name}", signed=True),
+            "change by RL": _with_interval(heldout, f"delta_{name}", signed=True),
+            **({"after RL against control": _with_interval(over, f"delta_{name}", signed=True)} if over else {}),
         }
         for name in figures
     ]
@@ -114,7 +116,7 @@ def verdict_rows(batch: TrajectoryBatchRef) -> list[Row]:
         status=pl.col("verdict").struct.field("status")
     )
     numbers = sorted(turns.get_column("turn_index").unique().to_list())
-    counts = turns.group_by("status", "turn_index").len().rows_by_key(["status", "turn_index"], unique=True)
+    counts = {(status, number): count for status, number, count in turns.group_by("status", "turn_index").len().rows()}
     rows: list[Row] = []
     for (status,), part in turns.group_by("status"):
         mean = part.get_column("reward").mean()

@@ -8,7 +8,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +31,14 @@ def publish_summary(
     """Show what a stage made. `docs_dir`: the stage is a check, and its pages are there."""
     from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-    facts: list[tuple[str, object]] = [("seconds", f"{seconds:.1f}"), *reference.model_dump().items()]
-    facts += [(name, value) for name, value in _metadata(reference).items() if _is_plain(value)]
-    text = [
-        f"## {label}",
-        "",
-        "| | |",
-        "|---|---|",
-        *(f"| {name.replace('_', ' ')} | `{value}` |" for name, value in facts),
-    ]
+    facts = {"computed in": f"{seconds:.1f} s", "published at": reference.uri}
+    facts |= {name: str(value) for name, value in reference.model_dump(exclude={"uri"}).items()}
+    facts |= {
+        name: str(value) for name, value in _metadata(reference).items() if name not in facts and _is_plain(value)
+    }
+    facts.pop("seconds", None)
+    rows = [f"| {name.replace('_', ' ')} | `{value}` |" for name, value in facts.items()]
+    text = [f"## {label}", "", "| | |", "|---|---|", *rows]
     if docs_dir is not None:
         text += [
             "",
@@ -48,9 +47,9 @@ def publish_summary(
     with _for_people(label):
         create_markdown_artifact("\n".join(text) + "\n", key=artifact_key(run_id, stage), description=label)
         if docs_dir is None:
-            title, rows = table_of(reference)
-            if rows:
-                create_table_artifact(rows, key=artifact_key(run_id, stage, title), description=f"{label}: {title}")
+            title, table = table_of(reference)
+            if table:
+                create_table_artifact(table, key=artifact_key(run_id, stage, title), description=f"{label}: {title}")
 
 
 def publish_refusal(run_id: str, stage: str, label: str, error: InputError) -> None:
@@ -67,13 +66,13 @@ def publish_refusal(run_id: str, stage: str, label: str, error: InputError) -> N
             ("expected", failure.expected),
             ("found", failure.found),
             ("an example", f"row `{failure.example}`" if failure.example != "-" else "the batch as a whole"),
-            ("why it stops the run", failure.consequence or "the expectation is critical"),
             ("data", f"`{failure.data}`"),
             ("Data Docs", f"`{failure.data_docs}`"),
         ]
         body = "\n".join(f"| **{name}** | {_cell(value)} |" for name, value in rows)
+        why = f"Why this stops the run: {failure.consequence or 'the expectation is critical'}."
         text = (
-            f"## {label}: validation failed\n\n| | |\n|---|---|\n{body}\n\n"
+            f"## {label}: validation failed\n\n| | |\n|---|---|\n{body}\n\n{why}\n\n"
             "The same data fails again: nothing was retried, nothing was published. Mend the data or the expectation, "
             "then start the same run again; finished stages are not repeated.\n"
         )
@@ -136,10 +135,10 @@ def artifact_key(*parts: str) -> str:
 
 @contextmanager
 def _for_people(label: str) -> Generator[None]:
-    with suppress(httpx.HTTPError, PrefectHTTPStatusError):
+    try:
         yield
-        return
-    _LOGGER.warning("%s: Prefect's server did not take an artifact", label)
+    except (httpx.HTTPError, PrefectHTTPStatusError) as error:
+        _LOGGER.warning("%s: Prefect's server did not take an artifact: %s", label, error)
 
 
 def _metadata(reference: ArtifactRef) -> dict[str, Any]:

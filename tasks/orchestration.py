@@ -15,9 +15,10 @@ whose artifact is gone, or has another content, is made again.
 
 import functools
 import inspect
+import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
@@ -189,21 +190,11 @@ class StageTask(Generic[P, R]):
         arguments = self._arguments(*args, **kwargs)
         label = self.label.format(**arguments)
         key = self.key(arguments)
-        stage = Stage(
-            workspace,
-            self.name,
-            key,
-            lambda done, total, **figures: progressed(done, total, figures),
-        )
+        stage = Stage(workspace, self.name, key)
         computed = False
-        show_progress: Callable[[int, int], None] = lambda done, total: None
 
-        def progressed(done: int, total: int, figures: dict[str, float]) -> None:
-            workspace.listener.progressed(label, done, total, figures)
-            show_progress(done, total)
-
-        def compute(key: str) -> StageOutcome:
-            nonlocal computed, show_progress
+        def compute(key: str, inputs: list[ArtifactRef]) -> StageOutcome:
+            nonlocal computed
             from tasks.artifacts import publish_refusal, publish_summary, shown_progress
 
             computed = True
@@ -211,8 +202,13 @@ class StageTask(Generic[P, R]):
             workspace.before_work()
             begun = time.perf_counter()
             try:
-                with shown_progress(workspace.run_id, self.name, label) as show_progress:
-                    reference = self.function(stage, *args, **kwargs)
+                with shown_progress(workspace.run_id, self.name, label) as show:
+
+                    def progress(done: int, total: int, **figures: float) -> None:
+                        workspace.listener.progressed(label, done, total, figures)
+                        show(done, total)
+
+                    reference = self.function(replace(stage, progress=progress), *args, **kwargs)
             except InputError as error:
                 publish_refusal(workspace.run_id, self.name, label, error)
                 raise
@@ -223,7 +219,8 @@ class StageTask(Generic[P, R]):
 
         try:
             shown = f"{label}: {self.detail.format(**arguments)}" if self.detail else label
-            outcome = _run_cached(compute, self.name, shown, key, workspace)
+            inputs = [value for value in arguments.values() if isinstance(value, ArtifactRef)]
+            outcome = _run_cached(compute, self.name, shown, key, inputs, workspace)
         except BaseException as error:
             workspace.listener.failed(label, error)
             raise
@@ -275,9 +272,17 @@ def _is_ray_failure(error: object) -> bool:
 
 
 def _run_cached(
-    compute: Callable[[str], StageOutcome], name: str, label: str, key: str, workspace: Workspace
+    compute: Callable[[str, list[ArtifactRef]], StageOutcome],
+    name: str,
+    label: str,
+    key: str,
+    inputs: list[ArtifactRef],
+    workspace: Workspace,
 ) -> StageOutcome:
-    """Run `compute` as a Prefect task with this cache key, unless its stored result is still good."""
+    """Run `compute` as a Prefect task with this cache key, unless its stored result is still good.
+
+    It is given `inputs` so that Prefect knows, and draws, which stage made what another one reads.
+    """
     from prefect.tasks import Task, exponential_backoff
 
     results = workspace.results_dir
@@ -286,6 +291,7 @@ def _run_cached(
         fn=compute,
         name=name,
         task_run_name=label,
+        tags={name, workspace.run_id},
         cache_key_fn=lambda _context, parameters: parameters["key"],
         refresh_cache=name in workspace.refresh or not _is_good(results, key),
         persist_result=True,
@@ -297,7 +303,7 @@ def _run_cached(
         retry_jitter_factor=0.5,
         retry_condition_fn=is_infrastructure_failure,
     )
-    return task(key)
+    return task(key, inputs)
 
 
 def _is_good(results: Path, key: str) -> bool:
@@ -308,6 +314,7 @@ def _is_good(results: Path, key: str) -> bool:
     if not (results / key).exists():
         return True  # nothing to be refreshed
     try:
+        json.loads((results / key).read_bytes())  # of what is not JSON, Prefect would try whether it is a pickle
         outcome = ResultStore(result_storage=LocalFileSystem(basepath=str(results))).read(key).result
     except (ValueError, KeyError, OSError, TypeError, AttributeError):
         return False  # half written by a killed process, or by another version

@@ -30,6 +30,7 @@ def analyze(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
     top: Annotated[int, typer.Option(min=0, help="How many of the best trajectories to name.")] = 5,
+    split: Annotated[str | None, typer.Option(help="Only `train` or only `heldout`; both otherwise.")] = None,
 ) -> None:
     """Show what trajectories earned: turns, returns, correctness, improvement from turn to turn, speedups."""
     from rich.console import Console
@@ -43,6 +44,13 @@ def analyze(
     if output is not None and output.suffix.lower() not in (".json", *SUFFIXES):
         raise InputError(f"--output: {output}: expected a name that ends in .json, {', '.join(SUFFIXES)}")
     turns, faults = load_turns(dataset)
+    if split is not None:
+        found = sorted(turns["split"].drop_nulls().unique())
+        if split not in found:
+            raise InputError(
+                f"--split: found {split}, expected one of those that are there: {', '.join(found) or 'none'}"
+            )
+        turns = turns.filter(turns["split"] == split)
     figures = analyse(turns, top)
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     for fault in faults:

@@ -45,9 +45,9 @@ def _content(said: Said) -> RenderableType:
 
 
 def _overview(figures: dict[str, Any]) -> Table:
-    table = Table(
-        title=f"{figures['trajectories']:,} trajectories on {figures['problems']:,} problems", title_justify="left"
-    )
+    splits = ", ".join(f"{count:,} {split}" for split, count in figures["splits"].items())
+    title = f"{figures['trajectories']:,} trajectories on {figures['problems']:,} problems"
+    table = Table(title=f"{title} ({splits})" if splits else title, title_justify="left")
     table.add_column("")
     table.add_column("", justify="right")
     table.add_row("turns a trajectory", _plain(figures["mean_turns"], 2))

@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.example import KERNEL, PROBLEM
 from kernels_eval.judge import Judge
+from kernels_eval.problem import Problem
 from kernels_eval.roster import FaultStatistics
 from kernels_eval.server.admission import Admission, RefusedError
 from kernels_eval.server.config import ServerConfig
@@ -240,25 +241,23 @@ class _Server:
             reply = in_kernelbench_names(verdict) if foreign[index] else verdict
             yield b'{"index":%d,"verdict":%s}\n' % (index, reply.model_dump_json().encode())
 
-    async def _submit(self, items: Sequence[EvalRequest], place: Any) -> "list[Future[Verdict]]":
+    async def _submit(
+        self, items: Sequence[EvalRequest], place: Callable[[int], tuple[str | int, ...]]
+    ) -> "list[Future[Verdict]]":
         """Queue kernels, off the event loop (problems are parsed). RequestValidationError names what does not fit."""
 
         def submit_all() -> "list[Future[Verdict]]":
-            futures: list[Future[Verdict]] = []
-            for index, item in enumerate(items):
+            for index, item in enumerate(items):  # all of them before any is queued
                 try:
-                    future = self._judge.submit(
-                        item.problem_source, item.kernel_source, item.backend, item.settings.given()
-                    )
-                except (InputError, InfrastructureError) as error:
-                    for earlier in futures:
-                        earlier.cancel()
-                    if isinstance(error, InfrastructureError):
-                        raise
+                    problem = Problem(problem_id="problem", source=item.problem_source)
+                    self._judge.check(problem, item.backend, item.settings.given())
+                except InputError as error:
                     misfit = {"loc": ("body", *place(index)), "msg": str(error), "type": "value_error"}
                     raise RequestValidationError([misfit]) from error
-                futures.append(future)
-            return futures
+            return [
+                self._judge.submit(item.problem_source, item.kernel_source, item.backend, item.settings.given())
+                for item in items
+            ]
 
         return await asyncio.to_thread(submit_all)
 

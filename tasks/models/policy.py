@@ -64,11 +64,17 @@ def load_policy(path: Path | str, dtype: str = "float32") -> PreTrainedModel:
     return model
 
 
-def save_policy(model: PreTrainedModel, tokenizer: Any, path: Path) -> None:
-    """Write the model (safetensors) and its tokenizer into one folder that `AutoModelForCausalLM` loads."""
+def save_policy(
+    model: PreTrainedModel, tokenizer: Any, path: Path, state: dict[str, torch.Tensor] | None = None
+) -> None:
+    """Write the model (safetensors) and its tokenizer, if any, into one folder that `AutoModelForCausalLM` loads.
+
+    `state`: weights to write instead of the model's own.
+    """
     path.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(str(path))
-    tokenizer.save_pretrained(str(path))
+    model.save_pretrained(str(path), state_dict=state)
+    if tokenizer is not None:
+        tokenizer.save_pretrained(str(path))
 
 
 def architecture_of(path: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 A kernel is an entry of this process until its verdict is here, whatever becomes of the actor that was asked: an actor that died, or
 that hangs, is replaced, and what it had not answered is judged again. So no kernel is lost, and each has exactly
 one verdict. Kernels of one problem go to one actor, which has the reference already, as long as that one is not much busier.
+An actor is sent little more than it can judge at once, so that its death concerns few.
 """
 
 import asyncio
@@ -60,15 +61,20 @@ class _Seat:
     """One actor's place; the actor in it changes."""
 
     name: str
+    room: asyncio.Semaphore
+    """What the actor may be sent more."""
     actor: Any = None
     load: int = 0
+    """Kernels sent, and kernels that wait for room."""
 
 
 class ActorJudge:
     """Judges on actors (tasks.rollout.judging.AsyncJudge). For one event loop; `close` ends the actors."""
 
-    def __init__(self, config: JudgeConfig, actors: JudgeActorsConfig) -> None:
-        """Start the actors. Needs a running Ray."""
+    def __init__(
+        self, config: JudgeConfig, actors: JudgeActorsConfig, silence_s: float = _SILENCE_S, ping_s: float = _PING_S
+    ) -> None:
+        """Start the actors. Needs a running Ray. An actor silent for `silence_s` has `ping_s` to say that it lives."""
         self._config = config.model_copy(update={"workers": actors.workers})
         self._options = {
             "num_cpus": actors.cpus,
@@ -79,7 +85,9 @@ class ActorJudge:
             "scheduling_strategy": "SPREAD",
         }
         self._cache = VerdictCache(Path(config.cache_dir) if config.cache_dir else None)
-        self._seats = [_Seat(f"judge-actor-{index}") for index in range(actors.count)]
+        self._silence_s, self._ping_s = silence_s, ping_s
+        room = 2 * actors.workers
+        self._seats = [_Seat(f"judge-actor-{index}", asyncio.Semaphore(room)) for index in range(actors.count)]
         self._slack = 4 * actors.workers
         self.replaced = 0
         """Actors that died or hung, and were replaced."""
@@ -95,10 +103,12 @@ class ActorJudge:
             return known
         for _ in range(_ATTEMPTS):
             seat = self._seat_for(problem)
-            actor = seat.actor
+            actor = None
             seat.load += 1
             try:
-                verdict = await self._ask(actor, problem, kernel_source, backend)
+                async with seat.room:
+                    actor = seat.actor
+                    verdict = await self._ask(actor, problem, kernel_source, backend)
             except RayTaskError as error:
                 if isinstance(error.cause, KernelmillError):
                     raise error.cause from None
@@ -135,17 +145,19 @@ class ActorJudge:
         answer = asyncio.wrap_future(reference.future())
         try:
             while True:
-                done, _ = await asyncio.wait([answer], timeout=_SILENCE_S)
+                done, _ = await asyncio.wait([answer], timeout=self._silence_s)
                 if done:
                     return answer.result()
                 try:
-                    async with asyncio.timeout(_PING_S):
+                    async with asyncio.timeout(self._ping_s):
                         await actor.ping.remote()
                 except TimeoutError:
                     raise RayActorError(error_msg="it does not answer") from None
         except asyncio.CancelledError:
             ray.cancel(reference)
             raise
+        finally:
+            answer.cancel()
 
     def _replace(self, seat: _Seat, dead: Any, reason: str) -> None:
         """Put a new actor into the seat, unless another kernel's task has done so already."""

@@ -21,10 +21,10 @@ from tasks.models.tokenizer import load_tokenizer
 from tasks.sft.config import SftConfig
 from tasks.sft.conversations import SftSequences, step_rows
 from tasks.store import publish
-from tasks.update.batches import MicroBatch, TrainedSequence, deal_to_ranks, make_micro_batch, plan_micro_batches
+from tasks.update.batches import MicroBatch, TrainedSequence, deal_to_ranks
 from tasks.update.config import UpdateConfig
-from tasks.update.engine import EngineSettings, PolicyEngine
 from tasks.update.context import RankContext
+from tasks.update.engine import PolicyEngine, engine_settings
 from tasks.update.schedule import learning_rate
 from tasks.update.state import restore_optimizer, save_optimizer, save_weights
 
@@ -114,13 +114,14 @@ def metrics_table(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
 def _engine(job: SftJob, tokenizer: Any) -> PolicyEngine:
     source = job.resume or job.initial or job.model.pretrained
     model = new_policy(job.model, tokenizer, job.seed) if source is None else load_policy(source, job.model.dtype)
-    settings = EngineSettings(
-        betas=job.config.betas,
-        weight_decay=job.config.weight_decay,
-        gradient_clip=job.config.gradient_clip,
-        zero_stage=job.resources.zero_stage,
-        deepspeed=job.resources.deepspeed,
-        dtype=job.model.dtype,
+    config = job.config
+    settings = engine_settings(
+        job.resources,
+        job.model.dtype,
+        betas=config.betas,
+        weight_decay=config.weight_decay,
+        gradient_clip=config.gradient_clip,
+        lora=None,
     )
     return PolicyEngine(model, settings)
 
@@ -130,7 +131,7 @@ def _optimizer_step(
 ) -> tuple[float, float, int]:
     """Train on the sequences of all ranks. Returns (mean loss a trained token, gradient norm, trained tokens)."""
     normaliser = max(sum(int(sequence.trained[1:].sum()) for sequence in sequences), 1)
-    batches = _micro_batches(rank, sequences, token_budget, engine.device)
+    batches = _micro_batches(rank, engine, sequences, token_budget)
     total = torch.zeros((), dtype=torch.float64, device=engine.device)
     for number, batch in enumerate(batches):
         loss = _loss(engine, batch) / normaliser
@@ -149,14 +150,15 @@ def _loss(engine: PolicyEngine, batch: MicroBatch) -> Tensor:
 
 
 def _micro_batches(
-    rank: RankContext, sequences: Sequence[TrainedSequence], token_budget: int, device: torch.device
+    rank: RankContext, engine: PolicyEngine, sequences: Sequence[TrainedSequence], token_budget: int
 ) -> list[MicroBatch]:
     """Return this rank's micro-batches; all ranks have equally many, the last ones without weight where need be."""
+    layout = engine.layout(token_budget)
     lengths = [sequence.length for sequence in sequences]
-    plans = [plan_micro_batches(lengths, share, token_budget) for share in deal_to_ranks(lengths, rank.world_size)]
-    batches = [make_micro_batch(sequences, rows).to(device) for rows in plans[rank.rank]]
+    plans = [layout.plan(lengths, share) for share in deal_to_ranks(lengths, rank.world_size)]
+    batches = [layout.make(sequences, rows).to(engine.device) for rows in plans[rank.rank]]
     missing = max(len(plan) for plan in plans) - len(batches)
-    return batches + [make_micro_batch(sequences, [0]).weightless().to(device)] * missing
+    return batches + [layout.make(sequences, [0]).weightless().to(engine.device)] * missing
 
 
 def _validation_loss(rank: RankContext, engine: PolicyEngine, job: SftJob) -> float | None:
@@ -166,7 +168,7 @@ def _validation_loss(rank: RankContext, engine: PolicyEngine, job: SftJob) -> fl
         return None
     total = torch.zeros(2, dtype=torch.float64, device=engine.device)
     with torch.no_grad():
-        for batch in _micro_batches(rank, sequences, job.resources.tokens_per_rank, engine.device):
+        for batch in _micro_batches(rank, engine, sequences, job.resources.tokens_per_rank):
             total += torch.stack([_loss(engine, batch), batch.mask.sum()])
     if rank.world_size > 1:
         distributed.all_reduce(total)

@@ -10,7 +10,12 @@ from tasks.sft.config import SftConfig, SftDataConfig
 from tasks.update.config import UpdateConfig
 
 
-@stage_task("sft_data", code="tasks.sft.pairs", label="SFT data", detail="up to {config.compositions} compositions")
+@stage_task(
+    "sft_data",
+    code="tasks.sft.pairs",
+    label="SFT data",
+    detail="{config.styles_per_composition} kernels for each of {config.compositions} compositions",
+)
 def make_sft_data(
     stage: Stage,
     problems: ProblemSetRef,

@@ -9,7 +9,7 @@ from tasks.evaluation.inputs import ReportInputs
 from tasks.tracking.config import TrackingConfig
 
 
-@task(name="tracking", persist_result=False)
+@task(name="tracking", task_run_name="tracking: W&B", persist_result=False)
 def track(config: TrackingConfig, run_dir: Path, series: str, inputs: ReportInputs) -> dict[str, str]:
     """Log SFT, updates and evaluations; return title and address of each W&B run."""
     if config.mode == "disabled":

@@ -20,6 +20,7 @@ COLUMNS = pl.Schema(
     {
         "trajectory_id": pl.String,
         "problem_id": pl.String,
+        "split": pl.String,
         "iteration": pl.Int64,
         "turn_index": pl.Int64,
         "reward": pl.Float64,
@@ -31,7 +32,7 @@ COLUMNS = pl.Schema(
         "termination": pl.String,
     }
 )
-"""`reward` is null for a fault; `return` on the first turn is the trajectory's aggregated return."""
+"""`split` is null in logs that do not say; `reward` is null for a fault; `return` on the first turn is the trajectory's aggregated return."""
 _UNMARKED = "unmarked"
 """Speedups of logs that do not say where their times come from."""
 
@@ -67,6 +68,7 @@ def analyse(turns: pl.DataFrame, top: int = 5) -> dict[str, Any]:
     )
     episodes = kept.group_by(key, maintain_order=True).agg(
         pl.first("problem_id"),
+        pl.first("split"),
         pl.len().alias("turns"),
         pl.col("reward").alias("rewards"),
         pl.first("return"),
@@ -83,6 +85,7 @@ def analyse(turns: pl.DataFrame, top: int = 5) -> dict[str, Any]:
         "turns": kept.height,
         "left_out_for_faults": int(faulty["faulty"].sum()),
         "problems": episodes["problem_id"].n_unique(),
+        "splits": _counts(episodes["split"]),
         "mean_turns": _mean(episodes["turns"]),
         "mean_aggregated_return": _mean(episodes["return"]),
         "mean_final_reward": _mean(episodes["rewards"].list.last()),

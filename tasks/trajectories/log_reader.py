@@ -41,6 +41,7 @@ def turn_rows(record: dict[str, Any], place: int) -> Iterator[dict[str, Any]]:
         yield {
             "trajectory_id": str(details.get("trajectory_id") or fallback),
             "problem_id": str(record["instance_id"]),
+            "split": details.get("split"),
             "iteration": int(details.get("iteration") or 0),
             "turn_index": int(history["turn_idx"]),
             "reward": None if reward is None else float(reward),

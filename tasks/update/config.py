@@ -48,7 +48,7 @@ class LoraConfig(FrozenModel):
     """Low-rank adapters: the base stays as it is, and is the reference policy with the adapters off."""
 
     rank: int = Field(default=16, ge=1)
-    alpha: float = Field(default=32.0, gt=0)
+    alpha: int = Field(default=32, ge=1)
     dropout: float = Field(default=0.0, ge=0, lt=1)
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
     """Names of the linear modules that get adapters; `all-linear`: all but the head."""

@@ -4,17 +4,28 @@
 Both hold for any slice width; logits are float32, rows are contiguous.
 """
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-_BLOCK = 2048
+_BLOCK: Any = 2048
 
 
 @triton.jit
 def _statistics_kernel(
-    logits, targets, highest, total, weighted, target_logits, start, columns, stride, block: tl.constexpr
+    logits: Any,
+    targets: Any,
+    highest: Any,
+    total: Any,
+    weighted: Any,
+    target_logits: Any,
+    start: Any,
+    columns: Any,
+    stride: Any,
+    block: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
     m = tl.load(highest + row)
@@ -40,17 +51,17 @@ def _statistics_kernel(
 
 @triton.jit
 def _gradient_kernel(
-    logits,
-    out,
-    targets,
-    normalisers,
-    entropies,
-    of_log_probs,
-    of_entropies,
-    start,
-    columns,
-    stride,
-    out_stride,
+    logits: Any,
+    out: Any,
+    targets: Any,
+    normalisers: Any,
+    entropies: Any,
+    of_log_probs: Any,
+    of_entropies: Any,
+    start: Any,
+    columns: Any,
+    stride: Any,
+    out_stride: Any,
     block: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)

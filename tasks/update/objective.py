@@ -6,22 +6,45 @@ import torch
 from torch import Tensor
 
 from tasks.update.batches import MicroBatch
-from tasks.update.config import UpdateConfig
+from tasks.update.config import PolicyLoss, UpdateConfig
+from tasks.update.corrections import Correction, correction
 from tasks.update.kl import kl_penalty
 from tasks.update.losses import LossPerToken, aggregate, cispo, dppo, gspo, ppo_clip
 from tasks.update.masking import masked_sum
+
+CLIP_RANGES: dict[PolicyLoss, tuple[float, float]] = {
+    "ppo_clip": (0.2, 0.28),
+    "gspo": (3e-4, 4e-4),
+    "cispo": (1.0, 4.0),
+    "dppo": (0.2, 0.28),
+}
+"""What `clip_low` and `clip_high` are where they are not set: each loss clips something else."""
 
 
 @dataclass(frozen=True)
 class Targets:
     """What the loss of a micro-batch compares with; all [n, R], aligned with the micro-batch's mask."""
 
-    old_log_probs: Tensor
+    old_log_probs: Tensor | None
+    """Of the policy that the ratio starts from; None: of the policy itself, as it is now."""
+    sampler_log_probs: Tensor | None
+    """Of the policy that sampled, where a correction for its other numerics is wanted."""
     advantages: Tensor
     reference_log_probs: Tensor | None
 
 
-SUMS = ("loss", "policy_loss", "kl", "entropy", "clipped", "clipped_dual", "old_kl", "tokens")
+SUMS: tuple[str, ...] = (
+    "loss",
+    "policy_loss",
+    "kl",
+    "entropy",
+    "clipped",
+    "clipped_dual",
+    "old_kl",
+    "weight",
+    "rejected",
+    "tokens",
+)
 """Entries of the vector that `objective` returns. `loss` and `policy_loss` are already normalised; the others are sums over tokens."""
 
 
@@ -35,17 +58,23 @@ def objective(
     mask = batch.mask
     new = batch.unflatten(log_probs)
     entropy = batch.unflatten(entropies)
-    per_token, figures = policy_loss(new, targets, mask, config)
-    policy = aggregate(per_token, mask, config.aggregation, normaliser)
+    old = new.detach() if targets.old_log_probs is None else targets.old_log_probs
+    if targets.sampler_log_probs is None:
+        corrected = Correction(weights=mask, kept=mask)
+    else:
+        corrected = correction(old, targets.sampler_log_probs, mask, config.correction)
+    per_token, figures = policy_loss(new, old, targets.advantages, mask, config)
+    policy = aggregate(per_token * corrected.weights, mask, config.aggregation, normaliser)
     loss = policy
     kl_sum = torch.zeros((), device=mask.device)
     if targets.reference_log_probs is not None:
         kl = kl_penalty(new, targets.reference_log_probs, config.kl_estimator)
         kl_sum = masked_sum(kl.detach(), mask)
-        if config.kl_coefficient > 0:
-            loss = loss + config.kl_coefficient * aggregate(kl, mask, config.aggregation, normaliser)
+        if config.kl_coefficient > 0 and config.kl_in == "loss":
+            loss = loss + config.kl_coefficient * aggregate(kl * corrected.kept, mask, config.aggregation, normaliser)
     if config.entropy_coefficient > 0:
-        loss = loss - config.entropy_coefficient * aggregate(entropy, mask, config.aggregation, normaliser)
+        bonus = aggregate(entropy * corrected.kept, mask, config.aggregation, normaliser)
+        loss = loss - config.entropy_coefficient * bonus
     zero = torch.zeros_like(mask)
     sums = torch.stack(
         [
@@ -55,22 +84,35 @@ def objective(
             masked_sum(entropy.detach(), mask),
             masked_sum(figures.get("clipped", zero).to(mask.dtype), mask),
             masked_sum(figures.get("clipped_dual", zero).to(mask.dtype), mask),
-            masked_sum(targets.old_log_probs - new.detach(), mask),
+            masked_sum(old - new.detach(), mask),
+            corrected.weights.sum(),
+            (mask - corrected.kept).sum(),
             mask.sum(),
         ]
     ).double()
     return loss, sums
 
 
-def policy_loss(log_probs: Tensor, targets: Targets, mask: Tensor, config: UpdateConfig) -> LossPerToken:
+def policy_loss(
+    log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor, config: UpdateConfig
+) -> LossPerToken:
     """Return the configured loss per token [n, R], and its figures."""
-    old, advantages = targets.old_log_probs, targets.advantages
+    low, high = clip_range(config)
     match config.policy_loss:
         case "ppo_clip":
-            return ppo_clip(log_probs, old, advantages, config.clip_low, config.clip_high, config.dual_clip)
+            return ppo_clip(log_probs, old_log_probs, advantages, low, high, config.dual_clip)
         case "gspo":
-            return gspo(log_probs, old, advantages, mask, config.clip_low, config.clip_high)
+            return gspo(log_probs, old_log_probs, advantages, mask, low, high)
         case "cispo":
-            return cispo(log_probs, old, advantages, config.clip_low, config.clip_high)
+            return cispo(log_probs, old_log_probs, advantages, low, high)
         case "dppo":
-            return dppo(log_probs, old, advantages, config.clip_low, config.clip_high)
+            return dppo(log_probs, old_log_probs, advantages, low, high)
+
+
+def clip_range(config: UpdateConfig) -> tuple[float, float]:
+    """Return (low, high) as configured, or the loss's own."""
+    low, high = CLIP_RANGES[config.policy_loss]
+    return (
+        low if config.clip_low is None else config.clip_low,
+        high if config.clip_high is None else config.clip_high,
+    )

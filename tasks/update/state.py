@@ -6,7 +6,7 @@ number of ranks. Every function here is collective: all ranks call it.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,21 +15,34 @@ from torch import Tensor
 
 from kernels_eval.errors import InputError
 from tasks.models.policy import save_policy
-from tasks.update.engine import PolicyEngine, import_deepspeed
+from tasks.update.deepspeed_config import import_deepspeed
+from tasks.update.engine import TrainingEngine
+
+if TYPE_CHECKING:  # PEFT takes two seconds to import
+    from tasks.update.lora import AdapterBase
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-def save_weights(engine: PolicyEngine, tokenizer: Any, folder: Path) -> None:
-    """Write the policy in Hugging Face format into `folder`; rank 0 writes, the others take part in gathering."""
+def save_weights(engine: TrainingEngine, tokenizer: Any, folder: Path, base: "AdapterBase | None" = None) -> None:
+    """Write the model in Hugging Face format into `folder`; rank 0 writes, the others take part in gathering.
+
+    An adapted model is written merged, with its adapter, which belongs to `base`, beside it. No tokenizer: none is written (the critic).
+    """
     with _gathered_weights(engine):
         if torch.distributed.get_rank() == 0:
-            save_policy(engine.model, tokenizer, folder)
+            if engine.settings.lora is None or base is None:
+                save_policy(engine.model, tokenizer, folder)
+            else:
+                from tasks.update.lora import merged_state, save_adapter
+
+                save_policy(engine.model, tokenizer, folder, merged_state(engine.model))
+                save_adapter(engine.model, engine.settings.lora, base, folder)
     torch.distributed.barrier()
 
 
-def save_optimizer(engine: PolicyEngine, folder: Path) -> None:
+def save_optimizer(engine: TrainingEngine, folder: Path) -> None:
     """Write the optimizer's state into `folder`; rank 0 writes, the others take part in gathering."""
     state, steps = _gather_optimizer_state(engine)
     if torch.distributed.get_rank() == 0:
@@ -37,7 +50,7 @@ def save_optimizer(engine: PolicyEngine, folder: Path) -> None:
     torch.distributed.barrier()
 
 
-def restore_optimizer(engine: PolicyEngine, folder: Path) -> bool:
+def restore_optimizer(engine: TrainingEngine, folder: Path) -> bool:
     """Load the optimizer state that lies beside a policy; False where there is none. InputError where it does not fit."""
     file = folder / OPTIMIZER_FILE
     if not file.exists():
@@ -50,7 +63,7 @@ def restore_optimizer(engine: PolicyEngine, folder: Path) -> bool:
         raise InputError(f"{file}: expected the optimizer state of a checkpoint: {error}") from error
     _ensure_state(engine, steps)
     utilities = import_deepspeed().utils
-    for name, parameter in engine.model.named_parameters():
+    for name, parameter in _trained(engine):
         shape = tuple(getattr(parameter, "ds_shape", parameter.shape))
         for moment in _MOMENTS:
             value = state.get(f"{moment}/{name}")
@@ -68,11 +81,11 @@ def restore_optimizer(engine: PolicyEngine, folder: Path) -> bool:
     return True
 
 
-def _gather_optimizer_state(engine: PolicyEngine) -> tuple[dict[str, Tensor], int]:
+def _gather_optimizer_state(engine: TrainingEngine) -> tuple[dict[str, Tensor], int]:
     _ensure_state(engine, None)
     utilities = import_deepspeed().utils
     state: dict[str, Tensor] = {}
-    for name, parameter in engine.model.named_parameters():
+    for name, parameter in _trained(engine):
         partitioned = _is_partitioned(parameter)
         for moment in _MOMENTS:
             value = (
@@ -87,23 +100,25 @@ def _gather_optimizer_state(engine: PolicyEngine) -> tuple[dict[str, Tensor], in
     return state, int(steps)
 
 
-def _gathered_weights(engine: PolicyEngine) -> Any:
+def _gathered_weights(engine: TrainingEngine) -> Any:
     """Under ZeRO-3 each rank holds a part of each weight: put them together for as long as the block lasts."""
-    return import_deepspeed().zero.GatheredParameters(
-        list(engine.model.parameters()), enabled=engine.settings.zero_stage == 3
-    )
+    return import_deepspeed().zero.GatheredParameters(list(engine.model.parameters()), enabled=engine.stage == 3)
+
+
+def _trained(engine: TrainingEngine) -> list[tuple[str, Any]]:
+    return [(name, parameter) for name, parameter in engine.model.named_parameters() if parameter.requires_grad]
 
 
 def _is_partitioned(parameter: Tensor) -> bool:
     return hasattr(parameter, "ds_id") or hasattr(parameter, "_hp_mapping")
 
 
-def _inner_optimizer(engine: PolicyEngine) -> Any:
+def _inner_optimizer(engine: TrainingEngine) -> Any:
     wrapped = engine.deepspeed.optimizer
     return wrapped if isinstance(wrapped, torch.optim.Optimizer) else wrapped.optimizer
 
 
-def _ensure_state(engine: PolicyEngine, steps: int | None) -> None:
+def _ensure_state(engine: TrainingEngine, steps: int | None) -> None:
     """Make AdamW's state, which it would make in its first step; set its number of steps where one is given."""
     wrapped, inner = engine.deepspeed.optimizer, _inner_optimizer(engine)
     # ZeRO-3 swaps its parameter groups' contents during a step; the flat partitions are what has state.

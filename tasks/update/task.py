@@ -25,5 +25,14 @@ def update(
     from tasks.update.train import update_policy
 
     return update_policy(
-        policy, reference, batch, config, iteration, total_iterations, seed, stage.destination, stage.progress
+        policy,
+        reference,
+        batch,
+        config,
+        iteration,
+        total_iterations,
+        seed,
+        stage.destination,
+        stage.progress,
+        stage.work_dir,
     )

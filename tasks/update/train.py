@@ -5,7 +5,10 @@ optimizer step. Everything that can be wrong with the input is found before a wo
 written: the last checkpoint stays as it was.
 """
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -13,8 +16,10 @@ from kernels_eval.errors import InputError
 from tasks.models.policy import architecture_of, check_dtype, check_same_architecture, dtype_of
 from tasks.progress import Progress
 from tasks.references import CheckpointRef, TrajectoryBatchRef
-from tasks.store import publish, published_digest
+from tasks.store import digest_of, publish, published_digest
 from tasks.update.config import UpdateConfig
+from tasks.update.interim import Interim, find_interim
+from tasks.update.memory import with_memory_at_hand
 from tasks.update.program import UpdateJob, adopt_program, update_program
 from tasks.update.ranks import run_on_ranks
 from tasks.update.samples import read_samples
@@ -32,10 +37,12 @@ def update_policy(
     seed: int,
     destination: Path,
     progress: Progress,
+    work_dir: Path | None = None,
 ) -> CheckpointRef:
     """Update `policy` on `batch` and publish the result; `iteration` counts from 0.
 
-    The optimizer goes on from the state that lies beside the policy, if any. Raises InputError for input that cannot be
+    The optimizer (and the critic, where there is one) goes on from the state that lies beside the policy, if any. `work_dir` holds interim
+    checkpoints where `update.save_interval` asks for them. Raises InputError for input that cannot be
     trained on (see tasks.update.samples), a reference of another architecture, or a missing reference where KL has weight;
     InfrastructureError where a rank dies.
     """
@@ -46,26 +53,46 @@ def update_policy(
     dtype = dtype_of(policy.path)
     check_dtype(dtype)
     samples = read_samples(batch, config, vocabulary=int(architecture_of(policy.path)["vocab_size"]))
-    metadata = {"policy": policy.digest, "batch": batch.digest, "iteration": iteration}
+    base = None
+    if config.lora is not None:
+        from tasks.update.lora import base_of  # PEFT takes two seconds to import
+
+        base = base_of(policy, config.lora)
+    metadata: dict[str, Any] = {"policy": policy.digest, "batch": batch.digest, "iteration": iteration}
+    fingerprint = digest_of([metadata, reference and reference.digest, config.model_dump(), total_iterations, seed])
     with publish(destination, metadata) as folder:
-        job = UpdateJob(
-            policy=policy.path,
-            policy_digest=policy.digest,
-            reference=None if reference is None else reference.path,
-            reference_digest=None if reference is None else reference.digest,
-            dtype=dtype,
-            samples=samples,
-            config=config,
-            iteration=iteration,
-            total_iterations=total_iterations,
-            seed=seed,
-            folder=folder,
-        )
-        for said in run_on_ranks(config, update_program, job):
+
+        def run(resources: UpdateConfig) -> Iterator[dict[str, Any]]:
+            job = UpdateJob(
+                policy=policy.path,
+                policy_digest=policy.digest,
+                reference=None if reference is None else reference.path,
+                reference_digest=None if reference is None else reference.digest,
+                dtype=dtype,
+                samples=samples,
+                config=resources,
+                iteration=iteration,
+                total_iterations=total_iterations,
+                seed=seed,
+                folder=folder,
+                base=base,
+                interim=_interim(config, work_dir, fingerprint),
+            )
+            return run_on_ranks(resources, update_program, job)
+
+        for said in with_memory_at_hand(config, run):
             if "rows" in said:
                 pl.DataFrame(said["rows"]).write_parquet(folder / METRICS_FILE)
             else:
                 progress(**said)
+    if work_dir is not None:
+        shutil.rmtree(work_dir / "interim", ignore_errors=True)
     digest = published_digest(destination)
     list(run_on_ranks(config, adopt_program, digest))
     return CheckpointRef(uri=str(destination), digest=digest, weight_version=policy.weight_version + 1)
+
+
+def _interim(config: UpdateConfig, work_dir: Path | None, fingerprint: str) -> Interim | None:
+    if config.save_interval is None or work_dir is None:
+        return None
+    return find_interim(work_dir / "interim", fingerprint, config.save_interval, config.keep_checkpoints)

@@ -57,6 +57,8 @@ class Member:
         self.load = 0
         """Requests under way or waiting for a slot."""
         self.is_up = False
+        self.is_proven = False
+        """True from the canary on, until something goes wrong."""
         self.gave_up = False
         """True where it will not come back."""
         self.trouble = f"{url}: not asked yet"
@@ -109,7 +111,7 @@ class Pool:
         """Send it nothing more until `bring_back`; for good where `gave_up`. `trouble` names it and says why."""
         if member.is_up or gave_up:
             logger.warning("SGLang server taken out%s: %s", " for good" if gave_up else "", trouble)
-        member.is_up, member.gave_up, member.trouble = False, gave_up, trouble
+        member.is_up, member.is_proven, member.gave_up, member.trouble = False, False, gave_up, trouble
         self._notify()
 
     def hold(self, member: Member) -> None:
@@ -118,7 +120,8 @@ class Pool:
 
     def bring_back(self, member: Member) -> None:
         """It serves the right weights: send it requests."""
-        member.is_up, member.gave_up, member.trouble, member.failures = True, False, "", 0
+        member.is_up = member.is_proven = True
+        member.gave_up, member.trouble, member.failures = False, "", 0
         self._notify()
 
     def forget_homes(self) -> None:

@@ -118,7 +118,8 @@ class WeightKeeper:
             if member.supervisor is not None:
                 # First of all: a server that dies from here on comes back with the new weights.
                 await member.supervisor.set_model(str(policy.folder), policy.version)
-            await self._wait_until_healthy(api, member, patience_s)
+            if not member.is_proven:
+                await self._wait_until_healthy(api, member, patience_s)
             before = _shown.get(member.url)
             # The label alone is not believed of a server that was last shown to hold other weights.
             if await api.weight_version() != policy.version or (before and before.version != policy.version):

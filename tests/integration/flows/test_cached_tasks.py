@@ -3,18 +3,21 @@
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from prefect import flow
 
 from flows.server import PrefectServer
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, InputError
-from tasks import orchestration
+from tasks import artifacts, orchestration
 from tasks.orchestration import Stage, Workspace, stage_task
 from tasks.problems.config import ProblemsConfig
 from tasks.references import CheckpointRef
 from tasks.store import publish, published_digest
+from tasks.validation.failure import Failure, ValidationFailed
 
 pytestmark = pytest.mark.usefixtures("server")
 
@@ -46,7 +49,7 @@ JUDGE, PROBLEMS = JudgeConfig(), ProblemsConfig()
 calls: list[tuple[str, int]] = []
 
 
-@stage_task("first", code="tasks.references", label="first {number}")
+@stage_task("first", code="tasks.references", label="first {number}", detail="the number")
 def first(stage: Stage, number: int, judge: JudgeConfig = JUDGE) -> CheckpointRef:
     calls.append(("first", number))
     stage.progress(1, 2, loss=0.5)
@@ -210,15 +213,60 @@ def test_a_failure_that_stays_ends_after_the_retries(workspace: Workspace, monke
     assert len(calls) == 1 + orchestration.RETRIES
 
 
-def test_the_server_shows_runs_and_artifacts(workspace: Workspace, server: PrefectServer):
-    import httpx
-
-    run_chain(workspace, number=77)
-    names = {
-        artifact["description"]
-        for artifact in httpx.post(f"{server.api_url}/artifacts/filter", json={"limit": 200}).json()
+def artifacts_of(server: PrefectServer, run_id: str) -> dict[tuple[str, str], Any]:
+    """Return what the server shows of a run: the data of each artifact by key and type."""
+    found = httpx.post(f"{server.api_url}/artifacts/filter", json={"limit": 200}).json()
+    return {
+        (artifact["key"], artifact["type"]): artifact["data"]
+        for artifact in found
+        if (artifact["key"] or "").startswith(f"{run_id}-")
     }
-    assert "first 77" in names
+
+
+def test_the_server_shows_what_a_stage_made_and_what_it_read(workspace: Workspace, server: PrefectServer):
+    workspace.run_id = "shown"
+    run_chain(workspace, number=77)
+    shown = artifacts_of(server, "shown")
+    assert "## first 77" in shown[("shown-first", "markdown")]
+    assert "computed in" in shown[("shown-first", "markdown")]
+    tasks = httpx.post(f"{server.api_url}/task_runs/filter", json={"task_runs": {"tags": {"all_": ["shown"]}}}).json()
+    by_name = {task["name"]: task for task in tasks}
+    assert set(by_name) == {"first 77: the number", "second"}
+    (read,) = by_name["second"]["task_inputs"]["inputs"]
+    assert read["id"] == by_name["first 77: the number"]["id"]
+
+
+def test_a_refusal_is_shown_with_its_reason(workspace: Workspace, server: PrefectServer):
+    workspace.run_id = "refusal"
+    failure = Failure(
+        data="/data", suite="turns", expectation="expect_something", column="reward", found="3 | 4", expected="none",
+        example="row-7", data_docs="/docs/index.html",
+    )  # fmt: skip
+    failures.append(ValidationFailed(failure))
+    with pytest.raises(ValidationFailed):
+        try_luck(workspace, 3)
+    text = artifacts_of(server, "refusal")[("refusal-unlucky-refused", "markdown")]
+    for words in ("expect_something", "suite `turns`", "`reward`", r"3 \| 4", "row `row-7`", "`/docs/index.html`"):
+        assert words in text
+
+
+def test_only_a_long_stage_shows_progress(workspace: Workspace, server: PrefectServer, monkeypatch: pytest.MonkeyPatch):
+    workspace.run_id = "brief"
+    run_chain(workspace, number=78)
+    assert ("brief-first-progress", "progress") not in artifacts_of(server, "brief")
+    monkeypatch.setattr(artifacts, "PROGRESS_INTERVAL_S", 0.0)
+    workspace.run_id = "long"
+    run_chain(workspace, number=79)
+    assert artifacts_of(server, "long")[("long-first-progress", "progress")] == 100.0
+
+
+def test_a_server_that_takes_no_artifact_costs_no_stage(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: Any, **__: Any) -> None:
+        raise httpx.ConnectError("gone")
+
+    monkeypatch.setattr("prefect.artifacts.create_markdown_artifact", refuse)
+    run_chain(workspace, number=80)
+    assert calls == [("first", 80), ("second", 80)]
 
 
 def first_folder(workspace: Workspace) -> Path:

@@ -1,5 +1,6 @@
 """`rollout.engine: sglang` through the whole stage: servers started, kept, given each iteration's weights, and ended."""
 
+import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,13 +8,18 @@ from typing import Any
 
 import pytest
 
+from kernels_eval import Judge
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.models.policy import load_policy, save_policy
 from tasks.models.tokenizer import load_tokenizer
+from tasks.problems.row import Split
 from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.collect import WORKER, collect_trajectories
 from tasks.rollout.config import EpisodeConfig, RolloutConfig, SamplingConfig, SglangConfig
+from tasks.rollout.engines.sglang import SglangEngine
+from tasks.rollout.engines.sglang_servers import start_local
+from tasks.rollout.worker import RolloutRequest, roll_out
 from tasks.store import publish, published_digest
 from tasks.trajectories.reader import read_trajectories, read_turns
 from tasks.workers import stop_worker
@@ -127,3 +133,43 @@ def test_servers_that_cannot_be_had_are_bad_input(
     settings = CONFIG.sglang.model_copy(update={"gpus_per_server": 8.0})
     with pytest.raises(InputError, match=r"rollout\.sglang: .* Ray has 0"):
         collect(policy, problem_set, tmp_path / "batch", config=CONFIG.model_copy(update={"sglang": settings}))
+
+
+@pytest.mark.parametrize(("temperature", "warned"), [(1.0, False), (0.7, True)])
+def test_training_off_the_policy_is_said_aloud(
+    policy: CheckpointRef,
+    problem_set: ProblemSetRef,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    temperature: float,
+    warned: bool,
+) -> None:
+    """And the log-probabilities that are stored are those of T = 1 all the same."""
+    settings = CONFIG.sglang.model_copy(update={"servers": 1})
+    sampling = SamplingConfig(max_new_tokens=64, temperature=temperature)
+    request = RolloutRequest(
+        policy=policy,
+        problems=problem_set,
+        split=Split.TRAIN,
+        config=CONFIG.model_copy(update={"sglang": settings, "sampling": sampling}),
+        judge=JudgeConfig(workers=1, compile="never", trials=1),
+        run_id="run",
+        iteration=1,
+        seed=0,
+        destination=tmp_path / "batch",
+    )
+
+    async def scenario() -> TrajectoryBatchRef:
+        tokenizer = load_tokenizer(policy.path)
+        engine = SglangEngine(start_local(settings, policy.uri, policy.digest), settings)
+        try:
+            await engine.serve(policy, tokenizer)
+            with Judge(request.judge) as judge:
+                return await roll_out(request, engine, tokenizer, judge, lambda _: None)
+        finally:
+            await engine.close()
+
+    with caplog.at_level("WARNING", logger="kernelmill.rollout"):
+        batch = asyncio.run(scenario())
+    assert ("temperature 0.7" in caplog.text) == warned
+    check_logprobs(read_turns(batch), policy)

@@ -26,7 +26,7 @@ from tasks.trajectories.schema import Trajectory
 
 CONTEXT = 4096
 EPISODE = EpisodeConfig(prompt="source", feedback="brief")
-PROMPTS = 40
+PROMPTS = 24
 
 
 @pytest.fixture(scope="session")
@@ -118,7 +118,7 @@ def comparable(trajectories: list[Trajectory]) -> dict[str, list[Any]]:
     }
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rate=st.floats(0, 0.6), shares=st.lists(st.floats(0.01, 1), min_size=5, max_size=5), seed=st.integers(0, 99))
 def test_any_mix_of_faults(
     simulation: Any, doubles: ModuleType, small_tokenizer: Any, rate: float, shares: list[float], seed: int

@@ -21,6 +21,7 @@ def test_analyze_prints_tables(run_folder: Runs, capsys: pytest.CaptureFixture[s
     printed = capsys.readouterr().out
     for words in ("trajectories on 4 problems", "aggregated return", "improvement rate", "by turn", "by iteration"):
         assert words in printed
+    assert "train)" in printed
     assert "(roofline)" in printed
     assert "(gpu)" in printed
     assert "left out: the machine failed" in printed
@@ -38,6 +39,8 @@ def test_analyze_writes_what_the_name_says(
     assert (tmp_path / "plot.svg").read_text().startswith("<?xml")
     assert run(["analyze", folder, "-o", str(tmp_path / "plot.doc")]) == 2
     assert run(["analyze", str(tmp_path / "nowhere")]) == 2
+    assert run(["analyze", folder, "--split", "train"]) == 0
+    assert run(["analyze", folder, "--split", "heldout"]) == 2
 
 
 def test_analyze_names_broken_logs(stored: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

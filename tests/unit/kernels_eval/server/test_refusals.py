@@ -15,7 +15,9 @@ from kernels_eval.example import KERNEL, PROBLEM
 from kernels_eval.server.app import create_app
 from kernels_eval.server.config import ServerConfig
 
-CONFIG = ServerConfig(max_body_bytes=100_000, max_problem_bytes=5000, max_kernel_bytes=5000, queue_limit=3, body_timeout_s=0.3)
+CONFIG = ServerConfig(
+    max_body_bytes=100_000, max_problem_bytes=5000, max_kernel_bytes=5000, queue_limit=3, body_timeout_s=0.3
+)
 TOKEN = "correct-horse"
 GOOD = {"problem_source": PROBLEM, "kernel_source": KERNEL}
 Send = Callable[..., httpx.Response]
@@ -104,10 +106,7 @@ def test_bad_batches(send: Send, judge: Judge, items: list[Any], status: int, wo
     reply = send("POST", "/eval/batch", json={"items": items})
     assert reply.status_code == status, reply.text
     assert words in reply.text
-    for _ in range(100):
-        if judge.waiting == judge.running == 0:
-            return
-        judge._dispatcher.fail_waiting(lambda _: pytest.fail("a refused batch left a kernel in the queue"))
+    assert judge.waiting == judge.running == 0, "nothing of a refused batch is judged"
 
 
 def test_too_long_whether_announced_or_not(send: Send) -> None:
@@ -137,7 +136,13 @@ def test_a_request_that_never_ends(send: Send) -> None:
 def test_without_the_token_only_health_is_told(judge: Judge, header: str | None) -> None:
     send = sender(judge, TOKEN)
     headers = {} if header is None else {"Authorization": header.encode("latin-1")}
-    for method, path in [("GET", "/workers"), ("GET", "/metrics"), ("GET", "/openapi.json"), ("POST", "/eval"), ("GET", "/x")]:
+    for method, path in [
+        ("GET", "/workers"),
+        ("GET", "/metrics"),
+        ("GET", "/openapi.json"),
+        ("POST", "/eval"),
+        ("GET", "/x"),
+    ]:
         reply = send(method, path, headers=headers)
         assert reply.status_code == 401, (method, path)
         assert reply.headers["www-authenticate"] == "Bearer"
@@ -192,7 +197,16 @@ def test_every_reply_is_declared_with_a_schema(send: Send) -> None:
             for code, reply in operation["responses"].items():
                 assert reply["content"], (path, method, code)
                 assert all(media["schema"] for media in reply["content"].values())
-    assert set(schema["paths"]["/eval"]["post"]["responses"]) == {"200", "400", "401", "408", "413", "422", "429", "503"}
+    assert set(schema["paths"]["/eval"]["post"]["responses"]) == {
+        "200",
+        "400",
+        "401",
+        "408",
+        "413",
+        "422",
+        "429",
+        "503",
+    }
     assert set(schema["paths"]["/eval/batch"]["post"]["responses"]["200"]["content"]) == {"application/x-ndjson"}
     for name in ("EvalRequest", "KernelBenchRequest"):
         assert schema["components"]["schemas"][name]["examples"]

@@ -1,0 +1,147 @@
+"""TRL's GRPOTrainer on a recorded batch: its own loop, loss, head, checkpointing and optimizer; only generation is replaced.
+
+Padding is TRL's: prompts on the left, responses on the right, to the longest of the generation batch, which is cut into micro-batches of
+`rows` sequences. One generation batch is one optimizer step.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import TrainerCallback
+
+from benchmarks.recorded_batch import RecordedBatch
+
+
+@dataclass
+class PeerStep:
+    """What one optimizer step of the peer was."""
+
+    loss: float = 0.0
+    gradient_norm: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass
+class PeerRun:
+    """Steps of one run."""
+
+    steps: list[PeerStep] = field(default_factory=list)
+
+
+def run_trl(
+    model: Any,
+    tokenizer: Any,
+    batch: RecordedBatch,
+    rows: int,
+    steps: int,
+    learning_rate: float = 1e-6,
+    before_step: Callable[[], None] = lambda: None,
+    **settings: Any,
+) -> PeerRun:
+    """Train `model` for some optimizer steps on the same batch. `settings` go to TRL's GRPOConfig."""
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    size = len(batch.prompts)
+    assert size % rows == 0, f"{size} sequences are no multiple of {rows}"
+    run = PeerRun()
+    on_gpu = torch.cuda.is_available()
+
+    class Recorded(GRPOTrainer):
+        """Hands out the recorded batch instead of generating, and adds up its loss."""
+
+        def _generate_and_score_completions(self, inputs: Any) -> dict[str, Tensor]:
+            return padded_tensors(batch, tokenizer.pad_token_id or 0, self.accelerator.device)
+
+        def _compute_loss(self, model: Any, inputs: Any) -> Tensor:
+            loss = super()._compute_loss(model, inputs)
+            run.steps[-1].loss += float(loss.detach())
+            return loss
+
+    class Clock(TrainerCallback):
+        """Times whole optimizer steps."""
+
+        started = 0.0
+
+        def on_step_begin(self, *arguments: Any, **options: Any) -> None:
+            before_step()
+            run.steps.append(PeerStep())
+            _wait(on_gpu)
+            self.started = time.perf_counter()
+
+        def on_pre_optimizer_step(self, *arguments: Any, **options: Any) -> None:
+            return None
+
+        def on_step_end(self, *arguments: Any, **options: Any) -> None:
+            _wait(on_gpu)
+            run.steps[-1].seconds = time.perf_counter() - self.started
+
+        def on_log(
+            self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **options: Any
+        ) -> None:
+            if logs and "grad_norm" in logs:
+                run.steps[-1].gradient_norm = float(logs["grad_norm"])
+
+    with tempfile.TemporaryDirectory() as folder:
+        config = GRPOConfig(
+            output_dir=folder,
+            per_device_train_batch_size=rows,
+            gradient_accumulation_steps=size // rows,
+            steps_per_generation=size // rows,
+            num_generations=size // len(set(batch.groups)),
+            max_steps=steps,
+            loss_type="dapo",
+            epsilon=0.2,
+            epsilon_high=0.28,
+            beta=0.0,
+            learning_rate=learning_rate,
+            lr_scheduler_type="constant",
+            max_grad_norm=1.0,
+            adam_beta1=0.9,
+            adam_beta2=0.95,
+            weight_decay=0.0,
+            report_to="none",
+            save_strategy="no",
+            logging_steps=1,
+            disable_tqdm=True,
+            use_cpu=not on_gpu,
+            **settings,
+        )
+        prompts = Dataset.from_list([{"prompt": "x"} for _ in range(size)])
+        trainer = Recorded(
+            model=model,
+            reward_funcs=lambda completions, **columns: [0.0] * len(completions),
+            args=config,
+            train_dataset=prompts,
+            processing_class=tokenizer,
+            callbacks=[Clock()],
+        )
+        trainer.train()
+    return run
+
+
+def padded_tensors(batch: RecordedBatch, pad: int, device: torch.device) -> dict[str, Tensor]:
+    """Return the batch as GRPOTrainer's own generation returns it."""
+    prompt_width, response_width = max(map(len, batch.prompts)), max(map(len, batch.responses))
+    prompts = [[pad] * (prompt_width - len(row)) + row for row in batch.prompts]
+    prompt_mask = [[0] * (prompt_width - len(row)) + [1] * len(row) for row in batch.prompts]
+    responses = [row + [pad] * (response_width - len(row)) for row in batch.responses]
+    response_mask = [[1] * len(row) + [0] * (response_width - len(row)) for row in batch.responses]
+    return {
+        "prompt_ids": torch.tensor(prompts, device=device),
+        "prompt_mask": torch.tensor(prompt_mask, device=device),
+        "completion_ids": torch.tensor(responses, device=device),
+        "completion_mask": torch.tensor(response_mask, device=device),
+        "advantages": torch.tensor(batch.advantages, device=device),
+        "num_items_in_batch": torch.tensor(float(batch.response_tokens), device=device),
+    }
+
+
+def _wait(on_gpu: bool) -> None:
+    if on_gpu:
+        torch.cuda.synchronize()

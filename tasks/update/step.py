@@ -1,0 +1,227 @@
+"""One optimizer step of the policy, and of the critic where there is one, over the micro-batches of all ranks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, distributed
+
+from tasks.update.batches import MicroBatch, deal_to_ranks
+from tasks.update.config import UpdateConfig
+from tasks.update.context import RankContext
+from tasks.update.corrections import mismatch_of_sums, mismatch_sums
+from tasks.update.critic import CriticEngine
+from tasks.update.engine import PolicyEngine
+from tasks.update.flops import peak_flops, step_flops
+from tasks.update.losses import aggregate, normaliser_of, value_loss
+from tasks.update.masking import masked_sum
+from tasks.update.objective import SUMS, Targets, objective
+from tasks.update.preparation import Prepared
+from tasks.update.sample import Sample
+
+VALUE_SUMS: tuple[str, ...] = ("value_loss", "value_clipped", "error", "squared_error", "return", "squared_return")
+
+
+@dataclass(frozen=True)
+class Item:
+    """A micro-batch with what its losses compare with; all [n, R]."""
+
+    batch: MicroBatch
+    targets: Targets
+    sampler_log_probs: Tensor
+    old_values: Tensor | None
+    returns: Tensor | None
+
+
+def optimizer_step(
+    rank: RankContext,
+    engine: PolicyEngine,
+    critic: CriticEngine | None,
+    config: UpdateConfig,
+    samples: Sequence[Sample],
+    rows: Sequence[int],
+    prepared: Prepared,
+    rate: float,
+    longest_response: int,
+    rate_share: float = 1.0,
+) -> dict[str, float]:
+    """Train on `rows` of the samples; returns the step's figures. `rate_share` is the schedule's share of the critic's rate."""
+    chosen = [samples[row] for row in rows]
+    items = items_of_rank(rank, engine, config, chosen, rows, prepared)
+    normaliser, value_normaliser = normalisers(chosen, config, longest_response)
+    device = engine.device
+    sums = torch.zeros(len(SUMS), dtype=torch.float64, device=device)
+    value_sums = torch.zeros(len(VALUE_SUMS), dtype=torch.float64, device=device)
+    mismatches = torch.zeros(5, dtype=torch.float64, device=device)
+    maxima = torch.zeros(2, dtype=torch.float64, device=device)
+    for number, item in enumerate(items):
+        last = number == len(items) - 1
+        log_probs, entropies = engine.score(item.batch)
+        loss, part = objective(item.batch, log_probs, entropies, item.targets, config, normaliser)
+        engine.backward(loss, last=last)
+        sums += part
+        apart, largest = mismatch_sums(
+            item.batch.unflatten(log_probs.detach()), item.sampler_log_probs, item.batch.mask
+        )
+        mismatches += apart
+        maxima = torch.maximum(maxima, largest)
+        if critic is not None:
+            loss, part = _value_objective(critic, item, config, value_normaliser)
+            critic.backward(loss, last=last)
+            value_sums += part
+    norm = engine.step(rate)
+    value_norm = 0.0 if critic is None else critic.step(config.critic.learning_rate * rate_share)
+    if rank.world_size > 1:
+        together = torch.cat([sums, value_sums, mismatches])
+        distributed.all_reduce(together)
+        distributed.all_reduce(maxima, distributed.ReduceOp.MAX)
+        sums, value_sums, mismatches = together.split([len(SUMS), len(VALUE_SUMS), 5])
+    work = sum(item.batch.padded_tokens for item in items)
+    totals = dict(zip(SUMS, sums.tolist(), strict=True))
+    of_values = dict(zip(VALUE_SUMS, value_sums.tolist(), strict=True))
+    return {
+        **_figures(totals, chosen, rows, prepared),
+        "gradient_norm": norm,
+        **({} if critic is None else _value_figures(of_values, value_norm, max(totals["tokens"], 1.0))),
+        **mismatch_of_sums(mismatches, maxima),
+        "micro_batches": len(items),
+        "token_budget": config.tokens_per_rank,
+        "padding_fraction": 1 - _own_tokens(items, chosen) / max(work, 1),
+    }
+
+
+def throughput(engine: PolicyEngine, samples: Sequence[Sample], seconds: float, ranks: int) -> dict[str, float]:
+    """Return tokens/s, operations/s, and on a known GPU the share of its peak that the step achieved on all ranks."""
+    lengths = [sample.sequence.length for sample in samples]
+    flops = step_flops(engine.model, lengths, sum(sample.responded for sample in samples)) / seconds
+    peak = peak_flops(engine.device)
+    return {
+        "tokens_per_s": sum(lengths) / seconds,
+        "tflops_per_s": flops / 1e12,
+        **({} if peak is None else {"mfu": flops / (peak * ranks)}),
+    }
+
+
+def items_of_rank(
+    rank: RankContext,
+    engine: PolicyEngine,
+    config: UpdateConfig,
+    samples: Sequence[Sample],
+    rows: Sequence[int],
+    prepared: Prepared,
+) -> list[Item]:
+    """Return this rank's micro-batches; all ranks have equally many, the last ones without weight where need be."""
+    layout = engine.layout(config.tokens_per_rank)
+    sequences = [sample.sequence for sample in samples]
+    lengths = [sequence.length for sequence in sequences]
+    plans = [layout.plan(lengths, share) for share in deal_to_ranks(lengths, rank.world_size)]
+    items = [
+        _item(layout.make(sequences, places).to(engine.device), samples, rows, places, prepared)
+        for places in plans[rank.rank]
+    ]
+    missing = max(len(plan) for plan in plans) - len(items)
+    if missing:
+        empty = layout.make(sequences, [0]).to(engine.device)
+        filler = _item(empty, samples, rows, [0], prepared)
+        items += [
+            Item(empty.weightless(), filler.targets, filler.sampler_log_probs, filler.old_values, filler.returns)
+        ] * missing
+    return items
+
+
+def normalisers(samples: Sequence[Sample], config: UpdateConfig, longest_response: int) -> tuple[float, float]:
+    """Return the divisors of the policy's and of the critic's loss, over the whole optimizer step and all ranks."""
+    lengths = torch.tensor([sample.responded for sample in samples])
+    mask = torch.arange(int(lengths.max()))[None, :] < lengths[:, None]
+    return normaliser_of(mask, config.aggregation, longest_response), normaliser_of(mask, "token_mean")
+
+
+def _item(
+    batch: MicroBatch, samples: Sequence[Sample], rows: Sequence[int], places: Sequence[int], prepared: Prepared
+) -> Item:
+    device = batch.mask.device
+
+    def laid_out(tensors: Sequence[Tensor] | None) -> Tensor | None:
+        if tensors is None:
+            return None
+        return batch.unflatten(torch.cat([tensors[rows[place]] for place in places]).to(device))
+
+    sampler = np.concatenate([samples[place].sampler_log_probs for place in places])
+    sampler_log_probs = batch.unflatten(torch.from_numpy(sampler).to(device))
+    advantages = laid_out(prepared.advantages)
+    assert advantages is not None
+    return Item(
+        batch=batch,
+        targets=Targets(
+            old_log_probs=laid_out(prepared.old_log_probs),
+            sampler_log_probs=sampler_log_probs if prepared.corrected else None,
+            advantages=advantages,
+            reference_log_probs=laid_out(prepared.reference_log_probs),
+        ),
+        sampler_log_probs=sampler_log_probs,
+        old_values=laid_out(prepared.values),
+        returns=laid_out(prepared.returns),
+    )
+
+
+def _value_objective(
+    critic: CriticEngine, item: Item, config: UpdateConfig, normaliser: float
+) -> tuple[Tensor, Tensor]:
+    """Return (this micro-batch's part of the value loss, sums as named by VALUE_SUMS)."""
+    assert item.old_values is not None
+    assert item.returns is not None
+    mask = item.batch.mask
+    values = item.batch.unflatten(critic.values(item.batch))
+    per_token, figures = value_loss(values, item.old_values, item.returns, config.critic.value_clip)
+    loss = aggregate(per_token, mask, "token_mean", normaliser)
+    error = item.returns - item.old_values
+    terms = (figures["clipped"].to(mask.dtype), error, error**2, item.returns, item.returns**2)
+    return loss, torch.stack([loss.detach(), *(masked_sum(term, mask) for term in terms)]).double()
+
+
+def _figures(
+    sums: dict[str, float], samples: Sequence[Sample], rows: Sequence[int], prepared: Prepared
+) -> dict[str, float]:
+    response_tokens = max(sums["tokens"], 1.0)
+    advantages = np.array([float(prepared.advantages[row].mean()) for row in rows])
+    returns = np.array([sample.return_ for sample in samples])
+    lengths = np.array([sample.responded for sample in samples])
+    return {
+        "loss": sums["loss"],
+        "policy_loss": sums["policy_loss"],
+        "kl": sums["kl"] / response_tokens,
+        "entropy": sums["entropy"] / response_tokens,
+        "clip_fraction": sums["clipped"] / response_tokens,
+        "dual_clip_fraction": sums["clipped_dual"] / response_tokens,
+        "old_kl": sums["old_kl"] / response_tokens,
+        "correction_weight": sums["weight"] / response_tokens,
+        "rejected_fraction": sums["rejected"] / response_tokens,
+        "samples": len(samples),
+        "tokens": sum(sample.sequence.length for sample in samples),
+        "response_tokens": int(response_tokens),
+        "response_length_mean": float(lengths.mean()),
+        "response_length_max": int(lengths.max()),
+        "advantage_mean": float(advantages.mean()),
+        "advantage_std": float(advantages.std()),
+        "advantage_min": float(advantages.min()),
+        "advantage_max": float(advantages.max()),
+        "return_mean": float(returns.mean()),
+    }
+
+
+def _value_figures(sums: dict[str, float], norm: float, tokens: float) -> dict[str, float]:
+    """`explained_variance`: the share of the returns' variance that the values before this update explain."""
+    variance = sums["squared_return"] / tokens - (sums["return"] / tokens) ** 2
+    unexplained = sums["squared_error"] / tokens - (sums["error"] / tokens) ** 2
+    return {
+        "value_loss": sums["value_loss"],
+        "value_clip_fraction": sums["value_clipped"] / tokens,
+        "value_gradient_norm": norm,
+        "explained_variance": 1 - unexplained / variance if variance > 1e-12 else 0.0,
+    }
+
+
+def _own_tokens(items: Sequence[Item], samples: Sequence[Sample]) -> int:
+    """Tokens of the samples in this rank's micro-batches, padding and fillers apart."""
+    return sum(samples[row].sequence.length for item in items if item.batch.targets.numel() for row in item.batch.rows)

@@ -1,0 +1,117 @@
+"""A pretended GPU: the judge's whole path for GPUs runs on the CPU, with Triton's interpreter in the place of the device.
+
+What is real: processes, the conversation, shared memory through host copies, trials, hidden sizes, guards, checks, rounds, the
+clocks' arithmetic. What is pretended: the driver (events are the host's clock), the profiler (the interpreter's launches), the
+device's properties. Run as a program (`python simulated_device.py`): one JSON request a line on standard input (`problem`,
+`kernel`, `config`), one JSON verdict a line on standard output.
+"""
+
+import json
+import os
+import sys
+import time
+from types import SimpleNamespace
+from typing import Any
+
+os.environ["TRITON_INTERPRET"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+
+from kernels_eval import cuda_driver, device_candidate, device_facts, device_grading, interpreter, stopwatch
+from kernels_eval.accounting import LEDGER
+from kernels_eval.confinement import die_with_parent
+from kernels_eval.device_candidate import device_candidate_main, warm_up
+from kernels_eval.device_confinement import confine_device_child, confine_device_nursery
+from kernels_eval.nursery import Nursery, Upbringing, serve_nursery
+from kernels_eval.wire import note_pair
+
+
+class SimulatedDriver:
+    """Events that take the host's time; a device that is always idle."""
+
+    def __init__(self) -> None:
+        self._times: list[float] = []
+        self._failures: list[str] = []
+
+    def synchronize(self) -> None: ...
+
+    def new_event(self) -> int:
+        self._times.append(0.0)
+        return len(self._times) - 1
+
+    def record(self, event: int, stream: int) -> None:
+        self._times[event] = time.perf_counter()
+
+    def elapsed_ms(self, start: int, end: int) -> float:
+        return 1e3 * (self._times[end] - self._times[start])
+
+
+class SimulatedProfiler:
+    def __init__(self, flush: Any) -> None: ...
+
+    def warm_up(self) -> None: ...
+
+    def records(self, work: Any) -> list[dict[str, Any]]:
+        LEDGER.reset()
+        work()
+        return [{"name": launch.kernel, "duration_ns": 1000, "stream": 0} for launch in LEDGER.launches]
+
+
+class HostOnly(device_grading.DeviceGrader):
+    def probe(self) -> None:
+        self.use_host_copies()
+        self._transport.memory(1 << 21)
+
+
+def pretend() -> None:
+    """Replace what needs a GPU, in this process and all that it forks."""
+    interpreter.install()
+    cuda_driver.DEVICE = "cpu"
+    cuda: Any = torch.cuda
+    cuda.init = lambda: None
+    cuda._sleep = lambda cycles: None
+    cuda.set_stream = lambda stream: None
+    cuda.default_stream = lambda: SimpleNamespace(cuda_stream=0)
+    cuda.get_device_properties = lambda index: SimpleNamespace(
+        name="Simulated H100", major=9, minor=0, L2_cache_size=1 << 20, clock_rate=1_980_000
+    )
+    stopwatch._MIN_FLUSH_BYTES = 1 << 20
+    for module in (device_candidate, device_grading):
+        module.CudaDriver = SimulatedDriver
+    device_candidate.Profiler = SimulatedProfiler
+    device_candidate.Warm._load_launcher = lambda self: None
+    device_grading._CALLS = 4
+    _ = device_facts
+
+
+def new_grader() -> HostOnly:
+    """Fork a nursery and return a grader on it, as a worker on a GPU does."""
+    ours, theirs = note_pair()
+    if os.fork() == 0:
+        try:
+            ours.close()
+            upbringing = Upbringing(warm_up, confine_device_nursery, confine_device_child)
+            serve_nursery(theirs, device_candidate_main, may_fork=True, upbringing=upbringing)
+        finally:
+            os._exit(0)
+    theirs.close()
+    grader = HostOnly(Nursery(ours))
+    grader.probe()
+    return grader
+
+
+def main() -> None:
+    die_with_parent()
+    torch.set_num_threads(1)
+    pretend()
+    grader = new_grader()
+    for line in sys.stdin:
+        request = json.loads(line)
+        config = device_grading.JudgeConfig(**request.get("config", {}))
+        verdict = grader.grade(request["problem"], request["kernel"], config, {})
+        print(verdict.model_dump_json(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Processes of the judge killed at random while it works: no kernel is lost, none is judged twice to its caller, none is blamed."""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from kernel_sources import ROW_KERNEL, ROW_PROBLEM, with_forward
+
+from kernels_eval import Judge, JudgeConfig, Status
+from kernels_eval.confinement import children_of
+from kernels_eval.roster import WorkerState
+
+WRONG = ROW_KERNEL.replace("x * 2.0", "x * 2.1")
+BROKEN = "def f(:\n"
+RAISING = with_forward("        raise ValueError('boo')\n")
+KINDS = [
+    (ROW_KERNEL, Status.CORRECT),
+    (WRONG, Status.INCORRECT),
+    (BROKEN, Status.COMPILE_ERROR),
+    (RAISING, Status.RUNTIME_ERROR),
+]
+
+
+def kernels(count: int) -> list[tuple[str, Status]]:
+    """Kernels that all differ, so that no verdict comes from the cache."""
+    return [(f"{source}# {index}\n", status) for index, (source, status) in enumerate(KINDS * (count // 4))]
+
+
+class Killer:
+    """Kills processes of a judge at random until told to stop; candidates are left alone, since their end is theirs."""
+
+    def __init__(self, judge: Judge, seed: int, pause_s: float, templates: int) -> None:
+        self._judge = judge
+        self._random = random.Random(seed)
+        self._pause_s = pause_s
+        self._templates = templates
+        self._stop = threading.Event()
+        self.killed: Counter[str] = Counter()
+        self._thread = threading.Thread(target=self._work)
+
+    def __enter__(self) -> "Killer":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while not self._stop.wait(self._pause_s * self._random.uniform(0.5, 1.5)):
+            victims = list(self._processes())
+            if victims:
+                kind, process = self._random.choice(victims)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+                    self.killed[kind] += 1
+
+    def _processes(self) -> Iterator[tuple[str, int]]:
+        template = self._judge._templates._known.get("interpret")
+        if template is None or not template.is_alive:
+            return
+        process = template._process.pid
+        if self.killed["template"] < self._templates:
+            yield "template", process
+        for worker in children_of(process):
+            yield "worker", worker
+            yield from (("nursery", nursery) for nursery in children_of(worker))
+
+
+@pytest.mark.slow
+def test_five_hundred_kernels_while_processes_die() -> None:
+    expected = kernels(500)
+    seen: list[tuple[int, int]] = []
+    with Judge(JudgeConfig(workers=3, compile="never", timeout_s=20.0)) as judge:
+        judge.evaluate(ROW_PROBLEM, ROW_KERNEL)
+        with Killer(judge, seed=7, pause_s=0.6, templates=2) as killer:
+            verdicts = judge.evaluate_many(
+                [(ROW_PROBLEM, source) for source, _ in expected], progress=lambda *told: seen.append(told)
+            )
+        assert [verdict.status for verdict in verdicts] == [status for _, status in expected]
+        assert sorted(seen) == [(done, 500) for done in range(1, 501)]
+        assert killer.killed["worker"] + killer.killed["nursery"] >= 10, killer.killed
+        faults = judge.roster.fault_statistics()
+        assert faults.total >= 5
+        assert faults.by_category.keys() == {"judge_fault"}
+        deadline = time.monotonic() + 60
+        while judge.roster.in_service < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert judge.roster.fault_statistics().quarantined == ()
+        assert (judge.waiting, judge.running) == (0, 0)
+
+
+def test_a_stream_while_processes_die() -> None:
+    expected = kernels(60)
+
+    async def collect(judge: Judge) -> list[tuple[int, Status]]:
+        items = ((ROW_PROBLEM, source) for source, _ in expected)
+        return [(index, verdict.status) async for index, verdict in judge.stream(items)]
+
+    with Judge(JudgeConfig(workers=2, compile="never", timeout_s=20.0)) as judge:
+        judge.evaluate(ROW_PROBLEM, ROW_KERNEL)
+        with Killer(judge, seed=3, pause_s=0.4, templates=0):
+            found = asyncio.run(collect(judge))
+    assert sorted(found) == [(index, status) for index, (_, status) in enumerate(expected)]
+
+
+def test_killed_compilers_lose_nothing() -> None:
+    stop = threading.Event()
+
+    def kill(judge: Judge) -> None:
+        while not stop.wait(0.5):
+            template = judge._templates._known.get("compile")
+            for nursery in children_of(template._process.pid) if template is not None else []:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(nursery, signal.SIGKILL)
+
+    sources = [ROW_KERNEL.replace("ROWS=4", f"ROWS={rows}").replace("(M, 4)", f"(M, {rows})") for rows in (1, 2, 4, 8)]
+    with Judge(JudgeConfig(workers=2, compile="correct", timeout_s=20.0)) as judge:
+        judge.evaluate(ROW_PROBLEM, ROW_KERNEL + "# warm")
+        killer = threading.Thread(target=kill, args=[judge])
+        killer.start()
+        try:
+            verdicts = judge.evaluate_many([(ROW_PROBLEM, source) for source in sources])
+        finally:
+            stop.set()
+            killer.join()
+    assert [verdict.status for verdict in verdicts] == [Status.CORRECT] * 4
+    assert all(verdict.resources for verdict in verdicts)
+
+
+def test_where_no_worker_can_be_had_every_kernel_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernels_eval.judge._PROBES", 2)
+    with Judge(JudgeConfig(workers=2, compile="never")) as judge:
+        judge._templates._closed = True  # no process can be had any more
+        verdicts = judge.evaluate_many([(ROW_PROBLEM, f"{ROW_KERNEL}# {index}") for index in range(6)])
+        assert {verdict.status for verdict in verdicts} == {Status.INFRASTRUCTURE_ERROR}
+        assert judge.roster.in_service == 0
+        assert {report.state for report in judge.roster.workers()} == {WorkerState.QUARANTINED}
+        judge._templates._closed = False
+        deadline = time.monotonic() + 30
+        while judge.roster.in_service < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert judge.evaluate(ROW_PROBLEM, ROW_KERNEL).status is Status.CORRECT

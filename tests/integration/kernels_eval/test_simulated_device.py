@@ -1,0 +1,142 @@
+"""The judge's whole path for GPUs with a pretended device: processes, shared memory, checks, rounds, clocks."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import kernel_sources as sources
+import pytest
+from kernel_sources import LAUNCH, ROW_KERNEL, with_forward
+
+ROOT = Path(__file__).parents[3]
+PROBLEM = sources.ROW_PROBLEM.replace("4096, 300", "128, 300")
+CASES: dict[str, tuple[str, str, str, str | None]] = {
+    "right": (PROBLEM, ROW_KERNEL, "correct", None),
+    "with weights": (sources.LINEAR_PROBLEM.replace("2048", "128"), sources.LINEAR_KERNEL, "correct", None),
+    "two outputs": (sources.TRANSPOSED_PROBLEM.replace("1024", "128"), sources.TRANSPOSED_KERNEL, "correct", None),
+    "wrong": (PROBLEM, ROW_KERNEL.replace("x * 2.0", "x * 2.1"), "incorrect", "wrong_values"),
+    "part of the rows": (PROBLEM, ROW_KERNEL.replace("triton.cdiv(M, 4)", "16"), "incorrect", "wrong_values"),
+    "right at the true size only": (
+        PROBLEM,
+        ROW_KERNEL.replace("triton.cdiv(M, 4)", "32").replace("(rows < M) & ", "(rows < 128) & "),
+        "runtime_error",
+        "out_of_bounds",
+    ),
+    "the library": (PROBLEM, with_forward("        return torch.softmax(x, 1)\n"), "rejected", "library_compute"),
+    "a caught violation": (
+        PROBLEM,
+        with_forward(
+            LAUNCH
+            + "        try:\n            torch.softmax(x, 1)\n        except Exception:\n            pass\n        return out\n"
+        ),
+        "rejected",
+        "library_compute",
+    ),
+    "changes its input": (
+        PROBLEM,
+        with_forward(LAUNCH + "        x.zero_()\n        return out\n"),
+        "rejected",
+        "changed_input",
+    ),
+    "cached by shape": (
+        PROBLEM,
+        with_forward(
+            "        if x.shape in CACHE:\n            return CACHE[x.shape]\n"
+            + LAUNCH
+            + "        CACHE[x.shape] = out\n        return out\n",
+            "CACHE = {}",
+        ),
+        "incorrect",
+        "wrong_values",
+    ),
+    "cached by pointer": (
+        PROBLEM,
+        with_forward(
+            "        if x.data_ptr() in CACHE:\n            return CACHE[x.data_ptr()]\n"
+            + LAUNCH
+            + "        CACHE[x.data_ptr()] = out\n        return out\n",
+            "CACHE = {}",
+        ),
+        "incorrect",
+        "wrong_values",
+    ),
+    "stops working after a while": (
+        PROBLEM,
+        with_forward(
+            "        CALLS.append(1)\n"
+            + LAUNCH.replace("        kernel[", "        if len(CALLS) < 12: kernel[")
+            + "        return out\n",
+            "CALLS = []",
+        ),
+        "incorrect",
+        "wrong_values",
+    ),
+    "no kernel": (PROBLEM, with_forward("        return torch.zeros_like(x)\n"), "incorrect", "wrong_values"),
+    "a lazy tensor": (
+        PROBLEM,
+        with_forward(LAUNCH + "        return out.as_subclass(Lazy)\n", "class Lazy(torch.Tensor): pass"),
+        "incorrect",
+        "wrong_type",
+    ),
+    "a thread": (
+        PROBLEM,
+        with_forward(
+            LAUNCH
+            + "        import threading, time\n        threading.Thread(target=time.sleep, args=(5,), daemon=True).start()\n        return out\n"
+        ),
+        "rejected",
+        "background_thread",
+    ),
+    "expanded": (PROBLEM, with_forward(LAUNCH + "        return out[:1].expand(M, N)\n"), "incorrect", "wrong_values"),
+    "forged clocks": (
+        PROBLEM,
+        with_forward(
+            LAUNCH + "        return out\n",
+            "import gc\nfor thing in gc.get_objects():\n    if type(thing).__name__ == 'Stopwatch': thing._elapsed = lambda start, end: 0.001\n",
+        ),
+        "rejected",
+        "clock_disagreement",
+    ),
+    "clocks that stand still": (
+        PROBLEM,
+        with_forward(
+            LAUNCH + "        return out\n",
+            "import gc\nfor thing in gc.get_objects():\n    if type(thing).__name__ == 'Stopwatch': thing._elapsed = lambda start, end: 0.0\n",
+        ),
+        "rejected",
+        "clock_disagreement",
+    ),
+    "early exit": (PROBLEM, with_forward("        import os\n        os._exit(0)\n"), "runtime_error", "no_answer"),
+    "an exception": (PROBLEM, with_forward("        raise ValueError('boo')\n"), "runtime_error", "exception"),
+    "not Python": (PROBLEM, "def f(:\n", "compile_error", "syntax_error"),
+    "hangs": (PROBLEM, with_forward("        import time\n        time.sleep(60)\n"), "timeout", "timeout"),
+}
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> dict[str, dict[str, Any]]:
+    config = {"timeout_s": 30.0, "compile_timeout_s": 2.0, "timing_rounds": 2, "timing_s": 2.0}
+    requests = [
+        {"problem": problem, "kernel": kernel, "config": {**config, "timeout_s": 2.0} if name == "hangs" else config}
+        for name, (problem, kernel, _, _) in CASES.items()
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(ROOT / "tests/doubles/simulated_device.py")]
+    lines = "\n".join(json.dumps(request) for request in requests)
+    ran = subprocess.run(command, input=lines, capture_output=True, text=True, env=environment, timeout=250)
+    found = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert len(found) == len(CASES), ran.stderr[-3000:]
+    return dict(zip(CASES, found, strict=True))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_verdicts(verdicts: dict[str, dict[str, Any]], name: str) -> None:
+    _, _, status, category = CASES[name]
+    verdict = verdicts[name]
+    assert (verdict["status"], verdict["error_category"]) == (status, category), verdict
+    assert verdict["hardware"] == "Simulated H100"
+    assert (verdict["timing_source"] == "gpu") == (status == "correct")
+    assert (verdict["speedup"] is not None) == (status == "correct")

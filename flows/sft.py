@@ -8,11 +8,8 @@ from flows.problems import prepare_problems
 from flows.run import Run, open_run
 from tasks.references import CheckpointRef, ProblemSetRef
 from tasks.sft.task import fine_tune, make_sft_data
-from tasks.update.config import UpdateConfig
+from tasks.update.config import RESOURCE_FIELDS, UpdateConfig
 from tasks.validation.task import check_sft_data
-
-_RESOURCES = {"ranks", "zero_stage", "deepspeed", "tokens_per_rank", "gpus_per_rank", "threads_per_rank"}
-"""What SFT reads of the update's settings: a change of RL's own does not repeat SFT."""
 
 
 def teach(run: Run, problems: ProblemSetRef) -> CheckpointRef:
@@ -27,8 +24,8 @@ def teach(run: Run, problems: ProblemSetRef) -> CheckpointRef:
 
 
 def resources_of(config: RunConfig) -> UpdateConfig:
-    """Return on what SFT runs: the update's ranks, at their defaults in all that is RL's own."""
-    return UpdateConfig.model_validate(config.update.model_dump(include=_RESOURCES))
+    """Return on what SFT runs: the update's ranks, at their defaults in all that is RL's own, so that a change of that repeats no SFT."""
+    return UpdateConfig.model_validate(config.update.model_dump(include=set(RESOURCE_FIELDS)))
 
 
 def newest_policy(run: Run, problems: ProblemSetRef) -> CheckpointRef:

@@ -1,34 +1,76 @@
-"""What a launch touches: bounds, traffic, and which bytes kernels stored.
+"""What a launch touches: bounds, traffic, and who wrote which byte.
 
 Every load, store and atomic is checked against the storages of the launch's tensors, and counted: distinct 32-byte sectors
-(DRAM traffic of the launch) and sectors per access (L2 traffic). Stores mark the elements that they write, so that it
-can be asked which share of a result kernels computed. The ledger lives in the candidate's own process and can be reached by
-hostile code: it is the first line, not the last.
+(DRAM traffic of the launch) and sectors per access (L2 traffic). Stores mark the elements that they write, so that it can be
+asked which share of a result kernels computed. Kept in the executor's process, where no host code of the candidate runs and
+kernels cannot name it.
 """
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 import torch
 
-from kernels_eval.launches import Launch
-
 SECTOR_BYTES = 32
 _SHIFT = np.uint64(5)
 Addresses = np.ndarray[Any, np.dtype[np.uint64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
+Marks = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class OutOfBoundsError(Exception):
     """A kernel touched memory outside its tensors."""
 
 
+class Writer(IntEnum):
+    """Who wrote an element last. Kept for the byte at which the element starts."""
+
+    NOBODY = 0
+    """Fresh memory."""
+    GIVEN = 1
+    """An input, a weight, or a constant of the host code's."""
+    FILL = 2
+    """A constant that PyTorch filled in."""
+    LIBRARY = 3
+    """A computing operator of PyTorch."""
+    KERNEL = 4
+    """A kernel of the candidate."""
+
+
+@dataclass
+class Storage:
+    """One allocation, and who wrote it."""
+
+    number: int
+    memory: torch.Tensor
+    """Its bytes, one-dimensional uint8."""
+    writer: Writer
+    """Who wrote what is not in `marks`."""
+    marks: Marks | None = None
+    """For each byte: the Writer of the element that starts there. None as long as `writer` holds for all of it."""
+
+    @property
+    def base(self) -> int:
+        """Its address."""
+        return self.memory.data_ptr()
+
+    def all_marks(self) -> Marks:
+        """Return the marks, made from `writer` where there are none yet."""
+        if self.marks is None:
+            count = self.memory.numel()
+            self.marks = np.zeros(count, np.uint8) if self.writer is Writer.NOBODY else np.full(count, self.writer)
+        return self.marks
+
+
 @dataclass
 class Region:
-    """The storage behind one tensor argument."""
+    """A storage as one launch sees it."""
 
     name: str
+    """The argument through which it is reached."""
+    storage: Storage
     base: int
     size: int
     read: Flags | None = None
@@ -39,24 +81,27 @@ class Region:
 
 @dataclass
 class Ledger:
-    """Everything that was counted since the last `reset`."""
+    """What the current launch has done so far."""
 
-    launches: list[Launch] = field(default_factory=list)
-    stored: dict[int, Flags] = field(default_factory=dict)
-    """Address of a storage -> for each byte: does an element that a kernel stored start there?"""
-    storages: list[torch.UntypedStorage] = field(default_factory=list)
-    """Keeps storages alive, so that no address is used twice."""
-    inside_launch: bool = False
-    only_grids: bool = False
-    """Launches are recorded with their grids and argument types, and not run."""
     regions: list[Region] = field(default_factory=list)
     program: tuple[int, int, int] = (0, 0, 0)
     l2_bytes: int = 0
     flops: int = 0
 
-    def reset(self) -> None:
-        """Forget everything."""
-        self.__init__()
+    def start(self, regions: list[Region]) -> None:
+        """Begin a launch."""
+        self.regions = regions
+        self.l2_bytes = self.flops = 0
+
+    @property
+    def sectors(self) -> int:
+        """Distinct sectors read, plus those written."""
+        return sum(
+            int(np.count_nonzero(flags))
+            for region in self.regions
+            for flags in (region.read, region.written)
+            if flags is not None
+        )
 
 
 LEDGER = Ledger()
@@ -121,10 +166,7 @@ def _mark(region: Region, flat: Addresses, reads: bool, writes: bool) -> None:
         if region.written is None:
             region.written = np.zeros(count, dtype=bool)
         region.written[sectors] = True
-        stored = LEDGER.stored.get(region.base)
-        if stored is None:
-            stored = LEDGER.stored[region.base] = np.zeros(region.size, dtype=bool)
-        stored[offsets.astype(np.int64)] = True
+        region.storage.all_marks()[offsets.astype(np.int64)] = Writer.KERNEL
 
 
 def _sectors_touched(addresses: Addresses, flat: Addresses, mask: Flags | None) -> int:

@@ -1,4 +1,4 @@
-"""What a candidate's process may say. Everything is checked here, before the judge looks at it."""
+"""What a candidate's processes may say. Everything is checked here, before the judge looks at it."""
 
 from typing import Annotated, Literal
 
@@ -24,7 +24,7 @@ class FailedAnswer(FrozenModel):
     kind: Literal["failed"]
     status: Literal["compile_error", "runtime_error", "rejected"]
     category: Annotated[str, Field(pattern=r"^[a-z_]{1,40}$")]
-    message: Annotated[str, Field(max_length=1000)]
+    message: Annotated[str, Field(max_length=2000)]
 
 
 class OutputForm(FrozenModel):
@@ -40,14 +40,22 @@ class OutputForm(FrozenModel):
     aliased_inputs: Annotated[tuple[int, ...], Field(max_length=64)] = ()
 
 
-class RunAnswer(FrozenModel):
-    """The outputs of one run, and the launches that made them."""
+class OutputFacts(FrozenModel):
+    """What the executor knows of one output beside its content."""
 
-    kind: Literal["answer"]
-    sequence: bool
-    outputs: Annotated[tuple[OutputForm, ...], Field(max_length=256)]
-    launches: Annotated[tuple[Launch, ...], Field(max_length=20_000)]
+    writers: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=5, max_length=5)]
+    """Elements by who wrote them last (kernels_eval.accounting.Writer)."""
 
 
-Answer = StateAnswer | FailedAnswer | RunAnswer
-ANSWER: TypeAdapter[Answer] = TypeAdapter(Annotated[Answer, Field(discriminator="kind")])
+class ExecutedAnswer(FrozenModel):
+    """What the executor did. The outputs' bytes follow."""
+
+    kind: Literal["executed"]
+    launches: Annotated[tuple[Launch, ...], Field(max_length=100_000)] = ()
+    outputs: Annotated[tuple[OutputFacts, ...], Field(max_length=256)] = ()
+    value: bool | int | float | None = None
+    """The value that was asked for."""
+
+
+ExecutorAnswer = ExecutedAnswer | FailedAnswer
+EXECUTOR_ANSWER: TypeAdapter[ExecutorAnswer] = TypeAdapter(Annotated[ExecutorAnswer, Field(discriminator="kind")])

@@ -1,32 +1,30 @@
 """Compiles what a candidate launched, to machine code for named targets, in a confined process of its own.
 
-Needs no GPU: Triton compiles for any target. Conversation: the judge sends `compile` (source, launches, targets), this process
-answers `compiled` (resources of each kernel and target) or `failed` (category, message), and ends.
+Needs no GPU: Triton compiles for any target. Conversation: the judge sends `compile` (units, launches, targets), this process
+answers `compiled` (resources of each kernel and target) or `failed` (category, message), and ends. The candidate's module is not
+run here: kernels are compiled from the sources that the interpreter ran, and that kernels_eval.kernel_syntax has passed.
 Resource use comes from the machine code itself: registers, stack and shared memory of a cubin from its ELF sections, of AMD
 code from its metadata. Spills are bytes of local memory a thread (NVIDIA) or spilled registers (AMD).
 """
 
+import ast
 import re
 import socket
 import struct
+import types
 from typing import Any
 
 import triton
-import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from triton.runtime.jit import JITFunction
+from triton.runtime.jit import ConstexprFunction, JITFunction
 
-from kernels_eval.candidate import CandidateError, describe, load_source
+from kernels_eval.candidate import CandidateError, describe
 from kernels_eval.example import KERNEL
 from kernels_eval.launches import Constant, Launch
+from kernels_eval.program import KernelUnit, ModuleName
+from kernels_eval.unit_loading import UnitLibrary, dtype_named
 from kernels_eval.wire import ChannelClosedError, receive_frame, send_frame
-
-_TYPES = {
-    getattr(tl, name).name: getattr(tl, name)
-    for name in tl.core.__dict__
-    if isinstance(getattr(tl, name, None), tl.dtype)
-}
 
 _SIZED_RECORD, _FRAME_SIZE, _REGISTER_COUNT = 0x04, 0x11, 0x2F
 
@@ -36,7 +34,8 @@ def compile_main(channel: socket.socket, memory_descriptor: int) -> None:
     channel.settimeout(None)
     try:
         request, _ = receive_frame(channel)
-        resources = _compile(request["source"], request["launches"], request["targets"])
+        units = [KernelUnit(**values) for values in request["units"]]
+        resources = _compile(units, request["launches"], request["targets"])
         send_frame(channel, {"kind": "compiled", "resources": resources})
     except CandidateError as failed:
         send_frame(channel, failed.header)
@@ -48,21 +47,25 @@ def rehearse_compilation() -> None:
     """Compile one small kernel for each vendor: the first compilation of a process costs four times a later one."""
     types = {"x_ptr": "*fp32", "out_ptr": "*fp32", "M": "i32", "N": "i32", "ROWS": "constexpr", "BLOCK": "constexpr"}
     sizes = {"ROWS": Constant(value=4), "BLOCK": Constant(value=16)}
-    launch = Launch(kernel="kernel", programs=1, dram_bytes=0, l2_bytes=0, flops=0, signature=types, constants=sizes)
-    _compile(KERNEL, [launch.model_dump(mode="json")], ["cuda:90", "hip:gfx942"])
+    launch = Launch(
+        kernel="kernel", unit=0, programs=1, dram_bytes=0, l2_bytes=0, flops=0, signature=types, constants=sizes
+    )
+    start = KERNEL.index("def kernel")
+    source = KERNEL[start : KERNEL.index("class ModelNew")].rstrip() + "\n"
+    unit = KernelUnit(unit=0, name="kernel", source=source, line=1, globals={"tl": ModuleName(name="triton.language")})
+    _compile([unit], [launch.model_dump(mode="json")], ["cuda:90", "hip:gfx942"])
 
 
-def _compile(source: str, launches: list[dict[str, Any]], targets: list[str]) -> list[dict[str, Any]]:
-    module = load_source(source)
-    functions = _functions(module.__dict__)
+def _compile(units: list[KernelUnit], launches: list[dict[str, Any]], targets: list[str]) -> list[dict[str, Any]]:
+    library = UnitLibrary(_for_the_compiler, for_interpreter=False)
+    library.load(units)
     resources: list[dict[str, Any]] = []
     for launch in (Launch(**values) for values in launches):
-        function = functions.get(launch.kernel)
-        if function is None or launch.uncompilable is not None:
+        if launch.uncompilable is not None:
             continue
         for target in targets:
             try:
-                used = _compile_one(function, launch, target)
+                used = _compile_one(library, launch, target)
             except BaseException as error:
                 message = _compiler_message(error)
                 raise CandidateError(
@@ -70,17 +73,6 @@ def _compile(source: str, launches: list[dict[str, Any]], targets: list[str]) ->
                 ) from error
             resources.append({"kernel": launch.kernel, "architecture": target, **used})
     return resources
-
-
-def _functions(namespace: dict[str, Any]) -> dict[str, JITFunction[Any]]:
-    """Kernels by the name of their function, out of autotuners and heuristics."""
-    found: dict[str, JITFunction[Any]] = {}
-    for value in namespace.values():
-        while value is not None and not isinstance(value, JITFunction) and hasattr(value, "fn"):
-            value = value.fn
-        if isinstance(value, JITFunction):
-            found[value.fn.__name__] = value
-    return found
 
 
 def gpu_target(name: str) -> GPUTarget:
@@ -91,11 +83,13 @@ def gpu_target(name: str) -> GPUTarget:
     return GPUTarget("hip", architecture, 64)
 
 
-def _compile_one(function: JITFunction[Any], launch: Launch, target: str) -> dict[str, Any]:
-    constants = {
-        name: _TYPES[constant.value] if constant.kind == "dtype" else constant.value
-        for name, constant in launch.constants.items()
-    }
+def _for_the_compiler(function: types.FunctionType, unit: KernelUnit, tree: ast.FunctionDef) -> Any:
+    return ConstexprFunction(function) if unit.is_host_function else JITFunction(function)
+
+
+def _compile_one(library: UnitLibrary, launch: Launch, target: str) -> dict[str, Any]:
+    function: JITFunction[Any] = library[launch.unit]
+    constants = {name: _constant(library, constant) for name, constant in launch.constants.items()}
     attributes = {
         (function.arg_names.index(name),): [["tt.divisibility", 16]]
         for name in launch.divisible
@@ -113,6 +107,12 @@ def _compile_one(function: JITFunction[Any], launch: Launch, target: str) -> dic
         "registers": _number(r"\.vgpr_count:\s+(\d+)", text),
         "spills": _number(r"\.vgpr_spill_count:\s+(\d+)", text),
     }
+
+
+def _constant(library: UnitLibrary, constant: Constant) -> Any:
+    if constant.kind == "dtype":
+        return dtype_named(str(constant.value))
+    return library[int(constant.value or 0)] if constant.kind == "unit" else constant.value
 
 
 def _number(pattern: str, text: str) -> int | None:

@@ -1,10 +1,10 @@
 """Has kernels compiled for the configured targets, once each: a pool of confined processes and a cache.
 
-Cache key: what of the source a kernel can depend on (everything but classes: imports, constants, functions), the launch's types,
-constants and options, and the targets. So the same kernel under another ModelNew is not compiled again.
+What is compiled is what the interpreter ran: the sources of the kernels (KernelUnit), never the candidate's module. Cache key: these
+sources, the launch's types, constants and options, and the targets. So the same kernel under another ModelNew is not compiled
+again.
 """
 
-import ast
 import hashlib
 import json
 import os
@@ -21,6 +21,7 @@ from kernels_eval.confinement import Limits
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.launches import Launch
 from kernels_eval.nursery import Nursery
+from kernels_eval.program import KernelUnit
 from kernels_eval.settings import FrozenModel
 from kernels_eval.verdict import Resources
 from kernels_eval.wire import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
@@ -56,18 +57,20 @@ class Compiler:
         self._nursery: Nursery | None = None
         self._cache = cache
 
-    def compile(self, source: str, launches: list[Launch], targets: tuple[str, ...], limits: Limits) -> Compiled:
+    def compile(
+        self, units: list[KernelUnit], launches: list[Launch], targets: tuple[str, ...], limits: Limits
+    ) -> Compiled:
         """Compile what was launched. InfrastructureError where the compiling process could not be had, twice."""
         wanted = _distinct(launches)
-        key = _key(source, wanted, targets)
+        key = _key(units, wanted, targets)
         known = self._cache.get(key)
         if known is not None:
             return known
         try:
-            compiled = self._compile(source, wanted, targets, limits)
+            compiled = self._compile(units, wanted, targets, limits)
         except InfrastructureError:
             self._nursery = None
-            compiled = self._compile(source, wanted, targets, limits)
+            compiled = self._compile(units, wanted, targets, limits)
         self._cache.put(key, compiled)
         return compiled
 
@@ -76,7 +79,9 @@ class Compiler:
         if self._nursery is not None:
             self._nursery.close()
 
-    def _compile(self, source: str, launches: list[Launch], targets: tuple[str, ...], limits: Limits) -> Compiled:
+    def _compile(
+        self, units: list[KernelUnit], launches: list[Launch], targets: tuple[str, ...], limits: Limits
+    ) -> Compiled:
         if self._nursery is None:
             self._nursery = self._new_nursery()
         memory = os.memfd_create("unused")
@@ -87,7 +92,7 @@ class Compiler:
         with channel:
             try:
                 request = {
-                    "source": source,
+                    "units": [unit.model_dump(mode="json") for unit in units],
                     "launches": [launch.model_dump(mode="json") for launch in launches],
                     "targets": targets,
                 }
@@ -132,17 +137,13 @@ def _distinct(launches: list[Launch]) -> list[Launch]:
     """Launches that differ for the compiler; what they moved does not count."""
     found: dict[str, Launch] = {}
     for launch in launches:
-        bare = launch.model_copy(update={"programs": 0, "dram_bytes": 0, "l2_bytes": 0, "flops": 0})
+        bare = launch.model_copy(update={"programs": 0, "dram_bytes": 0, "l2_bytes": 0, "flops": 0, "line": 0})
         found.setdefault(bare.model_dump_json(), bare)
     return list(found.values())
 
 
-def _key(source: str, launches: list[Launch], targets: tuple[str, ...]) -> str:
-    try:
-        tree = ast.parse(source)
-        tree.body = [node for node in tree.body if not isinstance(node, ast.ClassDef)]
-        text = ast.unparse(tree)
-    except (SyntaxError, RecursionError):
-        text = source
-    parts = [text, *(launch.model_dump_json() for launch in launches), json.dumps(targets)]
+def _key(units: list[KernelUnit], launches: list[Launch], targets: tuple[str, ...]) -> str:
+    """Where a kernel stands in its file does not count."""
+    sources = [unit.model_copy(update={"line": 1}).model_dump_json() for unit in units]
+    parts = [*sources, *(launch.model_dump_json() for launch in launches), json.dumps(targets)]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,18 +1,23 @@
-"""The judge's side of the conversation with one candidate's process. See kernels_eval.candidate for the other side."""
+"""The judge's side of the conversations with one candidate's two processes: its host code, and the executor of its kernels.
+
+The host code (kernels_eval.host) turns shapes into programs; the executor (kernels_eval.executor) runs programs on values. They
+know nothing of each other: everything goes through here, and is checked on its way.
+"""
 
 import mmap
 import os
 import pickle
 import signal
+from collections import deque
 from typing import Any
 
 import torch
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from kernels_eval.answers import ANSWER, Answer, FailedAnswer, RunAnswer, StateAnswer
+from kernels_eval.answers import EXECUTOR_ANSWER, ExecutedAnswer, FailedAnswer, StateAnswer
 from kernels_eval.confinement import Limits
-from kernels_eval.launches import Launch
 from kernels_eval.nursery import Nursery
+from kernels_eval.program import FIRST_WEIGHT, HOST_ANSWER, KernelUnit, ReadAnswer, TraceAnswer
 from kernels_eval.reference import same_bytes
 from kernels_eval.tensors import TensorForm, bytes_of, form_of, tensor_from
 from kernels_eval.verdict import Status
@@ -20,6 +25,7 @@ from kernels_eval.wire import ChannelClosedError, MalformedFrameError, receive_f
 
 _ALIGNMENT = 256
 _SPARE_PAYLOAD = 1 << 20
+_MAX_UPLOAD = 1 << 31
 
 
 class CandidateFailedError(Exception):
@@ -32,128 +38,45 @@ class CandidateFailedError(Exception):
         self.message = message
 
 
-class Conversation:
-    """One candidate, from its start to its end. A context manager: leaving it kills the candidate."""
+class ChildConversation:
+    """Frames to and from one confined child. A context manager: leaving it kills the child."""
 
-    def __init__(self, nursery: Nursery, limits: Limits) -> None:
+    def __init__(self, nursery: Nursery, limits: Limits, memory: int, answers: TypeAdapter[Any]) -> None:
         self._nursery = nursery
         self._limits = limits
-        self._memory = os.memfd_create("inputs")
-        self._mapping: mmap.mmap | None = None
+        self._answers = answers
         self._ended = False
-        self._channel = nursery.start(self._memory, limits)
+        self._channel = nursery.start(memory, limits)
 
-    def __enter__(self) -> "Conversation":
+    def __enter__(self) -> "ChildConversation":
         """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the candidate."""
+        """End the child."""
         self._channel.close()
         if not self._ended:
-            self._nursery.stop()
-        os.close(self._memory)
+            self._nursery.dismiss()
 
-    def load(self, source: str, arguments: list[Any], weight_seed: int, strict: bool) -> None:
-        """Have the source loaded; the answer is `ready()`."""
-        job = {"source": source, "arguments": arguments, "weight_seed": weight_seed, "strict": strict}
-        self._send({"kind": "load"}, [pickle.dumps(job)])
-
-    def ready(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Wait until ModelNew is built; returns type and shape of its parameters and buffers."""
-        answer, _ = self._receive(0)
-        if not isinstance(answer, StateAnswer):
-            raise CandidateFailedError(Status.REJECTED, "malformed_answer", "the process answered out of turn")
-        return answer.state
-
-    def set_weights(self, weights: dict[str, torch.Tensor], input_bytes: int) -> None:
-        """Copy weights by name into the candidate's model, and set the size of the shared input memory."""
-        os.ftruncate(self._memory, input_bytes)
-        self._mapping = mmap.mmap(self._memory, input_bytes) if input_bytes else None
-        items: list[dict[str, Any]] = []
-        payload: list[memoryview] = []
-        offset = 0
-        for name, tensor in weights.items():
-            content = bytes_of(tensor)
-            items.append({"name": name, "form": form_of(tensor).model_dump(), "offset": offset})
-            payload.append(content)
-            offset += content.nbytes
-        self._send({"kind": "weights", "weights": items}, payload)
-
-    def run(self, inputs: list[Any]) -> None:
-        """Put one input set before the candidate; the answer is `outputs()`."""
-        items: list[dict[str, Any]] = []
-        for value, offset in zip(inputs, _offsets(inputs), strict=True):
-            if isinstance(value, torch.Tensor):
-                form = form_of(value)
-                if form.nbytes:
-                    assert self._mapping is not None
-                    self._mapping[offset : offset + form.nbytes] = bytes_of(value)
-                items.append({"form": form.model_dump(), "offset": offset})
-            else:
-                items.append({"value": value})
-        self._send({"kind": "run", "inputs": items})
-
-    def grids(self, inputs: list[Any]) -> list[Launch]:
-        """Ask what would be launched on inputs like these (tensors or their forms; their content does not count)."""
-        size = bytes_needed(inputs)
-        os.ftruncate(self._memory, max(size, os.fstat(self._memory).st_size))
-        items = [
-            {"form": value.model_dump(), "offset": offset} if isinstance(value, TensorForm) else {"value": value}
-            for value, offset in zip(inputs, _offsets(inputs), strict=True)
-        ]
-        self._send({"kind": "measure", "inputs": items})
-        answer, _ = self._receive(0)
-        return list(answer.launches) if isinstance(answer, RunAnswer) else []
-
-    def outputs(self, max_bytes: int) -> tuple[RunAnswer, list[torch.Tensor | None]]:
-        """Wait for the outputs of a run: the answer, and one tensor for each output (None: it is no tensor)."""
-        answer, payload = self._receive(max_bytes + _SPARE_PAYLOAD)
-        if not isinstance(answer, RunAnswer):
-            raise CandidateFailedError(Status.REJECTED, "malformed_answer", "the process answered out of turn")
-        tensors: list[torch.Tensor | None] = []
-        offset = 0
-        for output in answer.outputs:
-            if output.kind == "other":
-                tensors.append(None)
-                continue
-            form = TensorForm(dtype=output.dtype, shape=output.shape)
-            if offset + form.nbytes > len(payload):
-                raise CandidateFailedError(Status.REJECTED, "malformed_answer", "fewer bytes than the outputs have")
-            tensors.append(tensor_from(payload, form, offset).clone())
-            offset += form.nbytes
-        return answer, tensors
-
-    def changed_inputs(self, inputs: list[Any]) -> set[int]:
-        """Return the indices of inputs whose shared memory no longer holds what was put there."""
-        return {
-            index
-            for index, (value, offset) in enumerate(zip(inputs, _offsets(inputs), strict=True))
-            if isinstance(value, torch.Tensor)
-            and value.numel()
-            and self._mapping is not None
-            and not same_bytes(tensor_from(memoryview(self._mapping), form_of(value), offset), value)
-        }
-
-    def _send(self, header: dict[str, Any], payload: list[Any] | None = None) -> None:
+    def send(self, header: dict[str, Any], payload: list[Any] | None = None) -> None:
+        """Send one message; CandidateFailedError where the child is gone."""
         try:
             send_frame(self._channel, header, payload or [])
         except (ChannelClosedError, TimeoutError) as error:
             raise self._autopsy() from error
 
-    def _receive(self, max_payload: int) -> tuple[Answer, bytearray]:
+    def receive(self, max_payload: int) -> tuple[Any, dict[str, Any], bytearray]:
+        """Wait for one answer: checked, and as it came. CandidateFailedError: it says that it failed, or makes no sense."""
         try:
             header, payload = receive_frame(self._channel, max_payload)
-            answer = ANSWER.validate_python(header)
+            answer = self._answers.validate_python(header)
         except (ChannelClosedError, TimeoutError) as error:
             raise self._autopsy() from error
         except (MalformedFrameError, ValidationError) as error:
-            raise CandidateFailedError(
-                Status.REJECTED, "malformed_answer", "the process sent something else than its results"
-            ) from error
+            raise out_of_turn("the process sent something else than its results") from error
         if isinstance(answer, FailedAnswer):
             raise CandidateFailedError(Status(answer.status), answer.category, answer.message)
-        return answer, payload
+        return answer, header, payload
 
     def _autopsy(self) -> CandidateFailedError:
         """Say why there was no answer."""
@@ -165,6 +88,138 @@ class Conversation:
             name = signal.Signals(ending.code).name if ending.code in set(signal.Signals) else str(ending.code)
             return CandidateFailedError(Status.RUNTIME_ERROR, "crashed", f"the process was ended by {name}")
         return CandidateFailedError(Status.RUNTIME_ERROR, "no_answer", "the process ended without an answer")
+
+
+class Conversation:
+    """One candidate, from its start to its end. A context manager: leaving it kills the candidate."""
+
+    def __init__(self, hosts: Nursery, executors: Nursery, limits: Limits, strict: bool) -> None:
+        self._strict = strict
+        self._memory = os.memfd_create("inputs")
+        self._mapping: mmap.mmap | None = None
+        self._host = ChildConversation(hosts, limits, self._memory, HOST_ANSWER)
+        self._executor = ChildConversation(executors, limits, self._memory, EXECUTOR_ANSWER)
+        self._inputs: list[Any] = []
+        self._asked: deque[bool] = deque()
+        self.units: list[KernelUnit] = []
+        """Sources of the kernels that were launched so far."""
+
+    def __enter__(self) -> "Conversation":
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End both processes."""
+        self._host.__exit__()
+        self._executor.__exit__()
+        os.close(self._memory)
+
+    def load(self, source: str, arguments: list[Any], weight_seed: int) -> None:
+        """Have the source loaded; the answer is `ready()`."""
+        job = {"source": source, "arguments": arguments, "weight_seed": weight_seed, "strict": self._strict}
+        self._host.send({"kind": "load"}, [pickle.dumps(job)])
+
+    def ready(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Wait until ModelNew is built; returns type and shape of its parameters and buffers."""
+        answer, _, _ = self._host.receive(0)
+        if not isinstance(answer, StateAnswer):
+            raise out_of_turn("the process answered out of turn")
+        return answer.state
+
+    def set_weights(self, weights: dict[str, torch.Tensor]) -> None:
+        """Give the candidate's model the values of the weights named; the host code learns the names alone."""
+        items: list[dict[str, Any]] = []
+        payload: list[Any] = []
+        offset = 0
+        for number, tensor in enumerate(weights.values(), start=FIRST_WEIGHT):
+            content = bytes_of(tensor)
+            items.append({"storage": number, "form": form_of(tensor).model_dump(), "offset": offset})
+            padding = -content.nbytes % _ALIGNMENT
+            payload += [content, bytes(padding)]
+            offset += content.nbytes + padding
+        self._host.send({"kind": "weights", "names": list(weights)})
+        self._executor.send({"kind": "begin", "strict": self._strict, "weights": items}, payload)
+
+    def ask(self, inputs: list[Any], has_values: bool) -> None:
+        """Have a forward call traced on inputs like these (tensors or their forms). Answers come in the order of the questions.
+
+        `has_values`: host code that wants to know a value can be told.
+        """
+        self._asked.append(has_values)
+        self._host.send({"kind": "trace", "has_values": has_values, "inputs": _items(inputs)})
+
+    def put(self, inputs: list[Any]) -> None:
+        """Put one input set before the executor."""
+        size = bytes_needed(inputs)
+        if self._mapping is None or len(self._mapping) < size:
+            os.ftruncate(self._memory, size)
+            self._mapping = mmap.mmap(self._memory, size) if size else None
+        for value, offset in zip(inputs, _offsets(inputs), strict=True):
+            if isinstance(value, torch.Tensor) and value.numel():
+                assert self._mapping is not None
+                content = bytes_of(value)
+                self._mapping[offset : offset + content.nbytes] = content
+        self._inputs = inputs
+
+    def traced(self) -> tuple[TraceAnswer, dict[str, Any], bytearray]:
+        """Wait for the next program, executing what its host code needs the values of: checked, and as it came."""
+        has_values = self._asked.popleft()
+        while True:
+            answer, raw, payload = self._host.receive(_MAX_UPLOAD)
+            if not isinstance(answer, TraceAnswer | ReadAnswer):
+                raise out_of_turn("the process answered out of turn")
+            self.units += answer.units
+            if isinstance(answer, TraceAnswer):
+                return answer, raw, payload
+            if not has_values:
+                raise out_of_turn("the process asked for a value where there is none")
+            self.execute(raw, payload, [], read=raw["view"])
+            executed, _ = self.executed(0)
+            self._host.send({"kind": "value", "value": executed.value})
+
+    def execute(self, part: dict[str, Any], payload: bytearray, outputs: list[Any], read: Any = None) -> None:
+        """Have a part of a program executed; the answer is `executed()`. `outputs`: views to send back."""
+        self._executor.send(
+            {
+                "kind": "execute",
+                "inputs": _items(self._inputs),
+                "part": {"units": part["units"], "commands": part["commands"]},
+                "outputs": outputs,
+                "read": read,
+            },
+            [payload],
+        )
+
+    def executed(self, max_bytes: int) -> tuple[ExecutedAnswer, bytearray]:
+        """Wait for the executor's answer and the bytes of the outputs asked for."""
+        answer, _, payload = self._executor.receive(max_bytes + _SPARE_PAYLOAD)
+        assert isinstance(answer, ExecutedAnswer)
+        return answer, payload
+
+    def changed_inputs(self) -> set[int]:
+        """Return the indices of inputs whose shared memory no longer holds what was put there."""
+        return {
+            index
+            for index, (value, offset) in enumerate(zip(self._inputs, _offsets(self._inputs), strict=True))
+            if isinstance(value, torch.Tensor)
+            and value.numel()
+            and self._mapping is not None
+            and not same_bytes(tensor_from(memoryview(self._mapping), form_of(value), offset), value)
+        }
+
+
+def out_of_turn(message: str) -> CandidateFailedError:
+    """What a process is told that does not keep to the conversation."""
+    return CandidateFailedError(Status.REJECTED, "malformed_answer", message)
+
+
+def _items(inputs: list[Any]) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    for value, offset in zip(inputs, _offsets(inputs), strict=True):
+        form = form_of(value) if isinstance(value, torch.Tensor) else value
+        is_form = isinstance(form, TensorForm)
+        items.append({"form": form.model_dump(), "offset": offset} if is_form else {"value": value})
+    return items
 
 
 def _offsets(inputs: list[Any]) -> list[int]:

@@ -14,12 +14,14 @@ _ASK = (
     "print(json.dumps(torch.cuda.get_device_name(0) if found else None))"
 )
 _ASK_S = 120
+_DEVICE_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
+"""Where none of them is, torch need not be asked."""
 
 
 @cache
 def gpu_name() -> str | None:
     """Return the name of the first NVIDIA GPU that torch sees, or None."""
-    if not Path("/dev/nvidiactl").exists():
+    if not any(Path(path).exists() for path in _DEVICE_FILES):
         return None
     asked = subprocess.run([sys.executable, "-c", _ASK], capture_output=True, text=True, timeout=_ASK_S)
     if asked.returncode:

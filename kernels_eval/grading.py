@@ -11,24 +11,22 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
-from kernels_eval.answers import RunAnswer
-from kernels_eval.comparison import compare
 from kernels_eval.config import JudgeConfig
 from kernels_eval.confinement import Limits
-from kernels_eval.conversation import CandidateFailedError, Conversation, bytes_needed
+from kernels_eval.conversation import CandidateFailedError, Conversation
 from kernels_eval.inputs import SecretSeed
 from kernels_eval.launches import Launch
 from kernels_eval.nursery import Nursery
+from kernels_eval.output_checks import check_trace, check_values
+from kernels_eval.program import KernelUnit, TraceAnswer
 from kernels_eval.reference import MIN_REDUCED, Reference, Truth
 from kernels_eval.roofline import HARDWARE, extrapolate, time_of, total_s, with_true_grids
 from kernels_eval.tensors import NAMES
+from kernels_eval.true_size import true_launches
 from kernels_eval.verdict import Status, TimingSource, Verdict
 
 LIBRARY_PREFIX = "aten."
 _MAX_REFERENCES = 128
-_MIN_KERNEL_SHARE = 0.3
 _MIN_KERNEL_TIME = 0.3
 _SIZES = (
     (MIN_REDUCED // 4, MIN_REDUCED // 2),
@@ -47,6 +45,8 @@ class Graded:
 
     verdict: Verdict
     launches: list[Launch] = field(default_factory=list)
+    units: list[KernelUnit] = field(default_factory=list)
+    """Sources of the kernels launched."""
     follow_up: "Sizes | None" = None
     """Sizes to judge again at: this verdict is right as far as it goes, but programs did not grow with the rows as they should."""
 
@@ -58,15 +58,16 @@ Sizes = tuple[int, int] | tuple[()]
 class Grader:
     """Holds the references of one worker and grades candidates that its nursery bears."""
 
-    def __init__(self, nursery: Nursery) -> None:
-        self._nursery = nursery
+    def __init__(self, hosts: Nursery, executors: Nursery) -> None:
+        self._hosts = hosts
+        self._executors = executors
         self._references: OrderedDict[str, Reference] = OrderedDict()
         self._weight_seed = secrets.randbits(48)
 
     @property
     def sandbox(self) -> list[str]:
         """What keeps candidates in."""
-        return self._nursery.sandbox
+        return self._hosts.sandbox
 
     def grade(self, problem_source: str, kernel_source: str, config: JudgeConfig) -> Graded:
         """Grade one candidate. Raises ReferenceFailedError where the problem itself is at fault."""
@@ -79,7 +80,7 @@ class Grader:
             graded = self._grade_at(reference, kernel_source, config, seed, sizes)
         facts = {
             "hardware": f"triton-interpreter/{config.roofline_hardware}",
-            "sandbox": ",".join(self._nursery.sandbox),
+            "sandbox": ",".join(self.sandbox),
             "seed_commitment": seed.commitment,
         }
         graded.verdict = graded.verdict.model_copy(update=facts)
@@ -117,42 +118,45 @@ class Grader:
     ) -> Graded:
         limits = Limits(wall_s=config.timeout_s, memory_mb=config.memory_mb)
         trials = max(config.trials, 2) if sizes else 1 if reference.can_be_reduced else config.trials
-        answers: dict[int | None, RunAnswer] = {}
-        worst_absolute = worst_relative = 0.0
+        strict = config.policy == "strict"
+        counted: dict[int | None, list[Launch]] = {}
+        errors = Errors()
         compiled = False
         try:
-            with Conversation(self._nursery, limits) as conversation:
-                strict = config.policy == "strict"
-                conversation.load(kernel_source, reference.arguments, reference.weight_seed, strict)
+            with Conversation(self._hosts, self._executors, limits, strict) as conversation:
+                conversation.load(kernel_source, reference.arguments, reference.weight_seed)
                 drawn = [reference.draw(_size(sizes, trial), trial, seed, own=trial == 0) for trial in range(trials)]
-                perturbed = self._set_weights(conversation, reference, max(bytes_needed(inputs) for inputs in drawn))
+                perturbed = self._set_weights(conversation, reference)
                 compiled = True
-                conversation.run(drawn[0])
-                trials_put = self._truths(reference, drawn, perturbed, sizes, seed)
-                for trial, (inputs, truth) in enumerate(trials_put):
-                    if trial:
-                        conversation.run(inputs)
-                    expected = sum(tensor.numel() * tensor.element_size() for tensor in truth.native)
-                    answer, outputs = conversation.outputs(8 * expected)
-                    changed = conversation.changed_inputs(inputs) - truth.changed_inputs
-                    absolute, relative = _check(answer, outputs, truth, changed, strict)
-                    worst_absolute, worst_relative = max(worst_absolute, absolute), max(worst_relative, relative)
-                    answers.setdefault(_size(sizes, trial), answer)
-                grids = conversation.grids(reference.true_forms) if sizes else []
+                for inputs in drawn:
+                    conversation.ask(inputs, has_values=True)
+                if sizes:
+                    conversation.ask(reference.true_forms, has_values=False)
+                inputs, truth = drawn[0], None
+                for trial in range(trials):
+                    trace = _start(conversation, inputs)
+                    # While the candidate's kernels run, the reference does.
+                    truth = truth or reference.truth(inputs, perturbed)
+                    coming = self._truth(reference, drawn, trial + 1, perturbed, sizes, seed)
+                    launches = _finish(conversation, trace, truth, strict, errors)
+                    counted.setdefault(_size(sizes, trial), launches)
+                    inputs, truth = coming
+                grids = true_launches(conversation) if sizes else []
+                units = conversation.units
         except CandidateFailedError as failed:
             return Graded(_failure(failed, compiled))
-        small = list(answers[_size(sizes, 0)].launches)
+        small = counted[_size(sizes, 0)]
         if not sizes:
-            return self._timed(reference, small, config, worst_absolute, worst_relative)
-        large = list(answers[sizes[1]].launches)
+            return self._timed(reference, small, units, config, errors)
+        large = counted[sizes[1]]
         true_size = reference.true_size or sizes[1]
         estimated = extrapolate(small, large, *sizes, true_size)
         launches = with_true_grids(estimated, grids)
-        graded = self._timed(reference, launches, config, worst_absolute, worst_relative)
+        graded = self._timed(reference, launches, units, config, errors)
         graded.follow_up = _follow_up(large, estimated, launches, sizes, true_size, reference.has_products)
         return graded
 
-    def _set_weights(self, conversation: Conversation, reference: Reference, input_bytes: int) -> bool:
+    def _set_weights(self, conversation: Conversation, reference: Reference) -> bool:
         """Copy weights by name. Where the candidate has every parameter, constant ones get values that matter; True then."""
         state = conversation.ready()
         wanted = reference.state(False)
@@ -163,38 +167,32 @@ class Grader:
 
         perturbed = bool(wanted) and all(matches(name) for name in wanted)
         weights = reference.state(perturbed)
-        conversation.set_weights({name: weights[name] for name in wanted if matches(name)}, input_bytes)
+        conversation.set_weights({name: weights[name] for name in wanted if matches(name)})
         return perturbed
 
-    def _truths(
-        self,
-        reference: Reference,
-        drawn: list[list[Any]],
-        perturbed: bool,
-        sizes: Sizes,
-        seed: SecretSeed,
-    ) -> list[tuple[list[Any], Truth]]:
-        """Return each trial's inputs with what the reference makes of them (computed while the candidate works on the first).
+    def _truth(
+        self, reference: Reference, drawn: list[list[Any]], trial: int, perturbed: bool, sizes: Sizes, seed: SecretSeed
+    ) -> tuple[list[Any], Truth | None]:
+        """Return a later trial's inputs with what the reference makes of them.
 
         Values outside the reference's domain (the logarithm of a negative) test nothing: such a trial is drawn again from
         the problem's own distribution.
         """
-        put: list[tuple[list[Any], Truth]] = []
-        for trial, inputs in enumerate(drawn):
-            truth = reference.truth(inputs, perturbed)
-            if trial and not truth.is_finite:
-                inputs = reference.draw(_size(sizes, trial), trial, seed, own=True)
-                truth = reference.truth(inputs, perturbed)
-            put.append((inputs, truth))
-        return put
+        if trial >= len(drawn):
+            return [], None
+        truth = reference.truth(drawn[trial], perturbed)
+        if truth.is_finite:
+            return drawn[trial], truth
+        inputs = reference.draw(_size(sizes, trial), trial, seed, own=True)
+        return inputs, reference.truth(inputs, perturbed)
 
     def _timed(
         self,
         reference: Reference,
         launches: list[Launch],
+        units: list[KernelUnit],
         config: JudgeConfig,
-        absolute: float,
-        relative: float,
+        errors: "Errors",
     ) -> Graded:
         hardware = HARDWARE[config.roofline_hardware]
         candidate_s = total_s(launches, hardware, reference.is_half)
@@ -213,10 +211,42 @@ class Grader:
             candidate_ms=1e3 * candidate_s,
             reference_ms=1e3 * reference_s,
             timing_source=TimingSource.ROOFLINE,
-            max_abs_error=absolute,
-            max_rel_error=relative,
+            max_abs_error=errors.absolute,
+            max_rel_error=errors.relative,
         )
-        return Graded(verdict, launches)
+        return Graded(verdict, launches, units)
+
+
+def _start(conversation: Conversation, inputs: list[Any]) -> TraceAnswer:
+    """Put a trial's inputs before the executor and have the program run that the host code traced for them."""
+    conversation.put(inputs)
+    trace, raw, payload = conversation.traced()
+    conversation.execute(raw, payload, [output["view"] for output in raw["outputs"] if output.get("view") is not None])
+    return trace
+
+
+def _finish(
+    conversation: Conversation, trace: TraceAnswer, truth: Truth, strict: bool, errors: "Errors"
+) -> list[Launch]:
+    """Wait for a trial's results; returns what was launched. CandidateFailedError where anything is wrong."""
+    check_trace(trace, truth)
+    expected = sum(tensor.numel() * tensor.element_size() for tensor in truth.native)
+    answer, content = conversation.executed(expected)
+    changed = conversation.changed_inputs() - truth.changed_inputs
+    errors.add(*check_values(trace, answer, content, truth, changed, strict))
+    return list(answer.launches)
+
+
+@dataclass
+class Errors:
+    """The largest errors of all trials."""
+
+    absolute: float = 0.0
+    relative: float = 0.0
+
+    def add(self, absolute: float, relative: float) -> None:
+        """Take one trial's."""
+        self.absolute, self.relative = max(self.absolute, absolute), max(self.relative, relative)
 
 
 def _follow_up(
@@ -267,50 +297,3 @@ def _failure(failed: CandidateFailedError, compiled: bool) -> Verdict:
         error_category=failed.category,
         error_message=failed.message,
     )
-
-
-def _check(
-    answer: RunAnswer, outputs: list[torch.Tensor | None], truth: Truth, changed: set[int], strict: bool
-) -> tuple[float, float]:
-    """Return the largest absolute and relative error of a right answer; raise CandidateFailedError on a wrong one."""
-    if len(outputs) != len(truth.native):
-        raise CandidateFailedError(
-            Status.INCORRECT, "wrong_output_count", f"returned {len(outputs)} outputs, expected {len(truth.native)}"
-        )
-    if any(launch.programs == 0 for launch in answer.launches):
-        raise CandidateFailedError(Status.RUNTIME_ERROR, "empty_grid", "a kernel was launched over an empty grid")
-    worst_absolute = worst_relative = 0.0
-    for index, (form, actual, native, oracle) in enumerate(
-        zip(answer.outputs, outputs, truth.native, truth.oracle, strict=True)
-    ):
-        label = f"output {index}" if len(outputs) > 1 else "output"
-        if actual is None:
-            raise CandidateFailedError(Status.INCORRECT, "wrong_type", f"{label} is a {form.type}, expected a tensor")
-        if actual.shape != native.shape:
-            raise CandidateFailedError(
-                Status.INCORRECT,
-                "wrong_shape",
-                f"{label} has shape {list(actual.shape)}, expected {list(native.shape)}",
-            )
-        if actual.dtype is not native.dtype:
-            raise CandidateFailedError(
-                Status.INCORRECT, "wrong_dtype", f"{label} is {form.dtype}, expected {NAMES.get(native.dtype)}"
-            )
-        comparison = compare(actual, oracle, native, label)
-        if not comparison.agrees:
-            raise CandidateFailedError(Status.INCORRECT, "wrong_values", comparison.message)
-        if strict and form.share < _MIN_KERNEL_SHARE:
-            raise CandidateFailedError(
-                Status.REJECTED, "output_not_from_kernel", f"kernels stored {form.share:.0%} of {label}'s elements"
-            )
-        if form.expanded:
-            raise CandidateFailedError(Status.REJECTED, "expanded_output", f"{label} repeats elements by a stride of 0")
-        worst_absolute = max(worst_absolute, comparison.max_abs_error or 0.0)
-        worst_relative = max(worst_relative, comparison.max_rel_error or 0.0)
-    if changed:
-        raise CandidateFailedError(
-            Status.REJECTED, "changed_input", f"changed input {min(changed)}, which the reference leaves alone"
-        )
-    if not any(not is_library(launch) for launch in answer.launches):
-        raise CandidateFailedError(Status.REJECTED, "no_kernel_launched", "forward launched no kernel")
-    return worst_absolute, worst_relative

@@ -6,9 +6,7 @@ problem – one confined child for each candidate. Compilation has a template of
 """
 
 import asyncio
-import shutil
 import socket
-import tempfile
 import threading
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -29,9 +27,11 @@ from kernels_eval.launches import Launch
 from kernels_eval.nursery import Nursery
 from kernels_eval.overrides import with_settings
 from kernels_eval.problem import Problem, check_problem_source
+from kernels_eval.program import KernelUnit
 from kernels_eval.roster import Roster
+from kernels_eval.scratch import Scratch
 from kernels_eval.streaming import Item, stream_verdicts
-from kernels_eval.template import DEVICE_WAY, SCRATCH_PREFIX, Template
+from kernels_eval.templates import Templates
 from kernels_eval.verdict import Status, Verdict
 from kernels_eval.wire import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
 
@@ -39,8 +39,6 @@ _SPARE_S = 120.0
 """What a worker may take beyond the candidate's own time (building the reference, running the oracle)."""
 _BUILD_FACTOR = 4
 """Building a PyTorch extension takes this much longer than compiling a kernel."""
-_WAYS = {"cpu": "interpret", "cuda": DEVICE_WAY}
-"""Device -> the template that workers come from."""
 _LIBRARY_PREFIX = "aten."
 _ATTEMPTS = 4
 """Times that a kernel is tried where the machine fails on it."""
@@ -60,9 +58,10 @@ class Judge:
         self.config = config.model_copy(update={"device": resolve_device(config.device)})
         self._cache = VerdictCache(Path(self.config.cache_dir) if self.config.cache_dir else None)
         self._compile_cache = CompileCache()
-        self._scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX))
+        self._scratch_folder = Scratch(keep_caches=self.config.device == "cuda")
+        self._scratch = self._scratch_folder.path
         self._build_cache = BuildCache(self._scratch / "builds")
-        self._templates = _Templates(self._scratch)
+        self._templates = Templates(self._scratch)
         self._dispatcher = Dispatcher()
         self.roster = Roster([self.config.device] * self.config.workers)
         """What the workers do and which faults there were."""
@@ -169,7 +168,7 @@ class Judge:
         self._templates.close()
         for thread in self._threads:
             thread.join(timeout=10)
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch_folder.close()
 
     def _serve(self, worker: int) -> None:
         """One thread: owns a worker and a compiler, and works the queue off."""
@@ -189,6 +188,7 @@ class Judge:
             self._cache.put(job.key, verdict)
             self.roster.judged(worker, verdict)
             self._dispatcher.finish(job, verdict)
+            self._scratch_folder.trim()
             return
         self.roster.failed(worker, *verdict)
         job.faults += 1
@@ -239,7 +239,7 @@ class _Bench:
     """What one thread judges with: a worker process and a compiler."""
 
     def __init__(
-        self, templates: "_Templates", compile_cache: CompileCache, build_cache: BuildCache, config: JudgeConfig
+        self, templates: Templates, compile_cache: CompileCache, build_cache: BuildCache, config: JudgeConfig
     ) -> None:
         self._templates = templates
         self._config = config
@@ -270,8 +270,9 @@ class _Bench:
             return verdict
         launches = [Launch(**values) for values in reply["launches"]]
         launches = [launch for launch in launches if not launch.kernel.startswith(_LIBRARY_PREFIX)]
+        units = [KernelUnit(**values) for values in reply["units"]]
         limits = Limits(wall_s=config.compile_timeout_s, memory_mb=config.memory_mb)
-        compiled = self._compiler.compile(job.kernel_source, launches, config.targets, limits)
+        compiled = self._compiler.compile(units, launches, config.targets, limits)
         if compiled.category is None:
             return verdict.model_copy(update={"resources": compiled.resources})
         return Verdict(
@@ -334,50 +335,6 @@ class _Bench:
             self._worker.close()
         self._compiler.close()
         self._builder.close()
-
-
-class _Templates:
-    """The two warm processes, started when first needed, and again when they died. Safe for threads."""
-
-    def __init__(self, scratch: Path) -> None:
-        self._scratch = scratch
-        self._known: dict[str, Template] = {}
-        self._lock = threading.Lock()
-        self._closed = False
-
-    def judging(self, device: str) -> Template:
-        """The one that candidates run in."""
-        return self._get(_WAYS[device])
-
-    def building(self) -> Template:
-        """The one that builds."""
-        return self._get("build")
-
-    def compiling(self) -> Template:
-        """The one that compiles."""
-        return self._get("compile")
-
-    def _get(self, way: str) -> Template:
-        with self._lock:
-            if self._closed:
-                raise InfrastructureError("the judge is closed")
-            template = self._known.get(way)
-            if template is None or not template.is_alive:
-                template = self._known[way] = Template(way, self._scratch)
-            return template
-
-    def kill(self, process: int) -> None:
-        """Kill a worker that no longer answers."""
-        for way in _WAYS.values():
-            if way in self._known:
-                self._known[way].kill(process)
-
-    def close(self) -> None:
-        """End both."""
-        with self._lock:
-            self._closed = True
-            for template in self._known.values():
-                template.close()
 
 
 class _Counter:

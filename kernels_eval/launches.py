@@ -1,4 +1,4 @@
-"""What one kernel launch did, as counted while it ran. Pydantic models: a candidate's process sends them, so they are checked."""
+"""What one kernel launch did, as counted while it ran. Pydantic models: they cross processes, so they are checked."""
 
 from typing import Annotated, Literal
 
@@ -17,9 +17,9 @@ Name = Annotated[str, Field(max_length=200)]
 
 
 class Constant(FrozenModel):
-    """A compile-time argument: plain JSON, or the name of a Triton type."""
+    """A compile-time argument: plain JSON, the name of a Triton type, or the number of a device function."""
 
-    kind: Literal["plain", "dtype"] = "plain"
+    kind: Literal["plain", "dtype", "unit"] = "plain"
     value: bool | int | float | Annotated[str, Field(max_length=1000)] | None = None
 
 
@@ -28,6 +28,10 @@ class Launch(FrozenModel):
 
     kernel: Name
     """Name of the decorated function."""
+    unit: Annotated[int, Field(ge=-1)] = -1
+    """Number of its source (kernels_eval.program); -1: an operator of PyTorch."""
+    line: Annotated[int, Field(ge=0)] = 0
+    """Line of the candidate's source that launched it; 0: not known."""
     programs: Count
     """Size of the grid."""
     dram_bytes: Count

@@ -4,7 +4,8 @@ The nursery was forked before its owner read any problem, so that a child's memo
 It keeps one spare child forked ahead (a fork of a process with torch in it costs about 10 ms), hands it the descriptors
 of a job, enforces the wall-clock limit, and ends the child's whole process group, and whatever escaped from the group.
 
-Protocol over a SOCK_SEQPACKET socket. Owner: `start` (job, limits; two descriptors: channel, input memory), `stop` (job).
+Protocol over a SOCK_SEQPACKET socket. Owner: `start` (job, limits; two descriptors: channel, input memory), `stop` (job),
+`dismiss` (job: as stop, but nobody waits for how it ended).
 Nursery: `hello` (sandbox), `ended` (job, cause = exit | signal | timeout | stopped, code).
 """
 
@@ -77,31 +78,44 @@ class _NurseryServer:
         self._may_fork = may_fork
         self._spare = self._bear()
         self._current: _Child | None = None
+        self._dying: dict[int, _Child] = {}
+        """Killed children by descriptor; reaped when there is time (a process with torch in it takes milliseconds to end)."""
 
     def serve(self) -> None:
         while True:
             current = self._current
-            watched = [self._owner.fileno()] + ([current.descriptor] if current else [])
+            watched = [self._owner.fileno(), *self._dying] + ([current.descriptor] if current else [])
             wait_s = None if current is None else max(0.0, current.deadline - time.monotonic())
             ready, _, _ = select.select(watched, [], [], wait_s)
             if current is not None and current.descriptor in ready:
                 self._end(current, None)
             elif current is not None and time.monotonic() >= current.deadline:
                 self._end(current, "timeout")
-            if self._owner.fileno() in ready and not self._obey():
-                return
+            if self._owner.fileno() in ready:
+                if not self._obey():
+                    return
+                continue
+            for descriptor in [descriptor for descriptor in ready if descriptor in self._dying]:
+                self._reap(self._dying.pop(descriptor))
 
     def _obey(self) -> bool:
         """Do what the owner says; False once it has gone."""
         try:
             note, descriptors = receive_note(self._owner)
         except ChannelClosedError:
-            for child in filter(None, (self._current, self._spare)):
+            for child in filter(None, (self._current, self._spare, *self._dying.values())):
                 self._kill(child)
             return False
         if note["action"] == "stop":
             if self._current is not None and self._current.job == note["job"]:
                 self._end(self._current, "stopped")
+            return True
+        if note["action"] == "dismiss":
+            child = self._current
+            if child is not None and child.job == note["job"]:
+                self._current = None
+                self._strike(child)
+                self._dying[child.descriptor] = child
             return True
         child = self._spare
         child.job = note["job"]
@@ -140,15 +154,22 @@ class _NurseryServer:
 
     def _kill(self, child: _Child) -> int:
         """Kill and reap a child, its group and what escaped from it; returns its exit code, negative for a signal."""
+        self._strike(child)
+        return self._reap(child)
+
+    def _strike(self, child: _Child) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.process, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(child.descriptor, signal.SIGKILL)
+
+    def _reap(self, child: _Child) -> int:
         _, status = os.waitpid(child.process, 0)
         os.close(child.descriptor)
         child.door.close()
         if self._may_fork:
-            _kill_escaped({self._spare.process, child.process})
+            dying = {other.process for other in self._dying.values()}
+            _kill_escaped({self._spare.process, child.process} | dying)
         return os.waitstatus_to_exitcode(status)
 
 
@@ -197,6 +218,7 @@ class Nursery:
     def start(self, memory: int, limits: Limits) -> socket.socket:
         """Start a confined child; returns the channel to it. `memory` is a descriptor that it may map."""
         self._job += 1
+        self._forget_endings()
         ours, theirs = socket.socketpair()
         ours.settimeout(limits.wall_s + _GRACE_S)
         try:
@@ -212,6 +234,16 @@ class Nursery:
         """End the current job, if it has not ended by itself; returns how it ended."""
         self._send({"action": "stop", "job": self._job}, ())
         return self.ending()
+
+    def dismiss(self) -> None:
+        """End the current job without waiting for that."""
+        with contextlib.suppress(InfrastructureError):  # shows when the next job is started
+            self._send({"action": "dismiss", "job": self._job}, ())
+
+    def _forget_endings(self) -> None:
+        """Read what was said of jobs that nobody asks about any more."""
+        while select.select([self._notes], [], [], 0)[0]:
+            self._receive()
 
     def ending(self) -> Ending:
         """Wait until the current job has ended, at its limit if need be."""

@@ -222,7 +222,7 @@ def _torch_flags() -> list[str]:
 
     root = Path(torch.__file__).parent / "include"
     folders = [root, root / "torch/csrc/api/include", Path(sysconfig.get_paths()["include"])]
-    if not (root / "c10/cuda").exists():
+    if torch.version.cuda is None:
         folders.insert(0, HEADERS)
     flags = [f"-I{folder}" for folder in folders]
     return [

@@ -39,6 +39,10 @@ class Truth:
     changed_inputs: frozenset[int]
     """Inputs that the reference itself changes."""
     is_sequence: bool
+    expanded: tuple[bool, ...] = ()
+    """For each output: does the reference itself show elements of its memory more than once?"""
+    aliased: tuple[bool, ...] = ()
+    """For each output: does it lie in the memory of an input or a weight?"""
 
     @property
     def is_finite(self) -> bool:
@@ -102,13 +106,23 @@ class Reference:
     def truth(self, inputs: list[Any], perturbed: bool) -> Truth:
         """Run the reference and its float64 oracle on one input set; the inputs themselves are left alone."""
         given = _copied(inputs)
-        native, is_sequence = self._run(self._model(perturbed), given)
+        model = self._model(perturbed)
+        results, is_sequence = self._run(model, given)
+        native = [value.contiguous() for value in results]
+        owned = {_address(value) for value in [*given, *model.parameters(), *model.buffers()]} - {0}
         changed = frozenset(
             index
             for index, (before, after) in enumerate(zip(inputs, given, strict=True))
             if isinstance(before, torch.Tensor) and not same_bytes(before, after)
         )
-        return Truth(native, self._oracle(inputs, perturbed, native), changed, is_sequence)
+        return Truth(
+            native,
+            self._oracle(inputs, perturbed, native),
+            changed,
+            is_sequence,
+            expanded=tuple(0 in value.stride() for value in results),
+            aliased=tuple(_address(value) in owned for value in results),
+        )
 
     def _oracle(self, inputs: list[Any], perturbed: bool, native: list[torch.Tensor]) -> list[torch.Tensor]:
         if perturbed not in self._doubles:
@@ -125,6 +139,7 @@ class Reference:
         except ReferenceFailedError:  # e.g. it creates fp32 tensors of its own and multiplies matrices with them
             self._doubles[perturbed] = None
             return native
+        outputs = [value.contiguous() for value in outputs]
         same = len(outputs) == len(native) and all(a.shape == b.shape for a, b in zip(outputs, native, strict=True))
         return outputs if same else native
 
@@ -137,7 +152,7 @@ class Reference:
         outputs = list(result) if isinstance(result, tuple | list) else [result]
         if not outputs or not all(isinstance(value, torch.Tensor) for value in outputs):
             raise ReferenceFailedError("the reference returns something else than tensors")
-        return [value.detach().contiguous() for value in outputs], isinstance(result, tuple | list)
+        return [value.detach() for value in outputs], isinstance(result, tuple | list)
 
     def _model(self, perturbed: bool) -> torch.nn.Module:
         if perturbed not in self._models:
@@ -226,6 +241,11 @@ def _guarded(call: Callable[[], Any]) -> Any:
         return call()
     except Exception as error:
         raise ReferenceFailedError(f"the reference raised {type(error).__name__}: {str(error)[:300]}") from error
+
+
+def _address(value: Any) -> int:
+    """Address of a tensor's memory; 0 for anything else."""
+    return value.untyped_storage().data_ptr() if isinstance(value, torch.Tensor) else 0
 
 
 def _shapes(values: list[Any]) -> list[Shape | None]:

@@ -3,14 +3,23 @@
 Without it each candidate's process would import torch._dynamo (1.4 s) at its first operator under a dispatch mode.
 """
 
+from typing import Any
+
 import torch
 
-from kernels_eval.accounting import LEDGER
 from kernels_eval.candidate import load_source
 from kernels_eval.example import KERNEL
+from kernels_eval.executor_memory import ExecutorMemory
+from kernels_eval.global_state import global_state
+from kernels_eval.handles import Tracer
+from kernels_eval.host_launches import LaunchRecorder
 from kernels_eval.inputs import SecretSeed
-from kernels_eval.policy import StrictPolicy
+from kernels_eval.kernel_runs import KernelRuns
+from kernels_eval.kernel_units import Units
+from kernels_eval.program import HOST_ANSWER, LaunchKernel, Operate, TraceAnswer
 from kernels_eval.reference import Reference
+from kernels_eval.true_size import describe, operator_launch
+from kernels_eval.virtual_gpu import HostDevice
 
 PROBLEM = """
 import torch
@@ -39,7 +48,42 @@ def rehearse() -> None:
     reference = Reference(PROBLEM, weight_seed=1)
     inputs = reference.draw(32, 1, SecretSeed(b"rehearsal"), own=False)
     reference.truth(inputs, perturbed=True)
-    model = load_source(KERNEL).ModelNew()
-    with torch.no_grad(), StrictPolicy(enforce=True):
-        model(inputs[0])
-    LEDGER.reset()
+    global_state()
+    trace = _trace(inputs[0])
+    memory = ExecutorMemory(strict=True)
+    memory.give(0, inputs[0], inputs[0].numel() * inputs[0].element_size())
+    kernels = KernelRuns(memory)
+    kernels.load(trace.units)
+    for command in trace.commands:
+        if isinstance(command, Operate):
+            memory.operate(command)
+            operator_launch(command)
+        elif isinstance(command, LaunchKernel):
+            kernels.run(command)
+            describe(command, {unit.unit: unit for unit in trace.units}, {})
+    view = trace.outputs[0].view
+    assert view is not None
+    memory.writers(view)
+
+
+def _trace(given: torch.Tensor) -> TraceAnswer:
+    units = Units()
+    tracer = Tracer(strict=True, read=_no_value)
+    recorder = LaunchRecorder(tracer, units)
+    recorder.install()
+    with HostDevice():
+        model: Any = load_source(KERNEL).ModelNew()
+    with torch.no_grad(), tracer:
+        result = model(tracer.input(0, tuple(given.shape), given.dtype))
+        result.t().contiguous()
+    outputs = [{"view": tracer.view_of(result)}]
+    commands, _ = tracer.take()
+    answer = HOST_ANSWER.validate_python(
+        {"kind": "trace", "sequence": False, "outputs": outputs, "commands": commands, "units": units.take_fresh()}
+    )
+    assert isinstance(answer, TraceAnswer)
+    return answer
+
+
+def _no_value(_: dict[str, Any]) -> Any:
+    raise AssertionError("the rehearsal reads no value")

@@ -21,9 +21,9 @@ from typing import Any, NoReturn
 
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.hugepages import collapse_memory
+from kernels_eval.scratch import PREFIX
 from kernels_eval.wire import ChannelClosedError, note_pair, receive_note, send_note
 
-SCRATCH_PREFIX = "kernels-eval-"
 DEVICE_WAY = "device"
 _DEVICE_UNREHEARSED = "device-unrehearsed"
 _REAP_S = 1.0
@@ -40,7 +40,7 @@ class Template:
             "OMP_NUM_THREADS": "1",
             "MKL_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
-            "PYTHONPATH": str(Path(__file__).resolve().parent.parent),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(Path(__file__).resolve().parent.parent), _own_path()])),
             "PYTHONDONTWRITEBYTECODE": "1",
             "TRITON_CACHE_DIR": str(scratch / "triton"),
             "TRITON_INTERPRET": "1" if way == "interpret" else "0",
@@ -94,6 +94,12 @@ class Template:
             self._process.wait()
 
 
+def _own_path() -> str:
+    """The caller's PYTHONPATH, made absolute: its packages may lie there."""
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join(str(Path(entry).resolve()) for entry in entries if entry)
+
+
 _KEPT_ENVIRONMENT = frozenset(
     {"PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "VIRTUAL_ENV", "TZ", "CUDA_HOME", "CC", "CXX"}
 )
@@ -144,7 +150,7 @@ def main(way: str, descriptor: int) -> NoReturn:
 def _remove_scratch() -> None:
     """The judge has gone, perhaps killed: its scratch folder (ours to live in) goes too."""
     scratch = Path(os.environ["TMPDIR"])
-    if scratch.name.startswith(SCRATCH_PREFIX):
+    if scratch.name.startswith(PREFIX):
         shutil.rmtree(scratch, ignore_errors=True)
 
 

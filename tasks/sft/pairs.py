@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from kernels_eval.rewards import reward_of
 
 from kernels_eval import Judge, JudgeConfig, Problem, Status, Verdict
 from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.rewards import reward_of
 from tasks.models.messages import Message, Role
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.contamination import drop_contaminated

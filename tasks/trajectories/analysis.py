@@ -33,6 +33,7 @@ COLUMNS = pl.Schema(
     }
 )
 """`split` is null in logs that do not say; `reward` is null for a fault; `return` on the first turn is the trajectory's aggregated return."""
+_EPISODE = ("iteration", "trajectory_id")
 _UNMARKED = "unmarked"
 """Speedups of logs that do not say where their times come from."""
 
@@ -59,14 +60,10 @@ def load_turns(path: Path) -> tuple[pl.DataFrame, list[str]]:
 
 def analyse(turns: pl.DataFrame, top: int = 5) -> dict[str, Any]:
     """Return every figure as plain data, ready for JSON; `top` best trajectories by return."""
-    ordered = turns.sort("iteration", "trajectory_id", "turn_index")
-    key = ["iteration", "trajectory_id"]
-    faulty = ordered.group_by(key).agg(pl.col("reward").is_null().any().alias("faulty"))
-    kept = ordered.join(faulty, on=key).filter(~pl.col("faulty")).drop("faulty")
-    kept = kept.sort("iteration", "trajectory_id", "turn_index").with_columns(
-        (pl.col("reward") - pl.col("reward").shift(1).over(key)).alias("change")
+    kept = without_faults(turns).with_columns(
+        (pl.col("reward") - pl.col("reward").shift(1).over(_EPISODE)).alias("change")
     )
-    episodes = kept.group_by(key, maintain_order=True).agg(
+    episodes = kept.group_by(_EPISODE, maintain_order=True).agg(
         pl.first("problem_id"),
         pl.first("split"),
         pl.len().alias("turns"),
@@ -83,7 +80,7 @@ def analyse(turns: pl.DataFrame, top: int = 5) -> dict[str, Any]:
     return {
         "trajectories": episodes.height,
         "turns": kept.height,
-        "left_out_for_faults": int(faulty["faulty"].sum()),
+        "left_out_for_faults": turns.select(_EPISODE).n_unique() - episodes.height,
         "problems": episodes["problem_id"].n_unique(),
         "splits": _counts(episodes["split"]),
         "mean_turns": _mean(episodes["turns"]),
@@ -103,6 +100,12 @@ def analyse(turns: pl.DataFrame, top: int = 5) -> dict[str, Any]:
             for row in episodes.sort(["return", "turns", "trajectory_id"], descending=[True, False, False]).head(top).rows(named=True)
         ],
     }  # fmt: skip
+
+
+def without_faults(turns: pl.DataFrame) -> pl.DataFrame:
+    """Return the turns of trajectories that the machine did not fail, sorted by iteration, trajectory and turn."""
+    faulty = pl.col("reward").is_null().any().over(_EPISODE)
+    return turns.filter(~faulty).sort(*_EPISODE, "turn_index")
 
 
 def _turn_figures(turns: pl.DataFrame) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 from kernels_eval.errors import InputError
+from tasks.trajectories.analysis import without_faults
 
 SUFFIXES = (".svg", ".png", ".pdf")
 _BLUE, _ORANGE, _GREY = "#2f6fb5", "#d9822b", "#8a8f98"
@@ -21,6 +22,7 @@ def draw(turns: pl.DataFrame, figures: dict[str, Any], path: Path) -> None:
     if not figures["trajectories"]:
         raise InputError("nothing to draw: every trajectory ended in a fault of the machine")
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     per_turn = figures["per_turn"]
     numbers = [row["turn"] for row in per_turn]
@@ -36,12 +38,14 @@ def draw(turns: pl.DataFrame, figures: dict[str, Any], path: Path) -> None:
     success.bar(numbers, [100 * row["success_rate"] for row in per_turn], color=_BLUE, width=0.6)
     _label(success, "Turns with a correct kernel", "turn", "%")
     success.set_ylim(0, 100)
-    lasts = turns.group_by("iteration", "trajectory_id").len()["len"]
-    lengths = lasts.value_counts().sort("len")
+    kept = without_faults(turns)
+    lengths = kept.group_by("iteration", "trajectory_id").len()["len"].value_counts().sort("len")
     length.bar(lengths["len"].to_list(), lengths["count"].to_list(), color=_GREY, width=0.6)
     _label(length, "Turns of a trajectory", "turns", "trajectories")
     for axes in (reward, success, length):
-        axes.set_xticks(sorted({*numbers, *lengths["len"].to_list()}))
+        axes.set_xticks(numbers)
+        axes.set_xlim(0.25, max(numbers) + 0.75)
+    reward.set_ylim(bottom=min(0.0, *(row["mean_reward"] for row in per_turn)))
 
     iterations = figures["per_iteration"]
     if len(iterations) > 1:
@@ -52,8 +56,9 @@ def draw(turns: pl.DataFrame, figures: dict[str, Any], path: Path) -> None:
             color=_ORANGE,
         )
         _label(last, "Mean aggregated return", "iteration", None)
+        last.xaxis.set_major_locator(MaxNLocator(integer=True))
     else:
-        returns = turns.filter(pl.col("turn_index") == 0)["return"].drop_nulls().to_list()
+        returns = kept.filter(pl.col("turn_index") == 0)["return"].to_list()
         last.hist(returns, bins=min(30, max(5, len(returns) // 4)), color=_ORANGE)
         _label(last, "Aggregated return", "return", "trajectories")
     path.parent.mkdir(parents=True, exist_ok=True)

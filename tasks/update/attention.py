@@ -64,7 +64,10 @@ def _flash(
 
 def _one_by_one(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, boundaries: Tensor) -> Tensor:
     ends = boundaries.tolist()
-    grouped = query.shape[1] != key.shape[1]
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1 and query.is_cuda:  # in float32 a GPU's fast kernels know no groups
+        key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
+        groups = 1
     parts = [
         scaled_dot_product_attention(
             query[:, :, start:end],
@@ -72,7 +75,7 @@ def _one_by_one(query: Tensor, key: Tensor, value: Tensor, scaling: float | None
             value[:, :, start:end],
             is_causal=True,
             scale=scaling,
-            enable_gqa=grouped,
+            enable_gqa=groups > 1,
         )
         for start, end in pairwise(ends)
     ]

@@ -25,7 +25,8 @@ RESERVED = {
     "fp16": "model.dtype",
 }
 """Keys that a file may not set, and the setting that decides instead."""
-_LARGEST_BUCKET = 500_000_000
+_LARGEST_BUCKET = 100_000_000
+_ALIGNMENT = 1024
 
 
 def import_deepspeed() -> Any:
@@ -60,20 +61,22 @@ def stage_of(path: str | None, zero_stage: int) -> int:
 
 
 def deepspeed_config(
-    path: str | None, zero_stage: int, gradient_clip: float, dtype: str, parameters: int
+    path: str | None, zero_stage: int, gradient_clip: float, dtype: str, parameters: int, ranks: int
 ) -> dict[str, Any]:
-    """Return the whole configuration for a model of so many trained parameters."""
+    """Return the whole configuration for a model of so many trained parameters on so many ranks."""
     given = {} if path is None else read_deepspeed_file(path)
     stage = stage_of(path, zero_stage)
     clips_itself = stage == 0 and dtype == "float32"
-    bucket = min(max(parameters, 1), _LARGEST_BUCKET)  # DeepSpeed allocates the whole bucket: 2 GB at its default
+    # DeepSpeed allocates the whole bucket: 2 GB at its default. It must be a multiple of twice the ranks.
+    bucket = -(-min(max(parameters, 1), _LARGEST_BUCKET) // _ALIGNMENT) * _ALIGNMENT
+    overlap = torch.cuda.is_available() and ranks > 1  # doubles the bucket; nothing to overlap with on one rank
     generated: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": 1,
         "gradient_clipping": 0.0 if clips_itself else gradient_clip,
         "zero_optimization": {
             "stage": stage,
-            "overlap_comm": torch.cuda.is_available(),
+            "overlap_comm": overlap,
             "reduce_bucket_size": bucket,
             "allgather_bucket_size": bucket,
         },

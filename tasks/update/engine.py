@@ -88,7 +88,12 @@ class TrainingEngine:
             optimizer=optimizer,
             model_parameters=self.trained,
             config=deepspeed_config(
-                settings.deepspeed, settings.zero_stage, settings.gradient_clip, settings.dtype, number
+                settings.deepspeed,
+                settings.zero_stage,
+                settings.gradient_clip,
+                settings.dtype,
+                number,
+                distributed.get_world_size(),
             ),
             dist_init_required=False,
         )

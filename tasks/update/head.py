@@ -68,7 +68,7 @@ class _TokenScores(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         log_probabilities, targets, entropies = ctx.saved_tensors
         of_log_probs, of_entropies = gradients
         probabilities = log_probabilities.exp()
@@ -91,18 +91,18 @@ class _ChunkedScores(torch.autograd.Function):
         for start in range(0, weight.shape[0], columns):
             logits = _slice_of_logits(hidden, weight, bias, start, columns)
             _accumulate(logits, targets, start, highest, total, weighted, target_logits)
-        normalisers = highest + total.log()
-        entropies = normalisers - weighted / total
-        ctx.save_for_backward(hidden, weight, bias, targets, normalisers, entropies)
+        log_total = total.log()
+        entropies = log_total - weighted / total
+        ctx.save_for_backward(hidden, weight, bias, targets, highest, log_total, entropies)
         ctx.columns = columns
-        return target_logits - normalisers, entropies
+        return (target_logits - highest) - log_total, entropies
 
     @staticmethod
     @once_differentiable
-    def backward(
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, of_log_probs: Tensor, of_entropies: Tensor
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
-        hidden, weight, bias, targets, normalisers, entropies = ctx.saved_tensors
+        hidden, weight, bias, targets, highest, log_total, entropies = ctx.saved_tensors
         wants_hidden, wants_weight, wants_bias, *_ = ctx.needs_input_grad
         of_hidden = torch.zeros(hidden.shape, dtype=torch.float32, device=hidden.device) if wants_hidden else None
         of_weight = torch.empty_like(weight) if wants_weight else None
@@ -112,7 +112,7 @@ class _ChunkedScores(torch.autograd.Function):
             piece = slice(start, start + ctx.columns)
             logits = _slice_of_logits(hidden, weight, bias, start, ctx.columns)
             gradient = _gradients(
-                logits, targets, start, normalisers, entropies, of_log_probs, of_entropies, hidden.dtype
+                logits, targets, start, highest, log_total, entropies, of_log_probs, of_entropies, hidden.dtype
             )
             del logits
             if of_hidden is not None:
@@ -131,7 +131,7 @@ def _slice_of_logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, start:
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
     """Matrix product in float32; a GPU multiplies half-precision tensors without rounding the result."""
-    if left.is_cuda and left.dtype != torch.float32:
+    if left.is_cuda and left.dtype != torch.float32 and left.shape[0]:
         return torch.mm(left, right, out_dtype=torch.float32)
     return torch.mm(left, right).float()
 
@@ -146,10 +146,11 @@ def _accumulate(
         accumulate_statistics(logits, targets, start, highest, total, weighted, target_logits)
         return
     new = torch.maximum(highest, logits.amax(dim=-1))
-    scale = (highest - new).exp()
-    exponentials = (logits - new[:, None]).exp()
-    total.mul_(scale).add_(exponentials.sum(-1))
-    weighted.mul_(scale).add_((exponentials * logits).sum(-1))
+    lowered = torch.where(total > 0, highest - new, 0.0)
+    below = logits - new[:, None]
+    exponentials = below.exp()
+    weighted.add_(total * lowered).mul_(lowered.exp()).add_((exponentials * below).sum(-1))
+    total.mul_(lowered.exp()).add_(exponentials.sum(-1))
     highest.copy_(new)
     place = targets - start
     inside = (place >= 0) & (place < logits.shape[1])
@@ -161,7 +162,8 @@ def _gradients(
     logits: Tensor,
     targets: Tensor,
     start: int,
-    normalisers: Tensor,
+    highest: Tensor,
+    log_total: Tensor,
     entropies: Tensor,
     of_log_probs: Tensor,
     of_entropies: Tensor,
@@ -171,8 +173,8 @@ def _gradients(
     if logits.is_cuda:
         from tasks.update.head_kernels import logit_gradients
 
-        return logit_gradients(logits, targets, start, normalisers, entropies, of_log_probs, of_entropies, dtype)
-    log_probabilities = logits.sub_(normalisers[:, None])
+        return logit_gradients(logits, targets, start, highest, log_total, entropies, of_log_probs, of_entropies, dtype)
+    log_probabilities = logits.sub_(highest[:, None]).sub_(log_total[:, None])
     probabilities = log_probabilities.exp()
     factor = of_log_probs[:, None] + of_entropies[:, None] * (log_probabilities + entropies[:, None])
     gradient = probabilities.mul_(factor).neg_()

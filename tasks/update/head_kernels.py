@@ -36,10 +36,10 @@ def _statistics_kernel(
         inside = places < columns
         x = tl.load(logits + row * stride + places, mask=inside, other=float("-inf"))
         new = tl.maximum(m, tl.max(x, axis=0))
-        scale = tl.exp(m - new)
+        lowered = tl.where(s > 0, m - new, 0.0)
         e = tl.exp(x - new)
-        s = s * scale + tl.sum(e, axis=0)
-        t = t * scale + tl.sum(tl.where(inside, e * x, 0.0), axis=0)
+        t = (t + s * lowered) * tl.exp(lowered) + tl.sum(tl.where(inside, e * (x - new), 0.0), axis=0)
+        s = s * tl.exp(lowered) + tl.sum(e, axis=0)
         m = new
     tl.store(highest + row, m)
     tl.store(total + row, s)
@@ -54,7 +54,8 @@ def _gradient_kernel(
     logits: Any,
     out: Any,
     targets: Any,
-    normalisers: Any,
+    highest: Any,
+    log_total: Any,
     entropies: Any,
     of_log_probs: Any,
     of_entropies: Any,
@@ -68,7 +69,7 @@ def _gradient_kernel(
     places = tl.program_id(1) * block + tl.arange(0, block)
     inside = places < columns
     x = tl.load(logits + row * stride + places, mask=inside, other=0.0)
-    log_p = x - tl.load(normalisers + row)
+    log_p = (x - tl.load(highest + row)) - tl.load(log_total + row)
     g = tl.load(of_log_probs + row)
     h = tl.load(of_entropies + row)
     d = -tl.exp(log_p) * (g + h * (log_p + tl.load(entropies + row)))
@@ -79,7 +80,7 @@ def _gradient_kernel(
 def accumulate_statistics(
     logits: Tensor, targets: Tensor, start: int, highest: Tensor, total: Tensor, weighted: Tensor, target_logits: Tensor
 ) -> None:
-    """Fold logits [N, C] of the tokens start … start + C − 1 into running [N]: maximum, Σ exp, Σ exp · logit, the target's logit."""
+    """Fold logits [N, C] of the tokens start … start + C − 1 into running [N]: the maximum m, Σ exp(x − m), Σ exp(x − m) · (x − m), the target's logit."""
     rows, columns = logits.shape
     if rows:
         _statistics_kernel[(rows,)](
@@ -91,13 +92,14 @@ def logit_gradients(
     logits: Tensor,
     targets: Tensor,
     start: int,
-    normalisers: Tensor,
+    highest: Tensor,
+    log_total: Tensor,
     entropies: Tensor,
     of_log_probs: Tensor,
     of_entropies: Tensor,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Return the gradient [N, C] of the slice's logits in `dtype`; normalisers are the log-sum-exps [N] over the whole vocabulary."""
+    """Return the gradient [N, C] of the slice's logits in `dtype`; `highest` and `log_total` are m and log Σ exp(x − m) [N] over the whole vocabulary."""
     rows, columns = logits.shape
     out = torch.empty(logits.shape, dtype=dtype, device=logits.device)
     if rows:
@@ -105,7 +107,8 @@ def logit_gradients(
             logits,
             out,
             targets,
-            normalisers,
+            highest,
+            log_total,
             entropies,
             of_log_probs,
             of_entropies,

@@ -122,13 +122,14 @@ def _ensure_state(engine: TrainingEngine, steps: int | None) -> None:
     """Make AdamW's state, which it would make in its first step; set its number of steps where one is given."""
     wrapped, inner = engine.deepspeed.optimizer, _inner_optimizer(engine)
     # ZeRO-3 swaps its parameter groups' contents during a step; the flat partitions are what has state.
+    fused = bool(inner.param_groups[0].get("fused"))
     flat = getattr(wrapped, "fp32_partitioned_groups_flat", None)
     if flat is None:
         flat = [parameter for group in inner.param_groups for parameter in group["params"]]
     for parameter in flat:
         if not inner.state[parameter]:
             inner.state[parameter] = {
-                "step": torch.tensor(0.0),
+                "step": torch.zeros((), dtype=torch.float32, device=parameter.device if fused else "cpu"),
                 **{moment: torch.zeros_like(parameter) for moment in _MOMENTS},
             }
         if steps is not None:

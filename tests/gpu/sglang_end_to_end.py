@@ -341,18 +341,21 @@ async def api_of(server: SglangServer, ask: Callable[[SglangApi], Awaitable[Any]
 
 
 def kill_program(server: SglangServer) -> None:
-    """Kill the process that listens; its guard sees it end."""
+    """Kill the program that serves: the child of its guard. (It may have changed its own name.)"""
     port = server.url().rpartition(":")[2]
+    parents: dict[int, int] = {}
+    guard = None
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
                 line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if f"--port {port}" in line and "sglang_guard" not in line:
-                os.kill(int(folder.name), signal.SIGKILL)
-                return
-    raise AssertionError("the server's process was not found")
+            if "sglang_guard" in line and f"--port {port}" in line:
+                guard = int(folder.name)
+    (program,) = [process for process, parent in parents.items() if parent == guard]
+    os.kill(program, signal.SIGKILL)
 
 
 def machine() -> dict[str, Any]:

@@ -6,6 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# Cores are shared with whatever else runs: how long one example takes says nothing.
+settings.register_profile("shared-machine", deadline=None)
+settings.load_profile("shared-machine")
 
 TEMPLATES = Path(__file__).parents[1] / "fixtures" / "chat_templates"
 _CORPUS = [

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.artifact_tables import comparison_rows, rounded, table_of
@@ -32,6 +32,7 @@ def test_verdicts_are_counted_by_turn(tmp_path: Path):
     assert [row["mean reward"] for row in rows if row["verdict"] == "infrastructure_error"] == ["–"]
 
 
+@settings(deadline=None)
 @given(steps=st.integers(1, 3000))
 def test_long_trainings_are_shown_on_one_page_with_both_ends(steps: int, tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("policy")

@@ -107,7 +107,7 @@ FAILING: dict[str, tuple[str, Status, str]] = {
     "exception": (with_forward("        raise ValueError('boo')\n"), Status.RUNTIME_ERROR, "exception"),
     "stack overflow": (with_forward("        import ctypes\n        ctypes.string_at(0)\n"), Status.RUNTIME_ERROR, "crashed"),
     "early exit": (with_forward("        import os\n        os._exit(0)\n"), Status.RUNTIME_ERROR, "no_answer"),
-    "memory": (with_forward("        torch.empty(1 << 34)\n"), Status.RUNTIME_ERROR, "out_of_memory"),
+    "memory": (with_forward("        scratch = torch.empty(1 << 34)\n" + LAUNCH + "        return out\n"), Status.RUNTIME_ERROR, "out_of_memory"),
     "store past the end": (ROW_KERNEL.replace("mask=mask)\n\n", "mask=(rows < M + 1) & (cols < N))\n\n").replace("triton.cdiv(M, 4)", "triton.cdiv(M, 4) + 1"), Status.RUNTIME_ERROR, "out_of_bounds"),
     "load past the end": (ROW_KERNEL.replace("x_ptr + rows * N", "x_ptr + 4 + rows * N"), Status.RUNTIME_ERROR, "out_of_bounds"),
     "reference itself": (with_forward("        return torch.softmax(torch.relu(x) * 2.0 + 1.0, dim=1)\n"), Status.REJECTED, "library_compute"),

@@ -23,7 +23,7 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
         PROBLEM,
         ROW_KERNEL.replace("triton.cdiv(M, 4)", "32").replace("(rows < M) & ", "(rows < 128) & "),
         "runtime_error",
-        "out_of_bounds",
+        "exception",  # the interpreter's out-of-bounds error, which no real device raises
     ),
     "the library": (PROBLEM, with_forward("        return torch.softmax(x, 1)\n"), "rejected", "library_compute"),
     "a caught violation": (
@@ -61,7 +61,7 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
             "CACHE = {}",
         ),
         "incorrect",
-        "wrong_values",
+        "wrong_shape",
     ),
     "stops working after a while": (
         PROBLEM,
@@ -118,7 +118,7 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
 
 @pytest.fixture(scope="module")
 def verdicts() -> dict[str, dict[str, Any]]:
-    config = {"timeout_s": 30.0, "compile_timeout_s": 2.0, "timing_rounds": 2, "timing_s": 2.0}
+    config = {"timeout_s": 90.0, "compile_timeout_s": 2.0, "timing_rounds": 2, "timing_s": 2.0}
     requests = [
         {"problem": problem, "kernel": kernel, "config": {**config, "timeout_s": 2.0} if name == "hangs" else config}
         for name, (problem, kernel, _, _) in CASES.items()

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -60,6 +61,11 @@ def program_of(server: SglangServer) -> int:
     guard, program = sorted(processes(f"--port {port}"))
     assert "sglang_guard" in Path(f"/proc/{guard}/cmdline").read_text()
     return program
+
+
+@pytest.fixture(autouse=True)
+def logs_go_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 @pytest.fixture

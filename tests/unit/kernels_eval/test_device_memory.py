@@ -1,5 +1,7 @@
 """Slots, guards and poison of the memory that tensors pass through."""
 
+from itertools import pairwise
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +31,7 @@ def test_slots_are_apart(inputs: list[TensorForm | int], outputs: list[int], cal
     assert all(start % ALIGNMENT == 0 for start, _ in spans)
     assert all(start >= GUARD_BYTES and end + GUARD_BYTES <= layout.nbytes for start, end in spans)
     ordered = sorted(spans)
-    assert all(end + GUARD_BYTES <= start for (_, end), (start, _) in zip(ordered, ordered[1:], strict=False))
+    assert all(end + GUARD_BYTES <= start for (_, end), (start, _) in pairwise(ordered))
 
 
 def test_poison_is_no_number() -> None:

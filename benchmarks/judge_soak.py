@@ -1,0 +1,187 @@
+"""Concurrent hostile load on the judge's server for some minutes: does its memory stay flat, does it go on answering?
+
+    python benchmarks/judge_soak.py [--minutes 5] [--clients 8] [--workers 2]
+
+Clients send honest, wrong, broken, hanging and hostile kernels, one by one and in batches, malformed, endless and oversized bodies,
+and hang up half-way. Each line: memory that the server and all its processes have to themselves (PSS), the server's own, its
+workers' and nurseries' largest, processes, open descriptors, files in its scratch folder, replies, and the slowest `/health`.
+"""
+
+import argparse
+import contextlib
+import json
+import random
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import httpx
+from judge_mix import Kind, mixed_kernels
+
+from kernels_eval.confinement import children_of
+
+SHARES = {Kind.HONEST: 0.35, Kind.WRONG: 0.15, Kind.NOT_COMPILING: 0.15, Kind.HANGING: 0.03, Kind.HOSTILE: 0.32}
+ROOT = Path(__file__).parents[1]
+
+
+class Load:
+    """The clients."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.replies: Counter[str] = Counter()
+        self.verdicts: Counter[str] = Counter()
+        self.health_s: list[float] = []
+        self.stop = threading.Event()
+        self._lock = threading.Lock()
+
+    def client(self, number: int) -> None:
+        generator = random.Random(number)
+        for batch in range(10**6):
+            samples = mixed_kernels(40, seed=1000 * number + batch, shares=SHARES, problems=8)
+            bodies = [{"problem_source": one.problem, "kernel_source": one.kernel} for one in samples]
+            while bodies and not self.stop.is_set():
+                with contextlib.suppress(httpx.HTTPError, OSError):
+                    self._one_request(generator, bodies)
+            if self.stop.is_set():
+                return
+
+    def _one_request(self, generator: random.Random, bodies: list[dict[str, str]]) -> None:
+        what = generator.random()
+        with httpx.Client(base_url=self.address, timeout=120) as client:
+            if what < 0.55:
+                self._count(client.post("/eval", json=bodies.pop()))
+            elif what < 0.75:
+                taken = [bodies.pop() for _ in range(min(8, len(bodies)))]
+                with client.stream("POST", "/eval/batch", json={"items": taken}) as reply:
+                    if reply.status_code == 200 and generator.random() < 0.3:  # hangs up after the first verdict
+                        next(reply.iter_lines(), None)
+                        return
+                    self._count(reply, *(line for line in reply.iter_lines()))
+            elif what < 0.85:
+                with contextlib.suppress(httpx.TimeoutException):
+                    client.post("/eval", json=bodies.pop(), timeout=generator.uniform(0.01, 0.3))
+            elif what < 0.93:
+                content = generator.choice([b"{", b"\xff" * 1000, b'{"a":' + b"[" * 100_000, b"1" * 10_000, b"null"])
+                self._count(client.post("/eval", content=content, headers={"Content-Type": "application/json"}))
+            elif what < 0.96:
+                self._count(client.post("/eval/batch", content=b"x" * (17 << 20)))
+            else:
+                self._half_a_request(generator)
+
+    def _half_a_request(self, generator: random.Random) -> None:
+        host, port = self.address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=5) as raw:
+            raw.sendall(b"POST /eval HTTP/1.1\r\nHost: judge\r\nContent-Length: 1000\r\n\r\n{")
+            self.stop.wait(generator.uniform(0, 2))
+
+    def _count(self, reply: httpx.Response, *lines: str) -> None:
+        with self._lock:
+            self.replies[str(reply.status_code)] += 1
+            if reply.status_code == 200:
+                for line in lines or [reply.text]:
+                    said = json.loads(line)
+                    self.verdicts[said.get("verdict", said)["status"]] += 1
+
+    def watch_health(self) -> None:
+        with httpx.Client(base_url=self.address, timeout=30) as client:
+            while not self.stop.wait(0.1):
+                began = time.perf_counter()
+                client.get("/health")
+                self.health_s.append(time.perf_counter() - began)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--every", type=float, default=15.0, help="seconds from line to line")
+    options = parser.parse_args()
+    command = [sys.executable, "-m", "flows.cli.main", "serve-judge", "--port", "0", "--workers", str(options.workers)]
+    command += ["-s", "judge.timeout_s=2", "--queue", "64"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert server.stdout is not None
+    load = Load(server.stdout.readline().split()[1])
+    threads = [threading.Thread(target=load.client, args=[number]) for number in range(options.clients)]
+    threads.append(threading.Thread(target=load.watch_health))
+    for thread in threads:
+        thread.start()
+    lines: list[dict[str, float]] = []
+    end = time.monotonic() + 60 * options.minutes
+    try:
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(options.every, max(left, 0.1)))
+            lines.append(observe(server.pid, load))
+            print("  ".join(f"{name} {value:g}" for name, value in lines[-1].items()), dict(load.replies), flush=True)
+    finally:
+        load.stop.set()
+        for thread in threads:
+            thread.join(timeout=130)
+        server.send_signal(signal.SIGTERM)
+        code = server.wait(timeout=60)
+    report(lines, load, code)
+
+
+def observe(server: int, load: Load) -> dict[str, float]:
+    family = members(server)
+    roles = {process: role(process) for process in family}
+    health, load.health_s = load.health_s, []
+    largest = {name: max((memory(pid, "Rss") for pid, is_a in roles.items() if is_a == name), default=0.0) for name in ("worker", "nursery")}  # fmt: skip
+    scratch = [file for folder in Path("/tmp").glob("kernels-eval-*") for file in folder.rglob("*") if file.is_file()]
+    return {
+        "verdicts": sum(load.verdicts.values()),
+        "total_mb": round(sum(memory(pid, "Pss") for pid in family)),
+        "server_mb": round(memory(server, "Rss"), 1),
+        "worker_mb": round(largest["worker"]),
+        "nursery_mb": round(largest["nursery"]),
+        "processes": len(family),
+        "descriptors": len(list(Path(f"/proc/{server}/fd").iterdir())),
+        "scratch_files": len(scratch),
+        "health_p99_ms": round(1e3 * statistics.quantiles(health, n=100)[-1], 1) if len(health) > 1 else 0,
+        "health_max_ms": round(1e3 * max(health, default=0), 1),
+    }
+
+
+def members(process: int) -> list[int]:
+    return [process, *(member for child in children_of(process) for member in members(child))]
+
+
+def role(process: int) -> str:
+    """Server → template → worker → nursery → candidate, as far as their places in the tree tell."""
+    with contextlib.suppress(OSError):
+        depth = 0
+        while b"serve-judge" not in Path(f"/proc/{process}/cmdline").read_bytes():
+            process = int(Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[1])
+            depth += 1
+        return ("server", "template", "worker", "nursery", "candidate")[min(depth, 4)]
+    return "gone"
+
+
+def memory(process: int, field: str) -> float:
+    """MB of a process: Rss, or Pss, its share of what it shares."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def report(lines: list[dict[str, float]], load: Load, code: int) -> None:
+    settled = lines[len(lines) // 4 :]
+    third = max(1, len(settled) // 3)
+    for name in ("total_mb", "server_mb", "worker_mb", "nursery_mb", "descriptors"):
+        early = statistics.median(line[name] for line in settled[:third])
+        late = statistics.median(line[name] for line in settled[-third:])
+        print(f"{name}: {early:g} after the first quarter, {late:g} at the end ({late - early:+g})")
+    print(f"verdicts {dict(load.verdicts)}; replies {dict(load.replies)}; the server ended with {code}")
+
+
+if __name__ == "__main__":
+    main()

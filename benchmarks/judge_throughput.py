@@ -1,0 +1,306 @@
+"""Evaluations per minute of the judge and of a fresh process for each kernel, in the same run, and the latency of one verdict.
+
+    python benchmarks/judge_throughput.py [--workers 1 2 4] [--rounds 3] [--kernelbench CHECKOUT]
+
+Both sides get the same kernels, the same limit on a kernel's own run, W workers and, by affinity, W cores: the ratio is one per
+core. Rounds of one and the other alternate, so that what else the machine does burdens both; the median round counts, and the
+spread is printed. The fresh process is given every advantage: it imports torch and triton and nothing else, runs one trial
+more cheaply than we do (rows cut as far as ours, no float64 oracle, no sandbox, no counting of traffic), and its hanging
+kernels are ended by an alarm that is set after the imports. It judges every `--peer-every`-th kernel of each kind.
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from judge_mix import SHARES, Kind, Sample, mixed_kernels
+
+from kernels_eval import Judge, JudgeConfig, Status
+from kernels_eval.confinement import children_of
+
+PEER = """
+import json, os, signal, sys
+job = json.load(sys.stdin)
+os.environ["TRITON_INTERPRET"] = "1"
+import linecache, torch, triton
+torch.set_num_threads(1)
+signal.setitimer(signal.ITIMER_REAL, job["timeout_s"])
+def load(source, name):
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    namespace = {"__name__": name}
+    exec(compile(source, name, "exec"), namespace)
+    return namespace
+reference = load(job["problem"], "problem")
+torch.manual_seed(0)
+model = reference["Model"](*reference["get_init_inputs"]())
+candidate = load(job["kernel"], "kernel")
+torch.manual_seed(0)
+new = candidate["ModelNew"](*reference["get_init_inputs"]())
+right = True
+with torch.no_grad():
+    for trial in range(job["trials"]):
+        torch.manual_seed(trial + 1)
+        inputs = reference["get_inputs"]()
+        rows = inputs[0].shape[0]
+        inputs = [x[:job["rows"]].contiguous() if x.dim() and x.shape[0] == rows else x for x in inputs]
+        expected, found = model(*inputs), new(*inputs)
+        right = right and found.shape == expected.shape and torch.allclose(found, expected, atol=1e-4, rtol=1e-4)
+print("correct" if right else "incorrect")
+"""
+KERNELBENCH = """
+import json, sys
+job = json.load(sys.stdin)
+sys.path[:0] = [job["checkout"] + "/src", job["checkout"]]
+import torch
+assert torch.cuda.is_available(), "KernelBench's evaluation needs a GPU"
+try:
+    from kernelbench.eval import eval_kernel_against_ref
+except ImportError:
+    from src.eval import eval_kernel_against_ref
+result = eval_kernel_against_ref(job["problem"], job["kernel"], num_correct_trials=job["trials"], num_perf_trials=100,
+    measure_performance=True, backend="triton", device=torch.device("cuda:0"))
+print("correct" if result and result.correctness else "incorrect")
+"""
+TIMED = """
+import json, statistics, sys, time
+job = json.load(sys.stdin)
+import os
+os.environ["TRITON_INTERPRET"] = "1"
+import linecache, torch, triton
+torch.set_num_threads(1)
+def load(source, name):
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    namespace = {"__name__": name}
+    exec(compile(source, name, "exec"), namespace)
+    return namespace
+seconds = []
+for problem, kernel in job["pairs"]:
+    reference = load(problem, "problem")
+    with torch.no_grad():
+        for repeat in range(2):
+            spent = 0.0
+            inputs = reference["get_inputs"]()
+            count = inputs[0].shape[0]
+            began = time.perf_counter()
+            new = load(kernel, "kernel")["ModelNew"](*reference["get_init_inputs"]())
+            spent += time.perf_counter() - began
+            for rows in job["rows"]:
+                cut = [x[:rows].contiguous() if x.dim() and x.shape[0] == count else x for x in inputs]
+                began = time.perf_counter()
+                new(*cut)
+                spent += time.perf_counter() - began
+        seconds.append(spent)
+print(json.dumps(seconds))
+"""
+ROWS = 8
+"""What the judge cuts leading sizes to at first."""
+STATUSES = {
+    Kind.HONEST: {Status.CORRECT},
+    Kind.WRONG: {Status.INCORRECT, Status.CORRECT},  # a mistake may be of no consequence
+    Kind.NOT_COMPILING: {Status.COMPILE_ERROR},
+    Kind.HANGING: {Status.TIMEOUT},
+}
+
+
+def main() -> None:
+    options = parse()
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {options.kernels} kernels: ", end="")
+    print(", ".join(f"{round(options.kernels * share)} {kind}" for kind, share in SHARES.items()), flush=True)
+    if not options.latency_only:
+        for workers in options.workers:
+            measure(workers, options)
+    measure_latency(options)
+    if options.kernelbench:
+        measure_kernelbench(options)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--kernels", type=int, default=200)
+    parser.add_argument(
+        "--peer-every", type=int, default=10, help="the fresh process judges every n-th kernel of a kind"
+    )
+    parser.add_argument("--timeout", type=float, default=5.0, help="seconds that a kernel may run")
+    parser.add_argument("--latency-only", action="store_true")
+    parser.add_argument("--kernelbench", type=Path, help="checkout whose eval_kernel_against_ref is measured too (GPU)")
+    return parser.parse_args()
+
+
+def measure(workers: int, options: argparse.Namespace) -> None:
+    """Alternate rounds of ours and the fresh process on `workers` cores, and print the medians."""
+    everywhere = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, set(sorted(everywhere)[:workers]))
+    ours: list[dict[str, float]] = []
+    theirs: list[dict[str, float]] = []
+    try:
+        config = JudgeConfig(workers=workers, compile="never", timeout_s=options.timeout)
+        with Judge(config) as judge:
+            warm = mixed_kernels(4 * workers, seed=10_000, shares={Kind.HONEST: 1.0})
+            judge.evaluate_many([(sample.problem, sample.kernel) for sample in warm])
+            for number in range(options.rounds):
+                samples = mixed_kernels(options.kernels, seed=number)
+                ours.append(our_round(judge, samples))
+                theirs.append(their_round(some_of_each(samples, options.peer_every), workers, options.timeout))
+    finally:
+        os.sched_setaffinity(0, everywhere)
+    for name in ("all", "without hanging"):
+        mine, peers = [one[name] for one in ours], [one[name] for one in theirs]
+        ratios = [a / b for a, b in zip(mine, peers, strict=True)]
+        print(
+            f"{workers} workers on {workers} cores, {name}: {spread(mine)} evaluations/min, fresh processes {spread(peers)}, "
+            f"ratio {spread(ratios, 1)}",
+            flush=True,
+        )
+    mine, peers = [1e3 * one["cpu_s"] for one in ours], [1e3 * one["cpu_s"] for one in theirs]
+    ratios = [b / a for a, b in zip(mine, peers, strict=True)]
+    print(
+        f"{workers} workers, without hanging: {spread(mine)} ms of CPU time an evaluation, fresh processes {spread(peers)} ms, "
+        f"ratio {spread(ratios, 1)}",
+        flush=True,
+    )
+
+
+def our_round(judge: Judge, samples: list[Sample]) -> dict[str, float]:
+    began = time.perf_counter()
+    verdicts = judge.evaluate_many([(sample.problem, sample.kernel) for sample in samples])
+    seconds = time.perf_counter() - began
+    for sample, verdict in zip(samples, verdicts, strict=True):
+        if verdict.status not in STATUSES[sample.kind]:
+            print(f"  not as expected: {sample.kind}: {verdict.status}: {verdict.error_message}", flush=True)
+    quick = [sample for sample in samples if sample.kind is not Kind.HANGING]
+    began, cpu = time.perf_counter(), cpu_s(os.getpid())
+    judge.evaluate_many([(sample.problem, sample.kernel + "# again\n") for sample in quick])
+    return {
+        "all": 60 * len(samples) / seconds,
+        "without hanging": 60 * len(quick) / (time.perf_counter() - began),
+        "cpu_s": (cpu_s(os.getpid()) - cpu) / len(quick),
+    }
+
+
+def cpu_s(process: int) -> float:
+    """CPU time of a process, what it has waited for, and all of its living children."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0
+    own = sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+    return own + sum(cpu_s(child) for child in children_of(process))
+
+
+def their_round(samples: list[Sample], workers: int, timeout_s: float) -> dict[str, float]:
+    """Judge some of each kind in fresh processes; the time for the whole mix follows from each kind's share."""
+    seconds: dict[Kind, float] = {}
+    spent: dict[Kind, float] = {}
+    for kind in SHARES:
+        mine = [sample for sample in samples if sample.kind is kind]
+        # As many as there are workers at a time; fewer would leave workers idle at the end.
+        mine = mine[: max(workers, len(mine) // workers * workers)]
+        mine += mine[: -len(mine) % workers]
+        began, cpu = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        with ThreadPoolExecutor(workers) as pool:
+            said = list(pool.map(lambda sample: fresh_process(PEER, peer_job(sample, timeout_s)), mine))
+        seconds[kind] = (time.perf_counter() - began) / len(mine)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent[kind] = (after.ru_utime + after.ru_stime - cpu.ru_utime - cpu.ru_stime) / len(mine)
+        if kind is Kind.HONEST and said.count("correct") < len(said):
+            print(f"  fresh processes found {said.count('correct')} of {len(said)} honest kernels correct", flush=True)
+    quick = {kind: share for kind, share in SHARES.items() if kind is not Kind.HANGING}
+    return {
+        "all": 60 / sum(seconds[kind] * share for kind, share in SHARES.items()),
+        "without hanging": 60 * sum(quick.values()) / sum(seconds[kind] * share for kind, share in quick.items()),
+        "cpu_s": sum(spent[kind] * share for kind, share in quick.items()) / sum(quick.values()),
+    }
+
+
+def peer_job(sample: Sample, timeout_s: float) -> dict[str, object]:
+    return {"problem": sample.problem, "kernel": sample.kernel, "trials": 2, "rows": ROWS, "timeout_s": timeout_s}
+
+
+def fresh_process(program: str, job: dict[str, object], folder: str | None = None) -> str:
+    """Run one kernel in a process of its own; returns what it printed last, or the last line of its error."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=json.dumps(job),
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=folder,
+    )
+    lines = (done.stdout or done.stderr).strip().splitlines()
+    return lines[-1] if lines else f"exit {done.returncode}"
+
+
+def some_of_each(samples: list[Sample], every: int) -> list[Sample]:
+    return [one for kind in SHARES for one in [sample for sample in samples if sample.kind is kind][::every]]
+
+
+def measure_latency(options: argparse.Namespace) -> None:
+    """One warm verdict at a time, on a problem that is known, against the kernel's own run in a warm process."""
+    samples = mixed_kernels(60, seed=77, shares={Kind.HONEST: 1.0}, problems=10)
+    by_problem = random.Random(0).sample(samples, len(samples))
+    own = json.loads(
+        fresh_process(TIMED, {"pairs": [(one.problem, one.kernel) for one in by_problem], "rows": [ROWS, 2 * ROWS]})
+    )
+    for compile_ in ("never", "correct"):
+        latencies: list[float] = []
+        with Judge(JudgeConfig(workers=1, compile=compile_, timeout_s=options.timeout)) as judge:
+            for extra in ("# warm\n", ""):  # the first pass builds references and compiles; texts differ
+                latencies = []
+                for one in by_problem:
+                    began = time.perf_counter()
+                    judge.evaluate(one.problem, one.kernel + extra)
+                    latencies.append(time.perf_counter() - began)
+        over = [1e3 * (latency - run) for latency, run in zip(latencies, own, strict=True)]
+        what = "" if compile_ == "never" else ", compilation of the kernel found in the cache"
+        print(
+            f"latency of one warm verdict{what}: median {1e3 * statistics.median(latencies):.0f} ms, the kernel's own run "
+            f"{1e3 * statistics.median(own):.0f} ms, over it {statistics.median(over):.0f} ms "
+            f"(90 % below {statistics.quantiles(over, n=10)[-1]:.0f} ms)",
+            flush=True,
+        )
+
+
+def measure_kernelbench(options: argparse.Namespace) -> None:
+    """KernelBench's own evaluation, a process for each kernel as its scripts do, against ours on the device."""
+    samples = [one for one in mixed_kernels(20, seed=5) if one.kind is not Kind.HANGING]
+    checkout = str(options.kernelbench.resolve())
+    jobs = [{"problem": one.problem, "kernel": one.kernel, "trials": 5, "checkout": checkout} for one in samples]
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        said = [fresh_process(KERNELBENCH, job, folder) for job in jobs]
+        theirs = time.perf_counter() - began
+    if not any(answer in ("correct", "incorrect") for answer in said):
+        print(f"KernelBench: not measured: {said[0]}")
+        return
+    with Judge(JudgeConfig(workers=1, device="cuda", timeout_s=30.0)) as judge:
+        judge.evaluate(samples[0].problem, samples[0].kernel + "# warm\n")
+        began = time.perf_counter()
+        judge.evaluate_many([(one.problem, one.kernel) for one in samples])
+        ours = time.perf_counter() - began
+    print(
+        f"on a device: {60 * len(samples) / ours:.0f} evaluations/min, KernelBench {60 * len(samples) / theirs:.1f}, "
+        f"ratio {theirs / ours:.1f} ({said.count('correct')} of {len(said)} correct by KernelBench)"
+    )
+
+
+def spread(values: list[float], digits: int = 0) -> str:
+    """Median and range."""
+    if len(values) == 1:
+        return f"{values[0]:.{digits}f}"
+    return f"{statistics.median(values):.{digits}f} [{min(values):.{digits}f} … {max(values):.{digits}f}]"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Runs a candidate's kernels in the interpreter, on the executor's tensors."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from kernels_eval.accounting import LEDGER, SECTOR_BYTES, Region
+from kernels_eval.executor_memory import ExecutorMemory, ProgramError
+from kernels_eval.interpreter import KernelError, interpret, pointer, upstream
+from kernels_eval.kernel_syntax import ForbiddenSyntaxError
+from kernels_eval.launch_description import TRITON_NAMES, describe_launch
+from kernels_eval.launches import Launch
+from kernels_eval.program import Descriptor, KernelUnit, LaunchKernel, Sequence, Value, View
+from kernels_eval.unit_loading import DeviceFunction, UnitLibrary, interpreted
+
+
+class KernelRuns:
+    """The kernels of one candidate."""
+
+    def __init__(self, memory: ExecutorMemory) -> None:
+        self._memory = memory
+        self._library = UnitLibrary(interpreted, for_interpreter=True)
+
+    def load(self, units: Iterable[KernelUnit]) -> None:
+        """Make kernels known. KernelError where one says what kernels cannot say."""
+        for unit in units:
+            try:
+                self._library.load([unit])
+            except (ForbiddenSyntaxError, KeyError, ValueError, AttributeError) as error:
+                raise KernelError(unit.name) from error
+
+    def run(self, launch: LaunchKernel) -> Launch:
+        """Run one launch and count it. KernelError where it fails."""
+        function = self._function(launch)
+        missing = set(function.names) ^ launch.arguments.keys()
+        if missing:
+            raise ProgramError(f"a launch of {function.fn.__name__} and its parameters differ in {sorted(missing)[0]}")
+        described = describe_launch(launch, function.fn.__name__, function.constexprs)
+        LEDGER.start(self._regions(launch.arguments))
+        try:
+            arguments = {
+                name: self._library.value_of(value) if name in function.constexprs else self._argument(value)
+                for name, value in launch.arguments.items()
+            }
+            interpret(function, arguments, launch.grid, _programs(launch.grid))
+        except Exception as error:
+            raise KernelError(function.fn.__name__) from error
+        return Launch(
+            dram_bytes=LEDGER.sectors * SECTOR_BYTES, l2_bytes=LEDGER.l2_bytes, flops=LEDGER.flops, **described
+        )
+
+    def _function(self, launch: LaunchKernel) -> DeviceFunction:
+        try:
+            function = self._library[launch.unit]
+        except KeyError as error:
+            raise ProgramError(f"a program launched kernel {launch.unit} before it was known") from error
+        if not isinstance(function, DeviceFunction):
+            raise ProgramError("a program launched what is no kernel")
+        return function
+
+    def _argument(self, value: Value) -> Any:
+        if isinstance(value, View):
+            return pointer(self._address(value), TRITON_NAMES[value.dtype])
+        if isinstance(value, Sequence):
+            return tuple(self._argument(item) for item in value.items)
+        if isinstance(value, Descriptor):
+            host = TensorDescriptor(
+                self._memory.tensor(value.base),
+                list(value.shape),
+                list(value.strides),
+                list(value.block_shape),
+                value.padding,
+            )
+            return upstream._implicit_cvt(host)
+        return upstream._implicit_cvt(self._library.value_of(value))
+
+    def _address(self, view: View) -> int:
+        return self._memory.tensor(view).data_ptr()
+
+    def _regions(self, arguments: dict[str, Value]) -> list[Region]:
+        regions: dict[int, Region] = {}
+        for name, view in _views(arguments):
+            if view.storage not in regions:
+                storage = self._memory[view.storage]
+                regions[view.storage] = Region(name, storage, storage.base, storage.memory.numel())
+        return list(regions.values())
+
+
+def _views(arguments: dict[str, Value]) -> Iterator[tuple[str, View]]:
+    for name, value in arguments.items():
+        if isinstance(value, View):
+            yield name, value
+        elif isinstance(value, Descriptor):
+            yield name, value.base
+        elif isinstance(value, Sequence):
+            yield from _views({f"{name}[{index}]": item for index, item in enumerate(value.items)})
+
+
+def _programs(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
+    return ((x, y, z) for x in range(grid[0]) for y in range(grid[1]) for z in range(grid[2]))

@@ -1,0 +1,64 @@
+"""`kernelmill score`, end to end."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.cli.main import run
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "kernels_eval"))
+from kernel_sources import ROW_KERNEL, ROW_PROBLEM
+
+from kernels_eval import Verdict
+
+FAST = ["--set", "judge.compile=never", "--set", "judge.workers=1"]
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> str:
+    path = tmp_path / "problem.py"
+    path.write_text(ROW_PROBLEM)
+    return str(path)
+
+
+def kernel(tmp_path: Path, source: str) -> str:
+    path = tmp_path / "kernel.py"
+    path.write_text(source)
+    return str(path)
+
+
+def test_a_line_and_exit_code_0_whatever_the_verdict(
+    tmp_path: Path, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["score", problem, kernel(tmp_path, ROW_KERNEL), *FAST]) == 0
+    assert capsys.readouterr().out.startswith("correct, speed-up 4.")
+    assert run(["score", problem, kernel(tmp_path, ROW_KERNEL.replace("x * 2.0", "x * 2.1")), *FAST]) == 0
+    assert capsys.readouterr().out.startswith("incorrect: output[0, 0] is ")
+
+
+def test_as_json(tmp_path: Path, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["score", problem, kernel(tmp_path, "def f(:"), "--json", "--backend", "triton", *FAST]) == 0
+    verdict = Verdict.model_validate_json(capsys.readouterr().out)
+    assert verdict.error_category == "syntax_error"
+
+
+def test_a_problem_that_raises_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "raising.py"
+    path.write_text(ROW_PROBLEM.replace("x = torch.relu(x)", "raise RuntimeError('mine')"))
+    assert run(["score", str(path), kernel(tmp_path, ROW_KERNEL), *FAST]) == 2
+    assert "raising.py: the reference raised RuntimeError: mine" in capsys.readouterr().err
+
+
+def test_a_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    batch, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    sources = [ROW_KERNEL, "def f(:", ROW_KERNEL.replace("x * 2.0", "x * 2.1")]
+    rows = [
+        {"problem_source": ROW_PROBLEM, "kernel_source": source, "id": index} for index, source in enumerate(sources)
+    ]
+    batch.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run(["score", "--batch", str(batch), "--out", str(out), *FAST]) == 0
+    assert "3 verdicts, 1 correct" in capsys.readouterr().out
+    statuses = [json.loads(line)["status"] for line in out.read_text().splitlines()]
+    assert statuses == ["correct", "compile_error", "incorrect"]

@@ -131,7 +131,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--peer-every", type=int, default=10, help="the fresh process judges every n-th kernel of a kind"
     )
-    parser.add_argument("--timeout", type=float, default=5.0, help="seconds that a kernel may run")
+    parser.add_argument("--timeout", type=float, default=3.0, help="seconds that a kernel may run")
     parser.add_argument("--latency-only", action="store_true")
     parser.add_argument("--kernelbench", type=Path, help="checkout whose eval_kernel_against_ref is measured too (GPU)")
     return parser.parse_args()

@@ -19,7 +19,7 @@ class JudgeConfig(FrozenModel):
     compile: Literal["never", "correct", "always"] = "correct"
     """Compile to machine code: never; only what the interpreter found correct; or always, before running."""
     timeout_s: float = Field(default=10.0, gt=0)
-    """Wall time that one kernel may take in all."""
+    """Wall time that one kernel may take in all. Time in which others had the cores does not count, up to three times as much."""
     compile_timeout_s: float = Field(default=30.0, gt=0)
     """Wall time that compiling one candidate's kernels may take."""
     memory_mb: int = Field(default=2048, ge=256)

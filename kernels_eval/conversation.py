@@ -4,6 +4,7 @@ The host code (kernels_eval.host) turns shapes into programs; the executor (kern
 know nothing of each other: everything goes through here, and is checked on its way.
 """
 
+import contextlib
 import mmap
 import os
 import pickle
@@ -62,7 +63,9 @@ class ChildConversation:
         """Send one message; CandidateFailedError where the child is gone."""
         try:
             send_frame(self._channel, header, payload or [])
-        except (ChannelClosedError, TimeoutError) as error:
+        except ChannelClosedError as error:
+            raise self._last_words() or self._autopsy() from error
+        except TimeoutError as error:
             raise self._autopsy() from error
 
     def receive(self, max_payload: int) -> tuple[Any, dict[str, Any], bytearray]:
@@ -75,8 +78,18 @@ class ChildConversation:
         except (MalformedFrameError, ValidationError) as error:
             raise out_of_turn("the process sent something else than its results") from error
         if isinstance(answer, FailedAnswer):
-            raise CandidateFailedError(Status(answer.status), answer.category, answer.message)
+            raise _failure(answer)
         return answer, header, payload
+
+    def _last_words(self) -> CandidateFailedError | None:
+        """Return the failure that a child told before it ended, where we were asking it more meanwhile."""
+        with contextlib.suppress(ChannelClosedError, TimeoutError, MalformedFrameError, ValidationError):
+            while True:
+                header, _ = receive_frame(self._channel, _MAX_UPLOAD)
+                answer = self._answers.validate_python(header)
+                if isinstance(answer, FailedAnswer):
+                    return _failure(answer)
+        return None
 
     def _autopsy(self) -> CandidateFailedError:
         """Say why there was no answer."""
@@ -88,6 +101,10 @@ class ChildConversation:
             name = signal.Signals(ending.code).name if ending.code in set(signal.Signals) else str(ending.code)
             return CandidateFailedError(Status.RUNTIME_ERROR, "crashed", f"the process was ended by {name}")
         return CandidateFailedError(Status.RUNTIME_ERROR, "no_answer", "the process ended without an answer")
+
+
+def _failure(answer: FailedAnswer) -> CandidateFailedError:
+    return CandidateFailedError(Status(answer.status), answer.category, answer.message)
 
 
 class Conversation:

@@ -24,7 +24,7 @@ from kernels_eval.dispatch import Dispatcher, Job
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.example import KERNEL, PROBLEM
 from kernels_eval.launches import Launch
-from kernels_eval.nursery import Nursery
+from kernels_eval.nursery import MAX_EXTENSION, Nursery
 from kernels_eval.overrides import with_settings
 from kernels_eval.problem import Problem, check_problem_source
 from kernels_eval.program import KernelUnit
@@ -292,7 +292,7 @@ class _Bench:
 
     def _ask(self, job: Job, outcome: dict[str, Any]) -> dict[str, Any]:
         config = job.config
-        wall_s = config.timeout_s + _SPARE_S
+        wall_s = (1 + MAX_EXTENSION) * config.timeout_s + _SPARE_S
         if config.device == "cuda":
             wall_s += config.compile_timeout_s + config.timing_s + _SPARE_S
         try:

@@ -2,7 +2,7 @@
 
 The nursery was forked before its owner read any problem, so that a child's memory holds no reference, seed or answer.
 It keeps one spare child forked ahead (a fork of a process with torch in it costs about 10 ms), hands it the descriptors
-of a job, enforces the wall-clock limit, and ends the child's whole process group, and whatever escaped from the group.
+of a job, enforces the limit on wall time (without what others took of it), and ends the child's whole process group, and whatever escaped from the group.
 
 Protocol over a SOCK_SEQPACKET socket. Owner: `start` (job, limits; two descriptors: channel, input memory), `stop` (job),
 `dismiss` (job: as stop, but nobody waits for how it ended).
@@ -21,11 +21,14 @@ from typing import Any
 
 from kernels_eval.confinement import Limits, children_of, confine_child, confine_nursery, die_with_parent
 from kernels_eval.errors import InfrastructureError
+from kernels_eval.starvation import starved_s
 from kernels_eval.wire import ChannelClosedError, note_pair, receive_note, send_note
 
 ChildMain = Callable[[socket.socket, int], None]
 """What a child runs: its channel to the owner, and the descriptor of the shared input memory."""
 _GRACE_S = 5.0
+MAX_EXTENSION = 3.0
+"""A limit on wall time is extended by the time that a child, or its owner, waited for a core: at most by this many times itself."""
 _ANSWER_S = 60.0
 
 
@@ -45,7 +48,10 @@ class _Child:
     descriptor: int
     door: socket.socket
     job: int = -1
+    started: float = 0.0
+    wall_s: float = 0.0
     deadline: float = 0.0
+    starved_before_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ class _NurseryServer:
             ready, _, _ = select.select(watched, [], [], wait_s)
             if current is not None and current.descriptor in ready:
                 self._end(current, None)
-            elif current is not None and time.monotonic() >= current.deadline:
+            elif current is not None and time.monotonic() >= current.deadline and not self._extend(current):
                 self._end(current, "timeout")
             if self._owner.fileno() in ready:
                 if not self._obey():
@@ -119,7 +125,9 @@ class _NurseryServer:
             return True
         child = self._spare
         child.job = note["job"]
-        child.deadline = time.monotonic() + note["limits"]["wall_s"]
+        child.started, child.wall_s = time.monotonic(), note["limits"]["wall_s"]
+        child.deadline = child.started + child.wall_s
+        child.starved_before_s = _starved_s(child)
         with contextlib.suppress(ChannelClosedError):  # a spare that died shows by its descriptor in the next round
             send_note(child.door, note, descriptors)
         for descriptor in descriptors:
@@ -127,6 +135,12 @@ class _NurseryServer:
         self._current = child
         self._spare = self._bear()
         return True
+
+    def _extend(self, child: _Child) -> bool:
+        """Put the deadline off by the time that others had the cores; False: it had its time."""
+        starved = min(_starved_s(child) - child.starved_before_s, MAX_EXTENSION * child.wall_s)
+        child.deadline = child.started + child.wall_s + starved
+        return time.monotonic() < child.deadline
 
     def _bear(self) -> _Child:
         """Fork a child that waits for its job behind a door."""
@@ -171,6 +185,11 @@ class _NurseryServer:
             dying = {other.process for other in self._dying.values()}
             _kill_escaped({self._spare.process, child.process} | dying)
         return os.waitstatus_to_exitcode(status)
+
+
+def _starved_s(child: _Child) -> float:
+    """A child also waits while its owner, who puts the questions and works out the answers, is kept from running."""
+    return starved_s(child.process) + starved_s(os.getppid())
 
 
 def _kill_escaped(kept: set[int]) -> None:
@@ -220,7 +239,7 @@ class Nursery:
         self._job += 1
         self._forget_endings()
         ours, theirs = socket.socketpair()
-        ours.settimeout(limits.wall_s + _GRACE_S)
+        ours.settimeout((1 + MAX_EXTENSION) * limits.wall_s + _GRACE_S)
         try:
             self._send({"action": "start", "job": self._job, "limits": vars(limits)}, [theirs.fileno(), memory])
         except InfrastructureError:

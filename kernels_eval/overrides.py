@@ -16,6 +16,7 @@ CHANGEABLE = (
     "trials",
     "policy",
     "roofline_hardware",
+    "baseline",
 )
 """What the rest of JudgeConfig says belongs to the machine, and is the same for all kernels."""
 

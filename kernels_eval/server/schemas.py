@@ -35,6 +35,7 @@ class EvalSettings(FrozenModel):
     trials: int | None = Field(default=None, ge=1, le=_MAX_TRIALS)
     policy: Literal["strict", "mixed"] | None = None
     roofline_hardware: Literal["h100", "a100", "mi300x"] | None = None
+    baseline: Literal["eager", "compile"] | None = None
 
     def given(self) -> dict[str, Any]:
         """Return what is set."""

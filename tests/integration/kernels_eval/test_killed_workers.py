@@ -86,7 +86,7 @@ def test_five_hundred_kernels_while_processes_die() -> None:
             )
         assert [verdict.status for verdict in verdicts] == [status for _, status in expected]
         assert sorted(seen) == [(done, 500) for done in range(1, 501)]
-        assert killer.killed["worker"] + killer.killed["nursery"] >= 10, killer.killed
+        assert killer.killed["worker"] + killer.killed["nursery"] >= 3, killer.killed
         faults = judge.roster.fault_statistics()
         assert faults.total >= 5
         assert faults.by_category.keys() == {"judge_fault"}

@@ -8,6 +8,8 @@ import os
 QUIET = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
+    # There is one server (flows/server.py). A thread or process that does not know it must say so, not start another.
+    "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
     "RAY_USAGE_STATS_ENABLED": "0",
     "WANDB_ERROR_REPORTING": "false",
     "GX_ANALYTICS_ENABLED": "false",

@@ -11,7 +11,7 @@ class JudgeConfig(FrozenModel):
     """How kernels are judged."""
 
     workers: int = Field(default=2, ge=1, le=512)
-    """Kernels judged at the same time on this machine."""
+    """Kernels judged at the same time on this machine; one that takes long (on a CPU) does not count."""
     backend: str = Field(default="triton", pattern=r"^[a-z_]+$")
     """The language of the kernels: a module of kernels_eval.backends."""
     targets: tuple[str, ...] = ("cuda:90",)

@@ -3,10 +3,15 @@
 A kernel that is asked for twice while it waits or runs is judged once. A job that nobody waits for any more is dropped, unless it
 runs already. Kernels of one problem go to one worker where that costs no idle time, since that worker has built the
 reference already; no job is passed over for that more than `_MAX_PASSED` times.
+
+There are more workers than slots. A job holds a slot while it is young; one that takes long (it hangs, most likely) goes on without,
+and a worker in reserve takes the next: a kernel that sleeps until its time is over holds nobody up.
 """
 
 import hashlib
+import math
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -37,6 +42,8 @@ class Job:
     """Times that the machine failed on it."""
     passed: int = 0
     """Times that another job was preferred."""
+    taken_at: float = 0.0
+    """When a worker took it, on the monotonic clock."""
     waiters: "list[Future[Verdict]]" = field(default_factory=list)
     topic: str = ""
     """Names the problem's source."""
@@ -60,9 +67,14 @@ class _Seat:
 
 
 class Dispatcher:
-    """Jobs that wait and jobs that run. Safe for threads."""
+    """Jobs that wait and jobs that run. Safe for threads.
 
-    def __init__(self) -> None:
+    At most `slots` jobs run that were taken less than `young_s` ago. Without `slots` the number of workers is the only limit.
+    """
+
+    def __init__(self, slots: int | None = None, young_s: float = math.inf) -> None:
+        self._slots = slots
+        self._young_s = young_s
         self._lock = threading.Lock()
         self._waiting: OrderedDict[str, Job] = OrderedDict()
         self._running: dict[str, Job] = {}
@@ -102,21 +114,39 @@ class Dispatcher:
         """Wait for this worker's next job; None: closed."""
         with self._lock:
             while not self._closed:
-                job = self._choose(worker)
+                job = self._choose(worker) if self._free_in_s() <= 0 else None
                 if job is None:
-                    seat = self._idle[worker] = _Seat(threading.Condition(self._lock))
-                    while seat.job is None and not self._closed:
-                        seat.signal.wait()
-                    self._idle.pop(worker, None)
-                    job = seat.job
-                if job is None:
-                    break
+                    job = self._wait(worker)
+                if job is None:  # closed, or time to look again
+                    continue
                 if not job.is_wanted:
                     self._running.pop(job.key, None)
                     continue
                 self._own(job.topic, worker)
+                self._wake_one()
                 return job
         return None
+
+    def _wait(self, worker: int) -> Job | None:
+        """Sit idle until a job is given to this worker, or until a slot may have become free for one that waits."""
+        seat = self._idle[worker] = _Seat(threading.Condition(self._lock))
+        wait_s = self._free_in_s() if self._waiting else math.inf
+        seat.signal.wait(None if wait_s == math.inf else max(wait_s, 0.001))
+        self._idle.pop(worker, None)
+        return seat.job
+
+    def _free_in_s(self) -> float:
+        """Return the seconds until a slot is free where no job ends before; at most 0: there is one now."""
+        if self._slots is None or len(self._running) < self._slots:
+            return 0.0
+        now = time.monotonic()
+        until_old = sorted(job.taken_at + self._young_s - now for job in self._running.values())
+        return until_old[len(until_old) - self._slots]  # when all but slots - 1 of them are old
+
+    def _wake_one(self) -> None:
+        """Have an idle worker look when it can take a job that waits."""
+        if self._waiting and self._idle:
+            self._idle[min(self._idle)].signal.notify()
 
     def put_back(self, job: Job, verdict_of: Callable[[Job], Verdict]) -> None:
         """Have another worker try a job on which the machine failed, before all others. Closed: the job ends instead."""
@@ -127,6 +157,7 @@ class Dispatcher:
                 self._enqueue(job)
                 if job.key in self._waiting:
                     self._waiting.move_to_end(job.key, last=False)
+                self._wake_one()
                 return
         _tell(job, verdict_of(job))
 
@@ -134,6 +165,7 @@ class Dispatcher:
         """Tell everybody who waits for it."""
         with self._lock:
             self._running.pop(job.key, None)
+            self._wake_one()
         _tell(job, verdict)
 
     def fail_waiting(self, verdict_of: Callable[[Job], Verdict]) -> None:
@@ -153,14 +185,15 @@ class Dispatcher:
         self.fail_waiting(verdict_of)
 
     def _enqueue(self, job: Job) -> None:
-        """Give a job to an idle worker (the one that knows its problem, or else the one that was busy last), or let it wait."""
-        if not self._idle:
+        """Give a job to an idle worker (the one that knows its problem, or else the first: reserves come last), or let it wait."""
+        if not self._idle or self._waiting or self._free_in_s() > 0:
             self._waiting[job.key] = job
+            self._wake_one()
             return
         owner = self._owners.get(job.topic)
-        worker = owner if owner in self._idle else next(reversed(self._idle))
+        worker = owner if owner in self._idle else min(self._idle)
         seat = self._idle.pop(worker)
-        self._running[job.key] = job
+        self._run(job)
         seat.job = job
         seat.signal.notify()
 
@@ -182,8 +215,12 @@ class Dispatcher:
         if chosen is not head:
             head.passed += 1
         del self._waiting[chosen.key]
-        self._running[chosen.key] = chosen
+        self._run(chosen)
         return chosen
+
+    def _run(self, job: Job) -> None:
+        job.taken_at = time.monotonic()
+        self._running[job.key] = job
 
     def _own(self, topic: str, worker: int) -> None:
         self._owners[topic] = worker

@@ -40,6 +40,8 @@ _SPARE_S = 120.0
 _BUILD_FACTOR = 4
 """Building a PyTorch extension takes this much longer than compiling a kernel."""
 _LIBRARY_PREFIX = "aten."
+_YOUNG_S = 0.5
+"""A kernel that takes longer no longer keeps the next one waiting: a worker in reserve takes that."""
 _ATTEMPTS = 4
 """Times that a kernel is tried where the machine fails on it."""
 _PROBES = 5
@@ -62,13 +64,14 @@ class Judge:
         self._scratch = self._scratch_folder.path
         self._build_cache = BuildCache(self._scratch / "builds")
         self._templates = Templates(self._scratch)
-        self._dispatcher = Dispatcher()
-        self.roster = Roster([self.config.device] * self.config.workers)
+        threads = self.config.workers + _reserves(self.config)
+        self._dispatcher = Dispatcher(self.config.workers, _YOUNG_S)
+        self.roster = Roster([self.config.device] * threads, regular=self.config.workers)
         """What the workers do and which faults there were."""
         self._closing = threading.Event()
         self._threads = [
             threading.Thread(target=self._serve, args=[index], name=f"judge-{index}", daemon=True)
-            for index in range(self.config.workers)
+            for index in range(threads)
         ]
         for thread in self._threads:
             thread.start()
@@ -350,6 +353,11 @@ class _Counter:
         with self._lock:
             self._done += 1
             self._progress(self._done, self._total)
+
+
+def _reserves(config: JudgeConfig) -> int:
+    """Return the number of workers that step in for others. None on a device, where kernels are timed one at a time."""
+    return 0 if config.device == "cuda" else max(2, config.workers)
 
 
 def _fault(category: str, message: str) -> Verdict:

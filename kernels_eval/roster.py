@@ -27,6 +27,8 @@ class WorkerState(StrEnum):
 
     IDLE = "idle"
     """Waits for a kernel."""
+    RESERVE = "reserve"
+    """Waits to step in for a worker that a kernel holds up, or that is in quarantine."""
     BUSY = "busy"
     """Judges a kernel."""
     QUARANTINED = "quarantined"
@@ -89,7 +91,9 @@ class Durations:
 @dataclass(slots=True)
 class _Worker:
     device: str
-    state: WorkerState = WorkerState.IDLE
+    resting: WorkerState
+    """What it is while it has nothing to do."""
+    state: WorkerState
     since: float = field(default_factory=time.monotonic)
     judged: int = 0
     faults: int = 0
@@ -102,11 +106,14 @@ class _Worker:
 
 
 class Roster:
-    """The books. Safe for threads."""
+    """The books. Safe for threads. Workers `regular` and up are in reserve."""
 
-    def __init__(self, devices: list[str]) -> None:
+    def __init__(self, devices: list[str], regular: int | None = None) -> None:
         self._lock = threading.Lock()
-        self._workers = [_Worker(device) for device in devices]
+        resting = [
+            WorkerState.IDLE if regular is None or i < regular else WorkerState.RESERVE for i in range(len(devices))
+        ]
+        self._workers = [_Worker(device, state, state) for device, state in zip(devices, resting, strict=True)]
         self._verdicts: Counter[str] = Counter()
         self._fault_categories: Counter[str] = Counter()
         self._recent: deque[Fault] = deque(maxlen=_RECENT_FAULTS)
@@ -125,7 +132,7 @@ class Roster:
             book = self._workers[worker]
             seconds = time.monotonic() - book.since
             book.judged += 1
-            book.enter(WorkerState.IDLE)
+            book.enter(book.resting)
             self._verdicts[verdict.status.value] += 1
             self._counts[next((i for i, bound in enumerate(BUCKETS_S) if seconds <= bound), len(BUCKETS_S))] += 1
             self._total_s += seconds
@@ -147,7 +154,7 @@ class Roster:
     def returned(self, worker: int) -> None:
         """A worker is back in service."""
         with self._lock:
-            self._workers[worker].enter(WorkerState.IDLE)
+            self._workers[worker].enter(self._workers[worker].resting)
             self._returned += 1
 
     def stopped(self, worker: int) -> None:
@@ -157,9 +164,9 @@ class Roster:
 
     @property
     def in_service(self) -> int:
-        """Workers that take kernels."""
+        """Workers that take kernels, those in reserve included."""
         with self._lock:
-            return sum(book.state in (WorkerState.IDLE, WorkerState.BUSY) for book in self._workers)
+            return sum(book.state not in (WorkerState.QUARANTINED, WorkerState.STOPPED) for book in self._workers)
 
     @property
     def verdicts(self) -> dict[str, int]:

@@ -183,10 +183,11 @@ def _load(way: str) -> Any:
                     sys.executable, [sys.executable, "-m", "kernels_eval.template", _DEVICE_UNREHEARSED, sys.argv[2]]
                 )
         return lambda descriptor: serve_device_worker(socket.socket(fileno=descriptor))
-    from kernels_eval import interpreter
+    from kernels_eval import interpreter, seeding
     from kernels_eval.rehearsal import rehearse
     from kernels_eval.worker import serve_worker
 
+    seeding.install()
     interpreter.install()
     rehearse()
     return lambda descriptor: serve_worker(socket.socket(fileno=descriptor))

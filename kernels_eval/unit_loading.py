@@ -17,7 +17,7 @@ from triton.language.extra import libdevice
 
 from kernels_eval.candidate import FILE_NAME
 from kernels_eval.interpreter import upstream
-from kernels_eval.kernel_syntax import BUILTINS, checked_tree, constexpr_parameters, parameters
+from kernels_eval.kernel_syntax import BUILTINS, INTERPRETER_NAMES, checked_tree, constexpr_parameters, parameters
 from kernels_eval.program import (
     Constexpr,
     KernelUnit,
@@ -37,6 +37,8 @@ _MODULES: dict[str, Any] = {
     "libdevice": libdevice,
     "math": math,
 }
+_REWRITER_GLOBALS = {name: getattr(upstream, name) for name in INTERPRETER_NAMES if hasattr(upstream, name)}
+"""What a rewritten kernel refers to; Triton before 3.8 has no `_InterpreterComparison`."""
 _DTYPES = {str(value): value for value in vars(tl).values() if isinstance(value, tl.dtype)}
 _builtins: Any = __builtins__
 _SAFE_BUILTINS = {name: getattr(_builtins, name, None) or _builtins[name] for name in BUILTINS} | {
@@ -100,8 +102,7 @@ class UnitLibrary:
         namespace: dict[str, Any] = {"__builtins__": _SAFE_BUILTINS, "__name__": "candidate"}
         namespace |= {name: self.value_of(value) for name, value in unit.globals.items()}
         if self._for_interpreter and not unit.is_host_function:
-            namespace["interpreter_semantic"] = upstream.interpreter_semantic
-            namespace["_InterpreterComparison"] = upstream._InterpreterComparison
+            namespace |= _REWRITER_GLOBALS
             function = upstream.FunctionRewriter.ast_transformer.visit(function)
         annotations = [(argument, argument.annotation) for argument in parameters(function)]
         returns, function.returns = function.returns, None

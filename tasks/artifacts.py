@@ -4,8 +4,10 @@ Keys are `<run id>-<stage>…`, so that one run's artifacts stand together and a
 artifact is for people: a server that cannot take it costs a line in the log, never the stage.
 """
 
+import contextvars
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -104,13 +106,20 @@ def publish_report(run_id: str, path: Path, summary: Mapping[str, Any]) -> None:
 
 @contextmanager
 def shown_progress(run_id: str, stage: str, label: str) -> Generator[Callable[[int, int], None]]:
-    """Yield what a stage tells its progress to; a long stage gets a bar in the UI."""
+    """Yield what a stage tells its progress to, from any thread; a long stage gets a bar in the UI."""
     from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
     bar: Any = None
     last = time.monotonic()
+    lock = threading.Lock()
+    # A thread that the stage starts knows neither the task run nor the server that this one talks to.
+    context = contextvars.copy_context()
 
     def move(done: int, total: int) -> None:
+        with lock:
+            context.run(draw, done, total)
+
+    def draw(done: int, total: int) -> None:
         nonlocal bar, last
         if time.monotonic() - last < PROGRESS_INTERVAL_S or total <= 0:
             return

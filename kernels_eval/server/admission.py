@@ -48,5 +48,5 @@ class Admission:
         durations = self._judge.roster.durations
         judged = sum(durations.counts)
         each_s = durations.total_s / judged if judged else _UNKNOWN_S
-        seconds = count * each_s / max(1, self._judge.roster.in_service)
+        seconds = count * each_s / self._judge.config.workers
         return min(max(math.ceil(seconds), _SHORTEST_S), _LONGEST_S)

@@ -188,11 +188,12 @@ class _Server:
     def health(self) -> Health:
         """Return the state in short."""
         judge = self._judge
-        in_service = judge.roster.in_service
+        quarantined = len(judge.roster.fault_statistics().quarantined)
+        in_service = min(judge.roster.in_service, judge.config.workers)
         status = (
             "stopping" if judge.is_closed
             else "unavailable" if in_service == 0
-            else "degraded" if in_service < judge.config.workers
+            else "degraded" if quarantined
             else "ok" if self._warm
             else "starting"
         )  # fmt: skip

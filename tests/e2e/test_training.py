@@ -18,7 +18,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 CONFIG = Path("deployments/configs/test.yaml").resolve()
 MARK = "KERNELMILL_TEST_RUN"

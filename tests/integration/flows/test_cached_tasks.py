@@ -122,7 +122,6 @@ def test_the_second_time_everything_is_cached_and_says_so(workspace: Workspace):
     assert run_chain(workspace) == reference
     assert calls == []
     assert workspace.listener.events == [("cached", "first 3"), ("cached", "second")]
-    assert all(record.overhead_s < 1 for record in workspace.records)
 
 
 def test_a_setting_recomputes_exactly_what_reads_it(workspace: Workspace, tmp_path: Path):

@@ -192,3 +192,68 @@ class Queue(RuleBasedStateMachine):
 
 TestQueue = Queue.TestCase
 TestQueue.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+class Workers:
+    """Threads that take jobs and finish those that are let go."""
+
+    def __init__(self, dispatcher: Dispatcher, count: int) -> None:
+        self.dispatcher = dispatcher
+        self.taken: list[tuple[str, int]] = []
+        self.released: dict[str, threading.Event] = {}
+        self.threads = [threading.Thread(target=self._work, args=[number]) for number in range(count)]
+        for thread in self.threads:
+            thread.start()
+
+    def _work(self, number: int) -> None:
+        while (item := self.dispatcher.take(number)) is not None:
+            self.taken.append((item.key, number))
+            if item.key in self.released:
+                self.released[item.key].wait()
+            self.dispatcher.finish(item, RIGHT)
+
+    def hold(self, *keys: str) -> None:
+        self.released |= {key: threading.Event() for key in keys}
+
+    def close(self) -> None:
+        for event in self.released.values():
+            event.set()
+        self.dispatcher.close(lambda _: FAULT)
+        for thread in self.threads:
+            thread.join(timeout=5)
+
+
+def test_what_takes_long_holds_nobody_up_and_what_is_young_does() -> None:
+    workers = Workers(Dispatcher(slots=1, young_s=0.3), 3)
+    try:
+        workers.hold("slow", "slower")
+        slow, slower = workers.dispatcher.submit(job("slow")), workers.dispatcher.submit(job("slower", problem="q"))
+        began = time.monotonic()
+        quick = [workers.dispatcher.submit(job(f"quick-{index}", problem="r")) for index in range(20)]
+        assert workers.dispatcher.running == 1, "one slot, and a young job in it"
+        for future in quick:
+            future.result(timeout=5)
+        assert 0.5 < time.monotonic() - began < 3, "each of the two had its slot for 0.3 s"
+        assert not slow.done()
+        assert not slower.done()
+        assert {number for key, number in workers.taken if key.startswith("quick")} == {2}
+    finally:
+        workers.close()
+    assert slow.result(timeout=0) is RIGHT is slower.result(timeout=0)
+
+
+def test_reserves_are_asked_last() -> None:
+    workers = Workers(Dispatcher(slots=2, young_s=60), 4)
+    try:
+        for index in range(30):
+            workers.dispatcher.submit(job(str(index), problem=str(index))).result(timeout=5)
+            time.sleep(0.002)
+        assert {number for _, number in workers.taken} <= {0, 1}, workers.taken
+        workers.hold("a", "b")
+        held = [workers.dispatcher.submit(job(key)) for key in ("a", "b", "c")]
+        time.sleep(0.1)
+        assert (workers.dispatcher.running, workers.dispatcher.waiting) == (2, 1)
+        workers.released["a"].set()
+        assert held[2].result(timeout=5) is RIGHT
+    finally:
+        workers.close()

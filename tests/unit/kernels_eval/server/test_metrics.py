@@ -19,7 +19,7 @@ def test_the_reference_parser_reads_it() -> None:
     (fault,) = [sample for sample in families["kernelmill_judge_faults"].samples if sample.name.endswith("_total")]
     assert fault.labels == {"category": 'odd"\\\ncategory'}
     states = {sample.labels["state"]: sample.value for sample in families["kernelmill_judge_workers"].samples}
-    assert states == {"idle": 2, "busy": 0, "quarantined": 1, "stopped": 0}
+    assert states == {"idle": 2, "reserve": 3, "busy": 0, "quarantined": 1, "stopped": 0}
     histogram = families["kernelmill_judge_seconds"]
     assert histogram.type == "histogram"
     assert histogram.samples[-1].name.endswith("_count")

@@ -162,8 +162,8 @@ def test_with_the_token(judge: Judge) -> None:
 def test_the_state(send: Send) -> None:
     health = send("GET", "/health").json()
     assert (health["workers"], health["in_service"], health["queue_limit"]) == (1, 1, 3)
-    (worker,) = send("GET", "/workers").json()["workers"]
-    assert worker["state"] == "idle"
+    workers = send("GET", "/workers").json()["workers"]
+    assert [worker["state"] for worker in workers] == ["idle", "reserve", "reserve"]
     assert send("GET", "/fault_statistics").json()["total"] == 0
     metrics = send("GET", "/metrics")
     assert metrics.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"

@@ -39,6 +39,10 @@ def _gathered(run: Run) -> ReportInputs:
     state = run.state
     if state.problems is None or state.sft_data is None or not state.policies or not state.evaluations:
         raise InputError(f"{run.run_dir}: nothing to report yet; run `kernelmill train` or `kernelmill evaluate` first")
+    if 0 not in state.evaluations:
+        raise InputError(
+            f"{run.run_dir}: policy 0, the one before RL, is not evaluated; `kernelmill train` evaluates it"
+        )
     versions = sorted(state.evaluations)
     seconds: dict[str, float] = {}
     for timing in state.timings.values():

@@ -13,6 +13,9 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from kernels_eval import cuda_driver
 from kernels_eval.backends import Backend, backend_named
 from kernels_eval.config import JudgeConfig
 from kernels_eval.confinement import Limits
@@ -53,6 +56,7 @@ class DeviceGrader:
     def __init__(self, nursery: Nursery) -> None:
         self._nursery = nursery
         set_precision()
+        torch.zeros(1, device=cuda_driver.DEVICE)  # makes the CUDA context, without which the driver gives no events
         self.facts = device_facts()
         self._driver = CudaDriver()
         self._stopwatch = Stopwatch(self._driver)

@@ -213,7 +213,11 @@ def profiler() -> dict[str, Any]:
     torch.cuda.synchronize()
     compile_s = time.perf_counter() - started
     started = time.perf_counter()
-    watcher = Profiler(lambda: x.fill_(0.5) and None)
+
+    def flush() -> None:
+        x.fill_(0.5)
+
+    watcher = Profiler(flush)
     watcher.warm_up()
     first_s = time.perf_counter() - started
     side = torch.cuda.Stream()
@@ -245,17 +249,13 @@ def profiler() -> dict[str, Any]:
     }
 
 
-def grader() -> dict[str, Any]:
-    """The whole path without the judge's process: errors of the candidate's process are shown, and what timing saw."""
-    import gpu_sources as sources
-
+def _raise_candidates() -> tuple[Any, Path]:
+    """Fork a nursery of candidates as a worker does; returns it and the file that its processes' errors go to."""
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     os.environ["TMPDIR"] = tempfile.mkdtemp()
     os.environ["TRITON_CACHE_DIR"] = os.environ["TMPDIR"] + "/triton"
     from kernels_eval import device_candidate, nursery
-    from kernels_eval.config import JudgeConfig
     from kernels_eval.device_confinement import confine_device_child, confine_device_nursery
-    from kernels_eval.device_grading import DeviceGrader
     from kernels_eval.wire import note_pair
 
     errors = Path(os.environ["TMPDIR"]) / "errors.txt"
@@ -282,10 +282,21 @@ def grader() -> dict[str, Any]:
         )
         os._exit(0)
     theirs.close()
+    return nursery.Nursery(ours), errors
+
+
+def grader() -> dict[str, Any]:
+    """The whole path without the judge's process: errors of the candidate's process are shown, and what timing saw."""
+    import gpu_sources as sources
+
+    candidates, errors = _raise_candidates()
+    from kernels_eval.config import JudgeConfig
+    from kernels_eval.device_grading import DeviceGrader
+
     found: dict[str, Any] = {}
     try:
         started = time.perf_counter()
-        graded = DeviceGrader(nursery.Nursery(ours))
+        graded = DeviceGrader(candidates)
         graded.probe()
         found["ready_s"] = time.perf_counter() - started
         found["facts"] = vars(graded.facts)
@@ -321,6 +332,63 @@ def grader() -> dict[str, Any]:
     return found
 
 
+def clocks() -> dict[str, Any]:
+    """What the judge's clock sees beyond device events: for the candidate's rounds, the reference's, and empty ones."""
+    import gpu_sources as sources
+
+    candidates, _ = _raise_candidates()
+    from kernels_eval import device_timing
+    from kernels_eval.config import JudgeConfig
+    from kernels_eval.device_grading import DeviceGrader
+
+    seen: list[Any] = []
+
+    def agreeing(host_s: float, baseline_s: float, device_s: Any, slack_s: float) -> None:
+        seen.append(["candidate", round(1e6 * host_s), round(1e6 * baseline_s), round(1e6 * sum(device_s))])
+
+    def timed(kind: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(self: Any, *args: Any) -> Any:
+            self._synchronize()
+            began = time.perf_counter()
+            answer = call(self, *args)
+            self._synchronize()
+            spent = time.perf_counter() - began
+            device = sum(answer[0]) if kind == "reference" else 0.0
+            seen.append(
+                [kind, round(1e6 * spent), round(1e6 * (answer if kind == "empty" else 0.0)), round(1e6 * device)]
+            )
+            return answer
+
+        return wrapped
+
+    device_timing.clock_disagreement = agreeing  # pyright: ignore[reportAttributeAccessIssue]
+    timer: Any = device_timing.Timer
+    timer.reference_round = timed("reference", timer.reference_round)
+    timer.empty_round_s = timed("empty", timer.empty_round_s)
+    usual = device_timing.pause_s
+    found: dict[str, Any] = {"seen": "kind, host us, baseline us, device us; 20 calls a round"}
+    graded = DeviceGrader(candidates)
+    graded.probe()
+    for name, problem, kernel in (
+        ("row", sources.ROW_PROBLEM, sources.ROW_KERNEL),
+        ("linear", sources.LINEAR_PROBLEM, sources.LINEAR_KERNEL),
+    ):
+        for pause in (0.0, 5e-5, 2e-4, 1e-3, None):
+            chosen: Callable[..., float] = (lambda *_, fixed=pause: fixed) if pause is not None else usual
+            device_timing.pause_s = chosen  # pyright: ignore[reportAttributeAccessIssue]
+            seen.clear()
+            verdict = graded.grade(problem, kernel, JudgeConfig(), {})
+            measured = graded.last_measured
+            found[f"{name}, pause {pause}"] = {
+                "status": verdict.status,
+                "flush us": round(1e6 * graded._timer.flush_s, 1),
+                "pause us": measured and round(1e6 * measured.candidate_pause_s, 1),
+                "candidate us": measured and round(1e6 * measured.candidate.median, 2),
+                "seen": seen[:24],
+            }
+    return found
+
+
 PROBES: dict[str, Callable[[], dict[str, Any]]] = {
     "environment": environment,
     "template": template,
@@ -328,6 +396,7 @@ PROBES: dict[str, Callable[[], dict[str, Any]]] = {
     "ipc": ipc,
     "profiler": profiler,
     "grader": grader,
+    "clocks": clocks,
 }
 
 

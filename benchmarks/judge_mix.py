@@ -39,6 +39,9 @@ _HOSTILE = (
     "        open('/tmp/judge-was-here', 'wb').write(b'x' * (1 << 28))\n",
     "        raise ValueError('\\ud800' * 100000)\n",
     "        import sys, gc\n        raise SystemExit(str(gc.get_objects())[:1 << 20])\n",
+    "        import os\n        keep = []\n        while True:\n            keep.append(os.open('/dev/null', os.O_RDONLY))\n",
+    "        import os\n        while True:\n            os.memfd_create('more')\n            os.pipe()\n",
+    "        x = torch.zeros(1 << 40)\n",
     "        import threading\n        while True:\n            threading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()\n",
 )
 

@@ -1,6 +1,6 @@
 """Concurrent hostile load on the judge's server for some minutes: does its memory stay flat, does it go on answering?
 
-    python benchmarks/judge_soak.py [--minutes 5] [--clients 8] [--workers 2]
+    python benchmarks/judge_soak.py [--minutes 30] [--clients 8] [--workers 2] [--pause 0.5]
 
 Clients send honest, wrong, broken, hanging and hostile kernels, one by one and in batches, malformed, endless and oversized bodies,
 and hang up half-way. Each line: memory that the server and all its processes have to themselves (PSS), the server's own, its
@@ -33,8 +33,9 @@ ROOT = Path(__file__).parents[1]
 class Load:
     """The clients."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, pause_s: float) -> None:
         self.address = address
+        self.pause_s = pause_s
         self.replies: Counter[str] = Counter()
         self.verdicts: Counter[str] = Counter()
         self.health_s: list[float] = []
@@ -49,6 +50,7 @@ class Load:
             while bodies and not self.stop.is_set():
                 with contextlib.suppress(httpx.HTTPError, OSError):
                     self._one_request(generator, bodies)
+                self.stop.wait(generator.uniform(0, 2 * self.pause_s))
             if self.stop.is_set():
                 return
 
@@ -99,16 +101,19 @@ class Load:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--every", type=float, default=15.0, help="seconds from line to line")
+    parser.add_argument(
+        "--pause", type=float, default=0.0, help="seconds that a client waits between requests, on average"
+    )
     options = parser.parse_args()
     command = [sys.executable, "-m", "flows.cli.main", "serve-judge", "--port", "0", "--workers", str(options.workers)]
     command += ["-s", "judge.timeout_s=2", "--queue", "64"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert server.stdout is not None
-    load = Load(server.stdout.readline().split()[1])
+    load = Load(server.stdout.readline().split()[1], options.pause)
     threads = [threading.Thread(target=load.client, args=[number]) for number in range(options.clients)]
     threads.append(threading.Thread(target=load.watch_health))
     for thread in threads:

@@ -19,7 +19,11 @@ from kernels_eval.problem import Problem
 from kernels_eval.verdict import JUDGE_VERSION, Verdict
 
 _IRRELEVANT = {"workers", "cache_dir", "require_sandbox"}
-_MAX_IN_MEMORY = 200_000
+_MAX_BYTES = 64 << 20
+"""Memory that verdicts may take, about: a server that judges for months keeps those that were asked for last."""
+_VERDICT_BYTES = 2000
+"""What a verdict takes beside its message and resources (measured: 1700 and the cache's own)."""
+_RESOURCES_BYTES = 800
 
 
 def verdict_key(problem: Problem, kernel_source: str, config: JudgeConfig, hardware: str = "") -> str:
@@ -35,12 +39,19 @@ class VerdictCache:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._verdicts: OrderedDict[str, Verdict] = OrderedDict()
+        self._bytes = 0
         self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """Verdicts in memory."""
+        return len(self._verdicts)
 
     def get(self, key: str) -> Verdict | None:
         """Return the verdict, or None; a damaged file counts as none."""
         with self._lock:
             verdict = self._verdicts.get(key)
+            if verdict is not None:
+                self._verdicts.move_to_end(key)
         if verdict is not None or self._folder is None:
             return verdict
         try:
@@ -66,10 +77,18 @@ class VerdictCache:
 
     def _remember(self, key: str, verdict: Verdict) -> None:
         with self._lock:
+            if key in self._verdicts:
+                self._bytes -= _size_of(self._verdicts.pop(key))
             self._verdicts[key] = verdict
-            if len(self._verdicts) > _MAX_IN_MEMORY:
-                self._verdicts.popitem(last=False)
+            self._bytes += _size_of(verdict)
+            while self._bytes > _MAX_BYTES:
+                self._bytes -= _size_of(self._verdicts.popitem(last=False)[1])
 
     def _path(self, key: str) -> Path:
         assert self._folder is not None
         return self._folder / key[:2] / f"{key}.json"
+
+
+def _size_of(verdict: Verdict) -> int:
+    """Bytes of memory, about."""
+    return _VERDICT_BYTES + len(verdict.error_message or "") + _RESOURCES_BYTES * len(verdict.resources)

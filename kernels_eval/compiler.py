@@ -8,6 +8,7 @@ again.
 import hashlib
 import json
 import os
+import signal
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -106,6 +107,10 @@ class Compiler:
             return Compiled(answer.resources)
         if answer is not None:
             return Compiled((), answer.category, answer.message)
+        if (
+            ending.cause == "signal" and ending.code == signal.SIGKILL
+        ):  # no compiler ends so by itself: the machine did it
+            raise InfrastructureError("the compiler was killed")
         if ending.cause == "timeout":
             return Compiled((), "compile_timeout", f"compiling took longer than {limits.wall_s:g} s")
         return Compiled((), "compiler_crashed", f"the compiler ended by {ending.cause} {ending.code}")

@@ -33,7 +33,7 @@ from kernels_eval.scratch import Scratch
 from kernels_eval.streaming import Item, stream_verdicts
 from kernels_eval.templates import Templates
 from kernels_eval.verdict import Status, Verdict
-from kernels_eval.wire import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
+from kernels_eval.wire import ChannelClosedError, MalformedFrameError, has_news, receive_frame, send_frame
 
 _SPARE_S = 120.0
 """What a worker may take beyond the candidate's own time (building the reference, running the oracle)."""
@@ -186,7 +186,8 @@ class Judge:
     def _serve_one(self, worker: int, bench: "_Bench", job: Job) -> None:
         """Give a verdict, or give the job back, because the machine failed, and prove the worker sound before going on."""
         self.roster.begins(worker)
-        verdict = self._try(bench, job)
+        is_fresh = not bench.drop_dead_worker()
+        verdict = self._try(bench, job) if is_fresh else _MachineFault("judge_fault", "a judge worker died while idle")
         if not isinstance(verdict, _MachineFault):
             self._cache.put(job.key, verdict)
             self.roster.judged(worker, verdict)
@@ -194,7 +195,7 @@ class Judge:
             self._scratch_folder.trim()
             return
         self.roster.failed(worker, *verdict)
-        job.faults += 1
+        job.faults += is_fresh  # where a template died, every worker is found dead once: no attempt at this kernel
         if job.faults >= _ATTEMPTS or self._closing.is_set():
             self._dispatcher.finish(job, _fault(*verdict))
         else:
@@ -324,6 +325,13 @@ class _Bench:
 
     def _new_compiler_nursery(self) -> Nursery:
         return Nursery(self._templates.compiling().fork()[1])
+
+    def drop_dead_worker(self) -> bool:
+        """Give a worker up that died while it had nothing to do; True where it had."""
+        if self._worker is None or not has_news(self._worker):
+            return False  # none yet; or it lives: it says nothing unasked
+        self.reset()
+        return True
 
     def reset(self) -> None:
         """Give the worker up; the next job gets a new one."""

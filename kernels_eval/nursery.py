@@ -22,7 +22,7 @@ from typing import Any
 from kernels_eval.confinement import Limits, children_of, confine_child, confine_nursery, die_with_parent
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.starvation import starved_s
-from kernels_eval.wire import ChannelClosedError, note_pair, receive_note, send_note
+from kernels_eval.wire import ChannelClosedError, has_news, note_pair, receive_note, send_note
 
 ChildMain = Callable[[socket.socket, int], None]
 """What a child runs: its channel to the owner, and the descriptor of the shared input memory."""
@@ -261,7 +261,7 @@ class Nursery:
 
     def _forget_endings(self) -> None:
         """Read what was said of jobs that nobody asks about any more."""
-        while select.select([self._notes], [], [], 0)[0]:
+        while has_news(self._notes):
             self._receive()
 
     def ending(self) -> Ending:

@@ -10,7 +10,6 @@ Protocol (SOCK_SEQPACKET): judge `fork` with one descriptor, template `forked` (
 import contextlib
 import gc
 import os
-import select
 import shutil
 import signal
 import socket
@@ -22,7 +21,7 @@ from typing import Any, NoReturn
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.hugepages import collapse_memory
 from kernels_eval.scratch import PREFIX
-from kernels_eval.wire import ChannelClosedError, note_pair, receive_note, send_note
+from kernels_eval.wire import ChannelClosedError, has_news, note_pair, receive_note, send_note
 
 DEVICE_WAY = "device"
 _DEVICE_UNREHEARSED = "device-unrehearsed"
@@ -115,7 +114,7 @@ def main(way: str, descriptor: int) -> NoReturn:
     collapse_memory()
     children: set[int] = set()
     while True:
-        ready, _, _ = select.select([judge], [], [], _REAP_S)
+        ready = has_news(judge, _REAP_S)
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG)[0]) != 0:
                 children.discard(ended)

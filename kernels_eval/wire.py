@@ -6,6 +6,7 @@ into trusting a later frame: the first malformed frame ends the conversation.
 """
 
 import json
+import select
 import socket
 import struct
 from collections.abc import Sequence
@@ -85,3 +86,10 @@ def receive_note(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
 def note_pair() -> tuple[socket.socket, socket.socket]:
     """Two connected sockets that keep message boundaries and carry descriptors."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def has_news(channel: socket.socket, wait_s: float = 0.0) -> bool:
+    """True where there is something to be read, or the other side is gone. For descriptors of any number, unlike select()."""
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    return bool(poll.poll(1000 * wait_s))

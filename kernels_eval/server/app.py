@@ -44,10 +44,13 @@ _UNAUTHORISED: dict[int | str, dict[str, Any]] = {
     401: {"model": ErrorReply, "description": "The server has a token, and it was not sent."}
 }
 _REFUSALS: dict[int | str, dict[str, Any]] = _UNAUTHORISED | {
-    400: {"model": ErrorReply, "description": "The body is not JSON."},
+    400: {"model": ErrorReply, "description": "The body is nested too deeply to be read."},
     408: {"model": ErrorReply, "description": "The request took too long to arrive."},
     413: {"model": ErrorReply, "description": "The request, or a source in it, is too long."},
-    422: {"model": InvalidReply, "description": "A field is missing or wrong, or the problem is not a problem."},
+    422: {
+        "model": InvalidReply,
+        "description": "The body is not JSON, a field is missing or wrong, or the problem is not a problem.",
+    },
     429: {
         "model": ErrorReply,
         "description": "The queue is full.",

@@ -19,6 +19,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
+import torch._dynamo  # as the real template has by its rehearsal; else each candidate would import it, which takes a second
 
 from kernels_eval import cuda_driver, device_candidate, device_facts, device_grading, interpreter, stopwatch
 from kernels_eval.accounting import LEDGER, Region, Storage, Writer

@@ -38,17 +38,13 @@ def test_a_line_and_exit_code_0_whatever_the_verdict(
     assert capsys.readouterr().out.startswith("incorrect: output[0, 0] is ")
 
 
-def test_as_json(tmp_path: Path, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["score", problem, kernel(tmp_path, "def f(:"), "--json", "--backend", "triton", *FAST]) == 0
-    verdict = Verdict.model_validate_json(capsys.readouterr().out)
-    assert verdict.error_category == "syntax_error"
-
-
-def test_a_problem_that_raises_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_as_json_and_a_problem_that_raises_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "raising.py"
     path.write_text(ROW_PROBLEM.replace("x = torch.relu(x)", "raise RuntimeError('mine')"))
-    assert run(["score", str(path), kernel(tmp_path, ROW_KERNEL), *FAST]) == 2
-    assert "raising.py: the reference raised RuntimeError: mine" in capsys.readouterr().err
+    assert run(["score", str(path), kernel(tmp_path, ROW_KERNEL), "--json", "--backend", "triton", *FAST]) == 2
+    told = capsys.readouterr()
+    assert "raising.py: the reference raised RuntimeError: mine" in told.err
+    assert Verdict.model_validate_json(told.out).error_category == "reference_failed"
 
 
 def test_a_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from kernel_sources import ROW_KERNEL, ROW_PROBLEM
 
-from kernels_eval import JudgeConfig, Status, Verdict
+from kernels_eval import JudgeConfig, Problem, Status, Verdict
 from kernels_eval.batch import judge_file
+from kernels_eval.cache import VerdictCache, verdict_key
 from kernels_eval.errors import InputError
 
-CONFIG = JudgeConfig(workers=2, compile="never", timeout_s=5.0)
+CONFIG = JudgeConfig(workers=2, compile="never", timeout_s=5.0, device="cpu")
 GOOD = {"problem_source": ROW_PROBLEM, "kernel_source": ROW_KERNEL}
 
 
@@ -44,24 +45,22 @@ def test_one_verdict_a_line_in_order(tmp_path: Path) -> None:
 
 
 def test_what_was_judged_before_a_crash_is_not_judged_again(tmp_path: Path) -> None:
-    batch, out = write(tmp_path / "in.jsonl", [GOOD]), tmp_path / "out.jsonl"
-    kept = tmp_path / "out.jsonl.verdicts"
-    (first,) = judge_file(batch, out, CONFIG.model_copy(update={"cache_dir": str(kept)}))
-    out.unlink()
-    write(batch, [GOOD, GOOD | {"kernel_source": ROW_KERNEL + "# more"}])
-    again, more = judge_file(batch, out, CONFIG)
-    assert again == first, "seeds are drawn anew for every judgement: the same commitment is the same verdict"
-    assert more.seed_commitment != first.seed_commitment
-    assert not kept.exists()
-
-
-def test_a_problem_that_raises_is_a_line_and_what_was_judged_is_kept(tmp_path: Path) -> None:
+    """A problem that raises is a line like another, and since trying again may help, what was judged is kept then."""
     raising = ROW_PROBLEM.replace("x = torch.relu(x)", "raise RuntimeError('mine')")
-    batch = write(tmp_path / "in.jsonl", [GOOD, GOOD | {"problem_source": raising}])
-    out = tmp_path / "out.jsonl"
-    judge_file(batch, out, CONFIG)
-    assert [verdict.status for verdict in read(out)] == [Status.CORRECT, Status.INFRASTRUCTURE_ERROR]
-    assert (tmp_path / "out.jsonl.verdicts").is_dir()
+    batch, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    kept = tmp_path / "out.jsonl.verdicts"
+    before = Verdict(status=Status.CORRECT, correct=True, seed_commitment="of the call that crashed")
+    VerdictCache(kept).put(verdict_key(Problem(problem_id="", source=ROW_PROBLEM), ROW_KERNEL, CONFIG), before)
+    write(batch, [GOOD, GOOD | {"kernel_source": "def f(:"}, GOOD | {"problem_source": raising}])
+    again, broken, raised = judge_file(batch, out, CONFIG)
+    assert again == before
+    assert broken.status is Status.COMPILE_ERROR
+    assert (raised.status, raised.error_category) == (Status.INFRASTRUCTURE_ERROR, "reference_failed")
+    assert read(out) == [again, broken, raised]
+    assert kept.is_dir()
+    write(batch, [GOOD, GOOD | {"kernel_source": "def f(:"}])
+    assert judge_file(batch, out, CONFIG) == [again, broken], "found in the folder: no process is started"
+    assert not kept.exists()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,11 +47,12 @@ def test_what_only_the_compiler_refuses(compiling_judge: Judge) -> None:
 
 def test_a_kernel_is_compiled_once(compiling_judge: Judge) -> None:
     compiling_judge.evaluate(ROW_PROBLEM, ROW_KERNEL)
-    started = time.monotonic()
+    compilers = compiling_judge._compile_cache
+    known = len(compilers._known)
     renamed = ROW_KERNEL.replace("M, N = x.shape", "M, N = x.size()")
     verdict = compiling_judge.evaluate(ROW_PROBLEM, renamed)
     assert len(verdict.resources) == len(TARGETS)
-    assert time.monotonic() - started < 0.5
+    assert len(compilers._known) == known
 
 
 def test_a_killed_compiler_is_replaced(compiling_judge: Judge) -> None:
@@ -62,6 +62,7 @@ def test_a_killed_compiler_is_replaced(compiling_judge: Judge) -> None:
     assert len(verdict.resources) == len(TARGETS)
 
 
+@pytest.mark.slow
 def test_registers_and_spills_agree_with_cuobjdump(tmp_path: Path) -> None:
     script = """
 import pathlib, subprocess, triton

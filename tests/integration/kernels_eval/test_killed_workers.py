@@ -74,6 +74,13 @@ class Killer:
             yield from (("nursery", nursery) for nursery in children_of(worker))
 
 
+@pytest.fixture(scope="module")
+def compiling_judge() -> Iterator[Judge]:
+    with Judge(JudgeConfig(workers=2, compile="correct", timeout_s=20.0)) as judge:
+        judge.evaluate(ROW_PROBLEM, ROW_KERNEL)
+        yield judge
+
+
 @pytest.mark.slow
 def test_five_hundred_kernels_while_processes_die() -> None:
     expected = kernels(500)
@@ -97,42 +104,45 @@ def test_five_hundred_kernels_while_processes_die() -> None:
         assert (judge.waiting, judge.running) == (0, 0)
 
 
-def test_a_stream_while_processes_die() -> None:
+def test_a_stream_while_processes_die(compiling_judge: Judge) -> None:
     expected = kernels(60)
 
     async def collect(judge: Judge) -> list[tuple[int, Status]]:
         items = ((ROW_PROBLEM, source) for source, _ in expected)
         return [(index, verdict.status) async for index, verdict in judge.stream(items)]
 
-    with Judge(JudgeConfig(workers=2, compile="never", timeout_s=20.0)) as judge:
-        judge.evaluate(ROW_PROBLEM, ROW_KERNEL)
-        with Killer(judge, seed=3, pause_s=0.4, templates=0):
-            found = asyncio.run(collect(judge))
+    with Killer(compiling_judge, seed=3, pause_s=0.4, templates=0):
+        found = asyncio.run(collect(compiling_judge))
     assert sorted(found) == [(index, status) for index, (_, status) in enumerate(expected)]
 
 
-def test_killed_compilers_lose_nothing() -> None:
+def test_killed_compilers_lose_nothing(compiling_judge: Judge) -> None:
     stop = threading.Event()
+    killed: Counter[str] = Counter()
 
     def kill(judge: Judge) -> None:
-        while not stop.wait(0.5):
+        generator = random.Random(11)
+        while sum(killed.values()) < 6 and not stop.wait(0.15):  # a kernel is given up after some faults
             template = judge._templates._known.get("compile")
-            for nursery in children_of(template._process.pid) if template is not None else []:
+            nurseries = children_of(template._process.pid) if template is not None else []
+            compilers = [child for nursery in nurseries for child in children_of(nursery)]
+            kind, victims = generator.choice([("nursery", nurseries), ("compiler", compilers)])
+            for victim in victims:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(nursery, signal.SIGKILL)
+                    os.kill(victim, signal.SIGKILL)
+                    killed[kind] += 1
 
-    sources = [ROW_KERNEL.replace("ROWS=4", f"ROWS={rows}").replace("(M, 4)", f"(M, {rows})") for rows in (1, 2, 4, 8)]
-    with Judge(JudgeConfig(workers=2, compile="correct", timeout_s=20.0)) as judge:
-        judge.evaluate(ROW_PROBLEM, ROW_KERNEL + "# warm")
-        killer = threading.Thread(target=kill, args=[judge])
-        killer.start()
-        try:
-            verdicts = judge.evaluate_many([(ROW_PROBLEM, source) for source in sources])
-        finally:
-            stop.set()
-            killer.join()
+    sources = [ROW_KERNEL.replace("ROWS=4", f"ROWS={rows}").replace("(M, 4)", f"(M, {rows})") for rows in (1, 2, 8, 16)]
+    killer = threading.Thread(target=kill, args=[compiling_judge])
+    killer.start()
+    try:
+        verdicts = compiling_judge.evaluate_many([(ROW_PROBLEM, source) for source in sources])
+    finally:
+        stop.set()
+        killer.join()
     assert [verdict.status for verdict in verdicts] == [Status.CORRECT] * 4
     assert all(verdict.resources for verdict in verdicts)
+    assert killed, "it was over too soon"
 
 
 def test_where_no_worker_can_be_had_every_kernel_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,8 +79,8 @@ def server() -> Generator[Server]:
         yield server
 
 
-def item(kernel: str, problem: str = ROW_PROBLEM) -> dict[str, Any]:
-    return {"problem_source": problem, "kernel_source": kernel}
+def item(kernel: str, problem: str = ROW_PROBLEM, **settings: Any) -> dict[str, Any]:
+    return {"problem_source": problem, "kernel_source": kernel, "settings": settings}
 
 
 def test_a_verdict(server: Server) -> None:
@@ -132,7 +132,7 @@ def lines_of(server: Server, items: list[dict[str, Any]]) -> list[dict[str, Any]
 
 def test_a_batch_streams_each_verdict_once_the_quick_before_the_slow(server: Server) -> None:
     kernels = [SPINNING, *(ROW_KERNEL + f"# {index}" for index in range(QUEUE - 3)), "def f(:"]
-    items = [item(kernel) for kernel in kernels]
+    items = [item(kernel, timeout_s=2.0) for kernel in kernels]
     items.append({"original_model_src": ROW_PROBLEM, "custom_model_src": ROW_KERNEL + "# theirs"})
     lines = lines_of(server, items)
     assert sorted(line["index"] for line in lines) == list(range(len(items)))
@@ -168,18 +168,16 @@ def test_health_answers_at_once_while_every_worker_is_busy_and_the_queue_is_full
     assert server.post("/eval", item(ROW_KERNEL + "# room again")).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/eval", "/eval/batch"])
-def test_what_a_client_has_left_is_not_judged(server: Server, path: str) -> None:
-    blockers = [
-        threading.Thread(target=server.post, args=["/eval", item(ASLEEP + f"# {path} {index}")]) for index in range(4)
-    ]
+def test_what_a_client_has_left_is_not_judged(server: Server) -> None:
+    blockers = [threading.Thread(target=server.post, args=["/eval", item(f"{ASLEEP}# {index}")]) for index in range(4)]
     for blocker in blockers:
         blocker.start()
     server.wait_until(lambda health: health["running"] == 4)
-    body = item(ROW_KERNEL + f"# left {path}")
-    with contextlib.suppress(httpx.TimeoutException), httpx.Client(timeout=0.5) as client:
-        client.post(server.address + path, json=body if path == "/eval" else {"items": [body] * 5})
-    server.wait_until(lambda health: health["waiting"] == 0 and health["running"] == 4, limit_s=2)
+    for path in ("/eval", "/eval/batch"):
+        body = item(ROW_KERNEL + f"# left {path}")
+        with contextlib.suppress(httpx.TimeoutException), httpx.Client(timeout=0.3) as client:
+            client.post(server.address + path, json=body if path == "/eval" else {"items": [body] * 5})
+        server.wait_until(lambda health: health["waiting"] == 0 and health["running"] == 4, limit_s=2)
     for blocker in blockers:
         blocker.join(timeout=30)
     metrics = httpx.get(server.address + "/metrics").text
@@ -188,7 +186,7 @@ def test_what_a_client_has_left_is_not_judged(server: Server, path: str) -> None
 
 def test_a_killed_worker_is_quarantined_probed_and_returned(server: Server) -> None:
     before = server.get("/fault_statistics")
-    sleeping = threading.Thread(target=server.post, args=["/eval", item(ASLEEP + "# kill")])
+    sleeping = threading.Thread(target=server.post, args=["/eval", item(ASLEEP + "# kill", timeout_s=1.5)])
     sleeping.start()
     server.wait_until(lambda health: health["running"] == 1)
     (template,) = [
@@ -206,7 +204,7 @@ def test_a_killed_worker_is_quarantined_probed_and_returned(server: Server) -> N
     assert server.post("/eval", item(ROW_KERNEL + "# after")).json()["correct"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_told_to_stop_it_refuses_what_waits_ends_what_runs_and_leaves_nothing(number: int) -> None:
     with running(KERNELMILL_JUDGE_TOKEN="a-token-of-ours") as server:
         header = {"Authorization": "Bearer a-token-of-ours"}

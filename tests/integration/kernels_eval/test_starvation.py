@@ -25,7 +25,9 @@ def crowded_core() -> Iterator[None]:
     """This process, and all that it starts, share one core with others that never rest."""
     everywhere = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(everywhere)})
-    crowd = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(6)]
+    # Each in a session of its own, as candidates are: Linux shares a core out between sessions first (autogroups), so that a
+    # crowd in one session would take half of it, however many they are.
+    crowd = [subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True) for _ in range(6)]
     yield
     for one in crowd:
         one.kill()

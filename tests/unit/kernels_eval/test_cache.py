@@ -56,3 +56,19 @@ def test_a_folder_that_cannot_be_written_costs_only_the_cache(tmp_path: Path) ->
     cache = VerdictCache(tmp_path / "file")
     cache.put(KEY, VERDICT)
     assert cache.get(KEY) == VERDICT
+
+
+def test_memory_is_bounded_and_what_was_asked_for_last_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernels_eval.cache._MAX_BYTES", 100_000)
+    cache = VerdictCache(None)
+    cache.put("asked for", VERDICT)
+    for index in range(200):
+        cache.put(str(index), VERDICT)
+        cache.put(str(index), VERDICT)
+        assert cache.get("asked for") is VERDICT
+    assert 20 < len(cache) < 60
+    assert cache.get("199") is VERDICT
+    assert cache.get("0") is None
+    cache.put("long", VERDICT.model_copy(update={"error_message": "x" * 90_000}))
+    assert cache.get("long") is not None
+    assert len(cache) < 10

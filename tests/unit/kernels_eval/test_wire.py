@@ -1,5 +1,7 @@
 """Frames: what is sent arrives; what is not a frame is refused before it costs anything."""
 
+import fcntl
+import resource
 import socket
 import struct
 
@@ -7,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_eval.wire import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
+from kernels_eval.wire import ChannelClosedError, MalformedFrameError, has_news, receive_frame, send_frame
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20),
@@ -55,3 +57,21 @@ def test_deep_nesting_is_malformed_not_a_crash() -> None:
         ours.sendall(struct.pack(">IQ", len(deep), 0) + deep)
         with pytest.raises(MalformedFrameError):
             receive_frame(theirs)
+
+
+def test_news_on_a_descriptor_of_any_number() -> None:
+    """A server with many clients has more descriptors than select() takes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    ours, theirs = socket.socketpair()
+    try:
+        with ours, theirs, socket.socket(fileno=fcntl.fcntl(theirs, fcntl.F_DUPFD, 2000)) as high:
+            assert high.fileno() >= 2000
+            assert not has_news(high)
+            ours.send(b"x")
+            assert has_news(high, 5)
+            high.recv(1)
+            ours.close()
+            assert has_news(high), "its end is news too"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -93,6 +93,10 @@ class SglangConfig(FrozenModel):
     """Times that one response is asked for, each time of another server where there is one."""
     backoff_s: float = Field(default=0.5, ge=0)
     """Wait before the second attempt; doubled before each further one, and spread at random."""
+    push: Literal["auto", "disk", "tensors"] = "auto"
+    """How new weights reach a server. `disk`: it reads the checkpoint's folder. `tensors`: the process that rolls out reads it and
+    hands the tensors over, in GPU memory where it has a GPU (`rollout.gpus`), by value otherwise. `auto`: in GPU memory where a
+    server of the pipeline's own uses the same GPU, from disk otherwise."""
     canary_prompts: int = Field(default=4, ge=1, le=64)
     """Fixed prompts on which each server is compared with the checkpoint after each change of weights."""
     canary_threshold: float = Field(default=0.1, gt=0)

@@ -1,6 +1,7 @@
-"""What a checkpoint holds of an engine: the policy's folder, and `optimizer.safetensors` beside it.
+"""What a checkpoint holds of an engine: the policy's folder, and in it `optimizer/state.safetensors`.
 
-`optimizer.safetensors`: full float32 tensors `exp_avg/<parameter>` and `exp_avg_sq/<parameter>`, for weights of lower precision also
+In a folder of its own: inference servers read every `*.safetensors` beside the model's as weights.
+`optimizer/state.safetensors`: full float32 tensors `exp_avg/<parameter>` and `exp_avg_sq/<parameter>`, for weights of lower precision also
 `master/<parameter>`, and the number of optimizer steps in the file's metadata. Independent of the ZeRO stage and of the
 number of ranks. Every function here is collective: all ranks call it.
 """
@@ -21,7 +22,7 @@ from tasks.update.engine import TrainingEngine
 if TYPE_CHECKING:  # PEFT takes two seconds to import
     from tasks.update.lora import AdapterBase
 
-OPTIMIZER_FILE = "optimizer.safetensors"
+OPTIMIZER_FILE = "optimizer/state.safetensors"
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -46,7 +47,9 @@ def save_optimizer(engine: TrainingEngine, folder: Path) -> None:
     """Write the optimizer's state into `folder`; rank 0 writes, the others take part in gathering."""
     state, steps = _gather_optimizer_state(engine)
     if torch.distributed.get_rank() == 0:
-        save_file(state, folder / OPTIMIZER_FILE, metadata={"steps": str(steps)})
+        file = folder / OPTIMIZER_FILE
+        file.parent.mkdir(parents=True, exist_ok=True)
+        save_file(state, file, metadata={"steps": str(steps)})
     torch.distributed.barrier()
 
 

@@ -1,6 +1,6 @@
 """The policy update: from a policy and a validated batch of trajectories to the next checkpoint.
 
-Published folder: the policy in Hugging Face format, `optimizer.safetensors` (tasks.update.state), and `metrics.parquet` with one row an
+Published folder: the policy in Hugging Face format, `optimizer/state.safetensors` (tasks.update.state), and `metrics.parquet` with one row an
 optimizer step. Everything that can be wrong with the input is found before a worker starts and before anything is
 written: the last checkpoint stays as it was.
 """

@@ -5,13 +5,17 @@ arguments of `sglang.launch_server` that the pipeline gives: `python sglang_serv
 
 Quirks that are SGLang's own: the length limit is looked at before the end of turn; log-probabilities come after the
 temperature; requests wait while generation is paused, and /health is 503 meanwhile; the cache is flushed only when idle;
-every `*.safetensors` of a checkpoint is loaded; a seed needs deterministic inference (on here).
+every `*.safetensors` of a checkpoint is loaded; of a message of tensors only what is harmless is unpickled, and anything else
+ends the process; a seed needs deterministic inference (on here).
 """
 
 import argparse
 import asyncio
+import base64
+import io
 import json
 import os
+import pickle
 import random
 import socket
 import threading
@@ -103,9 +107,14 @@ class ModelPolicy:
             if not file.name.startswith("model"):
                 raise KeyError(f"'{file.stem}' of {file.name} is no parameter of the model")
             found |= load_file(file)
+        self.load_tensors(found, whole=True)
+
+    def load_tensors(self, found: dict[str, Any], whole: bool = False) -> None:
+        """Some of the weights, or all of them."""
         report = self.model.load_state_dict(found, strict=False)
-        if not found or report.unexpected_keys or set(report.missing_keys) - {"lm_head.weight"}:
-            raise RuntimeError(f"Cannot find any model weights with `{folder}`")
+        missing = whole and set(report.missing_keys) - {"lm_head.weight"}
+        if not found or report.unexpected_keys or missing:
+            raise RuntimeError(f"other weights than the model's: {report}")
 
     def sample(self, group: Sequence[Pending], ended: Callable[[Pending, Drawn], None]) -> None:
         from tasks.rollout.config import SamplingConfig
@@ -158,6 +167,9 @@ class ScriptedPolicy:
     def load(self, folder: str) -> None:
         pass
 
+    def load_tensors(self, found: dict[str, Any], whole: bool = False) -> None:
+        pass
+
     def sample(self, group: Sequence[Pending], ended: Callable[[Pending, Drawn], None]) -> None:
         for request in group:
             ids = self.respond(request.input_ids, request.sampling["sampling_seed"])
@@ -178,6 +190,7 @@ class Double:
     faults: Faults = field(default_factory=Faults)
     healthy_after: int = 1
     """/health is 503 so many times first: a cold server's."""
+    tp_size: int = 1
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.faults.seed)
@@ -202,6 +215,7 @@ class Double:
             ("/continue_generation", ["POST"], self.continue_generation),
             ("/flush_cache", ["GET", "POST"], self.flush_cache),
             ("/update_weights_from_disk", ["POST"], self.update_weights_from_disk),
+            ("/update_weights_from_tensor", ["POST"], self.update_weights_from_tensor),
             ("/update_weight_version", ["POST"], self.update_weight_version),
         ):
             self.app.add_api_route(path, endpoint, methods=methods, response_model=None)
@@ -215,7 +229,8 @@ class Double:
 
     async def server_info(self) -> dict[str, Any]:
         context = self.policy.context_tokens
-        return {"max_total_num_tokens": 100_000, "max_req_input_len": context - 6, "page_size": 1, "version": "0.5.13"}
+        limits = {"max_total_num_tokens": 100_000, "max_req_input_len": context - 6, "page_size": 1}
+        return limits | {"tp_size": self.tp_size, "version": "0.5.13"}
 
     async def generate(self, request: Request) -> Response:
         body = await request.json()
@@ -380,6 +395,21 @@ class Double:
             {"success": True, "message": "Succeeded to update model weights.", "num_paused_requests": 0}
         )
 
+    async def update_weights_from_tensor(self, request: Request) -> Response:
+        body = await request.json()
+        self.calls.append("update_weights_from_tensor")
+        if self.faults.refuses_weights:
+            return JSONResponse({"success": False, "message": "not these"}, status_code=400)
+        if len(body["serialized_named_tensors"]) != self.tp_size or (body.get("flush_cache", True) and self.active):
+            os._exit(1)  # the scheduler catches nothing here
+        last = base64.b64decode(body["serialized_named_tensors"][-1], validate=True)
+        named = dict(SafeUnpickler(io.BytesIO(last)).load())
+        if not self.faults.keeps_weights:
+            await asyncio.to_thread(self._load_tensors, named)
+        if body.get("weight_version") is not None and not self.faults.forgets_label:
+            self.weight_version = body["weight_version"]
+        return JSONResponse({"success": True, "message": "Success"})
+
     async def update_weight_version(self, request: Request) -> dict[str, Any]:
         self.weight_version = (await request.json())["new_version"]
         return {"success": True, "message": "", "new_version": self.weight_version}
@@ -388,6 +418,10 @@ class Double:
         with self.weights_lock:
             self.policy.load(folder)
 
+    def _load_tensors(self, named: dict[str, Any]) -> None:
+        with self.weights_lock:
+            self.policy.load_tensors(named)
+
     def _draw_fault(self) -> str | None:
         draw = self.random.random()
         for name in ("error", "hang", "drop", "abort", "nonsense"):
@@ -395,6 +429,17 @@ class Double:
             if draw < 0:
                 return name
         return None
+
+
+class SafeUnpickler(pickle.Unpickler):
+    """Unpickles what the server's own does, of what can be in a message of tensors."""
+
+    ALLOWED = ("builtins.", "collections.", "copyreg.", "torch.", "multiprocessing.reduction.")
+
+    def find_class(self, module: str, name: str) -> Any:
+        if not f"{module}.".startswith(self.ALLOWED) or (module, name) == ("builtins", "eval"):
+            raise RuntimeError(f"Blocked unsafe class loading ({module}.{name})")
+        return super().find_class(module, name)
 
 
 class _BrokenResponse(Response):

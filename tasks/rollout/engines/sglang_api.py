@@ -149,6 +149,24 @@ class SglangApi:
         if answer.get("success") is not True:
             raise ServerError(Trouble.FAILED, self.url, f"weights not loaded: {answer.get('message')}")
 
+    async def load_tensors(self, message: str, version: str | None, timeout_s: float) -> None:
+        """Load some of the weights in place (tasks.rollout.engines.sglang_tensors); label them where a version is given.
+
+        The server must be idle.
+        """
+        info = await self._json("GET", "/server_info", None, _CONTROL_TIMEOUT_S)
+        ranks = info.get("tp_size")
+        payload: dict[str, Any] = {
+            # Each rank of the server takes its share out of the same tensors.
+            "serialized_named_tensors": [message] * (ranks if isinstance(ranks, int) else 1),
+            "flush_cache": False,  # as above
+        }
+        if version is not None:
+            payload["weight_version"] = version
+        answer = await self._post("/update_weights_from_tensor", payload, timeout_s)
+        if answer.get("success") is not True:
+            raise ServerError(Trouble.FAILED, self.url, f"tensors not loaded: {answer.get('message')}")
+
     async def _post(self, path: str, payload: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         return await self._json("POST", path, payload, timeout_s)
 

@@ -29,6 +29,8 @@ class ServerState(FrozenModel):
     restarts: int
     report: str
     """How it ended last, and the last lines of its log; empty while the first process runs."""
+    visible_gpus: str | None = None
+    """Its CUDA_VISIBLE_DEVICES; None where that is not set, so that it sees all of the host's."""
 
 
 class Supervisor(Protocol):

@@ -66,6 +66,7 @@ class SglangServer:
                 gave_up=self._gave_up,
                 restarts=self._restarts,
                 report=self._log_tail() if self._restarts or self._gave_up else "",
+                visible_gpus=(os.environ | self._config.environment).get("CUDA_VISIBLE_DEVICES"),
             )
 
     def log_text(self) -> str:

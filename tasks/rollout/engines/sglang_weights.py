@@ -1,7 +1,8 @@
-"""Weights on SGLang servers: pushed from disk, labelled, and compared with the checkpoint before they are used.
+"""Weights on SGLang servers: pushed, labelled, and compared with the checkpoint before they are used.
 
-A push: generation paused (what runs is aborted), cache flushed, `update_weights_from_disk`, cache flushed again, generation
-resumed. The label is the checkpoint's digest; every answer carries it. The servers must see the checkpoint's folder.
+A push: generation paused (what runs is aborted), cache flushed, weights loaded, cache flushed again, generation resumed. The
+server loads them from the checkpoint's folder, which it must see, or is handed the tensors (`rollout.sglang.push`). The label is
+the checkpoint's digest; every answer carries it.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import logging
 import re
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,6 +68,10 @@ class WeightKeeper:
     def __init__(self, config: SglangConfig) -> None:
         self._config = config
         self._current: ServedPolicy | None = None
+        self.push = config.push
+        """How weights reach servers (`rollout.sglang.push`)."""
+        self.pushes: Counter[str] = Counter()
+        """Pushes so far: from `disk`, as `tensors`."""
         self._capacities: dict[str, int] = {}
         self.readings: dict[str, Reading] = {}
         """By address, what the canary last found."""
@@ -123,7 +129,7 @@ class WeightKeeper:
             before = _shown.get(member.url)
             # The label alone is not believed of a server that was last shown to hold other weights.
             if await api.weight_version() != policy.version or (before and before.version != policy.version):
-                await self._push(api, policy)
+                await self._push(api, member, policy)
             self._capacities[member.url] = await api.context_tokens()
             # One after the other: what shares a batch changes the last bits.
             return [await self._canary_answer(api, policy, number) for number in range(len(policy.prompts))]
@@ -147,14 +153,48 @@ class WeightKeeper:
                 raise trouble
             await asyncio.sleep(_POLL_S)
 
-    async def _push(self, api: SglangApi, policy: ServedPolicy) -> None:
+    async def _push(self, api: SglangApi, member: Member, policy: ServedPolicy) -> None:
+        as_tensors = await self._are_handed_over(member)
         await api.pause()
         try:
             await self._flush(api)
-            await api.load_weights(str(policy.folder), policy.version, self._config.start_timeout_s)
+            if as_tensors:
+                try:
+                    await self._hand_over(api, policy)
+                except ServerError as trouble:
+                    if self.push == "tensors" or trouble.trouble is Trouble.UNREACHABLE:
+                        raise
+                    logger.warning("%s; the weights are loaded from disk instead", trouble)
+                    as_tensors = False
+            if not as_tensors:
+                await api.load_weights(str(policy.folder), policy.version, self._config.start_timeout_s)
+            self.pushes["tensors" if as_tensors else "disk"] += 1
             await self._flush(api)
         finally:
             await api.resume()
+
+    async def _are_handed_over(self, member: Member) -> bool:
+        """True where a server gets tensors, not the name of a folder."""
+        if self.push != "auto" or member.supervisor is None:
+            return self.push == "tensors"
+        from tasks.rollout.engines.sglang_tensors import shares_gpu
+
+        state = await member.supervisor.state()
+        return shares_gpu(state.visible_gpus)
+
+    async def _hand_over(self, api: SglangApi, policy: ServedPolicy) -> None:
+        """Send the weights message by message; the last one brings the label."""
+        import torch
+
+        from tasks.rollout.engines.sglang_tensors import messages
+
+        waiting = messages(policy.path, "cuda" if torch.cuda.is_available() else "cpu")
+        message = await asyncio.to_thread(next, waiting)
+        while message is not None:
+            following = await asyncio.to_thread(next, waiting, None)
+            label = policy.version if following is None else None
+            await api.load_tensors(message[0], label, self._config.start_timeout_s)
+            message = following
 
     async def _flush(self, api: SglangApi) -> None:
         """Flush as soon as the server is idle: aborted requests take a moment to leave it."""

@@ -54,7 +54,8 @@ def next_policy(policy: CheckpointRef, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("policy") / "next"
     with publish(folder) as partial:
         save_policy(model, load_tokenizer(policy.path), partial)
-        (partial / "optimizer.safetensors").write_bytes((partial / "model.safetensors").read_bytes())
+        (partial / "optimizer").mkdir()
+        (partial / "optimizer" / "state.safetensors").write_bytes((partial / "model.safetensors").read_bytes())
     return CheckpointRef(uri=str(folder), digest=published_digest(folder), weight_version=1)
 
 

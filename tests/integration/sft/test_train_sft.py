@@ -40,7 +40,7 @@ def test_learns_and_publishes_a_policy(tmp_path: Path, make_pairs: Callable[...,
     assert metrics["step"].to_list() == list(range(60))
     assert metrics["loss"][-1] < 0.4 * metrics["loss"][0]
     assert metrics["validation_loss"].is_not_null().sum() == 3
-    assert not (policy.path / "optimizer.safetensors").exists()
+    assert not (policy.path / "optimizer/state.safetensors").exists()
     model, tokenizer = AutoModelForCausalLM.from_pretrained(policy.path), AutoTokenizer.from_pretrained(policy.path)
     question = [{"role": "user", "content": "import torch\nx = torch.exp(x)\n"}]
     prompt = tokenizer.apply_chat_template(question, add_generation_prompt=True, return_tensors="pt", return_dict=True)

@@ -72,7 +72,7 @@ def test_the_critic_learns_and_goes_on_where_it_was(
     warm = update_policy(first, policy, batch, PPO, 1, 3, 0, tmp_path / "warm", silent)
     stop_workers()
     cold = update_policy(first, policy, batch, PPO, 1, 3, 0, tmp_path / "cold", silent)
-    parts = ("model.safetensors", "optimizer.safetensors")
+    parts = ("model.safetensors", "optimizer/state.safetensors")
     assert_same_files(warm, cold, *parts, *(f"critic/{part}" for part in parts))
     assert metrics(first)["value_loss"][-1] < metrics(first)["value_loss"][0]
     assert metrics(warm)["value_loss"][0] < metrics(first)["value_loss"][0]
@@ -134,7 +134,9 @@ def test_adapters_train_and_the_published_policy_is_the_merged_one(
     warm = update_policy(first, policy, second_batch, config, 1, 2, 0, tmp_path / "warm", silent)
     stop_workers()
     cold = update_policy(first, policy, second_batch, config, 1, 2, 0, tmp_path / "cold", silent)
-    assert_same_files(warm, cold, "model.safetensors", "optimizer.safetensors", "adapter/adapter_model.safetensors")
+    assert_same_files(
+        warm, cold, "model.safetensors", "optimizer/state.safetensors", "adapter/adapter_model.safetensors"
+    )
     assert metrics(warm)["mismatch_max_abs"][0] < 1e-3
     other = config.model_copy(update={"lora": LoraConfig(rank=2)})
     with pytest.raises(InputError, match="an adapter's shape stays as it began"):

@@ -30,7 +30,7 @@ def weights(checkpoint: CheckpointRef, file: str = "model.safetensors") -> dict[
 
 
 def assert_equal(first: CheckpointRef, second: CheckpointRef, tolerance: float = 0.0) -> None:
-    for file in ("model.safetensors", "optimizer.safetensors"):
+    for file in ("model.safetensors", "optimizer/state.safetensors"):
         ours, theirs = weights(first, file), weights(second, file)
         assert ours.keys() == theirs.keys()
         for name in ours:
@@ -110,8 +110,8 @@ def test_neither_ranks_nor_stages_nor_micro_batches_change_the_result(
     ours, theirs = (pl.read_parquet(ref.path / "metrics.parquet") for ref in (plain, other))
     for column in ("loss", "policy_loss", "kl", "entropy", "gradient_norm", "clip_fraction"):
         np.testing.assert_allclose(ours[column], theirs[column], atol=1e-6, rtol=1e-5, err_msg=column)
-    for name, moment in weights(plain, "optimizer.safetensors").items():
-        torch.testing.assert_close(weights(other, "optimizer.safetensors")[name], moment, atol=1e-6, rtol=1e-4)
+    for name, moment in weights(plain, "optimizer/state.safetensors").items():
+        torch.testing.assert_close(weights(other, "optimizer/state.safetensors")[name], moment, atol=1e-6, rtol=1e-4)
 
 
 def test_optimizer_state_moves_between_stages_and_ranks(
@@ -123,7 +123,7 @@ def test_optimizer_state_moves_between_stages_and_ranks(
     straight = update_policy(first, policy, second_batch, BASE, 1, 2, 0, tmp_path / "straight", silent)
     elsewhere = BASE.model_copy(update={"ranks": 2, "zero_stage": 3})
     moved = update_policy(first, policy, second_batch, elsewhere, 1, 2, 0, tmp_path / "moved", silent)
-    ours, theirs = (weights(ref, "optimizer.safetensors") for ref in (straight, moved))
+    ours, theirs = (weights(ref, "optimizer/state.safetensors") for ref in (straight, moved))
     for name, moment in ours.items():
         torch.testing.assert_close(theirs[name], moment, atol=1e-6, rtol=1e-3)
 
@@ -168,7 +168,8 @@ def test_bad_input_is_one_clear_sentence_and_writes_nothing(
 
 def test_a_broken_optimizer_file_is_named(tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch) -> None:
     policy = make_policy()
-    (policy.path / "optimizer.safetensors").write_bytes(b"\x00" * 64)
-    with pytest.raises(InputError, match=r"optimizer.safetensors: expected the optimizer state"):
+    (policy.path / "optimizer").mkdir()
+    (policy.path / "optimizer/state.safetensors").write_bytes(b"\x00" * 64)
+    with pytest.raises(InputError, match=r"optimizer/state.safetensors: expected the optimizer state"):
         update_policy(policy, policy, make_batch(policy), BASE, 0, 1, 0, tmp_path / "never", silent)
     assert not (tmp_path / "never").exists()

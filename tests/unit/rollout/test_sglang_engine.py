@@ -17,7 +17,7 @@ from kernels_eval.errors import InfrastructureError
 from tasks.models.policy import load_policy, save_policy
 from tasks.references import CheckpointRef
 from tasks.rollout.config import RolloutConfig, SamplingConfig, SglangConfig
-from tasks.rollout.engines import open_engine
+from tasks.rollout.engines import open_engine, sglang_tensors
 from tasks.rollout.engines.base import FinishReason, Generation, GenerationRequest, PolicyServer
 from tasks.rollout.engines.transformers import load_engine, stop_tokens
 
@@ -50,7 +50,8 @@ def policies(
                 parameter.add_(size * torch.randn(parameter.shape, generator=generator))
         save_policy(model, small_tokenizer, folder / name)
         made[name] = CheckpointRef(uri=str(folder / name), digest=f"digest-{name}")
-    shutil.copy(folder / "updated" / "model.safetensors", folder / "updated" / "optimizer.safetensors")
+    (folder / "updated" / "optimizer").mkdir()
+    shutil.copy(folder / "updated" / "model.safetensors", folder / "updated" / "optimizer" / "state.safetensors")
     return made
 
 
@@ -314,22 +315,34 @@ def test_when_every_server_is_gone_so_is_the_engine(servers: Any, policies: Any,
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("push", ["disk", "tensors"])
 def test_weights_are_pushed_to_idle_servers_and_generation_goes_on(
-    servers: Any, policies: Any, small_tokenizer: Any
+    servers: Any, policies: Any, small_tokenizer: Any, monkeypatch: pytest.MonkeyPatch, push: Any
 ) -> None:
-    """The checkpoint has the optimizer's state beside the weights: the server must not see it."""
+    """The checkpoint has the optimizer's state in it: the server must not see it."""
+    monkeypatch.setattr(sglang_tensors, "BY_VALUE_BYTES", 30_000)
 
     async def scenario() -> None:
         running = servers(2)
-        engine = opened(running, policies["first"], small_tokenizer)
+        settings = QUICK.model_copy(update={"push": push})
+        engine = opened(running, policies["first"], small_tokenizer, settings)
         assert isinstance(engine, PolicyServer)
         before = await collected(engine, some_requests(8), SamplingConfig(max_new_tokens=16))
         for server in running:
             server.double.calls.clear()
         await engine.serve(policies["updated"], small_tokenizer)
-        push = ["pause_generation", "flush_cache", "update_weights_from_disk", "flush_cache", "continue_generation"]
+        load = ["update_weights_from_disk"]
+        if push == "tensors":
+            load = ["update_weights_from_tensor"] * len(list(sglang_tensors.buckets(policies["updated"].path, 30_000)))
+            assert len(load) > 2, "in several messages"
         for server in running:
-            assert server.double.calls == push
+            assert server.double.calls == [
+                "pause_generation",
+                "flush_cache",
+                *load,
+                "flush_cache",
+                "continue_generation",
+            ]
             assert server.double.weight_version == "digest-updated"
         after = await collected(engine, some_requests(8), SamplingConfig(max_new_tokens=16))
         assert [g.logprobs for g in before] != [g.logprobs for g in after]
@@ -339,10 +352,24 @@ def test_weights_are_pushed_to_idle_servers_and_generation_goes_on(
             with torch.inference_mode():
                 scores = reference(input_ids=ids).logits[0].log_softmax(-1)[:-1].gather(1, ids[0, 1:, None])[:, 0]
             assert generation.logprobs == pytest.approx(scores[len(request.prompt_token_ids) - 1 :].tolist(), abs=1e-5)
-        folder = policies["updated"].path.parent
-        assert [path.name for path in folder.glob(".serving-*")], "a restarted server loads it again"
         await engine.close()
-        assert not list(folder.glob(".serving-*"))
+
+    asyncio.run(scenario())
+
+
+def test_what_lies_beside_the_weights_is_kept_from_servers(
+    servers: Any, policies: Any, small_tokenizer: Any, tmp_path: Path
+) -> None:
+    """A checkpoint of another trainer, with more safetensors than the model's."""
+    folder = tmp_path / "foreign"
+    shutil.copytree(policies["updated"].path, folder)
+    shutil.copy(folder / "model.safetensors", folder / "ema.safetensors")
+
+    async def scenario() -> None:
+        engine = opened(servers(), CheckpointRef(uri=str(folder), digest="digest-foreign"), small_tokenizer)
+        assert list(tmp_path.glob(".serving-*")), "a restarted server loads it again"
+        await engine.close()
+        assert not list(tmp_path.glob(".serving-*"))
 
     asyncio.run(scenario())
 

@@ -1,0 +1,95 @@
+"""A checkpoint handed to a server as tensors (`/update_weights_from_tensor`), not as a folder that it reads.
+
+From GPU memory, the server maps the same memory: the message holds handles (CUDA IPC), and the GPU is named by its UUID, since
+each process numbers the GPUs that it sees by itself. From a CPU's memory, the message holds the numbers themselves: for
+small models, and servers that do not see the checkpoint's folder.
+
+A message is a pickled list of (name, tensor) in base64, under the names of the checkpoint's files. The server unpickles nothing
+but what torch and the standard containers need (`SafeUnpickler` in `sglang/srt/utils/common.py`); nothing else is written.
+"""
+
+import base64
+import io
+import os
+import pickle
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels_eval.errors import InputError
+
+IN_GPU_BYTES = 1 << 30
+"""Tensors in one message, in bytes, where it holds handles: so much GPU memory is taken up for a moment."""
+BY_VALUE_BYTES = 128 << 20
+"""The same where it holds the numbers."""
+_WEIGHT_FILES = "model*.safetensors"
+_DEVICE_ARGUMENT = 6
+"""Place of the device's number among the arguments of `torch.multiprocessing.reductions.rebuild_cuda_tensor`."""
+
+
+def messages(folder: Path, device: str) -> Iterator[tuple[str, list[Tensor]]]:
+    """Yield the checkpoint's weights in messages, each with the tensors that must be kept until it is answered.
+
+    `device`: `cuda` or `cpu`. Raises InputError where the folder holds no weights.
+    """
+    limit = IN_GPU_BYTES if device == "cuda" else BY_VALUE_BYTES
+    for bucket in buckets(folder, limit):
+        moved = [(name, tensor.to(device)) for name, tensor in bucket]
+        yield packed(moved), [tensor for _, tensor in moved]
+
+
+def buckets(folder: Path, limit: int) -> Iterator[list[tuple[str, Tensor]]]:
+    """Yield the weights, as many together as have at most `limit` bytes (a larger one alone)."""
+    from safetensors import safe_open
+
+    files = sorted(folder.glob(_WEIGHT_FILES))
+    if not files:
+        raise InputError(f"{folder}: expected weights in {_WEIGHT_FILES}, found none")
+    bucket: list[tuple[str, Tensor]] = []
+    size = 0
+    for file in files:
+        with safe_open(file, framework="pt") as stored:
+            for name in sorted(stored.keys()):
+                tensor: Tensor = stored.get_tensor(name)
+                if bucket and size + tensor.nbytes > limit:
+                    yield bucket
+                    bucket, size = [], 0
+                bucket.append((name, tensor))
+                size += tensor.nbytes
+    yield bucket
+
+
+def packed(named: Sequence[tuple[str, Tensor]]) -> str:
+    """Return the message of these tensors."""
+    buffer = io.BytesIO()
+    _Pickler(buffer).dump(list(named))
+    return base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def shares_gpu(servers_gpus: str | None) -> bool:
+    """True where this process has a GPU, and a server with these CUDA_VISIBLE_DEVICES on this host (None: unset) has it too.
+
+    A server that is sent memory of a GPU that it does not see dies of it, so that what cannot be told counts as no.
+    """
+    if not torch.cuda.is_available():
+        return False
+    if servers_gpus is None:
+        return True
+    number, visible = torch.cuda.current_device(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    ours = str(number) if visible is None else visible.split(",")[number].strip()
+    return ours in [name.strip() for name in servers_gpus.split(",")]
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, obj: Any) -> Any:
+        if not (isinstance(obj, Tensor) and obj.is_cuda):
+            return NotImplemented
+        from torch.multiprocessing import reductions
+
+        reduce_tensor: Any = reductions.reduce_tensor
+        rebuild, arguments = reduce_tensor(obj)
+        uuid = str(torch.cuda.get_device_properties(arguments[_DEVICE_ARGUMENT]).uuid)
+        return rebuild, (*arguments[:_DEVICE_ARGUMENT], uuid, *arguments[_DEVICE_ARGUMENT + 1 :])

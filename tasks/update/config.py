@@ -126,7 +126,9 @@ class UpdateConfig(FrozenModel):
     save_interval: int | None = Field(default=None, ge=1)
     """Optimizer steps between interim checkpoints, which a killed update goes on from; none: it begins again."""
     keep_checkpoints: int = Field(default=2, ge=1)
-    """Interim checkpoints that are kept: the newest ones (SFT keeps the best one as well)."""
+    """Interim checkpoints that are kept, the newest ones; the best one is kept besides."""
+    best_metric: Literal["loss", "kl", "return_mean"] | None = None
+    """Metric by which an interim checkpoint is the best: the lowest loss or KL, the highest mean return; none: only the newest are kept."""
     gpus_per_rank: float = Field(default=0, ge=0)
     threads_per_rank: int = Field(default=2, ge=1)
     """CPU threads of one rank (pinned: ranks that share cores starve each other)."""

@@ -26,7 +26,7 @@ def examine_control(run: Run, problems: ProblemSetRef) -> EvaluationRef:
         run.workspace,
         state.sft_data,
         config.model,
-        config.sft.model_copy(update={"steps": plan.steps}),
+        config.sft.model_copy(update={"steps": plan.steps, "epochs": None, "early_stop": None}),
         resources_of(config),
         config.seed,
         state.policies[0],

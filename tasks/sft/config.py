@@ -1,5 +1,6 @@
 """Settings of supervised fine-tuning."""
 
+import math
 from typing import Literal
 
 from pydantic import Field
@@ -31,7 +32,9 @@ class SftConfig(FrozenModel):
 
     data: SftDataConfig = SftDataConfig()
     steps: int = Field(default=600, ge=1)
-    """Optimizer steps."""
+    """Optimizer steps, unless `epochs` is set."""
+    epochs: float | None = Field(default=None, gt=0)
+    """Passes over the training conversations; none: `steps` decides."""
     batch_size: int = Field(default=32, ge=1)
     """Conversations an optimizer step, over all ranks."""
     learning_rate: float = Field(default=5e-3, gt=0)
@@ -45,4 +48,13 @@ class SftConfig(FrozenModel):
     """Longer conversations are dropped and counted."""
     validation_fraction: float = Field(default=0.02, ge=0, lt=1)
     save_interval: int = Field(default=200, ge=1)
-    """Steps between checkpoints that a killed run resumes from."""
+    """Steps between checkpoints that a killed run resumes from, and between validations."""
+    best_metric: Literal["loss", "validation_loss"] = "validation_loss"
+    """Metric whose lowest value marks the best checkpoint, which is kept beside the newest ones (`update.keep_checkpoints`)."""
+    early_stop: int | None = Field(default=None, ge=1)
+    """Stop after so many validations in a row that are no better than the best before them. With it the best policy is published,
+    not the last one, also where training never stops early. None: train to the end, publish the last policy."""
+
+    def steps_for(self, conversations: int) -> int:
+        """Return the optimizer steps for so many training conversations."""
+        return self.steps if self.epochs is None else max(math.ceil(self.epochs * conversations / self.batch_size), 1)

@@ -1,7 +1,8 @@
 """Supervised fine-tuning as a program that each rank runs: what `tasks.sft.train` starts on `tasks.update.ranks`.
 
 Yields progress dicts (`done`, `total`, figures) a few times a second, and at last `{"rows": [...]}`, the rows of `metrics.parquet`. Every
-`save_interval` steps rank 0 publishes `step-<n>` in the work folder: policy, optimizer state and the rows so far; the one before it goes.
+`save_interval` steps the loss on the conversations set aside is measured and rank 0 publishes `step-<n>` in the work folder: policy, optimizer
+state and the rows so far. The newest ones and the best one stay.
 """
 
 import shutil
@@ -20,16 +21,16 @@ from tasks.models.policy import load_policy, new_policy
 from tasks.models.tokenizer import load_tokenizer
 from tasks.sft.config import SftConfig
 from tasks.sft.conversations import SftSequences, step_rows
-from tasks.store import publish
+from tasks.store import MANIFEST, publish
 from tasks.update.batches import MicroBatch, TrainedSequence, deal_to_ranks
 from tasks.update.config import UpdateConfig
 from tasks.update.context import RankContext
 from tasks.update.engine import PolicyEngine, engine_settings
+from tasks.update.retention import STEP_PREFIX, best_place, checkpoint_metadata, keep_newest_and_best
 from tasks.update.schedule import learning_rate
-from tasks.update.state import restore_optimizer, save_optimizer, save_weights
+from tasks.update.state import OPTIMIZER_FILE, restore_optimizer, save_optimizer, save_weights
 
 METRICS_FILE = "metrics.parquet"
-STEP_PREFIX = "step-"
 _PROGRESS_INTERVAL_S = 0.3
 
 
@@ -65,12 +66,15 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
     if job.resume is not None:
         restore_optimizer(engine, job.resume)
         rows = pl.read_parquet(job.resume / METRICS_FILE).to_dicts()
+    total = config.steps_for(len(training))
     said = time.perf_counter()
-    for step in range(job.resume_step, config.steps):
+    for step in range(job.resume_step, total):
+        if config.early_stop is not None and _validations_since_best(rows) >= config.early_stop:
+            break
         started = time.perf_counter()
         rate = learning_rate(
             step,
-            config.steps,
+            total,
             config.learning_rate,
             warmup_steps=config.warmup_steps,
             final_fraction=config.final_learning_rate_fraction,
@@ -79,7 +83,7 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
         sequences = [training[row] for row in chosen]
         loss, norm, trained_tokens = _optimizer_step(rank, engine, sequences, job.resources.tokens_per_rank, rate)
         tokens = sum(sequence.length for sequence in sequences)
-        last = step + 1 == config.steps
+        last = step + 1 == total
         saving = (step + 1) % config.save_interval == 0 and not last
         validation = _validation_loss(rank, engine, job) if saving or last else None
         seconds = time.perf_counter() - started
@@ -101,9 +105,34 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
             _save(rank, engine, tokenizer, job, step + 1, rows)
         if last or time.perf_counter() - said > _PROGRESS_INTERVAL_S:
             said = time.perf_counter()
-            yield {"done": step + 1, "total": config.steps, "loss": loss, "tokens_per_s": tokens / seconds}
-    save_weights(engine, tokenizer, job.folder)
+            yield {"done": step + 1, "total": total, "loss": loss, "tokens_per_s": tokens / seconds}
+    best = None if config.early_stop is None else _best_checkpoint(job, rows)
+    if best is None:
+        save_weights(engine, tokenizer, job.folder)
+    elif rank.rank == 0:
+        not_the_policys = shutil.ignore_patterns(OPTIMIZER_FILE, METRICS_FILE, MANIFEST)
+        shutil.copytree(best, job.folder, ignore=not_the_policys, dirs_exist_ok=True)
     yield {"rows": rows}
+
+
+def _validated(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if row["validation_loss"] is not None]
+
+
+def _validations_since_best(rows: Sequence[dict[str, Any]]) -> int:
+    """Return how many validations there were since the best one; a function of the rows, so that a resumed run stops where it would have."""
+    losses = [row["validation_loss"] for row in _validated(rows)]
+    best = best_place(losses, "validation_loss")
+    return 0 if best is None else len(losses) - 1 - best
+
+
+def _best_checkpoint(job: SftJob, rows: Sequence[dict[str, Any]]) -> Path | None:
+    """Return the interim checkpoint of the best validation; None where that is the policy as it is now."""
+    validated = _validated(rows)
+    best = best_place([row["validation_loss"] for row in validated], "validation_loss")
+    if best is None or validated[best]["step"] == rows[-1]["step"]:
+        return None
+    return job.work_dir / f"{STEP_PREFIX}{validated[best]['step'] + 1:08d}"
 
 
 def metrics_table(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
@@ -178,16 +207,15 @@ def _validation_loss(rank: RankContext, engine: PolicyEngine, job: SftJob) -> fl
 def _save(
     rank: RankContext, engine: PolicyEngine, tokenizer: Any, job: SftJob, step: int, rows: Sequence[dict[str, Any]]
 ) -> None:
-    """Publish an interim checkpoint, then remove the ones before it."""
+    """Publish an interim checkpoint, then remove those that are not to be kept."""
     folder = job.work_dir / f"{STEP_PREFIX}{step:08d}"
     if rank.rank == 0:
-        with publish(folder, {"fingerprint": job.fingerprint, "step": step}) as partial:
+        with publish(folder, checkpoint_metadata(job.fingerprint, step, rows[-1])) as partial:
             save_weights(engine, tokenizer, partial)
             save_optimizer(engine, partial)
             metrics_table(rows).write_parquet(partial / METRICS_FILE)
-        for older in job.work_dir.glob(f"{STEP_PREFIX}*"):
-            if older != folder:
-                shutil.rmtree(older, ignore_errors=True)
+        metric = "validation_loss" if job.config.early_stop is not None else job.config.best_metric
+        keep_newest_and_best(job.work_dir, job.fingerprint, job.resources.keep_checkpoints, metric)
     else:
         save_weights(engine, tokenizer, folder)
         save_optimizer(engine, folder)

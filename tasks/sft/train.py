@@ -1,10 +1,13 @@
 """Supervised fine-tuning: from judged conversations to the first policy.
 
-Published folder: the policy in Hugging Face format and `metrics.parquet` with one row an optimizer step. It holds no optimizer state: RL
-starts with its own. A killed run resumes from its last interim checkpoint and ends in the same weights, to the bit.
+Published folder: the policy in Hugging Face format (the last one, or with `sft.early_stop` the best) and `metrics.parquet` with one row an optimizer
+step. It holds no optimizer state: RL starts with its own. A killed run resumes from its last interim checkpoint and ends in the same
+weights, to the bit.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from kernels_eval.errors import InputError
 from tasks.models.config import ModelConfig
@@ -14,10 +17,12 @@ from tasks.progress import Progress
 from tasks.references import CheckpointRef, SftDataRef
 from tasks.sft.config import SftConfig
 from tasks.sft.conversations import encode_conversations, read_conversations
-from tasks.sft.program import METRICS_FILE, STEP_PREFIX, SftJob, metrics_table, sft_program
-from tasks.store import digest_of, publish, published_digest, read_manifest
+from tasks.sft.program import METRICS_FILE, SftJob, metrics_table, sft_program
+from tasks.store import digest_of, publish, published_digest
 from tasks.update.config import UpdateConfig
+from tasks.update.memory import with_memory_at_hand
 from tasks.update.ranks import run_on_ranks
+from tasks.update.retention import find_newest
 
 
 def train_sft(
@@ -35,7 +40,7 @@ def train_sft(
 
     `initial` goes on from a policy (and its tokenizer); otherwise `model.pretrained` is loaded, or a new model and a
     tokenizer are made. `resources` says on how many ranks, with how many threads and tokens a micro-batch. Interim
-    checkpoints lie in `work_dir`. Raises InputError for data, a model or a checkpoint that does not fit, InfrastructureError where a rank dies.
+    checkpoints lie in `work_dir`. Where memory does not suffice, the token budget is halved, once. Raises InputError for data, a model or a checkpoint that does not fit, InfrastructureError where a rank dies.
     """
     check_dtype(model.dtype)
     if initial is not None:
@@ -59,24 +64,33 @@ def train_sft(
     fingerprint = digest_of(
         [data.digest, model.model_dump(), config.model_dump(), seed, None if initial is None else initial.digest]
     )
-    resume, resume_step = _interim(work_dir, fingerprint)
+    if config.early_stop is not None and not sequences.validation:
+        raise InputError(
+            f"sft.early_stop: needs conversations to validate on, found none: sft.validation_fraction = {config.validation_fraction} "
+            f"of {len(sequences.training)}; raise it"
+        )
     metadata = {"data": data.digest, "conversations": len(sequences.training), "too_long": sequences.dropped}
     with publish(destination, metadata) as folder:
-        job = SftJob(
-            sequences=sequences,
-            tokenizer=tokenizer_path,
-            model=model,
-            initial=None if initial is None else initial.path,
-            config=config,
-            resources=resources,
-            seed=seed,
-            fingerprint=fingerprint,
-            resume=resume,
-            resume_step=resume_step,
-            work_dir=work_dir,
-            folder=folder,
-        )
-        for said in run_on_ranks(resources, sft_program, job):
+
+        def run(resources: UpdateConfig) -> Iterator[dict[str, Any]]:
+            resume, resume_step = find_newest(work_dir, fingerprint)
+            job = SftJob(
+                sequences=sequences,
+                tokenizer=tokenizer_path,
+                model=model,
+                initial=None if initial is None else initial.path,
+                config=config,
+                resources=resources,
+                seed=seed,
+                fingerprint=fingerprint,
+                resume=resume,
+                resume_step=resume_step,
+                work_dir=work_dir,
+                folder=folder,
+            )
+            return run_on_ranks(resources, sft_program, job)
+
+        for said in with_memory_at_hand(resources, run):
             if "rows" in said:
                 metrics_table(said["rows"]).write_parquet(folder / METRICS_FILE)
             else:
@@ -86,12 +100,3 @@ def train_sft(
         digest=published_digest(destination),
         weight_version=0 if initial is None else initial.weight_version,
     )
-
-
-def _interim(work_dir: Path, fingerprint: str) -> tuple[Path | None, int]:
-    """Return the newest interim checkpoint of this very run, and its step."""
-    for folder in sorted(work_dir.glob(f"{STEP_PREFIX}*"), reverse=True):
-        manifest = read_manifest(folder)
-        if manifest is not None and manifest["metadata"].get("fingerprint") == fingerprint:
-            return folder, int(manifest["metadata"]["step"])
-    return None, 0

@@ -13,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from kernels_eval.errors import InputError
+
 MICRO_BATCH_OVERHEAD_TOKENS = 64
 """What one more micro-batch costs, in tokens of work: about 2 ms of 40 µs each (0.5 M parameters, two CPU cores)."""
 
@@ -23,6 +25,12 @@ class TrainedSequence:
 
     token_ids: NDArray[np.int32]
     trained: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        if len(self.trained) != len(self.token_ids):
+            raise InputError(
+                f"loss mask: found {len(self.trained)} entries, expected one a token ({len(self.token_ids)})"
+            )
 
     @property
     def length(self) -> int:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from kernels_eval.settings import FrozenModel
 
@@ -117,7 +117,7 @@ class UpdateConfig(FrozenModel):
     compile: bool = False
     """Compile each decoder layer with torch.compile: about 40 s at the start, then about 1.5 times as fast on a GPU."""
     context_parallel: int = Field(default=1, ge=1)
-    """Ranks that share each sequence (Ulysses); divides `ranks` and the model's key-value heads."""
+    """Ranks that share each sequence. Not built yet: anything but 1 is refused."""
     ranks: int = Field(default=1, ge=1)
     """Workers, each a Ray actor; data-parallel but for those that share sequences."""
     zero_stage: Literal[0, 1, 2, 3] = 2
@@ -126,10 +126,21 @@ class UpdateConfig(FrozenModel):
     save_interval: int | None = Field(default=None, ge=1)
     """Optimizer steps between interim checkpoints, which a killed update goes on from; none: it begins again."""
     keep_checkpoints: int = Field(default=2, ge=1)
-    """Interim checkpoints that are kept: the newest ones (SFT keeps the best one as well)."""
+    """Interim checkpoints that are kept, the newest ones; the best one is kept besides."""
+    best_metric: Literal["loss", "kl", "return_mean"] | None = None
+    """Metric by which an interim checkpoint is the best: the lowest loss or KL, the highest mean return; none: only the newest are kept."""
     gpus_per_rank: float = Field(default=0, ge=0)
     threads_per_rank: int = Field(default=2, ge=1)
     """CPU threads of one rank (pinned: ranks that share cores starve each other)."""
+
+    @field_validator("context_parallel")
+    @classmethod
+    def _whole_sequences(cls, found: int) -> int:
+        if found != 1:
+            raise ValueError(
+                "1: each sequence lies whole on one rank; for long ones set update.activation_checkpointing and a larger ZeRO stage"
+            )
+        return found
 
 
 RESOURCE_FIELDS = frozenset(

@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from kernels_eval.errors import InputError
 from tasks.update.masking import masked_mean, masked_sum
 
 Aggregation = Literal["token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "seq_mean_token_sum_norm"]
@@ -126,6 +127,8 @@ def aggregate(loss: Tensor, mask: Tensor, how: Aggregation = "token_mean", norma
     `normaliser_of`); None takes it from this mask, as for a step of one micro-batch. Sequences without a token count nowhere.
     `seq_mean_token_sum_norm` also divides by T, the width of the mask, unless a normaliser that includes it is given.
     """
+    if loss.shape != mask.shape:
+        raise InputError(f"mask: found the shape {tuple(mask.shape)}, expected that of the loss, {tuple(loss.shape)}")
     per_token = masked_sum(loss, mask, dim=1)
     if how == "seq_mean_token_mean":
         per_token = per_token / mask.sum(dim=1).clamp(min=1)

@@ -22,7 +22,6 @@ from tasks.update.context import RankContext
 from tasks.update.critic import CRITIC_FOLDER, CriticEngine, load_critic
 from tasks.update.engine import EngineSettings, PolicyEngine, engine_settings, packs, prepare_model
 from tasks.update.interim import Interim, save_interim
-from tasks.update.memory import out_of_memory
 from tasks.update.preparation import Prepared, Scorer, load_prepared, prepare
 from tasks.update.sample import SampleSet, deal_groups
 from tasks.update.schedule import learning_rate
@@ -68,17 +67,6 @@ class Held:
 
 def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]]:
     """Train the policy on the samples and write the checkpoint. A generator: see the module's docstring."""
-    with out_of_memory(job.config.tokens_per_rank):
-        yield from _update(rank, job)
-
-
-def adopt_program(rank: RankContext, digest: str) -> Iterator[None]:
-    """Remember that the held engine is the published checkpoint of this digest, so that the next update starts from it."""
-    rank.held["update_digest"] = digest
-    yield
-
-
-def _update(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]]:
     started = time.perf_counter()
     held = _held(rank, job)
     config, samples = job.config, job.samples.samples
@@ -135,6 +123,12 @@ def _update(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]]:
     _save(held, job.folder)
     rank.held["update"] = held
     yield {"rows": rows}
+
+
+def adopt_program(rank: RankContext, digest: str) -> Iterator[None]:
+    """Remember that the held engine is the published checkpoint of this digest, so that the next update starts from it."""
+    rank.held["update_digest"] = digest
+    yield
 
 
 def _rate_share(job: UpdateJob, step: int) -> float:

@@ -3,7 +3,7 @@
 A *program* is a module-level generator function `program(rank: RankContext, job) -> Iterator`: every rank runs it with the same job; what rank 0
 yields comes to the caller. An actor keeps its process group and the engine that it last held, so that the next
 iteration starts without loading anything. If one rank dies or fails, all are stopped: a group with a hole would hang in
-its next collective.
+its next collective. `tasks.update.faults` says which failures are the machine's.
 """
 
 import os
@@ -13,11 +13,11 @@ from datetime import timedelta
 from typing import Any, cast
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayError
 
-from kernels_eval.errors import InfrastructureError, KernelmillError
 from tasks.update.config import UpdateConfig
 from tasks.update.context import RankContext
+from tasks.update.faults import error_of_rank
 from tasks.workers import stop_worker, warm_worker
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
@@ -101,7 +101,8 @@ class Rank:
 def run_on_ranks(resources: UpdateConfig, program: Program, job: Any) -> Iterator[Any]:
     """Run a program on all ranks, starting them where they are not there; yield what rank 0 yields.
 
-    Raises what the program raised (our own exceptions as they are), InfrastructureError where a rank died.
+    Raises what the program raised, caused by Ray's error, which shows the rank's traceback; InfrastructureError where a rank died,
+    ran out of memory (OutOfMemoryError) or lost the others.
     """
     ranks = _ranks(resources)
     job_reference = ray.put(job)
@@ -120,13 +121,8 @@ def run_on_ranks(resources: UpdateConfig, program: Program, job: Any) -> Iterato
                 if stream is streams[0]:
                     yield item
         complete = True
-    except RayActorError as error:
-        raise InfrastructureError(f"a training rank died: {error}") from error
-    except RayTaskError as error:
-        cause = error.cause
-        if isinstance(cause, KernelmillError):
-            raise cause from None
-        raise InfrastructureError(f"a training rank failed: {error}") from error
+    except RayError as error:
+        raise error_of_rank(error, resources.tokens_per_rank) from error
     finally:
         if not complete:
             _stop(resources)
@@ -153,9 +149,9 @@ def _ranks(resources: UpdateConfig) -> list[Any]:
                 for number, rank in enumerate(ranks)
             ]
         )
-    except RayActorError as error:
+    except RayError as error:
         _stop(resources)
-        raise InfrastructureError(f"a training rank died as it started: {error}") from error
+        raise error_of_rank(error, resources.tokens_per_rank) from error
     return ranks
 
 

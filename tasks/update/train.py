@@ -95,4 +95,6 @@ def update_policy(
 def _interim(config: UpdateConfig, work_dir: Path | None, fingerprint: str) -> Interim | None:
     if config.save_interval is None or work_dir is None:
         return None
-    return find_interim(work_dir / "interim", fingerprint, config.save_interval, config.keep_checkpoints)
+    return find_interim(
+        work_dir / "interim", fingerprint, config.save_interval, config.keep_checkpoints, config.best_metric
+    )

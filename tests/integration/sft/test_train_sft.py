@@ -1,7 +1,8 @@
-"""SFT on a real rank: it learns, resumes to the bit after a kill, and refuses what does not fit."""
+"""SFT on a real rank: it learns, stops early, resumes to the bit after a kill, and refuses what does not fit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import psutil
@@ -15,8 +16,11 @@ from tasks.models.config import ModelConfig
 from tasks.progress import silent
 from tasks.references import CheckpointRef, SftDataRef
 from tasks.sft.config import SftConfig
+from tasks.sft.program import SftJob, sft_program
 from tasks.sft.train import train_sft
+from tasks.store import is_available
 from tasks.update.config import UpdateConfig
+from tasks.update.context import RankContext
 
 MODEL = ModelConfig(vocabulary=320, hidden=32, intermediate=64, heads=2, key_value_heads=1, head_dim=16)
 CONFIG = SftConfig(steps=60, batch_size=16, save_interval=20, warmup_steps=5, learning_rate=1e-2)
@@ -68,6 +72,48 @@ def test_a_killed_run_resumes_to_the_bit(tmp_path: Path, make_pairs: Callable[..
     assert ours.select(exact).equals(theirs.select(exact))
 
 
+def test_stops_early_and_publishes_the_best_even_with_little_memory(
+    tmp_path: Path, make_pairs: Callable[..., SftDataRef], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def short_of_memory(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
+        for said in sft_program(rank, job):
+            if job.resources.tokens_per_rank > 4096 and said.get("done", 0) >= 10:
+                torch.empty(2**55, dtype=torch.uint8)
+            yield said
+
+    monkeypatch.setattr("tasks.sft.train.sft_program", short_of_memory)
+    said: list[dict[str, Any]] = []
+    config = CONFIG.model_copy(
+        update={"epochs": 40.0, "batch_size": 8, "save_interval": 5, "early_stop": 2, "validation_fraction": 0.4}
+    )
+    policy = train_sft(
+        make_pairs(conversations=20),
+        MODEL,
+        config,
+        RESOURCES.model_copy(update={"keep_checkpoints": 1}),
+        0,
+        tmp_path / "sft",
+        tmp_path / "work",
+        lambda done, total, **figures: said.append({"done": done, "total": total, **figures}),
+    )
+    assert {"done": 0, "total": 1, "token_budget": 4096.0} in said
+    metrics = pl.read_parquet(policy.path / "metrics.parquet")
+    assert config.steps_for(12) == 60
+    validated = metrics.filter(pl.col("validation_loss").is_not_null())
+    losses = validated["validation_loss"].to_list()
+    best = losses.index(min(losses))
+    assert len(losses) == best + 3, losses
+    assert metrics["step"].to_list() == list(range(validated["step"][-1] + 1))
+    assert len(metrics) < 60
+    kept = sorted(path.name for path in (tmp_path / "work").glob("step-*"))
+    assert kept == [f"step-{validated['step'][place] + 1:08d}" for place in (best, best + 2)]
+    ours, theirs = (load_file(folder / "model.safetensors") for folder in (policy.path, tmp_path / "work" / kept[0]))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert not (policy.path / "optimizer.safetensors").exists()
+    assert AutoTokenizer.from_pretrained(policy.path).chat_template
+    assert is_available(policy)
+
+
 def test_goes_on_from_a_policy_and_refuses_one_of_another_shape(
     tmp_path: Path, make_pairs: Callable[..., SftDataRef]
 ) -> None:
@@ -91,6 +137,8 @@ def test_bad_data_is_one_clear_sentence(tmp_path: Path, make_pairs: Callable[...
 
     with pytest.raises(InputError, match=r"sft.max_tokens: all 4 conversations are longer than 16 tokens"):
         train(config=CONFIG.model_copy(update={"max_tokens": 16}))
+    with pytest.raises(InputError, match=r"sft.early_stop: needs conversations to validate on"):
+        train(config=CONFIG.model_copy(update={"early_stop": 1}))
     pl.DataFrame({"messages": [[{"role": "user", "content": "x", "trained": True}]], "used": [False]}).write_parquet(
         data.path / "pairs.parquet"
     )

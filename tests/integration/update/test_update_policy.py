@@ -1,6 +1,6 @@
 """The update on real ranks: exact, the same warm and cold, the same on one rank and on two, safe against bad input and death."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from tasks.progress import silent
 from tasks.references import CheckpointRef, TrajectoryBatchRef
 from tasks.store import is_available
 from tasks.update.config import UpdateConfig
+from tasks.update.context import RankContext
+from tasks.update.program import UpdateJob, update_program
 from tasks.update.train import update_policy
 from tasks.workers import stop_workers
 
@@ -94,7 +96,7 @@ def test_a_held_engine_is_not_taken_for_another_policy(
 
 @pytest.mark.parametrize(
     "change",
-    [{"ranks": 2}, {"zero_stage": 0}, {"zero_stage": 3}, {"ranks": 2, "zero_stage": 1}, {"tokens_per_rank": 64}],
+    [{"zero_stage": 0}, {"ranks": 2, "zero_stage": 3}, {"tokens_per_rank": 64}],
 )
 def test_neither_ranks_nor_stages_nor_micro_batches_change_the_result(
     tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch, change: dict[str, Any]
@@ -145,6 +147,38 @@ def test_a_killed_rank_leaves_the_last_checkpoint_and_the_next_update_works(
     assert not (tmp_path / "killed").exists()
     assert is_available(policy)
     update_policy(policy, policy, batch, BASE, 0, 1, 0, tmp_path / "killed", silent)
+
+
+def test_out_of_memory_halves_the_token_budget_once_and_goes_on(
+    tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def short_of_memory(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]]:
+        for said in update_program(rank, job):
+            yield said
+            if job.config.tokens_per_rank > 4096:
+                torch.empty(2**55, dtype=torch.uint8)
+
+    policy = make_policy()
+    batch = make_batch(policy)
+    said: list[dict[str, Any]] = []
+    settings = BASE.model_copy(update={"save_interval": 1})
+    monkeypatch.setattr("tasks.update.train.update_program", short_of_memory)
+    after = update_policy(
+        policy,
+        policy,
+        batch,
+        settings,
+        0,
+        1,
+        0,
+        tmp_path / "after",
+        lambda done, total, **figures: said.append({"done": done, **figures}),
+        tmp_path / "work",
+    )
+    # What the first step has done is not done again: the second try goes on from the interim checkpoint.
+    assert [entry["done"] for entry in said] == [1, 0, 2]
+    assert said[1]["token_budget"] == 4096
+    assert pl.read_parquet(after.path / "metrics.parquet")["token_budget"].to_list() == [8192, 4096]
 
 
 def test_bad_input_is_one_clear_sentence_and_writes_nothing(

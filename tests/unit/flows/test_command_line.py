@@ -58,6 +58,10 @@ def test_help_is_fast_and_needs_no_heavy_import():
         (["evaluation.pass_at=[9]"], "evaluation.pass_at: found 9"),
         (["model.heads=3"], "model.key_value_heads"),
         (["model.pretrained=/nowhere"], "model.pretrained: no such folder: /nowhere"),
+        (
+            ["update.context_parallel=2"],
+            "update.context_parallel: found 2, expected 1: each sequence lies whole on one rank",
+        ),
         (["update.deepspeed=/nowhere.json"], "update.deepspeed: no such file"),
         (["runs_dir=/proc/nowhere"], "runs_dir"),
     ],

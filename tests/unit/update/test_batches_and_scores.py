@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernels_eval.errors import InputError
 from tasks.models.config import ModelConfig
 from tasks.models.policy import new_policy
 from tasks.models.tokenizer import train_tokenizer
@@ -38,6 +39,11 @@ def test_the_plan_costs_no_more_than_one_batch_or_one_each(lengths: list[int]) -
     assert cost <= len(lengths) * max(lengths) + overhead
     by_length = {length: lengths.count(length) for length in lengths}
     assert cost <= sum(length * count + overhead for length, count in by_length.items())
+
+
+def test_a_mask_longer_than_the_tokens_is_refused() -> None:
+    with pytest.raises(InputError, match=r"loss mask: found 4 entries, expected one a token \(3\)"):
+        TrainedSequence(np.zeros(3, dtype=np.int32), np.ones(4, dtype=np.bool_))
 
 
 def sequences(seed: int, count: int, vocabulary: int) -> list[TrainedSequence]:

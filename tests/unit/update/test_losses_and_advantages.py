@@ -114,6 +114,11 @@ def test_as_many_labels_as_responses() -> None:
         advantages.group_advantages(torch.ones(3), ["a"])
 
 
+def test_a_mask_of_another_shape_is_refused() -> None:
+    with pytest.raises(InputError, match=r"mask: found the shape \(2, 4\), expected that of the loss, \(2, 3\)"):
+        losses.aggregate(torch.ones(2, 3), torch.ones(2, 4))
+
+
 @given(seed=seeds)
 def test_gae_of_gamma_and_lambda_one_is_return_less_value(seed: int) -> None:
     data = batch(seed)

@@ -1,0 +1,62 @@
+"""Which errors of a rank are the machine's: a dead process or node, too little memory, a broken connection between ranks.
+
+Those may heal on a retry. Whatever else a rank raises is either bad input, which says so itself, or a mistake in the program,
+which no retry mends: it must be seen as what it is.
+"""
+
+import torch
+from ray.exceptions import OutOfMemoryError as RayOutOfMemoryError
+from ray.exceptions import RayError, RayTaskError
+from torch.distributed import DistError
+
+from kernels_eval.errors import InfrastructureError
+
+_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "std::bad_alloc")
+"""What PyTorch's CPU allocator says, in a plain RuntimeError."""
+_COMMUNICATION = ("gloo/", "[gloo", "gloo timeout", "NCCL error", "ncclSystemError", "ncclRemoteError")
+"""What the communication back ends say in a plain RuntimeError, older ones above all."""
+_CONNECTIONS = (ConnectionError, TimeoutError)
+
+
+class OutOfMemoryError(InfrastructureError):
+    """A rank had too little memory for a micro-batch."""
+
+
+def error_of_rank(error: RayError, token_budget: int) -> BaseException:
+    """Return what to raise for an error that Ray reports of a rank; Ray's own, which holds the rank's traceback, is to be its cause.
+
+    Our own exceptions as they are; OutOfMemoryError, naming the budget, or InfrastructureError where the machine failed; else what the
+    program raised.
+    """
+    if isinstance(error, RayOutOfMemoryError):
+        return OutOfMemoryError(_out_of_memory(token_budget, error))
+    if not isinstance(error, RayTaskError):
+        return InfrastructureError(f"a training rank died: {_first_line(error)}")
+    cause = error.cause
+    if is_out_of_memory(cause):
+        return OutOfMemoryError(_out_of_memory(token_budget, cause))
+    if is_communication(cause):
+        return InfrastructureError(f"training ranks lost each other: {_first_line(cause)}")
+    return cause if isinstance(cause, Exception) else error
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """True for PyTorch's and Python's ways of running out of memory."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY)
+
+
+def is_communication(error: BaseException | None) -> bool:
+    """True where ranks, or a rank and the store through which they meet, cannot reach each other."""
+    if isinstance(error, (DistError, *_CONNECTIONS)):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _COMMUNICATION)
+
+
+def _out_of_memory(token_budget: int, error: BaseException) -> str:
+    return f"out of memory with update.tokens_per_rank = {token_budget}: {_first_line(error)}"
+
+
+def _first_line(error: BaseException | None) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

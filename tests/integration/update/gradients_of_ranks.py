@@ -1,0 +1,132 @@
+"""One rank of a process group: takes optimizer steps of the same weights on the same batch in different ways, and writes loss and gradients.
+
+    python gradients_of_ranks.py RANK WORLD_SIZE FOLDER
+
+FOLDER/variants.json: {name: {setting of UpdateConfig: value, "order": seed}}. Rank 0 writes FOLDER/<name>.safetensors, gradients by parameter with the
+loss and the gradient norm in the metadata.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import distributed
+from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+
+from tasks.update.batches import TrainedSequence
+from tasks.update.config import UpdateConfig
+from tasks.update.context import RankContext
+from tasks.update.deepspeed_config import import_deepspeed
+from tasks.update.engine import PolicyEngine, engine_settings
+from tasks.update.preparation import Prepared
+from tasks.update.sample import Sample
+from tasks.update.state import OPTIMIZER_FILE, save_optimizer
+from tasks.update.step import optimizer_step
+
+LENGTHS = ((3, 9), (3, 2), (5, 17), (5, 1), (2, 30), (4, 6), (7, 7), (3, 3), (2, 12))
+VOCABULARY = 61
+
+
+def main(rank: int, world_size: int, folder: Path) -> None:
+    torch.set_num_threads(1)
+    store = distributed.FileStore(str(folder / "store"), world_size)
+    distributed.init_process_group("gloo", store=store, rank=rank, world_size=world_size)
+    import os
+
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(world_size)}
+    import_deepspeed().init_distributed(auto_mpi_discovery=False, verbose=False)
+    for name, variant in json.loads((folder / "variants.json").read_text()).items():
+        order = variant.pop("order", None)
+        take_step(RankContext(rank, world_size), folder / name, UpdateConfig(**variant), order)
+    distributed.destroy_process_group()
+
+
+def take_step(rank: RankContext, folder: Path, settings: UpdateConfig, order: int | None) -> None:
+    config = settings.model_copy(
+        update={"kl_coefficient": 0.05, "entropy_coefficient": 0.01, "gradient_clip": 1e9, "betas": (0.5, 0.5)}
+    )
+    samples, prepared = batch()
+    places = np.arange(len(samples)) if order is None else np.random.default_rng(order).permutation(len(samples))
+    engine = PolicyEngine(new_model(), engine_settings(config, "float32"))
+    longest = max(sample.responded for sample in samples)
+    rows = places.tolist()
+    figures = optimizer_step(
+        rank, engine, None, config, [samples[row] for row in rows], list(range(len(rows))), _in(prepared, rows), 0.0, longest
+    )  # fmt: skip
+    folder.mkdir(exist_ok=True)
+    save_optimizer(engine, folder)
+    if rank.rank == 0:
+        moments = load_file(folder / OPTIMIZER_FILE)
+        gradients = {
+            name.removeprefix("exp_avg/"): value / 0.5 for name, value in moments.items() if name.startswith("exp_avg/")
+        }
+        said = {name: repr(figures[name]) for name in ("loss", "kl", "entropy", "gradient_norm", "clip_fraction")}
+        save_file(gradients, folder.with_suffix(".safetensors"), metadata=said)
+
+
+def new_model() -> PreTrainedModel:
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=VOCABULARY,
+        hidden_size=24,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        tie_word_embeddings=True,
+        attn_implementation="sdpa",
+    )
+    model = Qwen3ForCausalLM(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(4 if parameter.dim() > 1 else 1)
+    return model
+
+
+def batch() -> tuple[list[Sample], Prepared]:
+    random = np.random.default_rng(0)
+    generator = torch.Generator().manual_seed(0)
+    samples = [
+        Sample(
+            sequence=TrainedSequence(
+                random.integers(0, VOCABULARY, prompt + response).astype(np.int32),
+                np.arange(prompt + response) >= prompt,
+            ),
+            sampler_log_probs=np.full(response, -4.0, dtype=np.float32),
+            return_=0.0,
+            score=0.0,
+            advantage=0.0,
+            group=(str(place), 0, "solver"),
+            peers=(str(place), 0, "solver"),
+            trajectory=str(place),
+        )
+        for place, (prompt, response) in enumerate(LENGTHS)
+    ]
+
+    def drawn() -> list[torch.Tensor]:
+        return [-4 + torch.randn(sample.responded, generator=generator) for sample in samples]
+
+    advantages = [torch.randn(1, generator=generator).expand(sample.responded) for sample in samples]
+    return samples, Prepared(drawn(), advantages, drawn(), None, None, corrected=True, mismatch=None)
+
+
+def _in(prepared: Prepared, rows: list[int]) -> Prepared:
+    assert prepared.old_log_probs is not None
+    assert prepared.reference_log_probs is not None
+    return Prepared(
+        [prepared.old_log_probs[row] for row in rows],
+        [prepared.advantages[row] for row in rows],
+        [prepared.reference_log_probs[row] for row in rows],
+        None,
+        None,
+        corrected=True,
+        mismatch=None,
+    )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))

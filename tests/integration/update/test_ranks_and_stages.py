@@ -1,0 +1,89 @@
+"""Loss and gradients do not depend on the number of real processes, ZeRO's stage, micro-batches, order or packing, to 1e-6 in float32."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+
+PROGRAM = Path(__file__).with_name("gradients_of_ranks.py")
+VARIANTS: dict[int, dict[str, dict[str, Any]]] = {
+    1: {
+        "plain": {"zero_stage": 0},
+        "zero-1": {"zero_stage": 1},
+        "zero-2": {"zero_stage": 2},
+        "zero-3": {"zero_stage": 3},
+        "small-micro-batches": {"tokens_per_rank": 64, "order": 1},
+        "packed": {"packing": "packed", "tokens_per_rank": 64, "order": 2},
+        "chunked-head": {"head": "chunked", "packing": "packed", "activation_checkpointing": True},
+    },
+    2: {
+        "zero-0": {"zero_stage": 0, "order": 3},
+        "zero-1": {"zero_stage": 1, "tokens_per_rank": 64},
+        "zero-2-packed": {"zero_stage": 2, "packing": "packed"},
+        "zero-3": {"zero_stage": 3},
+    },
+    3: {"does-not-divide": {"zero_stage": 2}},
+    4: {
+        "zero-0": {"zero_stage": 0},
+        "zero-2": {"zero_stage": 2, "tokens_per_rank": 64, "order": 4},
+        "zero-3-packed": {"zero_stage": 3, "packing": "packed"},
+    },
+}
+
+Found = tuple[dict[str, float], dict[str, torch.Tensor]]
+
+
+def steps_of(world_size: int, folder: Path) -> dict[str, Found]:
+    """Start the processes of a group and return what they found, by variant."""
+    folder.mkdir()
+    (folder / "variants.json").write_text(json.dumps(VARIANTS[world_size]))
+    root = Path(__file__).parents[3]
+    environment = os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(PROGRAM), str(rank), str(world_size), str(folder)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(world_size)
+    ]
+    try:
+        outputs = [process.communicate(timeout=240)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert not any(process.returncode for process in processes), "\n".join(outputs)[-3000:]
+    return {name: _read(folder / f"{name}.safetensors") for name in VARIANTS[world_size]}
+
+
+def _read(file: Path) -> Found:
+    with safe_open(file, framework="pt") as stored:
+        figures = {name: float(value) for name, value in stored.metadata().items()}
+        return figures, {name: stored.get_tensor(name) for name in list(stored.keys())}
+
+
+@pytest.mark.slow
+def test_neither_ranks_nor_stages_nor_layout_change_the_step(tmp_path: Path) -> None:
+    found = {
+        f"{name} on {world_size}": step
+        for world_size in VARIANTS
+        for name, step in steps_of(world_size, tmp_path / str(world_size)).items()
+    }
+    figures, gradients = found["plain on 1"]
+    assert figures["gradient_norm"] > 0.1
+    assert figures["clip_fraction"] > 0.05
+    for where, (other, others) in found.items():
+        for name, value in figures.items():
+            assert other[name] == pytest.approx(value, abs=1e-6, rel=2e-6), f"{name}: {where}"
+        assert others.keys() == gradients.keys()
+        for name, gradient in gradients.items():
+            apart = float((others[name] - gradient).abs().max())
+            assert apart <= 1e-6 * max(1.0, float(gradient.abs().max())), f"{name}: {where}: {apart}"

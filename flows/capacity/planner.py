@@ -95,7 +95,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
     )
     used = training_memory(job)
     samples = rollout.problems_per_iteration * rollout.samples_per_problem
-    servers = max(len(rollout.sglang_urls), rollout.sglang.servers) if rollout.engine == "sglang" else 0
+    servers = len(rollout.sglang_urls) or servers_of(config)
     parallel = _tensor_parallel(rollout.sglang.flags)
     sequences = min(rollout.sglang.concurrency, math.ceil(samples / max(servers, 1)))
     mean_answer = assumed.answer_share * answer
@@ -125,9 +125,9 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         wanted_cache_tokens=sequences * longest,
         sequences=sequences,
         update_gpus=update.ranks * update.gpus_per_rank,
-        generation_gpus=servers * rollout.sglang.gpus_per_server + rollout.gpus,
+        generation_gpus=servers_of(config) * rollout.sglang.gpus_per_server + rollout.gpus,
         judge_gpus=judges.count * judges.gpus,
-        gpus=_gpus(config, servers),
+        gpus=gpus_of(config),
         training_tokens_s=training,
         generation_tokens_s=generation,
         rollout_s=generated_s + judged,
@@ -135,8 +135,15 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
     )
 
 
-def _gpus(config: RunConfig, servers: int) -> int:
-    """Whole GPUs: shares of one are put together where they fit, as Ray does."""
+def servers_of(config: RunConfig) -> int:
+    """Return how many servers the run starts itself."""
+    rollout = config.rollout
+    return rollout.sglang.servers if rollout.engine == "sglang" and not rollout.sglang_urls else 0
+
+
+def gpus_of(config: RunConfig) -> int:
+    """Return how many whole GPUs a run takes: shares of one are put together where they fit, as Ray does."""
+    servers = servers_of(config)
     wanted = [config.update.gpus_per_rank] * config.update.ranks
     wanted += [config.rollout.sglang.gpus_per_server] * servers + [config.rollout.gpus]
     wanted += [config.rollout.judge_actors.gpus] * config.rollout.judge_actors.count

@@ -1,4 +1,4 @@
-"""`kernelmill plan`: does a configuration fit, on how many GPUs, and about how fast is it."""
+"""`kernelmill plan | verify`: does a configuration fit, and is this machine ready for it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this group."""
     app.command("plan", rich_help_panel="Before a run")(plan)
+    app.command("verify", rich_help_panel="Before a run")(verify)
 
 
 def plan(
@@ -59,6 +60,37 @@ def plan(
         console.print(line)
     if not found.fits:
         raise typer.Exit(1)
+
+
+def verify(
+    config: Annotated[Path, typer.Argument(help="YAML file with the run's settings.")] = Path(
+        "deployments/configs/local.yaml"
+    ),
+    set_: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="A.B=VALUE")] = None,
+) -> None:
+    """Look whether this machine, and what a configuration names, are ready for a run; say what to do where not. Exit code 1: not ready."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    from flows.configuration import load_configuration
+    from flows.environment import set_defaults
+    from flows.verify.examination import examine_machine
+    from flows.verify.finding import Outcome
+
+    set_defaults()
+    settings = load_configuration(config, set_ or [])
+    console = Console(highlight=False, soft_wrap=True)
+    marks = {Outcome.OK: "[green]✓[/green]", Outcome.NOTE: "[yellow]●[/yellow]", Outcome.FAILED: "[red]✗[/red]"}
+    findings = examine_machine(settings)
+    for finding in findings:
+        console.print(f"{marks[finding.outcome]} {finding.name}: {escape(finding.found)}")
+        if finding.fix:
+            console.print(f"    → {escape(finding.fix)}")
+    wrong = sum(finding.outcome is Outcome.FAILED for finding in findings)
+    if wrong:
+        console.print(f"not ready: {wrong} of {len(findings)} checks failed")
+        raise typer.Exit(1)
+    console.print(f"ready for {settings.run_id}")
 
 
 def cpu_lines(settings: "RunConfig") -> list[str]:

@@ -152,10 +152,10 @@ def unhealthy_servers(urls: Sequence[str]) -> list[str]:
     return wrong
 
 
-def check_checkpoint(checkpoint: Path, config: RunConfig) -> None:
-    """A policy given by hand is a Hugging Face folder of the configured architecture."""
+def check_checkpoint(checkpoint: Path, config: RunConfig, where: str = "--checkpoint") -> None:
+    """A policy given by hand is a Hugging Face folder of the configured architecture; `where` says how it was given."""
     if not checkpoint.is_dir():
-        raise InputError(f"--checkpoint: no such folder: {checkpoint}")
+        raise InputError(f"{where}: no such folder: {checkpoint}")
     from tasks.models.policy import check_architecture
 
     check_architecture(checkpoint, config.model)

@@ -52,6 +52,23 @@ def evaluation_table(folder: Path) -> Table:
     return table
 
 
+def comparison_table(comparison: dict[str, Any]) -> Table:
+    """Return several policies side by side, and each pair's difference, from `comparison.json`."""
+    mark = f", speeds: {comparison['timing_source']}" if comparison.get("timing_source") else ""
+    table = Table(
+        title=f"{comparison['n']} held-out problems{mark}", title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0)
+    )
+    pairs = comparison["pairs"]
+    headings = [policy["name"] for policy in comparison["policies"]]
+    for heading in ("", *headings, *(f"{pair['after']} − {pair['before']}" for pair in pairs)):
+        table.add_column(heading)
+    for name in _FIGURES:
+        cells = [_with_interval(policy, name) for policy in comparison["policies"]]
+        cells += [_with_interval(pair, f"delta_{name}", sign="+") for pair in pairs]
+        table.add_row(name, *cells)
+    return table
+
+
 def _with_interval(figures: dict[str, Any], name: str, sign: str = "") -> str:
     value, interval = figures.get(name), figures.get(f"{name}_ci")
     if value is None:

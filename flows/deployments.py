@@ -7,6 +7,8 @@ The file is made from a run configuration, so that the UI's form starts from val
 A worker runs a flow from the installed package, in the folder that `prefect deploy` was called in (`$PWD`).
 """
 
+import importlib
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,36 +28,63 @@ _HEADER = """\
 #   prefect worker start --pool kernelmill
 #   prefect deployment run training/local
 """
-_FLOWS = (
-    (
+
+
+@dataclass(frozen=True)
+class Served:
+    """A flow that can be started from the UI, on a schedule, or with `prefect deployment run <flow>/local`."""
+
+    entrypoint: str
+    description: str
+    cron: str | None = None
+    """A schedule, off until somebody turns it on."""
+    parameters: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Beside the configuration."""
+
+    def flow(self) -> Any:
+        """Import the flow."""
+        module, _, name = self.entrypoint.rpartition(".")
+        return getattr(importlib.import_module(module), name)
+
+
+FLOWS = (
+    Served(
         "flows.training.training_flow",
         "The whole loop: SFT, RL iterations, held-out evaluation before and after, report.",
-        None,
     ),
-    ("flows.iteration.training_iteration_flow", "One more iteration from the run's newest policy.", "0 3 * * *"),
-    ("flows.sft.sft_flow", "Problems, judged SFT pairs, and SFT.", None),
-    ("flows.evaluation.evaluation_flow", "The newest policy on the held-out problems.", None),
+    Served("flows.iteration.training_iteration_flow", "One more iteration from the run's newest policy.", "0 3 * * *"),
+    Served("flows.sft.sft_flow", "Problems, judged SFT pairs, and SFT."),
+    Served("flows.evaluation.evaluation_flow", "The newest policy on the held-out problems."),
+    Served(
+        "flows.comparison.compare_flow",
+        "Two or more policies on the same held-out problems, with paired intervals and one report.",
+        parameters={"policies": [{"name": "SFT", "version": 0}, {"name": "newest"}]},
+    ),
 )
+
+
+def parameters_from(source: Path) -> dict[str, Any]:
+    """Return a run configuration as a flow's parameter, without its defaults: what the file does not name keeps following the code."""
+    return {"config": load_configuration(source).model_dump(mode="json", exclude_unset=True)}
 
 
 def deployment_file(source: Path = SOURCE) -> str:
     """Return the text of prefect.yaml for a run configuration."""
-    # Without its defaults: what the file does not name keeps following the code.
-    parameters = {"config": load_configuration(source).model_dump(mode="json", exclude_unset=True)}
+    parameters = parameters_from(source)
     deployments: list[dict[str, Any]] = []
-    for entrypoint, description, cron in _FLOWS:
+    for served in FLOWS:
         deployment: dict[str, Any] = {
             "name": "local",
-            "description": description,
-            "entrypoint": entrypoint,
-            "parameters": parameters,
+            "description": served.description,
+            "entrypoint": served.entrypoint,
+            "parameters": {**parameters, **served.parameters} if served.parameters else parameters,
             "tags": ["kernelmill"],
             "work_pool": {"name": WORK_POOL},
             # One driver a run: a second one would only be refused.
             "concurrency_limit": {"limit": 1, "collision_strategy": "ENQUEUE"},
         }
-        if cron is not None:
-            deployment["schedules"] = [{"cron": cron, "timezone": "UTC", "active": False}]
+        if served.cron is not None:
+            deployment["schedules"] = [{"cron": served.cron, "timezone": "UTC", "active": False}]
         deployments.append(deployment)
     content = {
         "name": "kernelmill",

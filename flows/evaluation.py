@@ -6,7 +6,7 @@ from prefect import flow
 
 from flows.configuration import RunConfig
 from flows.names import name_of
-from flows.preflight import check_checkpoint
+from flows.preflight import check_before_start, check_checkpoint
 from flows.problems import prepare_problems
 from flows.run import Run, open_run
 from flows.sft import newest_policy
@@ -54,6 +54,7 @@ def _examination(config: RunConfig) -> RolloutConfig:
 @flow(name="evaluation", flow_run_name=name_of("policy"))
 def evaluation_flow(config: RunConfig, checkpoint: str | None = None) -> EvaluationRef:
     """The run's newest policy on the held-out problems; or the policy in a folder, which is not noted in the run."""
+    check_before_start(config)
     if checkpoint is not None:
         check_checkpoint(Path(checkpoint), config)
     with open_run(config) as run:

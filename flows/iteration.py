@@ -5,6 +5,7 @@ from prefect import flow
 from flows.configuration import RunConfig
 from flows.evaluation import examine
 from flows.names import name_of
+from flows.preflight import check_before_start
 from flows.problems import prepare_problems
 from flows.report import conclude
 from flows.run import Run, open_run
@@ -61,6 +62,7 @@ def iterate(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> Checkpo
 @flow(name="training-iteration", flow_run_name=name_of("iteration"))
 def training_iteration_flow(config: RunConfig) -> str:
     """One iteration from the run's newest policy. After a kill the same iteration is finished, not begun again."""
+    check_before_start(config)
     with open_run(config) as run:
         problems = prepare_problems(run)
         policy = newest_policy(run, problems)
@@ -72,6 +74,7 @@ def training_iteration_flow(config: RunConfig) -> str:
 @flow(name="rollout", flow_run_name=name_of("iteration"))
 def rollout_flow(config: RunConfig) -> TrajectoryBatchRef:
     """Trajectories of the run's newest policy."""
+    check_before_start(config)
     with open_run(config) as run:
         problems = prepare_problems(run)
         return collect(run, problems, newest_policy(run, problems))
@@ -80,6 +83,7 @@ def rollout_flow(config: RunConfig) -> TrajectoryBatchRef:
 @flow(name="update", flow_run_name=name_of("iteration"))
 def update_flow(config: RunConfig) -> CheckpointRef:
     """One update of the run's newest policy, on its trajectories (which are collected if they are not there)."""
+    check_before_start(config)
     with open_run(config) as run:
         problems = prepare_problems(run)
         return iterate(run, problems, newest_policy(run, problems))

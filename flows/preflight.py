@@ -7,12 +7,19 @@ got wrong, not at what the stages check themselves.
 import json
 import os
 import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
+from flows.capacity.planner import gpus_of
 from flows.configuration import RunConfig
 from flows.ray_cluster import check_address
+from flows.verify.gpus import gpus_here
 from kernels_eval.errors import InputError
 
+ANSWER_S = 3.0
+"""A server that takes longer to say how it is does not count as healthy."""
 FREE_BYTES = 2 * 2**30
 """Below this a run of the small model cannot finish: store, checkpoints, Prefect's database."""
 
@@ -24,6 +31,8 @@ def check_before_start(config: RunConfig) -> None:
     check_settings(config)
     check_problems(config)
     check_pretrained(config)
+    check_servers(config)
+    check_gpus(config)
 
 
 def check_disk(runs_dir: Path) -> None:
@@ -108,10 +117,45 @@ def check_pretrained(config: RunConfig) -> None:
         )
 
 
-def check_checkpoint(checkpoint: Path, config: RunConfig) -> None:
-    """A policy given by hand is a Hugging Face folder of the configured architecture."""
+def check_servers(config: RunConfig) -> None:
+    """SGLang servers that are named by address are healthy."""
+    if config.rollout.engine != "sglang":
+        return
+    unhealthy = unhealthy_servers(config.rollout.sglang_urls)
+    if unhealthy:
+        raise InputError(f"rollout.sglang_urls: expected healthy servers: {'; '.join(unhealthy)}")
+
+
+def check_gpus(config: RunConfig) -> None:
+    """A local run finds as many GPUs as it asks Ray for; Ray would wait for them for ever."""
+    wanted = gpus_of(config)
+    if config.ray.address is not None or wanted == 0:
+        return
+    found = gpus_here()
+    if len(found) < wanted:
+        raise InputError(
+            f"the configuration asks for {wanted} GPUs (update.gpus_per_rank, rollout.sglang.gpus_per_server, rollout.gpus, "
+            f"rollout.judge_actors.gpus), found {len(found)} on this machine; name a cluster in ray.address, or ask for fewer"
+        )
+
+
+def unhealthy_servers(urls: Sequence[str]) -> list[str]:
+    """Return what is wrong with each server that does not say that it is well."""
+    wrong: list[str] = []
+    for url in urls:
+        try:
+            with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=ANSWER_S) as response:
+                if response.status != 200:
+                    wrong.append(f"{url}: status {response.status}")
+        except (urllib.error.URLError, OSError, ValueError) as error:
+            wrong.append(f"{url}: {getattr(error, 'reason', error)}")
+    return wrong
+
+
+def check_checkpoint(checkpoint: Path, config: RunConfig, where: str = "--checkpoint") -> None:
+    """A policy given by hand is a Hugging Face folder of the configured architecture; `where` says how it was given."""
     if not checkpoint.is_dir():
-        raise InputError(f"--checkpoint: no such folder: {checkpoint}")
+        raise InputError(f"{where}: no such folder: {checkpoint}")
     from tasks.models.policy import check_architecture
 
     check_architecture(checkpoint, config.model)

@@ -4,6 +4,7 @@ from prefect import flow
 
 from flows.configuration import RunConfig
 from flows.names import name_of
+from flows.preflight import check_before_start
 from flows.problems import prepare_problems
 from flows.run import Run, open_run
 from tasks.references import CheckpointRef, ProblemSetRef
@@ -37,5 +38,6 @@ def newest_policy(run: Run, problems: ProblemSetRef) -> CheckpointRef:
 @flow(name="sft", flow_run_name=name_of("problems"))
 def sft_flow(config: RunConfig) -> CheckpointRef:
     """Problems, SFT data, SFT."""
+    check_before_start(config)
     with open_run(config) as run:
         return teach(run, prepare_problems(run))

@@ -104,6 +104,24 @@ def publish_report(run_id: str, path: Path, summary: Mapping[str, Any]) -> None:
         )
 
 
+def publish_comparison(run_id: str, folder: Path, comparison: dict[str, Any]) -> None:
+    """Show several policies side by side, and where the page about them is."""
+    from prefect.artifacts import create_markdown_artifact, create_table_artifact
+
+    from tasks.evaluation.comparison import PAGE_FILE, table_rows
+
+    names = ", ".join(policy["name"] for policy in comparison["policies"])
+    mark = " Speeds are estimates (roofline)." if comparison["timing_source"] == "roofline" else ""
+    text = (
+        f"## {names}\n\n{comparison['n']} held-out problems, paired.{mark} Page: `{(folder / PAGE_FILE).resolve()}`\n"
+    )
+    with _for_people("comparison"):
+        create_markdown_artifact(text, key=artifact_key(run_id, "comparison"), description=f"Comparison of {names}")
+        create_table_artifact(
+            table_rows(comparison), key=artifact_key(run_id, "comparison", "figures"), description=f"{names}.{mark}"
+        )
+
+
 @contextmanager
 def shown_progress(run_id: str, stage: str, label: str) -> Generator[Callable[[int, int], None]]:
     """Yield what a stage tells its progress to, from any thread; a long stage gets a bar in the UI."""

@@ -11,22 +11,28 @@ _FIGURES = ("compiled", "correct", "fast_1", "fast_2", "mean_return", "geomean_s
 
 
 def summary_table(run_dir: Path) -> Table:
-    """Return held-out figures before and after RL, with what changed, from `summary.json`."""
+    """Return held-out figures before and after RL, with what changed, from `summary.json`; and of the control where there was one."""
     summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
     heldout = summary["heldout"]
     mark = f", speeds: {summary['timing_source']}" if summary.get("timing_source") else ""
     table = Table(
         title=f"{heldout['n']} held-out problems{mark}", title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0)
     )
-    for heading in ("", "before RL", "after RL", "change (paired)"):
-        table.add_column(heading, no_wrap=True)
+    control = heldout.get("control")
+    controlled = ("control: more SFT", "RL over the control") if control is not None else ()
+    for heading in ("", "before RL", "after RL", "change (paired)", *controlled):
+        # The wide table of a run with a control folds in a narrow terminal rather than lose its last column.
+        table.add_column(heading, no_wrap=not controlled)
     for name in _FIGURES:
-        table.add_row(
-            name,
+        cells = [
             _with_interval(heldout["before"], name),
             _with_interval(heldout["after"], name),
             _with_interval(heldout, f"delta_{name}", sign="+"),
-        )
+        ]
+        if control is not None:
+            over = heldout.get("over_control", {})
+            cells += [_with_interval(control, name), _with_interval(over, f"delta_{name}", sign="+")]
+        table.add_row(name, *cells)
     return table
 
 
@@ -43,6 +49,23 @@ def evaluation_table(folder: Path) -> Table:
     table.add_column("policy")
     for name in _FIGURES:
         table.add_row(name, _with_interval(evaluation["overall"], name))
+    return table
+
+
+def comparison_table(comparison: dict[str, Any]) -> Table:
+    """Return several policies side by side, and each pair's difference, from `comparison.json`."""
+    mark = f", speeds: {comparison['timing_source']}" if comparison.get("timing_source") else ""
+    table = Table(
+        title=f"{comparison['n']} held-out problems{mark}", title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0)
+    )
+    pairs = comparison["pairs"]
+    headings = [policy["name"] for policy in comparison["policies"]]
+    for heading in ("", *headings, *(f"{pair['after']} − {pair['before']}" for pair in pairs)):
+        table.add_column(heading)
+    for name in _FIGURES:
+        cells = [_with_interval(policy, name) for policy in comparison["policies"]]
+        cells += [_with_interval(pair, f"delta_{name}", sign="+") for pair in pairs]
+        table.add_row(name, *cells)
     return table
 
 

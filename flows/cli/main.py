@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from flows.cli import inspection, judging, serving, stages, trajectories
+from flows.cli import comparing, inspection, judging, planning, serving, stages, trajectories
 from kernels_eval.errors import InfrastructureError, InputError
 
 INTERRUPTED = 130
@@ -25,6 +25,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 stages.add_to(app)
+comparing.add_to(app)
+planning.add_to(app)
 judging.add_to(app)
 serving.add_to(app)
 inspection.add_to(app)

@@ -1,4 +1,4 @@
-"""`kernelmill serve-judge`: the judge over HTTP."""
+"""`kernelmill serve-judge`: the judge over HTTP; `kernelmill serve`: the flows, for a Prefect server to start."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +9,18 @@ import typer
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this group."""
     app.command("serve-judge", rich_help_panel="Judge")(serve_judge)
+    app.command("serve", rich_help_panel="Training")(serve)
+
+
+def serve(
+    config: Annotated[Path, typer.Option("--config", "-c", help="Run configuration that runs start from.")] = Path(
+        "deployments/configs/local.yaml"
+    ),
+) -> None:
+    """Serve every flow (training, training-iteration, sft, evaluation, compare) for the UI, schedules and `prefect deployment run`."""
+    from flows.serve import serve as serve_flows
+
+    serve_flows(config, typer.echo)
 
 
 def serve_judge(

@@ -78,15 +78,34 @@ def _run(
     again: frozenset[str],
     *,
     turns: bool = False,
-    **arguments: str,
+    **arguments: Any,
 ) -> None:
+    began = time.monotonic()
+
+    def finished(console: Console, run_dir: Path, made: object) -> None:
+        _show_result(console, run_dir, made)
+        console.print(f"done in {time.monotonic() - began:.0f} s: {run_dir}")
+
+    run_flow(load_flow, path, overrides, again, turns=turns, finished=finished, **arguments)
+
+
+def run_flow(
+    load_flow: Callable[[], Callable[..., Any]],
+    path: Path,
+    overrides: list[str],
+    again: frozenset[str],
+    *,
+    turns: bool = False,
+    finished: Callable[[Console, Path, object], None] | None = None,
+    **arguments: Any,
+) -> Any:
+    """Run a flow with a Prefect server and the stages drawn; return what it made. `finished` shows that."""
     from flows.configuration import load_configuration
     from flows.environment import set_defaults
     from flows.plan import describe, expectation
     from flows.preflight import check_before_start, check_checkpoint
     from flows.state import read_state
 
-    began = time.monotonic()
     set_defaults()
     config = load_configuration(path, overrides)
     check_before_start(config)
@@ -118,8 +137,9 @@ def _run(
         console.print(f"  Prefect: {server.ui_url}" + (" (until the end of this run)" if server.ours else ""))
         with drawn.drawing(), showing_turns(console, turns):
             made = flow(config, **arguments)
-    _show_result(console, run_dir, made)
-    console.print(f"done in {time.monotonic() - began:.0f} s: {run_dir}")
+    if finished is not None:
+        finished(console, run_dir, made)
+    return made
 
 
 def _show_result(console: Console, run_dir: Path, made: object) -> None:

@@ -1,6 +1,7 @@
 """Held-out evaluation and the report as Prefect tasks."""
 
 import time
+from typing import TYPE_CHECKING
 
 from prefect import task
 
@@ -8,6 +9,10 @@ from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.inputs import ReportInputs
 from tasks.orchestration import Stage, Workspace, stage_task
 from tasks.references import EvaluationRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.store import digest_of
+
+if TYPE_CHECKING:
+    from tasks.evaluation.comparison import Measured
 
 
 @stage_task("evaluation", code="tasks.evaluation.evaluate", label="evaluation of {name}", ignored=("name",))
@@ -36,3 +41,25 @@ def publish_report(workspace: Workspace, inputs: ReportInputs) -> None:
     began = time.perf_counter()
     report()
     workspace.listener.finished("report", time.perf_counter() - began, cached=False)
+
+
+def publish_comparison(workspace: Workspace, measured: "tuple[Measured, ...]", config: EvaluationConfig) -> str:
+    """Write the comparison of several policies into the run's folder, show it in Prefect's UI, and return its folder.
+
+    `runs/<run id>/comparisons/<digest of the evaluations>`: the same comparison again has the same place.
+    """
+    identity = digest_of([[entry.name, entry.evaluation.digest] for entry in measured])
+    folder = workspace.run_dir / "comparisons" / identity
+
+    @task(name="comparison", task_run_name="comparison", persist_result=False)
+    def comparison() -> None:
+        from tasks import artifacts
+        from tasks.evaluation.comparison import write_comparison
+
+        artifacts.publish_comparison(workspace.run_id, folder, write_comparison(folder, measured, config))
+
+    workspace.listener.started("comparison")
+    began = time.perf_counter()
+    comparison()
+    workspace.listener.finished("comparison", time.perf_counter() - began, cached=False)
+    return str(folder)

@@ -25,8 +25,11 @@ def test_every_deployment_names_a_flow_and_a_valid_configuration():
         names.add(flow.name)
         assert deployment["work_pool"]["name"] == WORK_POOL
         assert check_configuration(deployment["parameters"]["config"], "here") == load_configuration(SOURCE)
+        flow.validate_parameters(deployment["parameters"])
         assert all(not schedule["active"] for schedule in deployment.get("schedules", []))
         # The UI's form shows every setting with its description.
         schema = flow.parameters.model_dump()
         assert "RL iterations." in str(schema["definitions"]["RunConfig"])
-    assert {"training", "training-iteration"} <= names
+        if flow.name == "compare":
+            assert "What the policy is called" in str(schema["definitions"]["PolicyChoice"])
+    assert names == {"training", "training-iteration", "sft", "evaluation", "compare"}

@@ -1,0 +1,211 @@
+"""Does a run fit, on how many GPUs, with which ZeRO stage, and about how fast does it go.
+
+`plan(config, gpu)` looks at the configuration as it is, and then for the least that would do: the lowest ZeRO stage on the
+configured ranks (lower stages communicate less), and the fewest ranks at any stage.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from flows.capacity.memory import GIB, STAGES, Stage, TrainingJob, generation_room, training_memory
+from flows.capacity.shapes import Shape, shape_of
+from flows.capacity.speed import Assumptions, Gpu, generated_tokens_a_second, training_tokens_a_second
+from flows.configuration import RunConfig
+from kernels_eval.errors import InputError
+
+MOST_RANKS = 64
+LADDER = (
+    "rollout.problems_per_iteration=1",
+    "rollout.samples_per_problem=2",
+    "update.optimizer_steps=1",
+    "update.activation_checkpointing=true",
+    "update.tokens_per_rank=2048",
+)
+"""What to try in this order where memory does not suffice."""
+_DEFAULT_FRACTION = 0.85
+"""Share of a GPU that SGLang takes where no flag says another."""
+
+
+@dataclass(frozen=True)
+class CapacityPlan:
+    """The answer."""
+
+    shape: Shape
+    gpu: Gpu
+    training: dict[str, float]
+    """Bytes of one rank by what they hold."""
+    training_fits: bool
+    stage: Stage
+    lowest_stage: Stage | None
+    """Lowest ZeRO stage that fits on the configured ranks; none does: None."""
+    fewest_ranks: int | None
+    """Fewest ranks on which some stage fits."""
+    cache_tokens: int | None
+    """Tokens that one server's cache holds; None where no server generates."""
+    wanted_cache_tokens: int
+    """Tokens of all sequences that are under way at once on one server."""
+    update_gpus: float
+    generation_gpus: float
+    judge_gpus: float
+    gpus: int
+    """GPUs that the run takes, shared ones counted once."""
+    training_tokens_s: float
+    generation_tokens_s: float | None
+    rollout_s: float
+    update_s: float
+    sequences: int
+    """Sequences under way at once on one server."""
+
+    @property
+    def fits(self) -> bool:
+        """True where the update and generation do, as configured."""
+        return self.training_fits and (self.cache_tokens is None or self.cache_tokens >= self.longest)
+
+    @property
+    def longest(self) -> int:
+        """Tokens that a server must at least hold: those of one whole sequence."""
+        return self.wanted_cache_tokens // max(self.sequences, 1)
+
+
+def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> CapacityPlan:
+    """Return what the run takes on GPUs of this kind. InputError where the model's sizes are not known."""
+    assumed = assumed or Assumptions()
+    shape = shape_of(config.model)
+    update, rollout = config.update, config.rollout
+    turns = rollout.episode.max_turns if rollout.episode.task.endswith("multiturn") else 1
+    answer = rollout.sampling.max_new_tokens
+    history = rollout.episode.history_tokens or (turns - 1) * answer
+    longest = assumed.prompt_tokens + min((turns - 1) * answer, history) + answer
+    share = update.gpus_per_rank if 0 < update.gpus_per_rank < 1 else 1.0  # the rest of the GPU is another's
+    room = gpu.memory_gib * GIB * share
+    job = TrainingJob(
+        shape=shape,
+        dtype=config.model.dtype,
+        stage=_stage_of(update.deepspeed, update.zero_stage),
+        ranks=update.ranks,
+        tokens=max(update.tokens_per_rank, longest),
+        checkpointing=update.activation_checkpointing,
+        reference=update.kl_coefficient > 0,
+        critic=update.advantage == "gae",
+        trained=None if update.lora is None else _adapter_parameters(shape, update.lora.rank),
+    )
+    used = training_memory(job)
+    samples = rollout.problems_per_iteration * rollout.samples_per_problem
+    servers = len(rollout.sglang_urls) or servers_of(config)
+    parallel = _tensor_parallel(rollout.sglang.flags)
+    sequences = min(rollout.sglang.concurrency, math.ceil(samples / max(servers, 1)))
+    mean_answer = assumed.answer_share * answer
+    context = assumed.prompt_tokens + turns * mean_answer / 2
+    generation = (
+        generated_tokens_a_second(shape, gpu, servers, parallel, sequences, context, assumed) if servers else None
+    )
+    training = training_tokens_a_second(
+        shape, gpu, update.ranks, assumed, update.activation_checkpointing,
+        scored_by=int(job.reference) + int(update.old_log_probs != "sampler"), models=2 if job.critic else 1,
+    )  # fmt: skip
+    judges = config.rollout.judge_actors
+    judged = samples * turns * assumed.judging_s / max(judges.count * judges.workers or config.judge.workers, 1)
+    generated_s = samples * turns * mean_answer / generation if generation else 0.0
+    trained_tokens = samples * turns * (assumed.prompt_tokens + turns * mean_answer / 2 + mean_answer)
+    return CapacityPlan(
+        shape=shape,
+        gpu=gpu,
+        training=used,
+        training_fits=sum(used.values()) <= room,
+        stage=job.stage,
+        lowest_stage=_first_fitting_stage(job, room),
+        fewest_ranks=_fewest_ranks(job, room),
+        cache_tokens=generation_room(shape, gpu.memory_gib * GIB, _fraction(rollout.sglang.flags), parallel)
+        if servers
+        else None,
+        wanted_cache_tokens=sequences * longest,
+        sequences=sequences,
+        update_gpus=update.ranks * update.gpus_per_rank,
+        generation_gpus=servers_of(config) * rollout.sglang.gpus_per_server + rollout.gpus,
+        judge_gpus=judges.count * judges.gpus,
+        gpus=gpus_of(config),
+        training_tokens_s=training,
+        generation_tokens_s=generation,
+        rollout_s=generated_s + judged,
+        update_s=update.epochs * trained_tokens / training,
+    )
+
+
+def servers_of(config: RunConfig) -> int:
+    """Return how many servers the run starts itself."""
+    rollout = config.rollout
+    return rollout.sglang.servers if rollout.engine == "sglang" and not rollout.sglang_urls else 0
+
+
+def gpus_of(config: RunConfig) -> int:
+    """Return how many whole GPUs a run takes: shares of one are put together where they fit, as Ray does."""
+    servers = servers_of(config)
+    wanted = [config.update.gpus_per_rank] * config.update.ranks
+    wanted += [config.rollout.sglang.gpus_per_server] * servers + [config.rollout.gpus]
+    wanted += [config.rollout.judge_actors.gpus] * config.rollout.judge_actors.count
+    whole = sum(math.ceil(want) for want in wanted if want >= 1)
+    free: list[float] = []
+    for share in sorted((want for want in wanted if 0 < want < 1), reverse=True):
+        place = next((index for index, room in enumerate(free) if room >= share - 1e-9), None)
+        if place is None:
+            free.append(1.0 - share)
+        else:
+            free[place] -= share
+    return whole + len(free)
+
+
+def _first_fitting_stage(job: TrainingJob, room: float) -> Stage | None:
+    return next((stage for stage in STAGES if sum(training_memory(replace(job, stage=stage)).values()) <= room), None)
+
+
+def _fewest_ranks(job: TrainingJob, room: float) -> int | None:
+    return next(
+        (
+            ranks
+            for ranks in range(1, MOST_RANKS + 1)
+            if _first_fitting_stage(replace(job, ranks=ranks), room) is not None
+        ),
+        None,
+    )
+
+
+def _adapter_parameters(shape: Shape, rank: int) -> int:
+    """Weights of adapters on every linear module of the layers: rank · (in + out) each (Hu et al. 2021)."""
+    width, shared = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
+    sides = 2 * (shape.hidden + width) + 2 * (shape.hidden + shared) + 3 * (shape.hidden + shape.intermediate)
+    return shape.layers * rank * sides
+
+
+def _stage_of(path: str | None, configured: Stage) -> Stage:
+    """The ZeRO stage in force: that of the DeepSpeed file, where it says one."""
+    if path is None:
+        return configured
+    try:
+        content: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"update.deepspeed: {path}: expected a JSON file: {error}") from error
+    found = content.get("zero_optimization", {}).get("stage", configured)
+    if found not in STAGES:
+        raise InputError(f"update.deepspeed: {path}: zero_optimization.stage: found {found!r}, expected 0, 1, 2 or 3")
+    return found
+
+
+def _fraction(flags: Sequence[str]) -> float:
+    return _flag(flags, "--mem-fraction-static", _DEFAULT_FRACTION)
+
+
+def _tensor_parallel(flags: Sequence[str]) -> int:
+    return int(_flag(flags, "--tp-size", 1)) if "--tp-size" in flags else int(_flag(flags, "--tp", 1))
+
+
+def _flag(flags: Sequence[str], name: str, default: float) -> float:
+    if name not in flags:
+        return default
+    try:
+        return float(flags[list(flags).index(name) + 1])
+    except (IndexError, ValueError) as error:
+        raise InputError(f"rollout.sglang.flags: expected a number after {name}") from error

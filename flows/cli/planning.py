@@ -1,0 +1,170 @@
+"""`kernelmill plan | verify`: does a configuration fit, and is this machine ready for it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from flows.capacity.planner import CapacityPlan
+    from flows.capacity.speed import Assumptions
+    from flows.configuration import RunConfig
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this group."""
+    app.command("plan", rich_help_panel="Before a run")(plan)
+    app.command("verify", rich_help_panel="Before a run")(verify)
+
+
+def plan(
+    config: Annotated[Path, typer.Argument(help="YAML file with the run's settings.")] = Path(
+        "deployments/configs/local.yaml"
+    ),
+    set_: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="A.B=VALUE")] = None,
+    gpu: Annotated[str, typer.Option(help="Kind of GPU: a100, h100, h200, mi300x.")] = "h100",
+    utilisation: Annotated[
+        float | None, typer.Option(min=0.01, max=1.0, help="Share of the peak that training reaches.")
+    ] = None,
+    prompt_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of a problem with its instructions.")] = None,
+) -> None:
+    """Say what a run does, whether it fits, and how long it takes by stated assumptions. Exit code 1: it does not fit."""
+    from dataclasses import replace
+
+    from rich.console import Console
+
+    from flows.capacity.planner import plan as plan_capacity
+    from flows.capacity.speed import GPUS, Assumptions
+    from flows.configuration import load_configuration
+    from flows.plan import describe
+    from kernels_eval.errors import InputError
+
+    if gpu not in GPUS:
+        raise InputError(f"--gpu: found {gpu}, expected one of {', '.join(GPUS)}")
+    settings = load_configuration(config, set_ or [])
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"[bold]{settings.run_id}[/bold]")
+    for number, line in enumerate(describe(settings), start=1):
+        console.print(f"  {number}. {line}")
+    if settings.update.gpus_per_rank == 0:
+        for line in cpu_lines(settings):
+            console.print(line)
+        return
+    assumed = Assumptions()
+    if utilisation is not None:
+        assumed = replace(assumed, utilisation=utilisation)
+    if prompt_tokens is not None:
+        assumed = replace(assumed, prompt_tokens=prompt_tokens)
+    found = plan_capacity(settings, GPUS[gpu], assumed)
+    for line in capacity_lines(settings, found, assumed):
+        console.print(line)
+    if not found.fits:
+        raise typer.Exit(1)
+
+
+def verify(
+    config: Annotated[Path, typer.Argument(help="YAML file with the run's settings.")] = Path(
+        "deployments/configs/local.yaml"
+    ),
+    set_: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="A.B=VALUE")] = None,
+) -> None:
+    """Look whether this machine, and what a configuration names, are ready for a run; say what to do where not. Exit code 1: not ready."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    from flows.configuration import load_configuration
+    from flows.environment import set_defaults
+    from flows.verify.examination import examine_machine
+    from flows.verify.finding import Outcome
+
+    set_defaults()
+    settings = load_configuration(config, set_ or [])
+    console = Console(highlight=False, soft_wrap=True)
+    marks = {Outcome.OK: "[green]✓[/green]", Outcome.NOTE: "[yellow]●[/yellow]", Outcome.FAILED: "[red]✗[/red]"}
+    findings = examine_machine(settings)
+    for finding in findings:
+        console.print(f"{marks[finding.outcome]} {finding.name}: {escape(finding.found)}")
+        if finding.fix:
+            console.print(f"    → {escape(finding.fix)}")
+    wrong = sum(finding.outcome is Outcome.FAILED for finding in findings)
+    if wrong:
+        console.print(f"not ready: {wrong} of {len(findings)} checks failed")
+        raise typer.Exit(1)
+    console.print(f"ready for {settings.run_id}")
+
+
+def cpu_lines(settings: "RunConfig") -> list[str]:
+    """Return what a run without GPUs takes."""
+    from flows.capacity.memory import GIB, TrainingJob, training_memory
+    from flows.capacity.shapes import shape_of
+    from flows.plan import expected_seconds
+
+    shape = shape_of(settings.model)
+    update = settings.update
+    used = training_memory(
+        TrainingJob(
+            shape,
+            settings.model.dtype,
+            update.zero_stage,
+            update.ranks,
+            update.tokens_per_rank,
+            update.activation_checkpointing,
+            update.kl_coefficient > 0,
+            update.advantage == "gae",
+        )
+    )
+    tensors = sum(size for name, size in used.items() if name != "context")
+    lines = [
+        "",
+        f"{shape.parameters / 1e6:.2f} million weights, no GPU: fits where {tensors / GIB:.1f} GiB are free for each of "
+        f"{update.ranks} rank(s), beside about 4 GiB for Ray, Prefect, the judge and PyTorch itself",
+    ]
+    if settings.model.pretrained is None:
+        lines.append(f"about {expected_seconds(settings) / 60:.0f} min on two CPU cores")
+    return lines
+
+
+def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assumptions") -> list[str]:
+    """Return the plan in words, a line each."""
+    from flows.capacity.memory import GIB
+    from flows.capacity.planner import LADDER
+
+    gpu, update = found.gpu, settings.update
+    total = sum(found.training.values()) / GIB
+    parts = ", ".join(f"{name} {size / GIB:.1f}" for name, size in found.training.items())
+    lines = [
+        "",
+        f"{found.shape.parameters / 1e9:.2f} billion weights on {found.gpus} × {gpu.name} "
+        f"(update {found.update_gpus:g}, generation {found.generation_gpus:g}, judge {found.judge_gpus:g}, shares put together)",
+        f"update: ZeRO-{found.stage} on {update.ranks} rank(s): {_verdict(found.training_fits)}: {total:.1f} GiB a rank, of "
+        f"{gpu.memory_gib * min(update.gpus_per_rank, 1.0):.0f}: {parts}",
+        "  lowest ZeRO stage that fits on these ranks: "
+        + ("none" if found.lowest_stage is None else f"{found.lowest_stage}"),
+        "  fewest ranks at any stage: " + ("more than 64" if found.fewest_ranks is None else f"{found.fewest_ranks}"),
+    ]
+    if found.cache_tokens is not None:
+        enough = found.cache_tokens >= found.wanted_cache_tokens
+        lines.append(
+            f"generation: {_verdict(found.cache_tokens >= found.longest)}: a server's cache holds {max(found.cache_tokens, 0):,} "
+            f"tokens, {found.sequences} sequences of up to {found.longest:,} want {found.wanted_cache_tokens:,}"
+            + ("" if enough else " (some wait, or are computed again)")
+        )
+    lines.append(
+        f"speed, estimated: {found.training_tokens_s:,.0f} tokens/s trained"
+        + ("" if found.generation_tokens_s is None else f", {found.generation_tokens_s:,.0f} tokens/s generated")
+        + f"; an iteration: rollout {found.rollout_s:.0f} s, update {found.update_s:.0f} s; "
+        f"{settings.iterations} iterations: {settings.iterations * (found.rollout_s + found.update_s) / 3600:.1f} h "
+        "without SFT and evaluation"
+    )
+    lines.append(
+        f"  assumed: {assumed.utilisation:.0%} of the peak in training, {assumed.bandwidth_share:.0%} of the bandwidth in "
+        f"generation, prompts of {assumed.prompt_tokens} tokens, answers {assumed.answer_share:.0%} of the limit, "
+        f"{assumed.judging_s:g} s to judge a kernel"
+    )
+    if not found.fits:
+        lines.append("it does not fit; try in this order: " + " ".join(f"--set {setting}" for setting in LADDER))
+    return lines
+
+
+def _verdict(fits: bool) -> str:
+    return "fits" if fits else "does NOT fit"

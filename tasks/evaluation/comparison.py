@@ -1,0 +1,120 @@
+"""Several policies on the same held-out problems, each pair compared problem by problem.
+
+Writes a folder with
+
+- `comparison.json`: `n`; `policies`, each with its name, digest and every figure with its interval; `pairs`, each with `before`,
+  `after` and every `delta_<figure>` (after − before, paired by problem) with its interval;
+- `comparison.html`: the same as one self-contained page.
+"""
+
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from kernels_eval.settings import FrozenModel
+from tasks.evaluation.compare import paired
+from tasks.evaluation.config import EvaluationConfig
+from tasks.evaluation.evaluate import read_evaluation
+from tasks.evaluation.report.tables import interval_text, shown
+from tasks.evaluation.report.words import direction
+from tasks.references import CheckpointRef, EvaluationRef
+from tasks.store import write_atomically
+
+COMPARISON_FILE = "comparison.json"
+PAGE_FILE = "comparison.html"
+SHOWN_FIGURES = {
+    "compiled": "Compiled",
+    "correct": "Correct",
+    "fast_1": "Correct and faster than eager",
+    "fast_2": "Correct and twice as fast",
+    "mean_return": "Mean return",
+    "geomean_speedup": "Speedup of correct kernels",
+}
+_TEMPLATES = Path(__file__).parent / "report"
+
+
+class Measured(FrozenModel):
+    """A policy and how it did."""
+
+    name: str
+    policy: CheckpointRef
+    evaluation: EvaluationRef
+
+
+def compare_policies(measured: Sequence[Measured], config: EvaluationConfig) -> dict[str, Any]:
+    """Return the content of `comparison.json`. InputError where two of them share no problem."""
+    evaluations = [read_evaluation(entry.evaluation) for entry in measured]
+    pairs = [
+        {"before": first.name, "after": second.name, **paired(first.evaluation, second.evaluation, config)}
+        for first, second in itertools.combinations(measured, 2)
+    ]
+    sources = {str(evaluation["timing_source"]) for evaluation in evaluations if evaluation["timing_source"]}
+    return {
+        "n": min(pair["n"] for pair in pairs),
+        "confidence": config.confidence,
+        "timing_source": sources.pop() if len(sources) == 1 else ("mixed" if sources else None),
+        "policies": [
+            {
+                "name": entry.name,
+                "uri": entry.policy.uri,
+                "policy_digest": evaluation["policy_digest"],
+                **evaluation["overall"],
+            }
+            for entry, evaluation in zip(measured, evaluations, strict=True)
+        ],
+        "pairs": pairs,
+    }
+
+
+def write_comparison(folder: Path, measured: Sequence[Measured], config: EvaluationConfig) -> dict[str, Any]:
+    """Write both files into `folder` and return the comparison."""
+    comparison = compare_policies(measured, config)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / COMPARISON_FILE, json.dumps(comparison, indent=1) + "\n")
+    write_atomically(folder / PAGE_FILE, _page(comparison))
+    return comparison
+
+
+def table_rows(comparison: dict[str, Any]) -> list[dict[str, str]]:
+    """Return one row a figure for people: the value of each policy, and each paired difference."""
+    rows: list[dict[str, str]] = []
+    for name, title in SHOWN_FIGURES.items():
+        row = {"figure": title}
+        for policy in comparison["policies"]:
+            row[policy["name"]] = _with_interval(name, policy.get(name), policy.get(f"{name}_ci"))
+        for pair in comparison["pairs"]:
+            row[f"{pair['after']} − {pair['before']}"] = difference(pair, name)
+        rows.append(row)
+    return rows
+
+
+def difference(pair: dict[str, Any], name: str) -> str:
+    """Return a paired difference with its interval, as numbers."""
+    value, interval = pair.get(f"delta_{name}"), pair.get(f"delta_{name}_ci")
+    if value is None:
+        return "–"
+    return f"{value:+.3f}" + (f" [{interval[0]:+.3f}, {interval[1]:+.3f}]" if interval else "")
+
+
+def _with_interval(name: str, value: float | None, interval: list[float] | None) -> str:
+    return f"{shown(name, value)} ({interval_text(name, interval)})" if interval else shown(name, value)
+
+
+def _page(comparison: dict[str, Any]) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.get_template("comparison.html.j2").render(
+        style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
+        comparison=comparison,
+        figures=SHOWN_FIGURES,
+        shown=shown,
+        interval_text=interval_text,
+        difference=difference,
+        tone=lambda pair, name: direction(pair.get(f"delta_{name}_ci")),
+    )

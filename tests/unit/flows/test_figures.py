@@ -1,0 +1,38 @@
+"""The tables at the end of a run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from flows.cli.figures import summary_table
+
+POLICY = {"correct": 0.5, "correct_ci": [0.4, 0.6], "mean_return": 1.0, "mean_return_ci": [0.9, 1.1]}
+
+
+def shown(folder: Path, heldout: dict[str, Any], width: int = 160) -> str:
+    summary = {"heldout": {"n": 3, "before": POLICY, "after": POLICY, **heldout}, "timing_source": "roofline"}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    console = Console(width=width, record=True)
+    console.print(summary_table(folder))
+    return console.export_text()
+
+
+def test_without_a_control_there_is_no_column_of_it(tmp_path: Path):
+    text = shown(tmp_path, {"delta_correct": 0.1, "delta_correct_ci": [0.05, 0.15]})
+    assert "+0.10 [+0.05, +0.15]" in text
+    assert "control" not in text
+
+
+@pytest.mark.parametrize("width", [160, 80])
+def test_a_control_has_its_figures_and_what_rl_has_over_it(tmp_path: Path, width: int):
+    control = {
+        "control": {"correct": 0.25, "correct_ci": [0.2, 0.3]},
+        "over_control": {"n": 3, "delta_correct": 0.22, "delta_correct_ci": [0.11, 0.33]},
+    }
+    text = shown(tmp_path, control, width)
+    assert "control" in text
+    for figure in ("0.25", "+0.22", "+0.33"):
+        assert figure in text

@@ -1,0 +1,74 @@
+"""Which policy is meant by a choice."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from flows.cli.main import run
+from flows.configuration import RunConfig
+from flows.policies import PolicyChoice, check_choices, chosen, policy_of
+from flows.state import RunState, write_state
+from kernels_eval.errors import InputError
+from tasks.references import CheckpointRef
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        ("SFT=runs/a@0", PolicyChoice(name="SFT", checkpoint="runs/a", version=0)),
+        ("new=runs/a", PolicyChoice(name="new", checkpoint="runs/a")),
+        ("first=@0", PolicyChoice(name="first", version=0)),
+        ("new=", PolicyChoice(name="new")),
+        ("runs/a/checkpoints/policy-003", PolicyChoice(name="policy-003", checkpoint="runs/a/checkpoints/policy-003")),
+    ],
+)
+def test_what_a_text_says(text: str, choice: PolicyChoice):
+    assert chosen(text) == choice
+
+
+@pytest.mark.parametrize("text", ["=runs/a", "a=runs@x"])
+def test_what_a_text_must_not_say(text: str):
+    with pytest.raises(InputError, match="expected NAME=FOLDER"):
+        chosen(text)
+
+
+def test_two_policies_with_names_of_their_own_in_folders_that_exist(tmp_path: Path):
+    here = PolicyChoice(name="a", checkpoint=str(tmp_path))
+    check_choices((here, PolicyChoice(name="b")))
+    for choices, words in (
+        ((here,), "two or more"),
+        ((here, here), "'a' twice"),
+        ((here, PolicyChoice(name="b", checkpoint="/nowhere")), "/nowhere"),
+    ):
+        with pytest.raises(InputError, match=words):
+            check_choices(choices)
+
+
+@pytest.fixture
+def run_of_two(tmp_path: Path) -> SimpleNamespace:
+    folder = tmp_path / "runs" / "demo"
+    folder.mkdir(parents=True)
+    policies = {
+        version: CheckpointRef(uri=f"/p{version}", digest=f"d{version}", weight_version=version) for version in (0, 1)
+    }
+    write_state(folder, RunState(policies=policies))
+    return SimpleNamespace(run_dir=folder, config=RunConfig())
+
+
+def test_a_policy_of_a_run(run_of_two: SimpleNamespace):
+    assert policy_of(PolicyChoice(name="x"), run_of_two).digest == "d1"
+    assert policy_of(PolicyChoice(name="x", version=0), run_of_two).digest == "d0"
+    assert policy_of(PolicyChoice(name="x", checkpoint=str(run_of_two.run_dir)), run_of_two).digest == "d1"
+    with pytest.raises(InputError, match="has no policy 7; it has: 0, 1"):
+        policy_of(PolicyChoice(name="x", version=7), run_of_two)
+
+
+def test_a_policys_folder_has_no_versions(run_of_two: SimpleNamespace, tmp_path: Path):
+    with pytest.raises(InputError, match="no versions"):
+        policy_of(PolicyChoice(name="x", checkpoint=str(tmp_path), version=1), run_of_two)
+
+
+def test_the_command_refuses_one_policy(capsys: pytest.CaptureFixture[str]):
+    assert run(["compare", "a=@0"]) == 2
+    assert "expected two or more to compare, found 1" in capsys.readouterr().err

@@ -2,7 +2,8 @@
 
 Warmed while it is still spare, before it is handed a job: a CUDA context, the events and the flush buffer of the stopwatch, the
 profiler. Then one conversation (frames, see kernels_eval.wire). Judge: `load` (payload: pickled job, from the judge to us only).
-Candidate: `ready` or `failed`. Judge: `weights`, then any number of `round` (calls: where the inputs lie in the shared device
+Candidate: `awake`. Judge: any number of `round` with kernels of ours (`stand_ins`), by which it learns what a round takes beside
+the calls; then `begin`, upon which the source is executed. Candidate: `ready` or `failed`. Judge: `weights`, then any number of `round` (calls: where the inputs lie in the shared device
 memory and where the outputs go; whether to time, profile or suppress kernels). Candidate: `round` or `failed`. Nothing of the
 reference, the input seeds or the verdict is ever in this process.
 """
@@ -28,7 +29,7 @@ from kernels_eval.device_policy import DevicePolicy
 from kernels_eval.device_profile import Profiler
 from kernels_eval.policy import PolicyViolationError, refuse_host_copies
 from kernels_eval.stopwatch import Stopwatch
-from kernels_eval.tensors import NAMES, TensorForm, form_of, tensor_from
+from kernels_eval.tensors import DTYPES, NAMES, TensorForm, form_of, tensor_from
 from kernels_eval.wire import ChannelClosedError, receive_frame, send_frame
 
 _MAX_THREADS = 100_000
@@ -97,14 +98,22 @@ class _Conversation:
 
     def serve(self, memory_descriptor: int) -> None:
         _, payload = receive_frame(self._channel)
-        job: dict[str, Any] = pickle.loads(payload)
-        _use_cache_folder(job["scratch"])
-        memory = MappedMemory(self._warm.driver, job["memory"], memory_descriptor)
-        backend = backend_named(job["backend"])
-        backend.install(job["build"])
+        try:
+            job: dict[str, Any] = pickle.loads(payload)
+            _use_cache_folder(job["scratch"])
+            memory = MappedMemory(self._warm.driver, job["memory"], memory_descriptor)
+            backend = backend_named(job["backend"])
+            backend.install(job["build"])
+        # Nothing of the candidate has run: the judge takes it for a fault of the machine.
+        except (CudaError, RuntimeError, OSError, ImportError) as error:
+            raise CandidateError("runtime_error", "judge_fault", describe(error)) from error
         policy = DevicePolicy(enforce=job["strict"])
         torch.set_grad_enabled(False)
         send_frame(self._channel, {"kind": "awake"})
+        while (header := receive_frame(self._channel)[0])["kind"] == "round":
+            stand_ins = _StandIns([TensorForm(**form) for form in header["stand_ins"]])
+            policy_of_ours = DevicePolicy(enforce=False)
+            self._answer(_Rounds(self._warm, memory, stand_ins, policy_of_ours, backend, None), header)
         module = load_source(job["source"])
         model = _build(module, job["arguments"], job["weight_seed"])
         if job["strict"]:
@@ -118,12 +127,29 @@ class _Conversation:
         rounds = _Rounds(self._warm, memory, model, policy, backend, module)
         while True:
             header, _ = receive_frame(self._channel)
-            rounds.prepare(header)
-            send_frame(self._channel, {"kind": "prepared"})
-            receive_frame(self._channel)
-            answer = rounds.run(lambda: send_frame(self._channel, {"kind": "done"}))
-            answer["threads"] = min(_MAX_THREADS, 1 + len(self._frames()) - self._threads)
-            send_frame(self._channel, answer)
+            self._answer(rounds, header)
+
+    def _answer(self, rounds: "_Rounds", header: dict[str, Any]) -> None:
+        """Make one round, at the judge's word."""
+        rounds.prepare(header)
+        send_frame(self._channel, {"kind": "prepared"})
+        receive_frame(self._channel)
+        answer = rounds.run(lambda: send_frame(self._channel, {"kind": "done"}))
+        answer["threads"] = min(_MAX_THREADS, 1 + len(self._frames()) - self._threads)
+        send_frame(self._channel, answer)
+
+
+class _StandIns:
+    """A model of ours: fills outputs of the forms that the candidate's will have."""
+
+    def __init__(self, forms: list[TensorForm]) -> None:
+        self._forms = forms
+
+    def __call__(self, *_: Any) -> tuple[torch.Tensor, ...]:
+        """Return fresh outputs."""
+        return tuple(
+            torch.ones(form.shape, dtype=DTYPES[form.dtype], device=cuda_driver.DEVICE) for form in self._forms
+        )
 
 
 class _Rounds:

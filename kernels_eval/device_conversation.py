@@ -157,13 +157,24 @@ class DeviceConversation:
         if not self._ended:
             self._nursery.stop()
 
-    def load(self, job: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Have the candidate loaded; returns type and shape of its parameters and buffers."""
-        self._send({"kind": "load"}, [pickle.dumps(job)])
+    def wake(self, job: dict[str, Any]) -> None:
+        """Hand the job over. Nothing of the candidate runs yet: what goes wrong is the machine's fault."""
         try:
+            self._send({"kind": "load"}, [pickle.dumps(job)])
             self._expect("awake")
-        except CandidateFailedError as failed:  # nothing of the candidate has run yet
+        except CandidateFailedError as failed:
             raise InfrastructureError(f"a process for candidates did not come up: {failed.message}") from failed
+
+    def rehearse(self, calls: SharedCalls, forms: list[TensorForm], request: RoundRequest, wall_s: float) -> Round:
+        """Have one round made with kernels of ours that fill outputs of these forms: between `wake` and `begin`."""
+        try:
+            return self._round(calls, request, wall_s, {"stand_ins": [form.model_dump() for form in forms]})
+        except CandidateFailedError as failed:
+            raise InfrastructureError(f"a round without a candidate failed: {failed.message}") from failed
+
+    def begin(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Have the candidate's source executed; returns type and shape of its parameters and buffers."""
+        self._send({"kind": "begin"})
         answer = self._receive()
         if not isinstance(answer, StateAnswer):
             raise CandidateFailedError(Status.REJECTED, "malformed_answer", "the process answered out of turn")
@@ -183,7 +194,10 @@ class DeviceConversation:
 
     def run(self, calls: SharedCalls, request: RoundRequest, wall_s: float) -> Round:
         """Have one round made, in `wall_s` at most. CandidateFailedError where it fails."""
-        header = {"kind": "round", "nbytes": calls.nbytes, "calls": calls.requests(), **vars(request)}
+        return self._round(calls, request, wall_s, {})
+
+    def _round(self, calls: SharedCalls, request: RoundRequest, wall_s: float, more: dict[str, Any]) -> Round:
+        header = {"kind": "round", "nbytes": calls.nbytes, "calls": calls.requests(), **vars(request), **more}
         self._channel.settimeout(wall_s)
         self._send(header)
         self._expect("prepared")

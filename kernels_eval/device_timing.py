@@ -41,6 +41,14 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Rehearsed:
+    """What a round took beside its calls in a process that had not loaded a candidate yet: fetched, flushed, copied out, answered."""
+
+    pause_s: float
+    beside_s: float
+
+
+@dataclass(frozen=True)
 class TimingPlan:
     """How a candidate is timed."""
 
@@ -100,6 +108,16 @@ class Timer:
             times.append(time.perf_counter() - started)
         return median(times)
 
+    def _beside_s(
+        self, rehearsed: Rehearsed, calls: SharedCalls, plan: TimingPlan, forms: list[TensorForm], wait_s: float
+    ) -> float:
+        """Return what a round takes beside its calls: as rehearsed, and what another pause or waiting for the device adds to that."""
+        if wait_s == rehearsed.pause_s and not plan.synchronised:
+            return rehearsed.beside_s
+        as_rehearsed = self.empty_round_s(calls, plan.calls, forms, rehearsed.pause_s, False)
+        as_planned = self.empty_round_s(calls, plan.calls, forms, wait_s, plan.synchronised)
+        return max(0.0, rehearsed.beside_s + as_planned - as_rehearsed)
+
     def measure(
         self,
         plan: TimingPlan,
@@ -109,6 +127,7 @@ class Timer:
         run: Callable[[SharedCalls, RoundRequest], Round],
         check: Callable[[int, Round, SharedCalls], None],
         enqueue_s: float,
+        rehearsed: Rehearsed,
     ) -> Measured:
         """Time until settled. `new_calls(round)` draws, `run` has the candidate do it, `check` looks at the outputs."""
         candidate: list[float] = []
@@ -116,7 +135,7 @@ class Timer:
         disagreements: list[str] = []
         host_ms: list[float] = []
         started = time.perf_counter()
-        candidate_wait = pause_s(enqueue_s, self.flush_s)
+        candidate_wait = max(pause_s(enqueue_s, self.flush_s), rehearsed.pause_s)
         reference_wait = candidate_wait
         number = counted = 0
         empty_s: float | None = None
@@ -127,7 +146,7 @@ class Timer:
                 reference_wait = pause_s(reference_enqueue, self.flush_s)
             reference_s, _ = self.reference_round(forward, calls, forms, reference_wait)
             if empty_s is None:
-                empty_s = self.empty_round_s(calls, plan.calls, forms, candidate_wait, plan.synchronised)
+                empty_s = self._beside_s(rehearsed, calls, plan, forms, candidate_wait)
             profiled = number == plan.profiled_round
             request = RoundRequest(candidate_wait, plan.synchronised, poison=False, profiled=profiled)
             made = run(calls, request)

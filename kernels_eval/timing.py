@@ -2,8 +2,8 @@
 
 Device events say how long each call took; they are recorded in the candidate's process. A host clock in the judge's process
 brackets whole rounds of calls between full device synchronisations. A round holds, beside the calls, work of known length
-(flushing the L2 cache, a pause that hides the host's enqueueing, copying outputs out), which the judge has timed in
-its own process. What remains must agree with the events.
+(flushing the L2 cache, a pause that hides the host's enqueueing, copying outputs out), which the judge has timed in a
+process like the candidate's that had not loaded one yet. What remains must agree with the events.
 """
 
 import math

@@ -491,7 +491,7 @@ class ModelNew(nn.Module):
         "correct",
     ),
     "mixed: a library product and an own epilogue": Case(
-        LINEAR_PROBLEM.replace("512", "64"),
+        LINEAR_PROBLEM.replace("16384, 512", "16384, 64").replace("[512, 512]", "[64, 2048]"),
         linear_kernel(
             forward="torch.mm(x, self.linear.weight.t(), out=out)\n" + _EPILOGUE + "return out",
             extra=_CTYPES_GEMM[_CTYPES_GEMM.index("@triton.jit") :],

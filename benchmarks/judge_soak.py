@@ -140,9 +140,9 @@ def main() -> None:
         scratch = scratch_of(family)
         server.send_signal(signal.SIGTERM)
         code = server.wait(timeout=60)
-        time.sleep(1)
+        time.sleep(5)
     report(lines, load)
-    left = [process for process in family if Path(f"/proc/{process}").exists()]
+    left = [process for process in family if role(process) != "gone"]
     print(
         f"the server ended with {code}; processes left: {left}; folders left: {[f for f in scratch if Path(f).exists()]}"
     )
@@ -183,7 +183,7 @@ def scratch_of(family: list[int]) -> set[str]:
 
 def role(process: int) -> str:
     """Server → template → worker → nursery → candidate, as far as their places in the tree tell."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, IndexError):
         depth = 0
         while b"serve-judge" not in Path(f"/proc/{process}/cmdline").read_bytes():
             process = int(Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[1])

@@ -5,11 +5,13 @@
 Clients send honest, wrong, broken, hanging and hostile kernels, one by one and in batches, malformed, endless and oversized bodies,
 and hang up half-way. Each line: memory that the server and all its processes have to themselves (PSS), the server's own, its
 workers' and nurseries' largest, processes, open descriptors, files in its scratch folder, replies, and the slowest `/health`.
+At the end: verdicts by kind of kernel (honest ones must be correct, whatever ran beside them), and what the ended server left behind.
 """
 
 import argparse
 import contextlib
 import json
+import os
 import random
 import signal
 import socket
@@ -19,6 +21,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
@@ -46,7 +49,7 @@ class Load:
         generator = random.Random(number)
         for batch in range(10**6):
             samples = mixed_kernels(40, seed=1000 * number + batch, shares=SHARES, problems=8)
-            bodies = [{"problem_source": one.problem, "kernel_source": one.kernel} for one in samples]
+            bodies = [({"problem_source": one.problem, "kernel_source": one.kernel}, one.kind) for one in samples]
             while bodies and not self.stop.is_set():
                 with contextlib.suppress(httpx.HTTPError, OSError):
                     self._one_request(generator, bodies)
@@ -54,21 +57,23 @@ class Load:
             if self.stop.is_set():
                 return
 
-    def _one_request(self, generator: random.Random, bodies: list[dict[str, str]]) -> None:
+    def _one_request(self, generator: random.Random, bodies: list[tuple[dict[str, str], Kind]]) -> None:
         what = generator.random()
         with httpx.Client(base_url=self.address, timeout=120) as client:
             if what < 0.55:
-                self._count(client.post("/eval", json=bodies.pop()))
+                body, kind = bodies.pop()
+                self._count(client.post("/eval", json=body), [kind])
             elif what < 0.75:
                 taken = [bodies.pop() for _ in range(min(8, len(bodies)))]
-                with client.stream("POST", "/eval/batch", json={"items": taken}) as reply:
+                with client.stream("POST", "/eval/batch", json={"items": [body for body, _ in taken]}) as reply:
                     if reply.status_code == 200 and generator.random() < 0.3:  # hangs up after the first verdict
                         next(reply.iter_lines(), None)
                         return
-                    self._count(reply, *(line for line in reply.iter_lines()))
+                    lines = list(reply.iter_lines())
+                self._count(reply, [kind for _, kind in taken], lines)
             elif what < 0.85:
                 with contextlib.suppress(httpx.TimeoutException):
-                    client.post("/eval", json=bodies.pop(), timeout=generator.uniform(0.01, 0.3))
+                    client.post("/eval", json=bodies.pop()[0], timeout=generator.uniform(0.01, 0.3))
             elif what < 0.93:
                 content = generator.choice([b"{", b"\xff" * 1000, b'{"a":' + b"[" * 100_000, b"1" * 10_000, b"null"])
                 self._count(client.post("/eval", content=content, headers={"Content-Type": "application/json"}))
@@ -83,13 +88,15 @@ class Load:
             raw.sendall(b"POST /eval HTTP/1.1\r\nHost: judge\r\nContent-Length: 1000\r\n\r\n{")
             self.stop.wait(generator.uniform(0, 2))
 
-    def _count(self, reply: httpx.Response, *lines: str) -> None:
+    def _count(self, reply: httpx.Response, kinds: Sequence[Kind] = (), lines: Sequence[str] = ()) -> None:
         with self._lock:
             self.replies[str(reply.status_code)] += 1
-            if reply.status_code == 200:
-                for line in lines or [reply.text]:
-                    said = json.loads(line)
-                    self.verdicts[said.get("verdict", said)["status"]] += 1
+            if reply.status_code != 200:
+                return
+            for index, line in enumerate(lines or [reply.text]):
+                said = json.loads(line)
+                verdict = said.get("verdict", said)
+                self.verdicts[f"{kinds[said.get('index', index)]}: {verdict['status']}"] += 1
 
     def watch_health(self) -> None:
         with httpx.Client(base_url=self.address, timeout=30) as client:
@@ -129,9 +136,16 @@ def main() -> None:
         load.stop.set()
         for thread in threads:
             thread.join(timeout=130)
+        family = members(server.pid)
+        scratch = scratch_of(family)
         server.send_signal(signal.SIGTERM)
         code = server.wait(timeout=60)
-    report(lines, load, code)
+        time.sleep(5)
+    report(lines, load)
+    left = [process for process in family if role(process) != "gone"]
+    print(
+        f"the server ended with {code}; processes left: {left}; folders left: {[f for f in scratch if Path(f).exists()]}"
+    )
 
 
 def observe(server: int, load: Load) -> dict[str, float]:
@@ -139,7 +153,6 @@ def observe(server: int, load: Load) -> dict[str, float]:
     roles = {process: role(process) for process in family}
     health, load.health_s = load.health_s, []
     largest = {name: max((memory(pid, "Rss") for pid, is_a in roles.items() if is_a == name), default=0.0) for name in ("worker", "nursery")}  # fmt: skip
-    scratch = [file for folder in Path("/tmp").glob("kernels-eval-*") for file in folder.rglob("*") if file.is_file()]
     return {
         "verdicts": sum(load.verdicts.values()),
         "total_mb": round(sum(memory(pid, "Pss") for pid in family)),
@@ -148,7 +161,7 @@ def observe(server: int, load: Load) -> dict[str, float]:
         "nursery_mb": round(largest["nursery"]),
         "processes": len(family),
         "descriptors": len(list(Path(f"/proc/{server}/fd").iterdir())),
-        "scratch_files": len(scratch),
+        "scratch_files": sum(len(files) for folder in scratch_of(family) for _, _, files in os.walk(folder)),
         "health_p99_ms": round(1e3 * statistics.quantiles(health, n=100)[-1], 1) if len(health) > 1 else 0,
         "health_max_ms": round(1e3 * max(health, default=0), 1),
     }
@@ -158,9 +171,19 @@ def members(process: int) -> list[int]:
     return [process, *(member for child in children_of(process) for member in members(child))]
 
 
+def scratch_of(family: list[int]) -> set[str]:
+    """The folder that the server's templates were given."""
+    found: set[str] = set()
+    for process in family:
+        with contextlib.suppress(OSError):
+            environment = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+            found |= {entry[7:].decode() for entry in environment if entry.startswith(b"TMPDIR=")}
+    return {folder for folder in found if "kernels-eval-" in folder}
+
+
 def role(process: int) -> str:
     """Server → template → worker → nursery → candidate, as far as their places in the tree tell."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, IndexError):
         depth = 0
         while b"serve-judge" not in Path(f"/proc/{process}/cmdline").read_bytes():
             process = int(Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[1])
@@ -178,14 +201,16 @@ def memory(process: int, field: str) -> float:
     return 0.0
 
 
-def report(lines: list[dict[str, float]], load: Load, code: int) -> None:
+def report(lines: list[dict[str, float]], load: Load) -> None:
     settled = lines[len(lines) // 4 :]
     third = max(1, len(settled) // 3)
     for name in ("total_mb", "server_mb", "worker_mb", "nursery_mb", "descriptors"):
         early = statistics.median(line[name] for line in settled[:third])
         late = statistics.median(line[name] for line in settled[-third:])
         print(f"{name}: {early:g} after the first quarter, {late:g} at the end ({late - early:+g})")
-    print(f"verdicts {dict(load.verdicts)}; replies {dict(load.replies)}; the server ended with {code}")
+    print(f"/health: slowest {max(line['health_max_ms'] for line in lines):g} ms; replies {dict(load.replies)}")
+    for name, count in sorted(load.verdicts.items()):
+        print(f"  {name}: {count}")
 
 
 if __name__ == "__main__":

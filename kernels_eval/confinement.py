@@ -39,9 +39,14 @@ def die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own has died, so that they can be ended and reaped here."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
 def confine_nursery(may_fork: bool) -> list[str]:
     """Cut the network off for this process and all that it forks; returns what will be in force in its children."""
-    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     achieved = ["process", "rlimits"]
     if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0:
         achieved.append("no_new_privs")

@@ -6,7 +6,6 @@ problem – one confined child for each candidate. Compilation has a template of
 """
 
 import asyncio
-import socket
 import threading
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -14,32 +13,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernels_eval.backends import backend_named
-from kernels_eval.building import BuildCache, Builder, Built, verdict_of
+from kernels_eval.bench import Bench, fault
+from kernels_eval.building import BuildCache
 from kernels_eval.cache import VerdictCache, verdict_key
-from kernels_eval.compiler import CompileCache, Compiler
+from kernels_eval.compiler import CompileCache
 from kernels_eval.config import JudgeConfig
-from kernels_eval.confinement import Limits
 from kernels_eval.devices import gpu_name, resolve_device
 from kernels_eval.dispatch import Dispatcher, Job
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.example import KERNEL, PROBLEM
-from kernels_eval.launches import Launch
-from kernels_eval.nursery import MAX_EXTENSION, Nursery
 from kernels_eval.overrides import with_settings
 from kernels_eval.problem import Problem, check_problem_source
-from kernels_eval.program import KernelUnit
 from kernels_eval.roster import Roster
 from kernels_eval.scratch import Scratch
 from kernels_eval.streaming import Item, stream_verdicts
 from kernels_eval.templates import Templates
-from kernels_eval.verdict import Status, Verdict
-from kernels_eval.wire import ChannelClosedError, MalformedFrameError, has_news, receive_frame, send_frame
+from kernels_eval.verdict import Verdict
 
-_SPARE_S = 120.0
-"""What a worker may take beyond the candidate's own time (building the reference, running the oracle)."""
-_BUILD_FACTOR = 4
-"""Building a PyTorch extension takes this much longer than compiling a kernel."""
-_LIBRARY_PREFIX = "aten."
 _YOUNG_S = 0.5
 """A kernel that takes longer no longer keeps the next one waiting: a worker in reserve takes that."""
 _ATTEMPTS = 4
@@ -48,6 +38,8 @@ _PROBES = 5
 """Failed probes in a row after which kernels no longer wait for a worker, where none is in service."""
 _FIRST_PROBE_WAIT_S = 0.5
 _LONGEST_PROBE_WAIT_S = 30.0
+REQUIRED_SANDBOX = ("seccomp", "netns")
+"""What `require_sandbox` asks for, by the names that verdicts use."""
 Progress = Callable[[int, int], None]
 
 
@@ -55,6 +47,7 @@ class Judge:
     """Evaluates kernels on this machine. A context manager; safe for threads and for many concurrent asyncio calls."""
 
     def __init__(self, config: JudgeConfig | None = None) -> None:
+        """Start no process yet. InputError: what this machine cannot do; with `require_sandbox` that is tried out here."""
         config = config or JudgeConfig()
         _check(config)
         self.config = config.model_copy(update={"device": resolve_device(config.device)})
@@ -64,6 +57,8 @@ class Judge:
         self._scratch = self._scratch_folder.path
         self._build_cache = BuildCache(self._scratch / "builds")
         self._templates = Templates(self._scratch)
+        if self.config.require_sandbox:
+            self._refuse_without_sandbox()
         threads = self.config.workers + _reserves(self.config)
         self._dispatcher = Dispatcher(self.config.workers, _YOUNG_S)
         self.roster = Roster([self.config.device] * threads, regular=self.config.workers)
@@ -160,7 +155,7 @@ class Judge:
 
     def drain(self) -> None:
         """Take no more kernels and end those that wait, as faults; those that run go on until `close`."""
-        self._dispatcher.close(lambda _: _fault("judge_closed", "the judge was closed"))
+        self._dispatcher.close(lambda _: fault("judge_closed", "the judge was closed"))
 
     def close(self) -> None:
         """Stop: waiting and running evaluations end as faults, processes are gone when this returns."""
@@ -173,9 +168,25 @@ class Judge:
             thread.join(timeout=10)
         self._scratch_folder.close()
 
+    def _refuse_without_sandbox(self) -> None:
+        bench = Bench(self._templates, self._compile_cache, self._build_cache, self.config)
+        try:
+            sandbox = bench.start_worker()
+            missing = [name for name in REQUIRED_SANDBOX if name not in sandbox]
+            if missing:
+                raise InputError(
+                    f"judge.require_sandbox: this machine lacks {', '.join(missing)}; it has {', '.join(sandbox)}"
+                )
+        except BaseException:
+            self._templates.close()
+            self._scratch_folder.close()
+            raise
+        finally:
+            bench.close()
+
     def _serve(self, worker: int) -> None:
         """One thread: owns a worker and a compiler, and works the queue off."""
-        bench = _Bench(self._templates, self._compile_cache, self._build_cache, self.config)
+        bench = Bench(self._templates, self._compile_cache, self._build_cache, self.config)
         try:
             while (job := self._dispatcher.take(worker)) is not None:
                 self._serve_one(worker, bench, job)
@@ -183,7 +194,7 @@ class Judge:
             bench.close()
             self.roster.stopped(worker)
 
-    def _serve_one(self, worker: int, bench: "_Bench", job: Job) -> None:
+    def _serve_one(self, worker: int, bench: "Bench", job: Job) -> None:
         """Give a verdict, or give the job back, because the machine failed, and prove the worker sound before going on."""
         self.roster.begins(worker)
         is_fresh = not bench.drop_dead_worker()
@@ -197,23 +208,23 @@ class Judge:
         self.roster.failed(worker, *verdict)
         job.faults += is_fresh  # where a template died, every worker is found dead once: no attempt at this kernel
         if job.faults >= _ATTEMPTS or self._closing.is_set():
-            self._dispatcher.finish(job, _fault(*verdict))
+            self._dispatcher.finish(job, fault(*verdict))
         else:
-            self._dispatcher.put_back(job, lambda _: _fault(*verdict))
+            self._dispatcher.put_back(job, lambda _: fault(*verdict))
         self._probe(worker, bench)
 
-    def _try(self, bench: "_Bench", job: Job) -> "Verdict | _MachineFault":
+    def _try(self, bench: "Bench", job: Job) -> "Verdict | _MachineFault":
         """The boundary where an exception becomes data: a fault of the machine, which says nothing of the kernel."""
         try:
             return bench.judge(job)
-        except InfrastructureError as fault:
-            found = _MachineFault("judge_fault", str(fault))
+        except InfrastructureError as error:
+            found = _MachineFault("judge_fault", str(error))
         except Exception as error:  # noqa: BLE001 (the one boundary: a bug here must not lose a verdict or end the thread)
             found = _MachineFault("judge_bug", f"{type(error).__name__}: {error}")
         bench.reset()
         return found
 
-    def _probe(self, worker: int, bench: "_Bench") -> None:
+    def _probe(self, worker: int, bench: "Bench") -> None:
         """Keep a worker out of service until a kernel that is known to be right is found right on it."""
         config = self.config.model_copy(update={"backend": "triton", "policy": "strict", "compile": "never"})
         probe = Job("probe", Problem(problem_id="probe", source=PROBLEM), KERNEL, config)
@@ -229,123 +240,14 @@ class Judge:
             self.roster.failed(worker, *found)
             probes += 1
             if probes >= _PROBES and self.roster.in_service == 0:
-                fault = _fault(found.category, f"no worker is in service: {found.message}")
-                self._dispatcher.fail_waiting(lambda _, fault=fault: fault)
+                verdict = fault(found.category, f"no worker is in service: {found.message}")
+                self._dispatcher.fail_waiting(lambda _, verdict=verdict: verdict)
             wait_s = min(max(2 * wait_s, _FIRST_PROBE_WAIT_S), _LONGEST_PROBE_WAIT_S)
 
 
 class _MachineFault(NamedTuple):
     category: str
     message: str
-
-
-class _Bench:
-    """What one thread judges with: a worker process and a compiler."""
-
-    def __init__(
-        self, templates: Templates, compile_cache: CompileCache, build_cache: BuildCache, config: JudgeConfig
-    ) -> None:
-        self._templates = templates
-        self._config = config
-        self._compiler = Compiler(self._new_compiler_nursery, compile_cache)
-        self._builder = Builder(self._new_builder_nursery, build_cache)
-        self._worker: socket.socket | None = None
-        self._process = 0
-
-    def judge(self, job: Job) -> Verdict:
-        config = job.config
-        on_gpu = config.device == "cuda"
-        outcome: dict[str, Any] = {}
-        if backend_named(config.backend).builds:
-            built = self._build(job, on_gpu)
-            decided = verdict_of(built, on_gpu)
-            if decided is not None:
-                return decided
-            outcome = built.outcome
-        reply = self._ask(job, outcome)
-        if reply["kind"] == "reference_failed":
-            return _fault("reference_failed", reply["message"])
-        if reply["kind"] != "graded":
-            raise InfrastructureError(str(reply.get("message", "the worker gave no verdict")))
-        verdict = Verdict(**reply["verdict"])
-        if config.compile == "never" or not config.targets or (config.compile == "correct" and not verdict.correct):
-            return verdict
-        if on_gpu:  # compiled where it ran
-            return verdict
-        launches = [Launch(**values) for values in reply["launches"]]
-        launches = [launch for launch in launches if not launch.kernel.startswith(_LIBRARY_PREFIX)]
-        units = [KernelUnit(**values) for values in reply["units"]]
-        limits = Limits(wall_s=config.compile_timeout_s, memory_mb=config.memory_mb)
-        compiled = self._compiler.compile(units, launches, config.targets, limits)
-        if compiled.category is None:
-            return verdict.model_copy(update={"resources": compiled.resources})
-        return Verdict(
-            status=Status.COMPILE_ERROR,
-            error_category=compiled.category,
-            error_message=compiled.message,
-            hardware=verdict.hardware,
-            sandbox=verdict.sandbox,
-            seed_commitment=verdict.seed_commitment,
-        )
-
-    def _build(self, job: Job, on_gpu: bool) -> Built:
-        config = job.config
-        limits = Limits(wall_s=_BUILD_FACTOR * config.compile_timeout_s, memory_mb=4 * config.memory_mb)
-        source, problem = job.kernel_source, job.problem.source
-        return self._builder.build(config.backend, source, problem, config.targets, on_gpu, limits)
-
-    def _ask(self, job: Job, outcome: dict[str, Any]) -> dict[str, Any]:
-        config = job.config
-        wall_s = (1 + MAX_EXTENSION) * config.timeout_s + _SPARE_S
-        if config.device == "cuda":
-            wall_s += config.compile_timeout_s + config.timing_s + _SPARE_S
-        try:
-            if self._worker is None:
-                self._process, self._worker = self._templates.judging(config.device).fork()
-                self._worker.settimeout(_SPARE_S)
-                hello, _ = receive_frame(self._worker)
-                _check_sandbox(self._config, hello["sandbox"])
-            self._worker.settimeout(wall_s)
-            send_frame(
-                self._worker,
-                {
-                    "kind": "evaluate",
-                    "problem": job.problem.source,
-                    "kernel": job.kernel_source,
-                    "config": job.config.model_dump(mode="json"),
-                    "build": outcome,
-                },
-            )
-            return receive_frame(self._worker)[0]
-        except (ChannelClosedError, MalformedFrameError, TimeoutError) as error:
-            raise InfrastructureError("a judge worker died or hung") from error
-
-    def _new_builder_nursery(self) -> Nursery:
-        return Nursery(self._templates.building().fork()[1])
-
-    def _new_compiler_nursery(self) -> Nursery:
-        return Nursery(self._templates.compiling().fork()[1])
-
-    def drop_dead_worker(self) -> bool:
-        """Give a worker up that died while it had nothing to do; True where it had."""
-        if self._worker is None or not has_news(self._worker):
-            return False  # none yet; or it lives: it says nothing unasked
-        self.reset()
-        return True
-
-    def reset(self) -> None:
-        """Give the worker up; the next job gets a new one."""
-        if self._worker is not None:
-            self._worker.close()
-            self._templates.kill(self._process)
-        self._worker = None
-
-    def close(self) -> None:
-        """Let both processes go."""
-        if self._worker is not None:
-            self._worker.close()
-        self._compiler.close()
-        self._builder.close()
 
 
 class _Counter:
@@ -368,18 +270,8 @@ def _reserves(config: JudgeConfig) -> int:
     return 0 if config.device == "cuda" else max(2, config.workers)
 
 
-def _fault(category: str, message: str) -> Verdict:
-    return Verdict(status=Status.INFRASTRUCTURE_ERROR, error_category=category, error_message=message)
-
-
 def _check(config: JudgeConfig) -> None:
     for target in config.targets:
         backend, _, architecture = target.partition(":")
         if backend not in ("cuda", "hip") or not architecture or (backend == "cuda" and not architecture.isdigit()):
             raise InputError(f"judge.targets: expected `cuda:90` or `hip:gfx942`, found {target!r}")
-
-
-def _check_sandbox(config: JudgeConfig, sandbox: list[str]) -> None:
-    missing = [name for name in ("seccomp", "netns") if name not in sandbox]
-    if config.require_sandbox and missing:
-        raise InfrastructureError(f"judge.require_sandbox: this machine lacks {', '.join(missing)}")

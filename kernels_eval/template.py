@@ -15,9 +15,11 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, NoReturn
 
+from kernels_eval.confinement import adopt_orphans, children_of
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.hugepages import collapse_memory
 from kernels_eval.scratch import PREFIX
@@ -26,6 +28,7 @@ from kernels_eval.wire import ChannelClosedError, has_news, note_pair, receive_n
 DEVICE_WAY = "device"
 _DEVICE_UNREHEARSED = "device-unrehearsed"
 _REAP_S = 1.0
+_END_S = 10.0
 _START_S = 180.0
 
 
@@ -87,7 +90,7 @@ class Template:
         """End the process; its children die with it."""
         self._notes.close()
         try:
-            self._process.wait(timeout=5)
+            self._process.wait(timeout=_END_S + 1)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -112,6 +115,7 @@ def main(way: str, descriptor: int) -> NoReturn:
     gc.collect()
     gc.freeze()  # keeps the collector from touching, and so copying, every page in each child
     collapse_memory()
+    adopt_orphans()
     children: set[int] = set()
     while True:
         ready = has_news(judge, _REAP_S)
@@ -123,9 +127,7 @@ def main(way: str, descriptor: int) -> NoReturn:
         try:
             note, descriptors = receive_note(judge)
         except ChannelClosedError:
-            for child in children:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(child, signal.SIGKILL)
+            _end_family()
             _remove_scratch()
             os._exit(0)  # without the interpreter's farewell, which lists what triton's bindings leak
         if note["action"] == "kill":
@@ -144,6 +146,18 @@ def main(way: str, descriptor: int) -> NoReturn:
         os.close(descriptors[0])
         children.add(child)
         send_note(judge, {"process": child})
+
+
+def _end_family() -> None:
+    """Kill and reap all that descends from here: what a child leaves behind becomes ours, and is next."""
+    deadline = time.monotonic() + _END_S
+    while (children := children_of(os.getpid())) and time.monotonic() < deadline:
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        for child in children:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child, 0)
 
 
 def _remove_scratch() -> None:

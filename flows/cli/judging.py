@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from kernels_eval.config import JudgeConfig
     from kernels_eval.verdict import Verdict
 
+REQUIRE_SANDBOX_HELP = "Refuse to start where this machine cannot keep candidates in."
 _TELL_S = 10.0
 
 
@@ -32,10 +33,13 @@ def score(
         Path | None, typer.Option("--config", "-c", help="Run configuration; its `judge` is used.")
     ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="A.B=VALUE")] = None,
+    require_sandbox: Annotated[bool, typer.Option("--require-sandbox", help=REQUIRE_SANDBOX_HELP)] = False,
 ) -> None:
     """Judge KERNEL against PROBLEM, or every line of --batch. Exit code 0: judged, whatever the verdict."""
     from kernels_eval.errors import InputError
 
+    if require_sandbox:
+        set_ = [*(set_ or []), "judge.require_sandbox=true"]
     if batch is not None:
         if problem is not None or as_json:
             raise InputError("score: --batch goes without PROBLEM.py, KERNEL.py and --json")

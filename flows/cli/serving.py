@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from flows.cli.judging import REQUIRE_SANDBOX_HELP
+
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this group."""
@@ -36,6 +38,7 @@ def serve_judge(
         Path | None, typer.Option("--config", "-c", help="Run configuration; its `judge` is used.")
     ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="A.B=VALUE")] = None,
+    require_sandbox: Annotated[bool, typer.Option("--require-sandbox", help=REQUIRE_SANDBOX_HELP)] = False,
 ) -> None:
     """Serve the judge over HTTP until Ctrl-C or SIGTERM: POST /eval, POST /eval/batch, GET /health; the rest at /docs."""
     from flows.cli.judging import judge_settings
@@ -43,8 +46,10 @@ def serve_judge(
     from kernels_eval.server.serving import read_token, serve
 
     settings = judge_settings(config, set_)
-    if workers is not None:
-        settings = settings.model_copy(update={"workers": workers})
+    changes: dict[str, object] = {"workers": workers} if workers is not None else {}
+    if require_sandbox:
+        changes["require_sandbox"] = True
+    settings = settings.model_copy(update=changes)
     token = read_token(token_file)
     asked = "with a token" if token else "without a token"
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -149,7 +150,7 @@ def test_a_hanging_kernel_is_ended_in_time(judge: Judge) -> None:
         started = time.monotonic()
         verdict = judge.submit(ROW_PROBLEM, with_forward(body), settings={"timeout_s": 1.0}).result()
         assert verdict.status is Status.TIMEOUT
-        assert time.monotonic() - started < 2.5
+        assert time.monotonic() - started < 6, "its second, three more where others had the cores, and the rest"
     assert judge.evaluate(ROW_PROBLEM, ROW_KERNEL + "# again").status is Status.CORRECT
 
 
@@ -261,14 +262,23 @@ def test_killed_processes_lose_nothing_and_closing_leaves_nothing() -> None:
         assert len(workers) == 4, "those in reserve too"
         judge._templates._known["interpret"]._process.kill()  # and with it all of them
         assert judge.evaluate(ROW_PROBLEM, ROW_KERNEL + "#").status is Status.CORRECT
-        family = [judge._templates._known["interpret"]._process.pid, *_children_of_template(judge)]
-        assert len(family) >= 2
+        family = _family(judge._templates._known["interpret"]._process.pid)
+        assert len(family) >= 6, "template, worker, two nurseries, and a spare child of each"
         scratch = judge._scratch
-    deadline = time.monotonic() + 5
-    while any(_is_running(process) for process in family) and time.monotonic() < deadline:
-        time.sleep(0.05)
     assert not [process for process in family if _is_running(process)]
     assert not scratch.exists()
+
+
+def test_without_the_sandbox_that_is_required_it_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernels_eval.judge.REQUIRED_SANDBOX", ("process", "a moat"))
+    config = JudgeConfig(workers=1, compile="never", require_sandbox=True)
+    before = set(Path(tempfile.gettempdir()).glob("kernels-eval-*"))
+    with pytest.raises(InputError, match="this machine lacks a moat; it has process, rlimits"):
+        Judge(config)
+    assert set(Path(tempfile.gettempdir()).glob("kernels-eval-*")) <= before
+    monkeypatch.setattr("kernels_eval.judge.REQUIRED_SANDBOX", ("process",))
+    with Judge(config) as judge:
+        assert judge.evaluate(ROW_PROBLEM, "def f(:").status is Status.COMPILE_ERROR
 
 
 def test_a_killed_driver_leaves_nothing_behind() -> None:
@@ -294,6 +304,12 @@ def _children_of_template(judge: Judge) -> list[int]:
     from kernels_eval.confinement import children_of
 
     return children_of(judge._templates._known["interpret"]._process.pid)
+
+
+def _family(process: int) -> list[int]:
+    from kernels_eval.confinement import children_of
+
+    return [process, *(member for child in children_of(process) for member in _family(child))]
 
 
 def _is_running(process: int) -> bool:

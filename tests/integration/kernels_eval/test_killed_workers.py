@@ -29,8 +29,12 @@ KINDS = [
 
 
 def kernels(count: int) -> list[tuple[str, Status]]:
-    """Kernels that all differ, so that no verdict comes from the cache."""
-    return [(f"{source}# {index}\n", status) for index, (source, status) in enumerate(KINDS * (count // 4))]
+    """Kernels that all differ, so that no verdict comes from the cache; every sixteenth differs for the compiler too."""
+    found: list[tuple[str, Status]] = []
+    for index, (source, status) in enumerate(KINDS * (count // 4)):
+        own = source.replace("tl.maximum(x, 0.0)", f"tl.maximum(x, 0.0 * {index})") if index % 16 == 0 else source
+        found.append((f"{own}# {index}\n", status))
+    return found
 
 
 class Killer:
@@ -63,15 +67,16 @@ class Killer:
                     self.killed[kind] += 1
 
     def _processes(self) -> Iterator[tuple[str, int]]:
-        template = self._judge._templates._known.get("interpret")
-        if template is None or not template.is_alive:
-            return
-        process = template._process.pid
-        if self.killed["template"] < self._templates:
-            yield "template", process
-        for worker in children_of(process):
-            yield "worker", worker
-            yield from (("nursery", nursery) for nursery in children_of(worker))
+        for way, kind, below in (("interpret", "worker", "nursery"), ("compile", "compilers' nursery", "compiler")):
+            template = self._judge._templates._known.get(way)
+            if template is None or not template.is_alive:
+                continue
+            process = template._process.pid
+            if self.killed[f"{way} template"] < self._templates:
+                yield f"{way} template", process
+            for child in children_of(process):
+                yield kind, child
+                yield from ((below, grandchild) for grandchild in children_of(child))
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +90,7 @@ def compiling_judge() -> Iterator[Judge]:
 def test_five_hundred_kernels_while_processes_die() -> None:
     expected = kernels(500)
     seen: list[tuple[int, int]] = []
-    with Judge(JudgeConfig(workers=3, compile="never", timeout_s=20.0)) as judge:
+    with Judge(JudgeConfig(workers=3, compile="correct", timeout_s=20.0)) as judge:
         judge.evaluate(ROW_PROBLEM, ROW_KERNEL)
         with Killer(judge, seed=7, pause_s=0.6, templates=2) as killer:
             verdicts = judge.evaluate_many(
@@ -94,6 +99,7 @@ def test_five_hundred_kernels_while_processes_die() -> None:
         assert [verdict.status for verdict in verdicts] == [status for _, status in expected]
         assert sorted(seen) == [(done, 500) for done in range(1, 501)]
         assert killer.killed["worker"] + killer.killed["nursery"] >= 3, killer.killed
+        assert killer.killed["compilers' nursery"] + killer.killed["compiler"] >= 1, killer.killed
         faults = judge.roster.fault_statistics()
         assert faults.total >= 5
         assert faults.by_category.keys() == {"judge_fault"}

@@ -28,7 +28,7 @@ def collect(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> Traject
         config.judge,
         iteration=iteration,
         seed=config.seed,
-        curriculum=state_for(config.rollout, problems, run.state.batches.get(iteration - 1)),
+        curriculum=state_for(config.rollout, problems, run.state.batches.get(iteration - 1), policy),
     )
     episode = config.rollout.episode
     batch = publish_checked(run.workspace, raw, config.validation, episode.gamma, episode.reward, iteration=iteration)

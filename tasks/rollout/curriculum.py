@@ -3,20 +3,25 @@
 The state of an iteration is a function of the batch before it: that batch's manifest holds the state it was made with
 (`metadata.curriculum`), its tables what came of it. Nothing else is remembered, so that a run that was killed goes on exactly
 where it was, and the state of each iteration can be read from the data set (the report shows it).
+
+A checkpoint's manifest holds both too (`metadata.curriculum`: the state and the success rate of the batch that it was trained
+on), so that whoever goes on from a checkpoint without its trajectories goes on from its stage.
 """
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from pydantic import Field, ValidationError
 
 from kernels_eval.errors import InputError
 from kernels_eval.settings import FrozenModel
 from tasks.problems.row import ProblemRow, Split
-from tasks.references import ProblemSetRef, TrajectoryBatchRef
+from tasks.references import ArtifactRef, CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.config import CurriculumConfig, EpisodeConfig, RolloutConfig
 from tasks.store import read_manifest
 
 MANIFEST_KEY = "curriculum"
+State = TypeVar("State", bound="CurriculumState")
 
 
 class CurriculumState(FrozenModel):
@@ -30,10 +35,23 @@ class CurriculumState(FrozenModel):
     """Success rates of the iterations before this one on the same stage, oldest first."""
 
 
+class CurriculumRecord(CurriculumState):
+    """What a checkpoint says of the iteration that it comes from."""
+
+    success_rate: float | None
+    """Of its batch; None where nothing is known."""
+
+
 def state_for(
-    config: RolloutConfig, problems: ProblemSetRef, previous: TrajectoryBatchRef | None
+    config: RolloutConfig,
+    problems: ProblemSetRef,
+    previous: TrajectoryBatchRef | None,
+    policy: CheckpointRef | None = None,
 ) -> CurriculumState | None:
-    """Return the state of the iteration after `previous` (None: the first one); None where there is no curriculum."""
+    """Return the state of the iteration after `previous`, or where there is none, of the one that `policy` begins.
+
+    None where there is no curriculum.
+    """
     if not config.curriculum.enabled:
         return None
     from tasks.problems.problem_set import read_problems
@@ -41,11 +59,20 @@ def state_for(
     levels = sorted({row.problem.level for row in read_problems(problems, Split.TRAIN)})
     if not levels:
         raise InputError(f"{problems.uri}: expected {Split.TRAIN.value} problems, found none")
-    state = None if previous is None else recorded_state(previous)
-    if state is None or previous is None:
+    record = None if previous is None else record_of(previous)
+    if record is None and policy is not None:
+        record = _recorded(policy, CurriculumRecord)
+    if record is None:
         return CurriculumState(turns=1, level=levels[0])
     most_turns = max((config.episode.max_turns, *config.episode.horizon.level_turns))
-    return next_state(state, success_rate(previous), config.curriculum, most_turns, levels)
+    state = CurriculumState(turns=record.turns, level=record.level, rates=record.rates)
+    return next_state(state, record.success_rate, config.curriculum, most_turns, levels)
+
+
+def record_of(batch: TrajectoryBatchRef) -> CurriculumRecord | None:
+    """Return the state that a batch was made with and what came of it; None where it was made without a curriculum."""
+    state = recorded_state(batch)
+    return None if state is None else CurriculumRecord(**state.model_dump(), success_rate=success_rate(batch))
 
 
 def next_state(
@@ -85,12 +112,16 @@ def rows_up_to(rows: Sequence[ProblemRow], level: int) -> list[ProblemRow]:
 
 def recorded_state(batch: TrajectoryBatchRef) -> CurriculumState | None:
     """Return the state that a batch was made with; None where it was made without a curriculum."""
-    found = (read_manifest(batch.path) or {}).get("metadata", {}).get(MANIFEST_KEY)
+    return _recorded(batch, CurriculumState)
+
+
+def _recorded(artifact: ArtifactRef, kind: type[State]) -> State | None:
+    found = (read_manifest(artifact.path) or {}).get("metadata", {}).get(MANIFEST_KEY)
     try:
-        return None if found is None else CurriculumState.model_validate(found)
+        return None if found is None else kind.model_validate(found)
     except ValidationError as error:
         raise InputError(
-            f"{batch.path}: manifest: metadata.{MANIFEST_KEY}: not a curriculum's state: {error}"
+            f"{artifact.path}: manifest: metadata.{MANIFEST_KEY}: not a curriculum's state: {error}"
         ) from error
 
 

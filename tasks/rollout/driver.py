@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from kernels_eval.errors import InputError
 from kernels_eval.rewards import Answer
 from tasks.rollout.engines.base import Engine, FinishReason, Generation, GenerationRequest
-from tasks.rollout.extract import extract_kernel
+from tasks.rollout.extract import extract_kernel, without_reasoning
 from tasks.rollout.judging import Judged, Referee, fault_verdict
 from tasks.rollout.plan import EpisodePlan
 from tasks.rollout.playing import EpisodeListener, PlayedEpisode, Setting
@@ -165,7 +165,8 @@ class Driver:
         setting, problem = self._setting, episode.plan.row.problem
         name, index = episode.request().name, len(episode.turns)
         text = response_text(setting.tokenizer, generation.token_ids)
-        kernel = extract_kernel(text)
+        said = episode.said(text)
+        kernel = extract_kernel(said)
         self.observed.tokens += len(generation.token_ids)
         self.observed.judging += 1
         self._on_change(self.observed)
@@ -174,7 +175,12 @@ class Driver:
         else:
             with self._watchdog.waiting(name, Phase.JUDGEMENT):
                 judged = await self._referee.judge_response(
-                    problem, kernel, generation.finish_reason, Answer(text, len(generation.token_ids)), name
+                    problem,
+                    kernel,
+                    generation.finish_reason,
+                    Answer(text, len(generation.token_ids)),
+                    name,
+                    reasoning_ended=without_reasoning(said) is not None,
                 )
         turn = Turn(
             turn_index=index,

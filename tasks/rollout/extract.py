@@ -32,7 +32,8 @@ def extract_kernel(text: str) -> str | None:
 def without_reasoning(text: str) -> str | None:
     """Return what follows the reasoning; the text itself where there is none; None where the reasoning never ends.
 
-    A template may open the reasoning in the prompt, so that the response holds only its end.
+    Where a template opens the reasoning in the prompt, the response holds only its end: a caller that knows puts the tag back
+    first, or reasoning that never ends would pass for an answer.
     """
     if _THINK_END in text:
         return text.rpartition(_THINK_END)[2]

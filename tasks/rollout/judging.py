@@ -49,12 +49,18 @@ class Referee:
     """How long one kernel may wait for its verdict, the judge's queue included."""
 
     async def judge_response(
-        self, problem: Problem, kernel: str | None, finish_reason: FinishReason, answer: Answer, name: str = ""
+        self,
+        problem: Problem,
+        kernel: str | None,
+        finish_reason: FinishReason,
+        answer: Answer,
+        name: str = "",
+        reasoning_ended: bool = True,
     ) -> Judged:
         """Return the verdict on what `extract_kernel` found in an answer; `name` is what the log calls it."""
         started = time.perf_counter()
         if kernel is None:
-            verdict = no_kernel_verdict(finish_reason)
+            verdict = no_kernel_verdict(finish_reason, reasoning_ended)
         else:
             verdict = await self._verdict_on(problem, kernel, name or problem.problem_id)
         seconds = time.perf_counter() - started
@@ -79,9 +85,11 @@ class Referee:
         return verdict
 
 
-def no_kernel_verdict(finish_reason: FinishReason) -> Verdict:
+def no_kernel_verdict(finish_reason: FinishReason, reasoning_ended: bool = True) -> Verdict:
     """Return the verdict on a response that holds no kernel: the policy's own doing, so it is no fault."""
-    if finish_reason is FinishReason.LENGTH:
+    if not reasoning_ended:
+        category, message = "unfinished_reasoning", "The reasoning did not come to an end, so that there is no answer."
+    elif finish_reason is FinishReason.LENGTH:
         category, message = "truncated_answer", "The answer reached the length limit before its code block was closed."
     else:
         category, message = "no_code_block", "The answer holds no complete Python code block."

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from kernels_eval.errors import InfrastructureError
 from tasks.models.chat import encode_prompt
+from tasks.models.families import THINK_START
 from tasks.models.messages import Message, Role
 from tasks.rollout.compression import compressed
 from tasks.rollout.config import EpisodeConfig, SamplingConfig
@@ -18,7 +19,7 @@ from tasks.rollout.engines.base import GenerationRequest
 from tasks.rollout.episodes import EpisodeTask
 from tasks.rollout.plan import EpisodePlan
 from tasks.rollout.prompts import HistoryTurn
-from tasks.rollout.turn_tokens import Prompt, first_prompt, next_prompt, rewritten_prompt
+from tasks.rollout.turn_tokens import Prompt, first_prompt, next_prompt, opens_thought, rewritten_prompt
 from tasks.trajectories.schema import Termination, Trajectory, Turn
 
 
@@ -79,6 +80,10 @@ class PlayedEpisode:
             routing_key=self.plan.trajectory_id,
         )
 
+    def said(self, text: str) -> str:
+        """Return what a response to the present prompt says as a message: with the reasoning's tag where the prompt opened it."""
+        return f"{THINK_START}\n{text}" if opens_thought(self._setting.tokenizer, self.prompt) else text
+
     def add(self, turn: Turn, score: float | None) -> None:
         """Take a judged turn; afterwards the episode has ended or has its next prompt.
 
@@ -90,7 +95,7 @@ class PlayedEpisode:
             return
         self._history.append(
             HistoryTurn(
-                response_text=turn.response_text,
+                response_text=self.said(turn.response_text),
                 kernel_source=turn.kernel_source,
                 verdict=turn.verdict,
                 reward=score,
@@ -126,7 +131,7 @@ class PlayedEpisode:
 
     def answered_messages(self) -> list[Message]:
         """Return what the last turn's prompt said and the answer to it; of an episode that has ended."""
-        return [*self.messages, Message(role=Role.ASSISTANT, content=self.turns[-1].response_text)]
+        return [*self.messages, Message(role=Role.ASSISTANT, content=self.said(self.turns[-1].response_text))]
 
     def _messages(self, history: Sequence[HistoryTurn]) -> list[Message]:
         setting = self._setting

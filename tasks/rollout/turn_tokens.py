@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.models.chat import encode_prompt, render_conversation
+from tasks.models.families import THINK_START
 from tasks.models.messages import Message, Role
 
 _PLACEHOLDER = "kernelmill-answer-goes-here"
+_TAG_TOKENS = len(THINK_START) + 2
+"""Tokens that hold the tag and the newlines after it, however it is cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,12 @@ def next_prompt(
 def rewritten_prompt(tokenizer: Any, messages: Sequence[Message], *, thinking: bool = False) -> Prompt:
     """Return the prompt of a later turn whose `messages` are not those of the turn before, continued."""
     return Prompt(tuple(encode_prompt(tokenizer, messages, thinking=thinking)), extends_previous=False)
+
+
+def opens_thought(tokenizer: Any, prompt: Prompt) -> bool:
+    """True where a prompt ends inside a thought: what is sampled is reasoning until it ends it itself."""
+    end = str(tokenizer.decode(list(prompt.token_ids[-_TAG_TOKENS:]), skip_special_tokens=False))
+    return end.rstrip("\n").endswith(THINK_START)
 
 
 def response_text(tokenizer: Any, token_ids: Sequence[int]) -> str:

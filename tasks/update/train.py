@@ -1,7 +1,7 @@
 """The policy update: from a policy and a validated batch of trajectories to the next checkpoint.
 
 Published folder: the policy in Hugging Face format, `optimizer/state.safetensors` (tasks.update.state), and `metrics.parquet` with one row an
-optimizer step. Everything that can be wrong with the input is found before a worker starts and before anything is
+optimizer step; its manifest names the policy and the batch that it comes from, and the curriculum's state (tasks.rollout.curriculum). Everything that can be wrong with the input is found before a worker starts and before anything is
 written: the last checkpoint stays as it was.
 """
 
@@ -16,6 +16,7 @@ from kernels_eval.errors import InputError
 from tasks.models.policy import architecture_of, check_dtype, check_same_architecture, dtype_of
 from tasks.progress import Progress
 from tasks.references import CheckpointRef, TrajectoryBatchRef
+from tasks.rollout.curriculum import MANIFEST_KEY, record_of
 from tasks.store import digest_of, publish, published_digest
 from tasks.update.config import UpdateConfig
 from tasks.update.interim import Interim, find_interim
@@ -60,6 +61,9 @@ def update_policy(
         base = base_of(policy, config.lora)
     metadata: dict[str, Any] = {"policy": policy.digest, "batch": batch.digest, "iteration": iteration}
     fingerprint = digest_of([metadata, reference and reference.digest, config.model_dump(), total_iterations, seed])
+    curriculum = record_of(batch)
+    if curriculum is not None:
+        metadata[MANIFEST_KEY] = curriculum.model_dump(mode="json")
     with publish(destination, metadata) as folder:
 
         def run(resources: UpdateConfig) -> Iterator[dict[str, Any]]:

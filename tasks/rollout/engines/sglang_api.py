@@ -247,6 +247,8 @@ def parse_generation(url: str, answer: dict[str, Any], asked: Asked) -> Sampled:
     if finish.type == "stop" and finish.matched != token_ids[-1]:
         # Also where the logits were NaN: the server then replaces the token, and says so as a matched text.
         raise nonsense(f"stopped at {finish.matched!r}, but the last token is {token_ids[-1]}")
+    if not set(token_ids[:-1]).isdisjoint(asked.stop_token_ids):
+        raise nonsense("tokens after the end of turn")  # they would be trained on
     # The server looks at the limit first: an end of turn that is also the last token allowed is `length` to it.
     if finish.type == "stop" or token_ids[-1] in asked.stop_token_ids:
         reason = FinishReason.STOP

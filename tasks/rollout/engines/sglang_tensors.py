@@ -43,7 +43,7 @@ def messages(folder: Path, device: str) -> Iterator[tuple[str, list[Tensor]]]:
 
 def buckets(folder: Path, limit: int) -> Iterator[list[tuple[str, Tensor]]]:
     """Yield the weights, as many together as have at most `limit` bytes (a larger one alone)."""
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
 
     files = sorted(folder.glob(_WEIGHT_FILES))
     if not files:
@@ -51,7 +51,11 @@ def buckets(folder: Path, limit: int) -> Iterator[list[tuple[str, Tensor]]]:
     bucket: list[tuple[str, Tensor]] = []
     size = 0
     for file in files:
-        with safe_open(file, framework="pt") as stored:
+        try:
+            stored: Any = safe_open(file, framework="pt")
+        except SafetensorError as error:
+            raise InputError(f"{file}: expected weights in safetensors' format: {error}") from error
+        with stored:
             for name in sorted(stored.keys()):
                 tensor: Tensor = stored.get_tensor(name)
                 if bucket and size + tensor.nbytes > limit:

@@ -189,12 +189,15 @@ class WeightKeeper:
         from tasks.rollout.engines.sglang_tensors import messages
 
         waiting = messages(policy.path, "cuda" if torch.cuda.is_available() else "cpu")
-        message = await asyncio.to_thread(next, waiting)
-        while message is not None:
-            following = await asyncio.to_thread(next, waiting, None)
-            label = policy.version if following is None else None
-            await api.load_tensors(message[0], label, self._config.start_timeout_s)
-            message = following
+        try:
+            message = await asyncio.to_thread(next, waiting, None)
+            while message is not None:
+                following = await asyncio.to_thread(next, waiting, None)
+                label = policy.version if following is None else None
+                await api.load_tensors(message[0], label, self._config.start_timeout_s)
+                message = following
+        except torch.OutOfMemoryError as error:
+            raise ServerError(Trouble.FAILED, api.url, "no GPU memory for the tensors of a message") from error
 
     async def _flush(self, api: SglangApi) -> None:
         """Flush as soon as the server is idle: aborted requests take a moment to leave it."""

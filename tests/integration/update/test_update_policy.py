@@ -1,5 +1,6 @@
 """The update on real ranks: exact, the same warm and cold, the same on one rank and on two, safe against bad input and death."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -7,15 +8,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.verdict import Status, Verdict
 from tasks.progress import silent
 from tasks.references import CheckpointRef, TrajectoryBatchRef
-from tasks.store import is_available
+from tasks.store import MANIFEST, is_available, read_manifest
+from tasks.trajectories.schema import TRAJECTORIES_FILE, TRAJECTORIES_SCHEMA, verdict_row
 from tasks.update.config import UpdateConfig
 from tasks.update.context import RankContext
 from tasks.update.program import UpdateJob, update_program
@@ -39,15 +44,27 @@ def assert_equal(first: CheckpointRef, second: CheckpointRef, tolerance: float =
             torch.testing.assert_close(ours[name], theirs[name], atol=tolerance, rtol=0)
 
 
+def told_of_curriculum(batch: TrajectoryBatchRef) -> None:
+    """Say in the manifest what stage of a curriculum a batch is of; half of its trajectories end correct."""
+    verdicts = [Verdict(status=status, correct=status is Status.CORRECT) for status in (Status.CORRECT, Status.TIMEOUT)]
+    rows = [{"trajectory_id": verdict.status.value, "final_verdict": verdict_row(verdict)} for verdict in verdicts]
+    pq.write_table(pa.Table.from_pylist(rows, schema=TRAJECTORIES_SCHEMA), batch.path / TRAJECTORIES_FILE)
+    manifest = read_manifest(batch.path) or {}
+    manifest["metadata"] = {"curriculum": {"turns": 2, "level": 1, "rates": [0.7]}}
+    (batch.path / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+
+
 def test_update_publishes_a_better_policy_with_metrics(
     tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch
 ) -> None:
     policy = make_policy()
+    batch = make_batch(policy)
+    told_of_curriculum(batch)
     said: list[dict[str, Any]] = []
     after = update_policy(
         policy,
         policy,
-        make_batch(policy),
+        batch,
         BASE,
         0,
         3,
@@ -57,6 +74,9 @@ def test_update_publishes_a_better_policy_with_metrics(
     )
     assert after.weight_version == 1
     assert is_available(after)
+    metadata = (read_manifest(after.path) or {})["metadata"]
+    assert metadata["batch"] == batch.digest
+    assert metadata["curriculum"] == {"turns": 2, "level": 1, "rates": [0.7], "success_rate": 0.5}
     assert AutoModelForCausalLM.from_pretrained(after.path).config.vocab_size == 300
     assert AutoTokenizer.from_pretrained(after.path).chat_template
     assert any(

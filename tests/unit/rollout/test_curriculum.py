@@ -13,9 +13,18 @@ from kernels_eval.errors import InputError
 from kernels_eval.verdict import Status, Verdict
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.problem_set import build_problem_set
-from tasks.references import ProblemSetRef, TrajectoryBatchRef
+from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.config import CurriculumConfig, EpisodeConfig, HorizonConfig, RolloutConfig
-from tasks.rollout.curriculum import CurriculumState, capped, next_state, recorded_state, rows_up_to, state_for
+from tasks.rollout.curriculum import (
+    CurriculumState,
+    capped,
+    next_state,
+    record_of,
+    recorded_state,
+    rows_up_to,
+    state_for,
+)
+from tasks.store import publish
 from tasks.trajectories.schema import Termination, Trajectory, Turn, TurnRole
 from tasks.trajectories.writer import write_trajectories
 
@@ -159,6 +168,25 @@ def test_the_state_of_an_iteration_follows_from_the_batch_before_it(
     # A batch of faults alone changes nothing; one made without a curriculum begins it.
     assert state_for(config, levels_1_to_3, batch(tmp_path, 2, [None], risen)) == risen
     assert state_for(config, levels_1_to_3, batch(tmp_path, 3, [True], None)) == CurriculumState(turns=1, level=1)
+
+
+def test_a_checkpoint_brings_its_stage_along(levels_1_to_3: ProblemSetRef, tmp_path: Path) -> None:
+    """Where the trajectories before it are not at hand."""
+    config = RolloutConfig(curriculum=CONFIG)
+    made_with = CurriculumState(turns=2, level=1, rates=(0.9,))
+    before = batch(tmp_path, 0, [True, True, False, None], made_with)
+    record = record_of(before)
+    assert record is not None
+    assert record.success_rate == pytest.approx(2 / 3)
+    folder = tmp_path / "policy"
+    with publish(folder, {"curriculum": record.model_dump(mode="json")}) as partial:
+        (partial / "config.json").write_text("{}")
+    policy = CheckpointRef(uri=str(folder), digest="d", weight_version=1)
+    assert state_for(config, levels_1_to_3, None, policy) == state_for(config, levels_1_to_3, before)
+    assert state_for(config, levels_1_to_3, None, policy) == CurriculumState(turns=3, level=1)
+    # One that was trained without a curriculum begins it.
+    plain = CheckpointRef(uri=str(tmp_path / "nowhere"), digest="d")
+    assert state_for(config, levels_1_to_3, None, plain) == CurriculumState(turns=1, level=1)
 
 
 def test_a_state_that_is_none_is_refused(tmp_path: Path) -> None:

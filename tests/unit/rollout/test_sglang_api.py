@@ -55,6 +55,12 @@ def test_a_response_ends_with_the_end_of_turn() -> None:
     assert sampled.cached_tokens == 2
 
 
+def test_nothing_comes_after_the_end_of_turn() -> None:
+    """It would be trained on."""
+    assert trouble(answer((1, EOS, 2, EOS))) is Trouble.FAILED
+    assert trouble(answer((EOS, 2, 3, 4), {"type": "length", "length": 4})) is Trouble.FAILED
+
+
 def test_the_limit_is_the_limit() -> None:
     sampled = parse_generation("http://s", answer((1, 2, 3, 4), {"type": "length", "length": 4}), ASKED)
     assert sampled.finish_reason is FinishReason.LENGTH

@@ -59,6 +59,9 @@ def test_a_folder_without_weights_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "optimizer.safetensors").write_bytes(b"")
     with pytest.raises(InputError, match=r"model\*\.safetensors"):
         list(buckets(tmp_path, 1))
+    (tmp_path / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(InputError, match="safetensors' format"):
+        list(buckets(tmp_path, 1))
 
 
 @pytest.mark.parametrize(

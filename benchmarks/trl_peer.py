@@ -6,7 +6,7 @@ Padding is TRL's: prompts on the left, responses on the right, to the longest of
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,9 @@ from transformers import TrainerCallback
 
 from benchmarks.recorded_batch import RecordedBatch
 
+CLIP = 1.0
+"""Gradient norm above which gradients are scaled down."""
+
 
 @dataclass
 class PeerStep:
@@ -23,6 +26,9 @@ class PeerStep:
 
     loss: float = 0.0
     gradient_norm: float = 0.0
+    """As TRL logs it: summed in float32, which in millions of squares loses the fifth digit."""
+    exact_gradient_norm: float = 0.0
+    """Of the same gradients, summed in float64; of the first step only, whose time does not count."""
     seconds: float = 0.0
 
 
@@ -41,9 +47,13 @@ def run_trl(
     steps: int,
     learning_rate: float = 1e-6,
     before_step: Callable[[], None] = lambda: None,
+    old_log_probs: Sequence[Sequence[float]] | None = None,
     **settings: Any,
 ) -> PeerRun:
-    """Train `model` for some optimizer steps on the same batch. `settings` go to TRL's GRPOConfig."""
+    """Train `model` for some optimizer steps on the same batch. `settings` go to TRL's GRPOConfig.
+
+    `old_log_probs`: of each response's tokens, what ratios start from; None: the policy's own at each step.
+    """
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
@@ -56,7 +66,7 @@ def run_trl(
         """Hands out the recorded batch instead of generating, and adds up its loss."""
 
         def _generate_and_score_completions(self, inputs: Any) -> dict[str, Tensor]:
-            return padded_tensors(batch, tokenizer.pad_token_id or 0, self.accelerator.device)
+            return padded_tensors(batch, tokenizer.pad_token_id or 0, self.accelerator.device, old_log_probs)
 
         def _compute_loss(self, model: Any, inputs: Any) -> Tensor:
             loss = super()._compute_loss(model, inputs)
@@ -75,7 +85,9 @@ def run_trl(
             self.started = time.perf_counter()
 
         def on_pre_optimizer_step(self, *arguments: Any, **options: Any) -> None:
-            return None
+            if len(run.steps) == 1:  # after clipping, which is undone once its norm is known
+                squares = [p.grad.double().pow(2).sum() for p in options["model"].parameters() if p.grad is not None]
+                run.steps[-1].exact_gradient_norm = float(torch.stack(squares).sum().sqrt())
 
         def on_step_end(self, *arguments: Any, **options: Any) -> None:
             _wait(on_gpu)
@@ -85,7 +97,9 @@ def run_trl(
             self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **options: Any
         ) -> None:
             if logs and "grad_norm" in logs:
-                run.steps[-1].gradient_norm = float(logs["grad_norm"])
+                step = run.steps[-1]
+                step.gradient_norm = float(logs["grad_norm"])
+                step.exact_gradient_norm /= min(1.0, CLIP / (step.gradient_norm + 1e-6))
 
     with tempfile.TemporaryDirectory() as folder:
         config = GRPOConfig(
@@ -101,7 +115,7 @@ def run_trl(
             beta=0.0,
             learning_rate=learning_rate,
             lr_scheduler_type="constant",
-            max_grad_norm=1.0,
+            max_grad_norm=CLIP,
             adam_beta1=0.9,
             adam_beta2=0.95,
             weight_decay=0.0,
@@ -125,14 +139,18 @@ def run_trl(
     return run
 
 
-def padded_tensors(batch: RecordedBatch, pad: int, device: torch.device) -> dict[str, Tensor]:
+def padded_tensors(
+    batch: RecordedBatch, pad: int, device: torch.device, old_log_probs: Sequence[Sequence[float]] | None = None
+) -> dict[str, Tensor]:
     """Return the batch as GRPOTrainer's own generation returns it."""
     prompt_width, response_width = max(map(len, batch.prompts)), max(map(len, batch.responses))
     prompts = [[pad] * (prompt_width - len(row)) + row for row in batch.prompts]
     prompt_mask = [[0] * (prompt_width - len(row)) + [1] * len(row) for row in batch.prompts]
     responses = [row + [pad] * (response_width - len(row)) for row in batch.responses]
     response_mask = [[1] * len(row) + [0] * (response_width - len(row)) for row in batch.responses]
+    old = [[*row, *[0.0] * (response_width - len(row))] for row in old_log_probs or []]
     return {
+        **({"old_per_token_logps": torch.tensor(old, device=device)} if old else {}),
         "prompt_ids": torch.tensor(prompts, device=device),
         "prompt_mask": torch.tensor(prompt_mask, device=device),
         "completion_ids": torch.tensor(responses, device=device),

@@ -36,22 +36,26 @@ def collect(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> Traject
 
 
 def improve(run: Run, policy: CheckpointRef, batch: TrajectoryBatchRef) -> CheckpointRef:
-    """Return the next policy: one update on checked trajectories."""
+    """Return the next policy: one update on checked trajectories, noted in the run."""
+    return run.add_policy(updated(run, policy, run.state.policies[0], batch))
+
+
+def updated(run: Run, policy: CheckpointRef, first: CheckpointRef, batch: TrajectoryBatchRef) -> CheckpointRef:
+    """Return the policy after one checked update on a batch; `first` is the reference of the KL, where that has weight."""
     config, iteration = run.config, policy.weight_version
-    reference = run.state.policies[0] if config.update.kl_coefficient > 0 else None
     # A constant rate does not look ahead: more iterations later leave these as they are.
     total = max(config.iterations, iteration + 1) if config.update.schedule == "cosine" else iteration + 1
-    updated = update(
+    made = update(
         run.workspace,
         policy,
-        reference,
+        first if config.update.kl_coefficient > 0 else None,
         batch,
         config.update,
         iteration=iteration,
         total_iterations=total,
         seed=config.seed,
     )
-    return run.add_policy(check_update(run.workspace, updated, config.validation, iteration=iteration))
+    return check_update(run.workspace, made, config.validation, iteration=iteration)
 
 
 def iterate(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> CheckpointRef:

@@ -69,6 +69,28 @@ def comparison_table(comparison: dict[str, Any]) -> Table:
     return table
 
 
+def updates_table(comparison: Any) -> Table:
+    """Return two updates on one batch, from the rows of tasks.update.comparison."""
+    table = Table(
+        title="two updates on the same batch: means over their steps",
+        title_justify="left",
+        box=box.SIMPLE,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("metric", no_wrap=True)
+    for heading in ("that one", "this one", "largest difference", "at step"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in comparison.iter_rows(named=True):
+        apart = row["largest_difference"]
+        table.add_row(
+            row["metric"],
+            *("–" if row[name] is None else f"{row[name]:.6g}" for name in ("first", "second")),
+            "–" if apart is None else f"{apart:.3g}",
+            str(row["at_step"]) if apart else "",
+        )
+    return table
+
+
 def _with_interval(figures: dict[str, Any], name: str, sign: str = "") -> str:
     value, interval = figures.get(name), figures.get(f"{name}_ci")
     if value is None:

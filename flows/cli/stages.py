@@ -29,12 +29,60 @@ def add_to(app: typer.Typer) -> None:
         ("iterate", "Run one more iteration from the run's newest policy.", _iteration),
         ("sft", "Problems, judged SFT pairs, and SFT.", _sft),
         ("rollout", "Collect and check the newest policy's trajectories.", _rollout),
-        ("update", "Update the newest policy on its trajectories.", _update),
         ("report", "Write summary.json and report.html of the run again.", _report),
     ):
         command = _command_with_rollouts if name in ("train", "iterate", "rollout") else _command
         app.command(name, help=panel_help, rich_help_panel="Training")(command(flow))
+    app.command("update", rich_help_panel="Training")(update)
     app.command("evaluate", rich_help_panel="Training")(evaluate)
+
+
+def update(
+    config: ConfigOption = DEFAULT_CONFIG,
+    set_: SetOption = None,
+    refresh: RefreshOption = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            "--replay", metavar="DATASET", help="Train from stored trajectories alone: a batch, or a run's folder."
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoint", help="With --replay: start from the policy in this folder, not the one that sampled."
+        ),
+    ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(
+            "--compare", help="With --replay: show another update on the same batch beside it, metric by metric."
+        ),
+    ] = None,
+) -> None:
+    """Update the newest policy on its trajectories, or replay stored ones."""
+    from kernels_eval.errors import InputError
+
+    if replay is None:
+        if checkpoint is not None or compare is not None:
+            raise InputError("--checkpoint and --compare belong to --replay: name the trajectories to train from")
+        _run(_update, config, set_ or [], frozenset(refresh or []))
+        return
+    from tasks.trajectories.locate import find_batches
+
+    find_batches(replay)
+    # Resolved now: `runs/latest`, a link, will be another run's once this one has begun.
+    arguments = {"dataset": str(replay.resolve())} | (
+        {} if checkpoint is None else {"checkpoint": str(checkpoint.resolve())}
+    )
+    other = None if compare is None else compare.resolve()
+    made = _run(_replay, config, set_ or [], frozenset(refresh or []), **arguments)
+    Console(highlight=False).print(f"replayed: {made.path}", soft_wrap=True)
+    if other is not None:
+        from flows.cli.figures import updates_table
+        from tasks.update.comparison import compare_updates
+
+        Console(highlight=False).print(updates_table(compare_updates(other, made.path)))
 
 
 def evaluate(
@@ -79,14 +127,14 @@ def _run(
     *,
     turns: bool = False,
     **arguments: Any,
-) -> None:
+) -> Any:
     began = time.monotonic()
 
     def finished(console: Console, run_dir: Path, made: object) -> None:
         _show_result(console, run_dir, made)
         console.print(f"done in {time.monotonic() - began:.0f} s: {run_dir}")
 
-    run_flow(load_flow, path, overrides, again, turns=turns, finished=finished, **arguments)
+    return run_flow(load_flow, path, overrides, again, turns=turns, finished=finished, **arguments)
 
 
 def run_flow(
@@ -195,6 +243,12 @@ def _update() -> Callable[..., Any]:
     from flows.iteration import update_flow
 
     return update_flow
+
+
+def _replay() -> Callable[..., Any]:
+    from flows.replay import replay_flow
+
+    return replay_flow
 
 
 def _evaluation() -> Callable[..., Any]:

@@ -51,8 +51,9 @@ class Command:
         with log.open("wb") as out:
             return subprocess.Popen(self.arguments, env=self.environment, stdout=out, stderr=subprocess.STDOUT)
 
-    def run(self) -> str:
-        done = subprocess.run(self.arguments, env=self.environment, capture_output=True, text=True, timeout=600)
+    def run(self, command: str = "train", *more: str) -> str:
+        arguments = [command if part == "train" else part for part in self.arguments] + list(more)
+        done = subprocess.run(arguments, env=self.environment, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -181,6 +182,16 @@ def test_a_second_start_computes_nothing(command: Command, continued: str, run_d
     assert set(stages(output, "cached")) == set(stages(continued, "computed") + stages(continued, "cached"))
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert time.monotonic() - began < 60  # 7 s on an idle machine
+
+
+def test_a_replay_with_the_same_settings_is_the_update_of_the_run(command: Command, run_dir: Path):
+    own = (run_dir / "checkpoints" / "policy-001").resolve()
+    batch = run_dir / "trajectories" / "iteration=0"
+    output = command.run("update", "--replay", str(batch), "--compare", str(own))
+    assert stages(output, "computed") == []
+    assert f"replayed: {own}" in output
+    assert re.search(r"^ gradient_norm +([0-9.e-]+) +\1 +0 *$", output, flags=re.MULTILINE)
+    assert [link.resolve() for link in (run_dir / "replays").iterdir()] == [own]
 
 
 def stages(output: str, kind: str) -> list[str]:

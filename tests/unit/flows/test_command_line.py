@@ -47,6 +47,15 @@ def test_help_is_fast_and_needs_no_heavy_import():
     assert time.monotonic() - began < 5  # 0.3 s on an idle machine
 
 
+def test_a_replay_needs_trajectories(capsys: pytest.CaptureFixture[str], config: Path, tmp_path: Path):
+    command = ("update", "-c", str(config))
+    assert "belong to --replay" in refused(capsys, *command, "--checkpoint", str(tmp_path))
+    assert f"{tmp_path / 'nowhere'}: expected a trajectory data set" in refused(
+        capsys, *command, "--replay", str(tmp_path / "nowhere")
+    )
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [

@@ -1,0 +1,58 @@
+"""Replay: updates from stored trajectories alone. Nothing is sampled, nothing is judged."""
+
+from pathlib import Path
+
+from prefect import flow
+
+from flows.configuration import RunConfig
+from flows.iteration import updated
+from flows.names import name_of
+from flows.preflight import check_checkpoint
+from flows.run import link_to, open_run
+from kernels_eval.errors import InputError
+from tasks.code_version import content_digest
+from tasks.references import CheckpointRef, TrajectoryBatchRef
+from tasks.store import read_manifest
+from tasks.trajectories.locate import batch_reference, find_batches
+from tasks.trajectories.reader import read_trajectories
+
+
+def sampling_policy(runs_dir: Path, batch: TrajectoryBatchRef) -> CheckpointRef:
+    """Return the policy that sampled a batch, found in the store by its digest; InputError where it is not there."""
+    digest = str(read_trajectories(batch)["policy_digest"][0])
+    for folder in sorted((runs_dir / "store").glob("*/*")):
+        manifest = read_manifest(folder)
+        if manifest is not None and manifest["digest"] == digest and (folder / "config.json").exists():
+            return CheckpointRef(uri=str(folder.resolve()), digest=digest, weight_version=batch.iteration)
+    raise InputError(
+        f"{batch.path}: the policy that sampled it, {digest}, is not in {runs_dir / 'store'}; name a policy with --checkpoint"
+    )
+
+
+def given_policy(checkpoint: Path, batch: TrajectoryBatchRef) -> CheckpointRef:
+    """Return the policy in a folder as the one that a replay of `batch` starts from."""
+    folder = checkpoint.resolve()
+    manifest = read_manifest(folder)
+    digest = content_digest(folder) if manifest is None else str(manifest["digest"])
+    return CheckpointRef(uri=str(folder), digest=digest, weight_version=batch.iteration)
+
+
+@flow(name="replay", flow_run_name=name_of("policy"))
+def replay_flow(config: RunConfig, dataset: str, checkpoint: str | None = None) -> CheckpointRef:
+    """One update on each stored batch, in order, from the policy that sampled the first one (or the one in a folder).
+
+    That policy is the reference of the KL as well. The run's own policies stay as they are; the result is linked under `replays/`.
+    """
+    if checkpoint is not None:
+        check_checkpoint(Path(checkpoint), config)
+    with open_run(config) as run:
+        batches = [batch_reference(folder) for folder in find_batches(Path(dataset))]
+        if checkpoint is None:
+            first = sampling_policy(Path(config.runs_dir).resolve(), batches[0])
+        else:
+            first = given_policy(Path(checkpoint), batches[0])
+        policy = first
+        for batch in batches:
+            policy = updated(run, policy, first, batch)
+            link_to(run.run_dir / "replays" / f"{batch.run_id}-iteration={batch.iteration}", policy.path)
+        return policy

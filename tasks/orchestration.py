@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from kernels_eval.config import JudgeConfig
-from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.errors import InputError
 from kernels_eval.settings import FrozenModel
+from tasks import resilience
 from tasks.code_version import code_version, content_digest
 from tasks.models.config import ModelConfig
 from tasks.problems.config import ProblemsConfig
@@ -39,7 +40,7 @@ from tasks.references import (
     SftDataRef,
     TrajectoryBatchRef,
 )
-from tasks.resilience import STAGE_NAMES, StagesConfig, StageTimeoutError, can_heal
+from tasks.resilience import STAGE_NAMES, StagesConfig, can_heal, limited
 from tasks.rollout.config import RolloutConfig
 from tasks.sft.config import SftDataConfig
 from tasks.store import digest_of, is_available
@@ -208,8 +209,9 @@ class StageTask(Generic[P, R]):
             workspace.listener.started(label)
             workspace.before_work()
             begun = time.perf_counter()
+            limit_s = workspace.stages.timeout_of(self.name)
             try:
-                with shown_progress(workspace.run_id, self.name, label) as show:
+                with shown_progress(workspace.run_id, self.name, label) as show, limited(label, limit_s):
 
                     def progress(done: int, total: int, **figures: float) -> None:
                         workspace.listener.progressed(label, done, total, figures)
@@ -235,9 +237,6 @@ class StageTask(Generic[P, R]):
                 workspace.refreshed.add((outcome.reference.uri, outcome.reference.digest))
         except BaseException as error:
             workspace.listener.failed(label, error)
-            if isinstance(error, TimeoutError) and not isinstance(error, InfrastructureError):
-                limit = workspace.stages.timeout_of(self.name)
-                raise StageTimeoutError(f"{label}: not done within {limit} s (stages.timeouts_s).") from error
             raise
         elapsed = time.perf_counter() - started
         overhead = elapsed - outcome.seconds if computed else elapsed
@@ -304,6 +303,7 @@ def _run_cached(
 
     results = workspace.results_dir
     results.mkdir(parents=True, exist_ok=True)
+    limit_s = workspace.stages.timeout_of(name)
     task = Task(
         fn=compute,
         name=name,
@@ -319,8 +319,7 @@ def _run_cached(
         retry_delay_seconds=exponential_backoff(workspace.stages.backoff_s),
         retry_jitter_factor=0.5,
         retry_condition_fn=can_heal,
-        # Interrupts the driver's main thread, where stages wait for their workers.
-        timeout_seconds=workspace.stages.timeout_of(name),
+        timeout_seconds=None if limit_s is None else limit_s + resilience.GRACE_S,
     )
     return task(key, inputs)
 

@@ -4,6 +4,9 @@ Backing off happens inside Prefect's task run, after the stage has let go of wha
 """
 
 import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -11,6 +14,8 @@ from pydantic import Field
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.settings import FrozenModel
 
+GRACE_S = 10.0
+"""After a stage's workers were ended, until whatever else it waits for is interrupted."""
 STAGE_NAMES = (
     "problems",
     "validate_problems",
@@ -29,7 +34,7 @@ STAGE_NAMES = (
 
 
 class StageTimeoutError(InfrastructureError):
-    """A stage took longer than it may, on its last attempt too."""
+    """A stage took longer than it may."""
 
 
 class StagesConfig(FrozenModel):
@@ -50,14 +55,41 @@ class StagesConfig(FrozenModel):
         return self.timeouts_s.get(stage, self.timeout_s)
 
 
+@contextmanager
+def limited(label: str, limit_s: float | None) -> Generator[None]:
+    """Run a stage for so many seconds at most; raise StageTimeoutError where it takes longer.
+
+    Its warm workers are ended first: whoever waits for them is told, which a signal cannot do in Ray's own code. What waits
+    for something else is interrupted by Prefect's timeout, `GRACE_S` later.
+    """
+    if limit_s is None:
+        yield
+        return
+    passed = threading.Event()
+
+    def end() -> None:
+        passed.set()
+        _stop_workers()
+
+    timer = threading.Timer(limit_s, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except BaseException as error:
+        if passed.is_set():
+            raise StageTimeoutError(f"{label}: not done within {limit_s:g} s (stages.timeouts_s)") from error
+        raise
+    finally:
+        timer.cancel()
+
+
 def can_heal(_task: Any, _run: Any, state: Any) -> bool:
     """Retry only what can heal: a lost worker, a timeout, never bad input or a bug (Prefect's retry condition)."""
     error = state.data
     if _is_lack_of_memory(error):
         return False  # it was tried with half the tokens already
-    if isinstance(error, TimeoutError) and not isinstance(error, InfrastructureError):
-        _stop_workers()  # they are at it still
-    return isinstance(error, InfrastructureError | ConnectionError | TimeoutError) or _is_ray_failure(error)
+    return isinstance(error, InfrastructureError | ConnectionError) or _is_ray_failure(error)
 
 
 def _is_lack_of_memory(error: object) -> bool:

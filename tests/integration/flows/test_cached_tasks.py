@@ -14,7 +14,7 @@ from prefect import flow
 from flows.server import PrefectServer
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, InputError
-from tasks import artifacts, orchestration
+from tasks import artifacts, orchestration, resilience
 from tasks.orchestration import Stage, Workspace, check_refresh, stage_task
 from tasks.problems.config import ProblemsConfig
 from tasks.references import CheckpointRef
@@ -239,7 +239,10 @@ def test_bad_input_and_bugs_are_not_retried_and_come_out_as_they_are(workspace: 
 
 # By default pytest-timeout takes the signal that interrupts a stage.
 @pytest.mark.timeout(method="thread")
-def test_a_stage_that_takes_too_long_is_interrupted_and_tried_again(workspace: Workspace):
+def test_a_stage_that_takes_too_long_is_interrupted_and_tried_again(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(resilience, "GRACE_S", 0.2)
     workspace.stages = StagesConfig(retries=1, backoff_s=0.05, timeouts_s={"sleepy": 0.5})
 
     @flow

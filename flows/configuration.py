@@ -17,6 +17,7 @@ from kernels_eval.settings import FrozenModel
 from tasks.evaluation.config import EvaluationConfig
 from tasks.models.config import ModelConfig
 from tasks.problems.config import ProblemsConfig
+from tasks.resilience import StagesConfig
 from tasks.rollout.config import RolloutConfig
 from tasks.sft.config import SftConfig
 from tasks.store import digest_of, write_atomically
@@ -58,6 +59,7 @@ class RunConfig(FrozenModel):
     evaluation: EvaluationConfig = EvaluationConfig()
     tracking: TrackingConfig = TrackingConfig()
     ray: RayConfig = RayConfig()
+    stages: StagesConfig = StagesConfig()
 
     @property
     def run_id(self) -> str:
@@ -69,6 +71,7 @@ class RunConfig(FrozenModel):
                 "runs_dir": True,
                 "tracking": True,
                 "ray": True,
+                "stages": True,
                 "judge": {"workers", "cache_dir"},
                 "rollout": {"trajectory_logs", "judge_actors", "generation_patience_s", "watch_after_s"},
             },

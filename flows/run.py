@@ -24,6 +24,7 @@ from prefect.logging import get_run_logger
 from pydantic import BaseModel
 
 from flows.configuration import RunConfig, save_configuration
+from flows.gpu_slots import GpuSlots
 from flows.listeners import Listeners, LogListener
 from flows.names import tag_flow_run
 from flows.ray_cluster import RayCluster
@@ -131,7 +132,12 @@ def open_run(config: RunConfig) -> Generator[Run]:
     runs_dir = Path(config.runs_dir).resolve()
     run_dir = runs_dir / config.run_id
     run_dir.mkdir(parents=True, exist_ok=True)
-    cluster = RayCluster(config.ray)
+    cluster, slots = RayCluster(config.ray), GpuSlots(config)
+
+    def before_work() -> None:
+        slots.take()
+        cluster.start()
+
     began = time.monotonic() - startup_s.get()
     tag_flow_run(config)
     with _locked(run_dir), _logged_to(run_dir / "log.txt"):
@@ -142,8 +148,9 @@ def open_run(config: RunConfig) -> Generator[Run]:
             runs_dir=runs_dir,
             run_id=config.run_id,
             listener=Listeners([LogListener(get_run_logger()), *([told] if told else [])]),
-            before_work=cluster.start,
+            before_work=before_work,
             refresh=refresh.get(),
+            stages=config.stages,
         )
         state = read_state(run_dir)
         if not state.timings and startup_s.get():
@@ -153,6 +160,7 @@ def open_run(config: RunConfig) -> Generator[Run]:
             yield Run(config, workspace, state, began, state.wall_seconds)
         finally:
             cluster.stop()
+            slots.give_back()
 
 
 def link_to(link: Path, target: Path) -> None:

@@ -115,6 +115,8 @@ def _launch(home: Path, host: str, port: int, stay: bool) -> subprocess.Popen[by
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home / 'prefect.db'}",
         # The address that the UI in the browser talks to.
         "PREFECT_UI_API_URL": f"http://{host}:{port}/api",
+        # The address that links in notifications begin with.
+        "PREFECT_UI_URL": f"http://{host}:{port}",
     }
     environment.pop("PREFECT_API_URL", None)
     with (home / "server.log").open("ab") as log:

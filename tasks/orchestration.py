@@ -13,18 +13,21 @@ it returns is stored as JSON under `runs/prefect/results/<key>`, independent of 
 whose artifact is gone, or has another content, is made again.
 """
 
+import difflib
 import functools
 import inspect
 import json
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from kernels_eval.config import JudgeConfig
-from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.errors import InputError
 from kernels_eval.settings import FrozenModel
+from tasks import resilience
 from tasks.code_version import code_version, content_digest
 from tasks.models.config import ModelConfig
 from tasks.problems.config import ProblemsConfig
@@ -37,6 +40,7 @@ from tasks.references import (
     SftDataRef,
     TrajectoryBatchRef,
 )
+from tasks.resilience import STAGE_NAMES, StagesConfig, can_heal, limited
 from tasks.rollout.config import RolloutConfig
 from tasks.sft.config import SftDataConfig
 from tasks.store import digest_of, is_available
@@ -46,9 +50,10 @@ from tasks.validation.config import ValidationConfig
 P = ParamSpec("P")
 R = TypeVar("R", bound=ArtifactRef)
 
-RETRIES = 2
-FIRST_DELAY_S = 2.0
-"""Before the first retry; doubled before each further one, with up to half of it added at random."""
+REPORT_STAGE = "report"
+"""Not a cached stage, but one that can be asked for again."""
+_DECLARED: dict[str, str] = {}
+"""The label of each stage that was declared, by name."""
 _NOT_DECISIVE: dict[type, set[str]] = {
     JudgeConfig: {"workers", "cache_dir"},
     RolloutConfig: {
@@ -124,7 +129,10 @@ class Workspace:
     before_work: Callable[[], None] = lambda: None
     """Called before a stage computes (a cache hit does not call it): starts Ray the first time."""
     refresh: frozenset[str] = frozenset()
-    """Stages that are computed again even if cached."""
+    """Stages that are computed again even if cached, by name (`update`: every one of them) or label (`update 3`)."""
+    stages: StagesConfig = field(default_factory=StagesConfig)
+    refreshed: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Uri and digest of what was computed again because of `refresh`: what reads it is computed again too."""
     records: list[StageRecord] = field(default_factory=list[StageRecord])
 
     @property
@@ -201,8 +209,9 @@ class StageTask(Generic[P, R]):
             workspace.listener.started(label)
             workspace.before_work()
             begun = time.perf_counter()
+            limit_s = workspace.stages.timeout_of(self.name)
             try:
-                with shown_progress(workspace.run_id, self.name, label) as show:
+                with shown_progress(workspace.run_id, self.name, label) as show, limited(label, limit_s):
 
                     def progress(done: int, total: int, **figures: float) -> None:
                         workspace.listener.progressed(label, done, total, figures)
@@ -220,7 +229,12 @@ class StageTask(Generic[P, R]):
         try:
             shown = f"{label}: {self.detail.format(**arguments)}" if self.detail else label
             inputs = [value for value in arguments.values() if isinstance(value, ArtifactRef)]
-            outcome = _run_cached(compute, self.name, shown, key, inputs, workspace)
+            again = bool({self.name, label} & workspace.refresh) or any(
+                (value.uri, value.digest) in workspace.refreshed for value in inputs
+            )
+            outcome = _run_cached(compute, self.name, shown, key, inputs, workspace, again)
+            if again:
+                workspace.refreshed.add((outcome.reference.uri, outcome.reference.digest))
         except BaseException as error:
             workspace.listener.failed(label, error)
             raise
@@ -254,21 +268,22 @@ def stage_task(
     """
 
     def declare(function: Callable[Concatenate[Stage, P], R]) -> StageTask[P, R]:
+        _DECLARED[name] = label or name
         return StageTask(name, function, code, label or name, frozenset(ignored), detail)
 
     return declare
 
 
-def is_infrastructure_failure(_task: Any, _run: Any, state: Any) -> bool:
-    """Retry only what can heal: a lost worker, never bad input or a bug (Prefect's retry condition)."""
-    return isinstance(state.data, InfrastructureError | ConnectionError) or _is_ray_failure(state.data)
-
-
-def _is_ray_failure(error: object) -> bool:
-    """A worker or node of Ray that died under a stage. An error that a stage raised inside Ray is not one."""
-    names = {"RayActorError", "ActorDiedError", "ActorUnavailableError", "WorkerCrashedError", "OutOfMemoryError"}
-    names |= {"NodeDiedError", "ObjectLostError", "RaySystemError"}
-    return any(kind.__module__.startswith("ray.") and kind.__name__ in names for kind in type(error).__mro__)
+def check_refresh(entries: Iterable[str]) -> None:
+    """Raise InputError for what is neither the name of a stage nor the label of one, e.g. `update` or `update 3`."""
+    for entry in entries:
+        labels = (re.sub(r"\\\{.*?\\\}", ".+", re.escape(label)) for label in _DECLARED.values())
+        if entry in (*STAGE_NAMES, *_DECLARED, REPORT_STAGE) or any(re.fullmatch(label, entry) for label in labels):
+            continue
+        known = [*STAGE_NAMES, REPORT_STAGE]
+        close = difflib.get_close_matches(entry, known, n=1)
+        meant = f"; did you mean {close[0]}?" if close else ""
+        raise InputError(f"--refresh {entry}: no such stage{meant}; there are {', '.join(known)}")
 
 
 def _run_cached(
@@ -278,6 +293,7 @@ def _run_cached(
     key: str,
     inputs: list[ArtifactRef],
     workspace: Workspace,
+    again: bool,
 ) -> StageOutcome:
     """Run `compute` as a Prefect task with this cache key, unless its stored result is still good.
 
@@ -287,21 +303,23 @@ def _run_cached(
 
     results = workspace.results_dir
     results.mkdir(parents=True, exist_ok=True)
+    limit_s = workspace.stages.timeout_of(name)
     task = Task(
         fn=compute,
         name=name,
         task_run_name=label,
         tags={name, workspace.run_id},
         cache_key_fn=lambda _context, parameters: parameters["key"],
-        refresh_cache=name in workspace.refresh or not _is_good(results, key),
+        refresh_cache=again or not _is_good(results, key),
         persist_result=True,
         result_storage=results,
         result_serializer="json",
         cache_result_in_memory=False,
-        retries=RETRIES,
-        retry_delay_seconds=exponential_backoff(FIRST_DELAY_S),
+        retries=workspace.stages.retries,
+        retry_delay_seconds=exponential_backoff(workspace.stages.backoff_s),
         retry_jitter_factor=0.5,
-        retry_condition_fn=is_infrastructure_failure,
+        retry_condition_fn=can_heal,
+        timeout_seconds=None if limit_s is None else limit_s + resilience.GRACE_S,
     )
     return task(key, inputs)
 

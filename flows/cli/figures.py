@@ -10,29 +10,36 @@ from rich.table import Table
 _FIGURES = ("compiled", "correct", "fast_1", "fast_2", "mean_return", "geomean_speedup")
 
 
-def summary_table(run_dir: Path) -> Table:
-    """Return held-out figures before and after RL, with what changed, from `summary.json`; and of the control where there was one."""
+def summary_tables(run_dir: Path) -> list[Table]:
+    """Return held-out figures before and after RL, with what changed, from `summary.json`; and those of the control, if there is one."""
     summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
     heldout = summary["heldout"]
     mark = f", speeds: {summary['timing_source']}" if summary.get("timing_source") else ""
-    table = Table(
-        title=f"{heldout['n']} held-out problems{mark}", title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0)
-    )
-    control = heldout.get("control")
-    controlled = ("control: more SFT", "RL over the control") if control is not None else ()
-    for heading in ("", "before RL", "after RL", "change (paired)", *controlled):
-        # The wide table of a run with a control folds in a narrow terminal rather than lose its last column.
-        table.add_column(heading, no_wrap=not controlled)
+    table = _table(f"{heldout['n']} held-out problems{mark}", "before RL", "after RL", "change (paired)")
     for name in _FIGURES:
-        cells = [
+        table.add_row(
+            name,
             _with_interval(heldout["before"], name),
             _with_interval(heldout["after"], name),
             _with_interval(heldout, f"delta_{name}", sign="+"),
-        ]
-        if control is not None:
-            over = heldout.get("over_control", {})
-            cells += [_with_interval(control, name), _with_interval(over, f"delta_{name}", sign="+")]
-        table.add_row(name, *cells)
+        )
+    if "control" not in heldout:
+        return [table]
+    control = _table("the same time spent on more SFT", "control", "after RL", "RL over the control")
+    for name in _FIGURES:
+        control.add_row(
+            name,
+            _with_interval(heldout["control"], name),
+            _with_interval(heldout["after"], name),
+            _with_interval(heldout.get("over_control", {}), f"delta_{name}", sign="+"),
+        )
+    return [table, control]
+
+
+def _table(title: str, *headings: str) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for heading in ("", *headings):
+        table.add_column(heading, no_wrap=True)
     return table
 
 

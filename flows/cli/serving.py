@@ -1,4 +1,5 @@
-"""`kernelmill serve-judge`: the judge over HTTP; `kernelmill serve`: the flows, for a Prefect server to start."""
+"""`kernelmill serve-judge`: the judge over HTTP; `kernelmill serve`: the flows, for a Prefect server to start;
+`kernelmill alert`: who is told of failures."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,33 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands of this group."""
     app.command("serve-judge", rich_help_panel="Judge")(serve_judge)
     app.command("serve", rich_help_panel="Training")(serve)
+    app.command("alert", rich_help_panel="Training")(alert)
+
+
+def alert(
+    url: Annotated[str, typer.Argument(help="Address that the Prefect server calls (POST, JSON).")],
+    token_variable: Annotated[
+        str, typer.Option(help="Environment variable with the bearer token to send, if the receiver wants one.")
+    ] = "KERNELMILL_WEBHOOK_TOKEN",
+) -> None:
+    """Have the Prefect server call a webhook whenever a run fails, crashes or is cancelled."""
+    import os
+
+    from prefect.settings import get_current_settings
+
+    from flows.alerts import tell_webhook
+    from flows.server import answers
+    from kernels_eval.errors import InputError
+
+    named = get_current_settings().api.url
+    if named is None or not answers(named):
+        raise InputError(
+            f"PREFECT_API_URL: expected the address of a Prefect server that answers, found {named or 'none'}"
+        )
+    tell_webhook(url, os.environ.get(token_variable))
+    typer.echo(
+        f"failures of runs are told to {url.partition('?')[0]}   (an automation of {named}; the UI can change it)"
+    )
 
 
 def serve(

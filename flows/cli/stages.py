@@ -18,7 +18,11 @@ SetOption = Annotated[
 ]
 RefreshOption = Annotated[
     list[str] | None,
-    typer.Option("--refresh", metavar="STAGE", help="Compute this stage again even if it is cached; may be repeated."),
+    typer.Option(
+        "--refresh",
+        metavar="STAGE",
+        help="Compute this stage (`update`, or one of them: `update 3`) and all that follows from it again; may be repeated.",
+    ),
 ]
 
 
@@ -153,6 +157,7 @@ def run_flow(
     from flows.plan import describe, expectation
     from flows.preflight import check_before_start, check_checkpoint
     from flows.state import read_state
+    from tasks.orchestration import check_refresh
 
     set_defaults()
     config = load_configuration(path, overrides)
@@ -165,6 +170,7 @@ def run_flow(
     state = read_state(run_dir)
     console.print(f"[bold]kernelmill[/bold] run [bold]{config.run_id}[/bold] → {run_dir}")
     flow = load_flow()
+    check_refresh(again)
     if load_flow is _training:
         for number, line in enumerate(describe(config), start=1):
             console.print(f"  {number}. {line}", soft_wrap=True)
@@ -192,13 +198,14 @@ def run_flow(
 
 def _show_result(console: Console, run_dir: Path, made: object) -> None:
     """Show the figures that a person looks for first."""
-    from flows.cli.figures import evaluation_table, summary_table
+    from flows.cli.figures import evaluation_table, summary_tables
     from tasks.references import EvaluationRef
 
     if isinstance(made, EvaluationRef):
         console.print(evaluation_table(made.path))
     elif isinstance(made, str) and (run_dir / "summary.json").exists():
-        console.print(summary_table(run_dir))
+        for table in summary_tables(run_dir):
+            console.print(table)
         console.print(f"report: {run_dir / 'report.html'}")
 
 

@@ -1,8 +1,10 @@
 """Stages as cached, retried Prefect tasks, against a real server."""
 
 import shutil
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -12,10 +14,11 @@ from prefect import flow
 from flows.server import PrefectServer
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, InputError
-from tasks import artifacts, orchestration
-from tasks.orchestration import Stage, Workspace, stage_task
+from tasks import artifacts, orchestration, resilience
+from tasks.orchestration import Stage, Workspace, check_refresh, stage_task
 from tasks.problems.config import ProblemsConfig
 from tasks.references import CheckpointRef
+from tasks.resilience import StagesConfig, StageTimeoutError, can_heal
 from tasks.store import publish, published_digest
 from tasks.validation.failure import Failure, ValidationFailed
 
@@ -45,6 +48,7 @@ class Heard:
 
 
 JUDGE, PROBLEMS = JudgeConfig(), ProblemsConfig()
+QUICK = StagesConfig(backoff_s=0.05)
 
 calls: list[tuple[str, int]] = []
 
@@ -74,6 +78,15 @@ def unlucky(stage: Stage, number: int) -> CheckpointRef:
     calls.append(("unlucky", number))
     if failures:
         raise failures.pop(0)
+    with publish(stage.destination) as folder:
+        (folder / "x").write_text("x")
+    return CheckpointRef(uri=str(stage.destination), digest=published_digest(stage.destination))
+
+
+@stage_task("sleepy", code="tasks.references", label="sleepy")
+def sleepy(stage: Stage, naps: tuple[float, ...]) -> CheckpointRef:
+    calls.append(("sleepy", len(calls)))
+    time.sleep(naps[len(calls) - 1])
     with publish(stage.destination) as folder:
         (folder / "x").write_text("x")
     return CheckpointRef(uri=str(stage.destination), digest=published_digest(stage.destination))
@@ -180,6 +193,26 @@ def test_refresh_computes_a_stage_again(workspace: Workspace):
     assert calls == [("second", 3)]
 
 
+def test_refresh_computes_what_follows_from_it_again(workspace: Workspace):
+    run_chain(workspace)
+    workspace.refresh = frozenset({"first 3"})
+    run_chain(workspace)
+    assert calls == [("first", 3), ("second", 3)]  # though the first came out the same
+    workspace.refresh, workspace.refreshed = frozenset({"first 4"}), set()
+    run_chain(workspace)
+    assert calls == []
+
+
+@pytest.mark.parametrize("entry", ["first", "second", "first 12", "report"])
+def test_stages_and_labels_can_be_refreshed(entry: str):
+    check_refresh([entry])
+
+
+def test_an_unknown_stage_to_refresh_is_refused():
+    with pytest.raises(InputError, match="--refresh rolout: no such stage; did you mean rollout"):
+        check_refresh(["rolout"])
+
+
 def test_other_code_is_another_key(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
     run_chain(workspace)
     monkeypatch.setattr(orchestration, "code_version", lambda module: "changed")
@@ -188,8 +221,8 @@ def test_other_code_is_another_key(workspace: Workspace, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("error", [InfrastructureError("a worker died"), ConnectionError("lost")])
-def test_a_failure_of_the_machine_is_retried(workspace: Workspace, error: Exception, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(orchestration, "FIRST_DELAY_S", 0.05)
+def test_a_failure_of_the_machine_is_retried(workspace: Workspace, error: Exception):
+    workspace.stages = QUICK
     failures.append(error)
     try_luck(workspace, 1)
     assert calls == [("unlucky", 1)] * 2
@@ -204,12 +237,84 @@ def test_bad_input_and_bugs_are_not_retried_and_come_out_as_they_are(workspace: 
     assert workspace.listener.kinds()[-1] == f"failed {type(error).__name__}"
 
 
-def test_a_failure_that_stays_ends_after_the_retries(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(orchestration, "FIRST_DELAY_S", 0.05)
+# By default pytest-timeout takes the signal that interrupts a stage.
+@pytest.mark.timeout(method="thread")
+def test_a_stage_that_takes_too_long_is_interrupted_and_tried_again(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(resilience, "GRACE_S", 0.2)
+    workspace.stages = StagesConfig(retries=1, backoff_s=0.05, timeouts_s={"sleepy": 0.5})
+
+    @flow
+    def dream(naps: tuple[float, ...]) -> CheckpointRef:
+        return sleepy(workspace, naps)
+
+    began = time.monotonic()
+    dream((60, 0))
+    assert calls == [("sleepy", 0), ("sleepy", 1)]
+    calls.clear()
+    with pytest.raises(StageTimeoutError, match=r"sleepy: not done within 0\.5 s"):
+        dream((60, 60))
+    assert calls == [("sleepy", 0), ("sleepy", 1)]
+    assert time.monotonic() - began < 30
+
+
+@stage_task("waiting", code="tasks.references", label="waiting")
+def waiting(stage: Stage, number: int) -> CheckpointRef:
+    """Wait for a warm worker, as the stages on Ray do."""
+    import ray
+
+    from tasks.workers import warm_worker
+
+    @ray.remote(num_cpus=0)
+    class Sleeper:
+        def ping(self) -> None: ...
+
+        def sleep(self, seconds: float) -> None:
+            time.sleep(seconds)
+
+    calls.append(("waiting", len(calls)))
+    worker = warm_worker("sleeper", Sleeper)
+    ray.get(worker.sleep.remote(120 if len(calls) == 1 else 0))
+    with publish(stage.destination) as folder:
+        (folder / "x").write_text("x")
+    return CheckpointRef(uri=str(stage.destination), digest=published_digest(stage.destination))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(method="thread")
+def test_waiting_for_a_worker_is_interrupted_too_and_the_worker_replaced(workspace: Workspace, ray_local: None):
+    from tasks import workers
+
+    workspace.stages = StagesConfig(retries=1, backoff_s=0.05, timeouts_s={"waiting": 15})
+
+    @flow
+    def wait() -> CheckpointRef:
+        return waiting(workspace, 1)
+
+    began = time.monotonic()
+    wait()
+    assert calls == [("waiting", 0), ("waiting", 1)]
+    assert time.monotonic() - began < 100
+    workers.stop_workers()
+
+
+def test_what_still_lacks_memory_is_not_tried_a_third_time():
+    class OutOfMemoryError(InfrastructureError):
+        pass
+
+    OutOfMemoryError.__module__ = "tasks.update.memory"
+    assert not can_heal(None, None, SimpleNamespace(data=OutOfMemoryError("no")))
+    assert can_heal(None, None, SimpleNamespace(data=InfrastructureError("no")))
+    assert not can_heal(None, None, SimpleNamespace(data=InputError("no")))
+
+
+def test_a_failure_that_stays_ends_after_the_retries(workspace: Workspace):
+    workspace.stages = QUICK
     failures.extend(InfrastructureError(f"try {number}") for number in range(9))
     with pytest.raises(InfrastructureError):
         try_luck(workspace, 1)
-    assert len(calls) == 1 + orchestration.RETRIES
+    assert len(calls) == 1 + QUICK.retries
 
 
 def artifacts_of(server: PrefectServer, run_id: str) -> dict[tuple[str, str], Any]:

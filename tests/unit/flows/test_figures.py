@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from flows.cli.figures import summary_table
+from flows.cli.figures import summary_tables
 
 POLICY = {"correct": 0.5, "correct_ci": [0.4, 0.6], "mean_return": 1.0, "mean_return_ci": [0.9, 1.1]}
 
@@ -16,7 +16,8 @@ def shown(folder: Path, heldout: dict[str, Any], width: int = 160) -> str:
     summary = {"heldout": {"n": 3, "before": POLICY, "after": POLICY, **heldout}, "timing_source": "roofline"}
     (folder / "summary.json").write_text(json.dumps(summary))
     console = Console(width=width, record=True)
-    console.print(summary_table(folder))
+    for table in summary_tables(folder):
+        console.print(table)
     return console.export_text()
 
 

@@ -56,3 +56,15 @@ def test_a_broken_file_is_named(tmp_path: Path):
     (tmp_path / "state.json").write_text("{")
     with pytest.raises(InputError, match=r"state\.json"):
         read_state(tmp_path)
+
+
+def test_the_names_of_stages_are_those_that_are_declared():
+    import importlib
+
+    from tasks.orchestration import StageTask
+    from tasks.resilience import STAGE_NAMES
+
+    modules = [importlib.import_module(f"tasks.{name}.task") for name in ("problems", "sft", "rollout", "update")]
+    modules += [importlib.import_module(f"tasks.{name}.task") for name in ("validation", "evaluation")]
+    declared = {value.name for module in modules for value in vars(module).values() if isinstance(value, StageTask)}
+    assert declared == set(STAGE_NAMES)

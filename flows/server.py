@@ -155,11 +155,14 @@ def _named_server() -> str | None:
 
 @contextmanager
 def _pointed_at(api_url: str) -> Generator[None]:
-    """Set PREFECT_API_URL for this process and its children."""
+    """Set PREFECT_API_URL for this process, its threads and its children."""
+    from prefect.context import refresh_global_settings_context
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     before = os.environ.get("PREFECT_API_URL")
     os.environ["PREFECT_API_URL"] = api_url
+    # Threads begin without a context; without this their logs and artifacts would look for a server elsewhere.
+    refresh_global_settings_context()
     try:
         with temporary_settings({PREFECT_API_URL: api_url}):
             yield
@@ -168,6 +171,7 @@ def _pointed_at(api_url: str) -> Generator[None]:
             del os.environ["PREFECT_API_URL"]
         else:
             os.environ["PREFECT_API_URL"] = before
+        refresh_global_settings_context()
 
 
 def _free_port(host: str) -> int:

@@ -76,7 +76,7 @@ def update(
 
     find_batches(replay)
     # Resolved now: `runs/latest`, a link, will be another run's once this one has begun.
-    arguments = {"dataset": str(replay.resolve())} | (
+    arguments: dict[str, Any] = {"dataset": str(replay.resolve())} | (
         {} if checkpoint is None else {"checkpoint": str(checkpoint.resolve())}
     )
     other = None if compare is None else compare.resolve()

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -26,6 +27,21 @@ def test_a_server_that_answers_is_used(server: PrefectServer, tmp_path: Path):
         assert (found.api_url, found.ours) == (server.api_url, False)
     assert answers(server.api_url)
     assert not (tmp_path / "prefect").exists()
+
+
+def test_threads_talk_to_it_too(server: PrefectServer):
+    from prefect.client.orchestration import get_client
+
+    found: list[str] = []
+
+    def ask() -> None:
+        with get_client(sync_client=True) as client:
+            found.append(str(client.api_url))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    assert found[0].rstrip("/") == server.api_url
 
 
 def test_it_ends_with_a_driver_that_is_killed(tmp_path: Path):

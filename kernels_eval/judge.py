@@ -89,6 +89,11 @@ class Judge:
         """Kernels that are being judged."""
         return self._dispatcher.running
 
+    @property
+    def cached(self) -> int:
+        """Verdicts that are kept in memory."""
+        return len(self._cache)
+
     def evaluate(self, problem: Problem | str, kernel_source: str, backend: str | None = None) -> Verdict:
         """Return the verdict on one kernel. InputError: not a problem, or a back end that does not exist."""
         return self.submit(problem, kernel_source, backend).result()

@@ -51,7 +51,7 @@ class Judge:
         config = config or JudgeConfig()
         _check(config)
         self.config = config.model_copy(update={"device": resolve_device(config.device)})
-        self._cache = VerdictCache(Path(self.config.cache_dir) if self.config.cache_dir else None)
+        self._cache = VerdictCache(Path(config.cache_dir) if config.cache_dir else None, config.cache_mb)
         self._compile_cache = CompileCache()
         self._scratch_folder = Scratch(keep_caches=self.config.device == "cuda")
         self._scratch = self._scratch_folder.path

@@ -117,7 +117,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     command = [sys.executable, "-m", "flows.cli.main", "serve-judge", "--port", "0", "--workers", str(options.workers)]
-    command += ["-s", "judge.timeout_s=2", "--queue", "64"]
+    command += ["-s", "judge.timeout_s=2", "-s", "judge.cache_mb=4", "--queue", "64"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert server.stdout is not None
     load = Load(server.stdout.readline().split()[1], options.pause)

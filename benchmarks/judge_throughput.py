@@ -105,7 +105,8 @@ ROWS = 8
 """What the judge cuts leading sizes to at first."""
 STATUSES = {
     Kind.HONEST: {Status.CORRECT},
-    Kind.WRONG: {Status.INCORRECT, Status.CORRECT},  # a mistake may be of no consequence
+    # A mistake may be of no consequence, or write past a tensor's end.
+    Kind.WRONG: {Status.INCORRECT, Status.CORRECT, Status.RUNTIME_ERROR},
     Kind.NOT_COMPILING: {Status.COMPILE_ERROR},
     Kind.HANGING: {Status.TIMEOUT},
 }

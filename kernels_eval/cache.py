@@ -18,9 +18,7 @@ from kernels_eval.config import JudgeConfig
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import JUDGE_VERSION, Verdict
 
-_IRRELEVANT = {"workers", "cache_dir", "require_sandbox"}
-_MAX_BYTES = 64 << 20
-"""Memory that verdicts may take, about: a server that judges for months keeps those that were asked for last."""
+_IRRELEVANT = {"workers", "cache_dir", "cache_mb", "require_sandbox"}
 _VERDICT_BYTES = 2000
 """What a verdict takes beside its message and resources (measured: 1700 and the cache's own)."""
 _RESOURCES_BYTES = 800
@@ -36,8 +34,10 @@ def verdict_key(problem: Problem, kernel_source: str, config: JudgeConfig, hardw
 class VerdictCache:
     """Verdicts by key. Safe for threads, and for processes that share the folder."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, max_mb: float = 64) -> None:
+        """`max_mb`: memory that verdicts may take, about; those that were asked for last are kept."""
         self._folder = folder
+        self._max_bytes = max_mb * 2**20
         self._verdicts: OrderedDict[str, Verdict] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
@@ -81,7 +81,7 @@ class VerdictCache:
                 self._bytes -= _size_of(self._verdicts.pop(key))
             self._verdicts[key] = verdict
             self._bytes += _size_of(verdict)
-            while self._bytes > _MAX_BYTES:
+            while self._bytes > self._max_bytes:
                 self._bytes -= _size_of(self._verdicts.popitem(last=False)[1])
 
     def _path(self, key: str) -> Path:

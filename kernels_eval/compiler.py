@@ -27,7 +27,8 @@ from kernels_eval.settings import FrozenModel
 from kernels_eval.verdict import Resources
 from kernels_eval.wire import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
 
-_MAX_CACHED = 50_000
+_MAX_CACHED = 10_000
+"""Of about 1.5 KB each."""
 
 
 class _CompiledAnswer(FrozenModel):

@@ -30,6 +30,8 @@ class JudgeConfig(FrozenModel):
     """`strict`: everything is computed by the candidate's own kernels. `mixed`: library calls are allowed beside them."""
     cache_dir: str | None = None
     """Folder of the content-addressed verdict cache; none: verdicts are cached in memory only."""
+    cache_mb: float = Field(default=64, ge=0)
+    """Memory that cached verdicts may take: about 3 KB each, the last that were asked for."""
     require_sandbox: bool = False
     """Refuse to start where the operating system cannot keep a candidate in."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -51,7 +51,7 @@ class Judge:
         config = config or JudgeConfig()
         _check(config)
         self.config = config.model_copy(update={"device": resolve_device(config.device)})
-        self._cache = VerdictCache(Path(self.config.cache_dir) if self.config.cache_dir else None)
+        self._cache = VerdictCache(Path(config.cache_dir) if config.cache_dir else None, config.cache_mb)
         self._compile_cache = CompileCache()
         self._scratch_folder = Scratch(keep_caches=self.config.device == "cuda")
         self._scratch = self._scratch_folder.path
@@ -88,6 +88,11 @@ class Judge:
     def running(self) -> int:
         """Kernels that are being judged."""
         return self._dispatcher.running
+
+    @property
+    def cached(self) -> int:
+        """Verdicts that are kept in memory."""
+        return len(self._cache)
 
     def evaluate(self, problem: Problem | str, kernel_source: str, backend: str | None = None) -> Verdict:
         """Return the verdict on one kernel. InputError: not a problem, or a back end that does not exist."""

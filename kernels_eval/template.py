@@ -177,7 +177,13 @@ def _load(way: str) -> Any:
         from kernels_eval.nursery import serve_nursery
 
         rehearse_compilation()
-        return lambda descriptor: serve_nursery(_notes(descriptor), compile_main, may_fork=True)
+
+        def serve_compilers(descriptor: int) -> None:
+            # A folder of its own for each: what one compiler leaves behind, or half of it, is no other's affair.
+            os.environ["TRITON_CACHE_DIR"] += f"-{os.getpid()}"
+            serve_nursery(_notes(descriptor), compile_main, may_fork=True)
+
+        return serve_compilers
     if way == "build":
         from kernels_eval.building import build_main
         from kernels_eval.nursery import serve_nursery

@@ -30,6 +30,7 @@ def exposition(judge: Judge, replies: Counter[int], taken: int, queue_limit: int
                 (({"state": state.value}, states.get(state, 0)) for state in WorkerState)),
         _metric("running", "gauge", "Kernels that are being judged.", [({}, judge.running)]),
         _metric("waiting", "gauge", "Kernels that no worker has taken yet.", [({}, judge.waiting)]),
+        _metric("cached_verdicts", "gauge", "Verdicts kept in memory.", [({}, judge.cached)]),
         _metric("queue_places_taken", "gauge", "Places of the bounded queue in use.", [({}, taken)]),
         _metric("queue_places", "gauge", "Places of the bounded queue.", [({}, queue_limit)]),
         _metric("faults_total", "counter", "Failures of the machine.",

@@ -84,7 +84,7 @@ class ActorJudge:
             "max_concurrency": 1000,
             "scheduling_strategy": "SPREAD",
         }
-        self._cache = VerdictCache(Path(config.cache_dir) if config.cache_dir else None)
+        self._cache = VerdictCache(Path(config.cache_dir) if config.cache_dir else None, config.cache_mb)
         self._silence_s, self._ping_s = silence_s, ping_s
         room = 2 * actors.workers
         self._seats = [_Seat(f"judge-actor-{index}", asyncio.Semaphore(room)) for index in range(actors.count)]

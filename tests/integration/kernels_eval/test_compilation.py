@@ -31,6 +31,8 @@ def test_resources_for_every_target(compiling_judge: Judge) -> None:
         assert 8 <= used.registers <= 255
         assert used.shared_bytes
         assert used.spills == 0
+    (cache,) = compiling_judge._scratch.glob("triton-*")
+    assert any(cache.iterdir()), "each compiler has a cache of its own"
 
 
 def test_what_only_the_compiler_refuses(compiling_judge: Judge) -> None:

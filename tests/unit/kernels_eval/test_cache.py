@@ -14,7 +14,7 @@ KEY = verdict_key(PROBLEM, "kernel", JudgeConfig())
 VERDICT = Verdict(status=Status.CORRECT, compiled=True, correct=True, speedup=1.5)
 
 
-@pytest.mark.parametrize("change", [{"workers": 7}, {"cache_dir": "elsewhere"}])
+@pytest.mark.parametrize("change", [{"workers": 7}, {"cache_dir": "elsewhere"}, {"cache_mb": 1}])
 def test_what_does_not_matter(change: dict[str, object]) -> None:
     assert verdict_key(PROBLEM, "kernel", JudgeConfig().model_copy(update=change)) == KEY
     assert verdict_key(Problem(problem_id="b", source="# why\nx  =  1"), "kernel", JudgeConfig()) == KEY
@@ -58,9 +58,8 @@ def test_a_folder_that_cannot_be_written_costs_only_the_cache(tmp_path: Path) ->
     assert cache.get(KEY) == VERDICT
 
 
-def test_memory_is_bounded_and_what_was_asked_for_last_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernels_eval.cache._MAX_BYTES", 100_000)
-    cache = VerdictCache(None)
+def test_memory_is_bounded_and_what_was_asked_for_last_stays() -> None:
+    cache = VerdictCache(None, max_mb=0.1)
     cache.put("asked for", VERDICT)
     for index in range(200):
         cache.put(str(index), VERDICT)

@@ -15,7 +15,7 @@ def test_the_reference_parser_reads_it() -> None:
         judge.roster.failed(0, 'odd"\\\ncategory', "message")
         text = exposition(judge, Counter({200: 5, 429: 2}), taken=7, queue_limit=9)
     families = {family.name: family for family in parser.text_string_to_metric_families(text)}
-    assert len(families) == 11
+    assert len(families) == 12
     (fault,) = [sample for sample in families["kernelmill_judge_faults"].samples if sample.name.endswith("_total")]
     assert fault.labels == {"category": 'odd"\\\ncategory'}
     states = {sample.labels["state"]: sample.value for sample in families["kernelmill_judge_workers"].samples}

@@ -6,7 +6,8 @@
 same model, the same prompts as token ids, the same sampling (T = 1, top-p 1, top-k off), the same limit and the same batch
 size, in one process, alternated; the order within a pair changes from pair to pair. A token counts up to and including the
 end-of-turn token. The engine also returns the log-probability of each token; TRL computes those later, in a forward pass
-that is not counted here. Workloads: `full` never ends early (random weights, 2 prompts × 8 samples, 128 tokens); `instruct`
+that is not counted here. `ratio` is of wall time; the ratio of CPU time a token stands beside it, which other work on the machine
+disturbs less. Workloads: `full` never ends early (random weights, 2 prompts × 8 samples, 128 tokens); `instruct`
 is the same with 8 prompts of full instructions, as pretrained models get them; `trained` is a policy
 that has learnt to answer (64 problems of the bundled suite × 8 samples, up to 120 tokens), whose answers differ in length.
 
@@ -214,16 +215,19 @@ def measure_generation(work: Workload, repeats: int, folder: Path) -> dict[str, 
     with redirect_stdout(StringIO()):
         sides = [Ours(work), Trl(work, folder)]
     rates: dict[str, list[float]] = {side.name: [] for side in sides}
+    costs: dict[str, list[float]] = {side.name: [] for side in sides}
     counts: dict[str, list[int]] = {side.name: [] for side in sides}
     for repeat in range(-1, repeats):  # the first pair warms up
         for side in sides if repeat % 2 else reversed(sides):
-            began = time.perf_counter()
+            began, began_cpu = time.perf_counter(), time.process_time()
             tokens = side.generate(repeat + 1)
-            rate = tokens / (time.perf_counter() - began)
+            rate, cost = tokens / (time.perf_counter() - began), (time.process_time() - began_cpu) / tokens
             if repeat >= 0:
                 rates[side.name].append(rate)
+                costs[side.name].append(cost)
                 counts[side.name].append(tokens)
     ratios = [ours / theirs for ours, theirs in zip(rates["kernelmill"], rates["trl"], strict=True)]
+    cpu_ratios = [theirs / ours for ours, theirs in zip(costs["kernelmill"], costs["trl"], strict=True)]
     parameters = sum(parameter.numel() for parameter in work.model.parameters())
     return {
         "workload": work.name,
@@ -236,6 +240,8 @@ def measure_generation(work: Workload, repeats: int, folder: Path) -> dict[str, 
         "prompt_tokens": statistics.mean(map(len, work.prompts)),
         "ratio": statistics.median(ratios),
         "ratios": [round(ratio, 3) for ratio in ratios],
+        "cpu_ratio": statistics.median(cpu_ratios),
+        "cpu_ratios": [round(ratio, 3) for ratio in cpu_ratios],
     }
 
 
@@ -358,13 +364,16 @@ def main() -> None:
                     f"generation, {found['workload']} ({found['parameters'] / 1e6:.2f} M parameters, "
                     f"{found['sequences']} sequences, prompts of {found['prompt_tokens']:.0f} tokens, answers of "
                     f"{found['kernelmill_tokens_a_sequence']:.0f} and {found['trl_tokens_a_sequence']:.0f}): kernelmill {found['kernelmill_tokens_per_s']:,.0f} tok/s, "
-                    f"TRL {found['trl_tokens_per_s']:,.0f} tok/s, ratio {found['ratio']:.2f} (pairs: {found['ratios']})"
+                    f"TRL {found['trl_tokens_per_s']:,.0f} tok/s, ratio {found['ratio']:.2f} (pairs: {found['ratios']}); "
+                    f"by CPU time a token {found['cpu_ratio']:.2f} (pairs: {found['cpu_ratios']})",
+                    flush=True,
                 )
         if arguments.only != "generation":
             found = results["overlap"] = measure_overlap(works[-1], max(arguments.repeats // 2, 1), folder)
             print(
                 f"overlap: {100 * found['hidden']:.0f} % of the judge's time hidden behind generation, generation + judge = "
-                f"{found['gain']:.2f} × the rollout's {found['wall_s']:.1f} s, {found['turns']} turns"
+                f"{found['gain']:.2f} × the rollout's {found['wall_s']:.1f} s, {found['turns']} turns",
+                flush=True,
             )
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

@@ -30,6 +30,8 @@ class PeerStep:
     exact_gradient_norm: float = 0.0
     """Of the same gradients, summed in float64; on a CPU and of the first step only, whose time does not count."""
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    """Processor time of all threads: what a busy machine changes least."""
 
 
 @dataclass
@@ -76,13 +78,13 @@ def run_trl(
     class Clock(TrainerCallback):
         """Times whole optimizer steps."""
 
-        started = 0.0
+        started, started_cpu = 0.0, 0.0
 
         def on_step_begin(self, *arguments: Any, **options: Any) -> None:
             before_step()
             run.steps.append(PeerStep())
             _wait(on_gpu)
-            self.started = time.perf_counter()
+            self.started, self.started_cpu = time.perf_counter(), time.process_time()
 
         def on_pre_optimizer_step(self, *arguments: Any, **options: Any) -> None:
             if len(run.steps) == 1 and not on_gpu:  # after clipping, which is undone once its norm is known
@@ -92,6 +94,7 @@ def run_trl(
         def on_step_end(self, *arguments: Any, **options: Any) -> None:
             _wait(on_gpu)
             run.steps[-1].seconds = time.perf_counter() - self.started
+            run.steps[-1].cpu_seconds = time.process_time() - self.started_cpu
 
         def on_log(
             self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **options: Any

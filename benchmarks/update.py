@@ -3,7 +3,7 @@
     taskset -c 0,1 python benchmarks/update.py [--rounds 3] [--steps 3] [--groups 8] [--samples 8] [--shortest 32] [--longest 640]
 
 Each side takes whole optimizer steps (forward, backward, clip, AdamW) in processes of its own, by turns, so that what else the machine does burdens
-all; the median step counts. TRL runs twice: as it comes (activation checkpointing), and without checkpointing, which is faster on a CPU.
+all; the median step counts, and its processor time is told beside it, which a busy machine changes least. TRL runs twice: as it comes (activation checkpointing), and without checkpointing, which is faster on a CPU.
 Old log-probabilities are the policy's with noise, so that ratios are not 1 and some tokens are clipped. Memory is the process's peak
 resident set: all of it, and what the steps added to what it was before them. tests/gpu/update_on_gpu.py does the same on a GPU.
 """
@@ -57,7 +57,10 @@ def main() -> None:
         for number in range(given.rounds):
             for side in SIDES:
                 found[side].append(run_side(side, given))
-                print(f"round {number + 1}: {side}: {found[side][-1]['seconds']}", flush=True)
+                print(
+                    f"round {number + 1}: {side}: {found[side][-1]['seconds']} s, processor {found[side][-1]['cpu_seconds']} s",
+                    flush=True,
+                )
     figures = compare(found, shape["tokens"])
     print(json.dumps(figures, indent=1))
     if given.json is not None:
@@ -72,6 +75,7 @@ def compare(found: dict[str, list[dict[str, Any]]], tokens: int) -> dict[str, An
         figures[side] = {
             "tokens_per_s": round(tokens / statistics.median(seconds)),
             "step_s": round(statistics.median(seconds), 3),
+            "cpu_s": round(statistics.median(value for run in runs for value in run["cpu_seconds"]), 3),
             "step_s_range": [round(min(seconds), 3), round(max(seconds), 3)],
             "peak_mib": round(statistics.median(run["peak_mib"] for run in runs)),
             "added_mib": round(statistics.median(run["added_mib"] for run in runs)),
@@ -83,6 +87,7 @@ def compare(found: dict[str, list[dict[str, Any]]], tokens: int) -> dict[str, An
         their = figures[side]
         figures[f"ours / {side}"] = {
             "tokens_per_s": round(ours["tokens_per_s"] / their["tokens_per_s"], 2),
+            "tokens_per_cpu_s": round(their["cpu_s"] / ours["cpu_s"], 2),
             "peak_memory": round(ours["peak_mib"] / their["peak_mib"], 2),
             "added_memory": round(ours["added_mib"] / max(their["added_mib"], 1), 2),
             "loss_difference": float(f"{abs(ours['loss'] - their['loss']):.1e}"),
@@ -203,14 +208,16 @@ def ours(given: argparse.Namespace) -> dict[str, Any]:
     places, longest = list(range(len(samples))), max(sample.responded for sample in samples)
     before = resident_mib()
     seconds: list[float] = []
+    cpu_seconds: list[float] = []
     figures: list[dict[str, float]] = []
     for _ in range(given.steps + 1):
-        began = time.perf_counter()
+        began, began_cpu = time.perf_counter(), time.process_time()
         figures.append(
             optimizer_step(RankContext(0, 1), engine, None, config, samples, places, prepared, RATE, longest)
         )
         seconds.append(time.perf_counter() - began)
-    return said(seconds, before, figures[0]["loss"], figures[0]["gradient_norm"]) | {
+        cpu_seconds.append(time.process_time() - began_cpu)
+    return said(seconds, cpu_seconds, before, figures[0]["loss"], figures[0]["gradient_norm"]) | {
         "clip_fraction": figures[0]["clip_fraction"],
         "padding_fraction": figures[0]["padding_fraction"],
     }
@@ -236,15 +243,18 @@ def trl(given: argparse.Namespace) -> dict[str, Any]:
         gradient_checkpointing=given.one == "trl",
     )
     first = run.steps[0]
-    seconds = [step.seconds for step in run.steps]
-    return said(seconds, before, first.loss, first.exact_gradient_norm) | {"logged_norm": first.gradient_norm}
+    seconds, cpu_seconds = [step.seconds for step in run.steps], [step.cpu_seconds for step in run.steps]
+    return said(seconds, cpu_seconds, before, first.loss, first.exact_gradient_norm) | {
+        "logged_norm": first.gradient_norm
+    }
 
 
-def said(seconds: list[float], before: float, loss: float, norm: float) -> dict[str, Any]:
+def said(seconds: list[float], cpu_seconds: list[float], before: float, loss: float, norm: float) -> dict[str, Any]:
     """Loss and gradient norm are the first step's, whose seconds do not count: it fills caches."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     return {
         "seconds": [round(value, 3) for value in seconds[1:]],
+        "cpu_seconds": [round(value, 3) for value in cpu_seconds[1:]],
         "peak_mib": round(peak),
         "added_mib": round(peak - before),
         "loss": loss,

@@ -22,7 +22,7 @@ from tasks.rollout.config import RolloutConfig
 from tasks.sft.config import SftConfig
 from tasks.store import digest_of, write_atomically
 from tasks.tracking.config import TrackingConfig
-from tasks.update.config import UpdateConfig
+from tasks.update.config import NOT_DECISIVE_FIELDS, UpdateConfig
 from tasks.validation.config import ValidationConfig
 
 
@@ -72,6 +72,7 @@ class RunConfig(FrozenModel):
                 "tracking": True,
                 "ray": True,
                 "stages": True,
+                "update": set(NOT_DECISIVE_FIELDS),
                 "judge": {"workers", "cache_dir"},
                 "rollout": {"trajectory_logs", "judge_actors", "generation_patience_s", "watch_after_s"},
             },

@@ -44,7 +44,7 @@ from tasks.resilience import STAGE_NAMES, StagesConfig, can_heal, limited
 from tasks.rollout.config import RolloutConfig
 from tasks.sft.config import SftDataConfig
 from tasks.store import digest_of, is_available
-from tasks.update.config import UpdateConfig
+from tasks.update.config import NOT_DECISIVE_FIELDS, UpdateConfig
 from tasks.validation.config import ValidationConfig
 
 P = ParamSpec("P")
@@ -64,6 +64,7 @@ _NOT_DECISIVE: dict[type, set[str]] = {
         "trajectory_logs",
         "sglang_urls",
     },
+    UpdateConfig: set(NOT_DECISIVE_FIELDS),
 }
 """Settings that change how fast a result is there, never the result."""
 _FILES: dict[type, str] = {

@@ -80,7 +80,7 @@ def update(
         {} if checkpoint is None else {"checkpoint": str(checkpoint.resolve())}
     )
     other = None if compare is None else compare.resolve()
-    made = _run(_replay, config, set_ or [], frozenset(refresh or []), **arguments)
+    made = _run(_replay, config, set_ or [], frozenset(refresh or []), turns=False, **arguments)
     Console(highlight=False).print(f"replayed: {made.path}", soft_wrap=True)
     if other is not None:
         from flows.cli.figures import updates_table

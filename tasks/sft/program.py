@@ -110,7 +110,7 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
     if best is None:
         save_weights(engine, tokenizer, job.folder)
     elif rank.rank == 0:
-        not_the_policys = shutil.ignore_patterns(OPTIMIZER_FILE, METRICS_FILE, MANIFEST)
+        not_the_policys = shutil.ignore_patterns(Path(OPTIMIZER_FILE).parts[0], METRICS_FILE, MANIFEST)
         shutil.copytree(best, job.folder, ignore=not_the_policys, dirs_exist_ok=True)
     yield {"rows": rows}
 

@@ -160,3 +160,18 @@ RESOURCE_FIELDS = frozenset(
     }
 )
 """What the update's settings say of the engine rather than of RL: SFT runs on the same."""
+
+NOT_DECISIVE_FIELDS = frozenset(
+    {
+        "ranks",
+        "zero_stage",
+        "tokens_per_rank",
+        "activation_checkpointing",
+        "save_interval",
+        "keep_checkpoints",
+        "best_metric",
+        "gpus_per_rank",
+        "threads_per_rank",
+    }
+)
+"""What may change between a run and its continuation on another machine: results stay equal but for rounding."""

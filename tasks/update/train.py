@@ -18,7 +18,7 @@ from tasks.progress import Progress
 from tasks.references import CheckpointRef, TrajectoryBatchRef
 from tasks.rollout.curriculum import MANIFEST_KEY, record_of
 from tasks.store import digest_of, publish, published_digest
-from tasks.update.config import UpdateConfig
+from tasks.update.config import NOT_DECISIVE_FIELDS, UpdateConfig
 from tasks.update.interim import Interim, find_interim
 from tasks.update.memory import with_memory_at_hand
 from tasks.update.program import UpdateJob, adopt_program, update_program
@@ -60,7 +60,8 @@ def update_policy(
 
         base = base_of(policy, config.lora)
     metadata: dict[str, Any] = {"policy": policy.digest, "batch": batch.digest, "iteration": iteration}
-    fingerprint = digest_of([metadata, reference and reference.digest, config.model_dump(), total_iterations, seed])
+    decisive = config.model_dump(exclude=set(NOT_DECISIVE_FIELDS))
+    fingerprint = digest_of([metadata, reference and reference.digest, decisive, total_iterations, seed])
     curriculum = record_of(batch)
     if curriculum is not None:
         metadata[MANIFEST_KEY] = curriculum.model_dump(mode="json")

@@ -21,6 +21,7 @@ from tasks.sft.train import train_sft
 from tasks.store import is_available
 from tasks.update.config import UpdateConfig
 from tasks.update.context import RankContext
+from tasks.update.state import OPTIMIZER_FILE
 
 MODEL = ModelConfig(vocabulary=320, hidden=32, intermediate=64, heads=2, key_value_heads=1, head_dim=16)
 CONFIG = SftConfig(steps=60, batch_size=16, save_interval=20, warmup_steps=5, learning_rate=1e-2)
@@ -109,7 +110,7 @@ def test_stops_early_and_publishes_the_best_even_with_little_memory(
     assert kept == [f"step-{validated['step'][place] + 1:08d}" for place in (best, best + 2)]
     ours, theirs = (load_file(folder / "model.safetensors") for folder in (policy.path, tmp_path / "work" / kept[0]))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    assert not (policy.path / "optimizer").exists()
+    assert not (policy.path / OPTIMIZER_FILE).exists()
     assert AutoTokenizer.from_pretrained(policy.path).chat_template
     assert is_available(policy)
 

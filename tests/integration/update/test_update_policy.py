@@ -169,6 +169,33 @@ def test_a_killed_rank_leaves_the_last_checkpoint_and_the_next_update_works(
     update_policy(policy, policy, batch, BASE, 0, 1, 0, tmp_path / "killed", silent)
 
 
+@pytest.mark.slow
+def test_a_killed_update_goes_on_with_another_number_of_ranks(
+    tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch
+) -> None:
+    policy = make_policy()
+    batch = make_batch(policy)
+    settings = BASE.model_copy(update={"optimizer_steps": 4, "save_interval": 1, "learning_rate": 1e-4})
+    whole = update_policy(policy, policy, batch, settings, 0, 1, 0, tmp_path / "whole", silent)
+
+    def kill(done: int, total: int, **figures: float) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        update_policy(policy, policy, batch, settings, 0, 1, 0, tmp_path / "after", kill, tmp_path / "work")
+    elsewhere = settings.model_copy(update={"ranks": 2, "zero_stage": 1, "tokens_per_rank": 64})
+    said: list[int] = []
+    after = update_policy(
+        policy, policy, batch, elsewhere, 0, 1, 0, tmp_path / "after", lambda done, *_, **__: said.append(done), tmp_path / "work"
+    )  # fmt: skip
+    assert said == [4]
+    ours, theirs = (pl.read_parquet(ref.path / "metrics.parquet") for ref in (whole, after))
+    assert theirs["token_budget"].to_list() == [8192, 8192, 8192, 64]
+    for column in ("loss", "kl", "gradient_norm"):
+        np.testing.assert_allclose(ours[column], theirs[column], atol=1e-5, err_msg=column)
+
+
 def test_out_of_memory_halves_the_token_budget_once_and_goes_on(
     tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

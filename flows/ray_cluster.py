@@ -79,6 +79,9 @@ class RayCluster:
                 configure_logging=False,
                 runtime_env={"py_modules": our_packages()},
             )
+            from tasks.workers import place_on
+
+            place_on(self.config.worker_resource)
         self._started = True
 
     def stop(self) -> None:

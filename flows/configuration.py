@@ -33,6 +33,8 @@ class RayConfig(FrozenModel):
     """Address of a Ray cluster (`ray://host:10001` or `host:6379`); none: a local one is started."""
     cpus: int | None = Field(default=None, ge=1)
     """CPUs of the local cluster; none: as many as the machine has."""
+    worker_resource: str | None = None
+    """Custom resource of the cluster's nodes that stages may run on (`ray start --resources='{"worker": 1000}'`); none: any node."""
     object_store_mb: int = Field(default=200, ge=80)
     """Object store of the local cluster; stages pass references, so that little is needed."""
 

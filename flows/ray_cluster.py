@@ -9,6 +9,7 @@ import os
 import secrets
 import socket
 import sys
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from flows.configuration import RayConfig
@@ -36,6 +37,12 @@ def check_address(config: RayConfig) -> None:
             f"ray.address: found {config.address!r}, expected a Ray cluster that answers there: "
             f"{host} port {port}: {error.strerror or error}"
         ) from error
+
+
+def our_packages() -> list[str]:
+    """Return the folders of our packages: shipped to the nodes, so that they run the code that the driver runs."""
+    root = Path(__file__).parents[1]
+    return [str(root / name) for name in ("flows", "tasks", "kernels_eval")]
 
 
 class RayCluster:
@@ -66,7 +73,15 @@ class RayCluster:
         else:
             import ray
 
-            ray.init(address=self.config.address, log_to_driver=False, configure_logging=False)
+            ray.init(
+                address=self.config.address,
+                log_to_driver=False,
+                configure_logging=False,
+                runtime_env={"py_modules": our_packages()},
+            )
+            from tasks.workers import place_on
+
+            place_on(self.config.worker_resource)
         self._started = True
 
     def stop(self) -> None:

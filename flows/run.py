@@ -112,7 +112,14 @@ class Run:
         if computed > self.counted:  # a start that finds everything adds nothing
             self.counted = computed
             changes["wall_seconds"] = round(self.wall_before_s + time.monotonic() - self.began, 3)
-        self.state = self.state.model_copy(update={**changes, "timings": {**self.state.timings, **timings}})
+        artifacts = {record.label: record.uri for record in self.workspace.records}
+        self.state = self.state.model_copy(
+            update={
+                **changes,
+                "timings": {**self.state.timings, **timings},
+                "artifacts": {**self.state.artifacts, **artifacts},
+            }
+        )
         write_state(self.run_dir, self.state)
         for record in self.workspace.records:
             if record.docs_dir.is_dir():

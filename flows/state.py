@@ -54,6 +54,8 @@ class RunState(FrozenModel):
     timings: dict[str, StageTiming] = Field(default_factory=dict[str, StageTiming])
     """By label; of a cached stage: how long it took when it was computed."""
 
+    artifacts: dict[str, str] = Field(default_factory=dict[str, str])
+    """Folder of what each stage made, by label: what `kernelmill data gc` keeps, so that the run stays a chain of cache hits."""
     control: ControlState | None = None
     wall_seconds: float = 0.0
     """Wall seconds of the drivers of this run, each up to the last stage that it computed."""
@@ -92,6 +94,30 @@ def read_state(run_dir: Path) -> RunState:
         raise InputError(
             f"{path}: not the state of a run; delete it, finished stages are found again: {error}"
         ) from error
+
+
+def kept_artifacts(runs_dir: Path) -> set[Path]:
+    """Return the folders of all artifacts that the runs in a folder refer to.
+
+    A run of an earlier version did not note all of its artifacts: for its sake everything that was there with it is kept.
+    """
+    kept: set[Path] = set()
+    for file in sorted(runs_dir.glob(f"*/{STATE_FILE}")):
+        if file.parent.is_symlink():
+            continue
+        state = read_state(file.parent)
+        kept |= {Path(uri) for uri in state.artifacts.values()}
+        control = (state.control.policy, state.control.evaluation) if state.control is not None else ()
+        for reference in (
+            state.problems, state.sft_data, *control,
+            *state.policies.values(), *state.batches.values(), *state.evaluations.values(),
+        ):  # fmt: skip
+            if reference is not None:
+                kept.add(reference.path)
+        if state.policies and not state.artifacts:
+            until = file.stat().st_mtime
+            kept |= {folder for folder in (runs_dir / "store").glob("*/*") if folder.stat().st_mtime <= until}
+    return kept
 
 
 def write_state(run_dir: Path, state: RunState) -> None:

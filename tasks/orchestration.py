@@ -118,6 +118,8 @@ class StageRecord:
     cached: bool
     docs_dir: Path
     """Pages that the stage wrote about what it checked, if it is one that checks."""
+    uri: str
+    """Where its artifact is."""
 
 
 @dataclass
@@ -242,7 +244,15 @@ class StageTask(Generic[P, R]):
         elapsed = time.perf_counter() - started
         overhead = elapsed - outcome.seconds if computed else elapsed
         workspace.records.append(
-            StageRecord(label, self.name, outcome.seconds, round(max(overhead, 0.0), 4), not computed, stage.docs_dir)
+            StageRecord(
+                label,
+                self.name,
+                outcome.seconds,
+                round(max(overhead, 0.0), 4),
+                not computed,
+                stage.docs_dir,
+                outcome.reference.uri,
+            )
         )
         workspace.listener.finished(label, outcome.seconds, cached=not computed)
         return outcome.reference  # pyright: ignore[reportReturnType]  # the union member that the function returned

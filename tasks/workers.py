@@ -9,7 +9,15 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError
 
+NODE_SHARE = 0.001
+"""Of the resource that marks nodes for stages: many workers fit on one node."""
 _workers: dict[str, Any] = {}
+_node_resource: list[str] = []
+
+
+def place_on(resource: str | None) -> None:
+    """Have workers started from now on run only on nodes that have this custom resource; None: on any node."""
+    _node_resource[:] = [] if resource is None else [resource]
 
 
 def warm_worker(name: str, actor_class: Any, **options: Any) -> Any:
@@ -21,6 +29,8 @@ def warm_worker(name: str, actor_class: Any, **options: Any) -> Any:
             return worker
         except (RayActorError, GetTimeoutError):
             stop_worker(name)
+    if _node_resource:
+        options["resources"] = {**options.get("resources", {}), _node_resource[0]: NODE_SHARE}
     worker = actor_class.options(max_restarts=0, **options).remote()
     _workers[name] = worker
     return worker

@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from flows.cli import comparing, inspection, judging, planning, serving, stages, trajectories
+from flows.cli import comparing, data, inspection, judging, planning, serving, stages, trajectories
 from kernels_eval.errors import InfrastructureError, InputError
 
 INTERRUPTED = 130
@@ -31,6 +31,7 @@ judging.add_to(app)
 serving.add_to(app)
 inspection.add_to(app)
 trajectories.add_to(app)
+data.add_to(app)
 
 
 def main() -> None:

@@ -1,0 +1,194 @@
+"""`kernelmill data ls | show | diff | export | compact | gc | quarantine`: the trajectory store and the artifact store."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_RUNS = Path("runs")
+
+data = typer.Typer(help="Look at, compare, export and clean up what runs have stored.", no_args_is_help=True)
+
+
+class Format(StrEnum):
+    """What data sets can be exported as."""
+
+    JSONL = "jsonl"
+    HUGGINGFACE = "huggingface"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this group."""
+    app.add_typer(data, name="data", rich_help_panel="Inspection")
+
+
+@data.command("ls")
+def ls(
+    path: Annotated[Path, typer.Argument(help="A folder of runs, a run's folder, or a batch.")] = _RUNS,
+) -> None:
+    """List trajectory data sets: run, iterations, size, how many ended correct, what they earned."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from tasks.trajectories.catalogue import list_data_sets
+
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for heading in ("run", "iteration", "trajectories", "turns", "correct", "return", "quarantined", "size", "digest"):
+        table.add_column(heading, no_wrap=True)
+    found = list_data_sets(path)
+    for entry in found:
+        numbers = entry.iterations
+        table.add_row(
+            entry.run_id,
+            str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}",
+            f"{entry.trajectories:,}",
+            f"{entry.turns:,}",
+            _number(entry.correct),
+            _number(entry.mean_return),
+            str(entry.quarantined),
+            _size(entry.bytes),
+            entry.digest,
+        )
+    Console(highlight=False, width=max(120, Console().width)).print(table)
+    typer.echo(f"{len(found)} data sets, {sum(entry.turns for entry in found):,} turns")
+
+
+@data.command("show")
+def show(
+    path: Annotated[Path, typer.Argument(help="A batch, or a run's folder.")],
+    rows: Annotated[int, typer.Option(min=0, help="Turns to show of each data set.")] = 5,
+) -> None:
+    """Show what a data set is made of: its manifest, its columns, its first turns."""
+    import json
+
+    import polars as pl
+
+    from tasks.store import read_manifest
+    from tasks.trajectories.catalogue import list_data_sets
+    from tasks.trajectories.reader import read_turns_file
+    from tasks.trajectories.schema import TURNS_FILE
+
+    for number, entry in enumerate(list_data_sets(path)):
+        turns = read_turns_file(entry.folder / TURNS_FILE)
+        typer.echo(
+            f"{entry.folder}: {entry.turns:,} turns of {entry.trajectories:,} trajectories, {_size(entry.bytes)}"
+        )
+        typer.echo(json.dumps((read_manifest(entry.folder) or {}).get("metadata", {}), indent=1))
+        if number == 0:
+            typer.echo("\n".join(f"  {name}: {kind}" for name, kind in turns.schema.items()))
+        shown = turns.head(rows).select(
+            "trajectory_id", "turn_index", pl.col("verdict").struct.field("status"), "reward", "return", "termination"
+        )
+        with pl.Config(tbl_hide_dataframe_shape=True, tbl_rows=rows, tbl_hide_column_data_types=True):
+            typer.echo(str(shown))
+
+
+@data.command("diff")
+def diff(
+    first: Annotated[Path, typer.Argument(help="A batch, or a run's folder.")],
+    second: Annotated[Path, typer.Argument(help="Another one.")],
+) -> None:
+    """Say in what two data sets differ, turn by turn. Exit code 1: they do."""
+    from tasks.trajectories.difference import differ
+
+    found = differ(first, second)
+    typer.echo(
+        f"{found.shared:,} turns in both, {found.only_first:,} only in {first}, {found.only_second:,} only in {second}"
+    )
+    for name, count in sorted(found.columns.items(), key=lambda item: -item[1]):
+        typer.echo(f"  {name}: {count:,} differ")
+    if found.example is not None:
+        typer.echo(f"  e.g. {found.example}")
+    if not found.is_none:
+        raise typer.Exit(1)
+    typer.echo("no difference")
+
+
+@data.command("export")
+def export(
+    path: Annotated[Path, typer.Argument(help="A batch, or a run's folder.")],
+    destination: Annotated[Path, typer.Argument(help="File (jsonl) or folder (huggingface) to write.")],
+    form: Annotated[
+        Format, typer.Option("--format", help="jsonl: a turn a line; huggingface: for `datasets`.")
+    ] = Format.JSONL,
+) -> None:
+    """Write trajectories for other programs."""
+    from tasks.trajectories.export import export_huggingface, export_json_lines
+    from tasks.trajectories.locate import find_batches
+
+    write = export_json_lines if form is Format.JSONL else export_huggingface
+    typer.echo(f"{write(find_batches(path), destination):,} turns: {destination}")
+
+
+@data.command("compact")
+def compact(
+    path: Annotated[Path, typer.Argument(help="A run's folder, or a folder of partitions.")],
+    destination: Annotated[Path, typer.Argument(help="Folder of the new data set.")],
+) -> None:
+    """Put all partitions into one new data set; the partitions stay."""
+    from tasks.trajectories.compaction import compact as compact_batches
+    from tasks.trajectories.locate import find_batches
+
+    folders = find_batches(path)
+    typer.echo(f"{compact_batches(folders, destination):,} turns of {len(folders)} data sets: {destination}")
+
+
+@data.command("gc")
+def gc(
+    runs_dir: Annotated[Path, typer.Argument(help="The folder of runs.")] = _RUNS,
+    delete: Annotated[bool, typer.Option("--delete", help="Remove it; otherwise it is only listed.")] = False,
+    older_than_days: Annotated[float, typer.Option(min=0, help="Keep whatever is younger.")] = 1.0,
+) -> None:
+    """List, or remove, what no run needs any more: of a run whose folder you removed, of killed stages, of finished ones' resume points."""
+    from flows.state import kept_artifacts
+    from kernels_eval.errors import InputError
+    from tasks.garbage import find_garbage, remove
+
+    if not (runs_dir / "store").is_dir():
+        raise InputError(f"{runs_dir}: expected a folder of runs with store/ in it, found none")
+    found = find_garbage(runs_dir, kept_artifacts(runs_dir), older_than_days * 86_400)
+    for item in found:
+        typer.echo(f"{_size(item.bytes):>10}  {item.path.relative_to(runs_dir)}: {item.reason}")
+    total = sum(item.bytes for item in found)
+    if delete:
+        typer.echo(f"removed {_size(remove(found))}")
+    else:
+        typer.echo(f"{len(found)} can go, {_size(total)}" + ("; --delete removes them" if found else ""))
+
+
+@data.command("quarantine")
+def quarantine(
+    path: Annotated[Path, typer.Argument(help="A folder of runs, or one quarantine.")] = _RUNS,
+    run: Annotated[str | None, typer.Option(help="Only of runs whose id begins so.")] = None,
+    rows: Annotated[int, typer.Option(min=0, help="Rows to name of each, with their reason.")] = 5,
+) -> None:
+    """Show what validation took out, and why."""
+    from tasks.trajectories.quarantined import find_quarantines
+
+    found = [
+        entry
+        for entry in find_quarantines(path)
+        if run is None or entry.folder.parent.name.removeprefix("run_id=").startswith(run)
+    ]
+    for entry in found:
+        typer.echo(f"{entry.folder}: {entry.rows.height:,} taken out of {entry.origin}")
+        for reason, count in entry.reasons.iter_rows():
+            typer.echo(f"  {count:,} × {reason}")
+        for row_id, reason in entry.rows.head(rows).iter_rows():
+            typer.echo(f"    {row_id}: {' / '.join(reason.splitlines())}")
+    if not found:
+        typer.echo("nothing was taken out")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"

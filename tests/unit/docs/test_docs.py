@@ -1,0 +1,132 @@
+"""The documentation: every page is reachable, every link leads somewhere, every command that is shown is one that exists."""
+
+import importlib.util
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from flows.configuration import apply_override, check_configuration
+from flows.reference import pages
+
+DOCS = Path("docs")
+PAGES = sorted([*DOCS.rglob("*.md"), Path("README.md"), Path("CONTRIBUTING.md")])
+PROGRAMS = ("kernelmill", "make", "prefect", "python", "bash", "pip", "ray", "kubectl", "docker", "mkdocs")
+PREFECT = {
+    ("server", "start"), ("work-pool", "create"), ("deploy",), ("worker", "start"), ("deployment", "run"), ("gcl", "create"),
+}  # fmt: skip
+DEPLOYED = {f"{flow}/local" for flow in ("training", "training-iteration", "sft", "evaluation", "compare")}
+_FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_INDENTED = re.compile(r"^    (\S.*)$", re.MULTILINE)
+_INLINE = re.compile(r"`(kernelmill [a-z-]+[^`]*)`")
+_PLACEHOLDER = re.compile(r"[…\[\]]|<\w| \| |\bCONFIG\b")
+"""A line that shows a form rather than a command."""
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Yield (page, words) of every command."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        lines = [
+            line for kind, block in _FENCED.findall(text) if kind in ("", "bash", "sh") for line in block.splitlines()
+        ]
+        lines += _INDENTED.findall(_FENCED.sub("", text)) + _INLINE.findall(text)
+        for line in lines:
+            words = _words(line)
+            if words:
+                yield str(page), words
+
+
+def _words(line: str) -> list[str]:
+    first = line.strip().split(" ")[0].rpartition("/")[2]
+    if first not in PROGRAMS or _PLACEHOLDER.search(line.split("#")[0]):
+        return []
+    words = shlex.split(line, comments=True)
+    if ">" in words:
+        words = words[: words.index(">")]
+    return [first, *(word for word in words[1:] if word != "&")]
+
+
+FOUND = list(commands())
+
+
+def test_commands_are_found():
+    assert len(FOUND) > 60
+    assert {words[0] for _, words in FOUND} >= {"kernelmill", "make", "prefect", "python", "ray", "kubectl"}
+
+
+@pytest.mark.parametrize(("page", "words"), FOUND, ids=[f"{page}: {' '.join(words)}"[:90] for page, words in FOUND])
+def test_a_command_exists_and_takes_these_arguments(page: str, words: list[str]):
+    program, *arguments = words
+    match program:
+        case "kernelmill":
+            _parse(arguments)
+        case "make":
+            targets = re.findall(r"^([a-z]+):", Path("Makefile").read_text(), re.MULTILINE)
+            assert not arguments or arguments[0] in targets
+        case "prefect":
+            assert tuple(arguments[:1]) in PREFECT or tuple(arguments[:2]) in PREFECT
+            if arguments[:2] == ["deployment", "run"]:
+                assert arguments[2] in DEPLOYED
+        case "python":
+            if "-m" in arguments:
+                assert importlib.util.find_spec(arguments[arguments.index("-m") + 1]) is not None
+            else:
+                assert Path(arguments[0]).exists()
+        case _:
+            assert all(Path(word).exists() for word in arguments if word.startswith(("deployments/", "tests/", ".ci/")))
+
+
+def _parse(arguments: list[str]) -> None:
+    """Parse as the command line would, without running; settings are checked as well."""
+    from typer.main import get_command
+
+    from flows.cli.main import app
+
+    command: Any = get_command(app)
+    if arguments in ([], ["--help"]):
+        return
+    while hasattr(command, "commands"):
+        name, *arguments = arguments
+        assert name in command.commands, f"no command {name}"
+        command = command.commands[name]
+    inline = not arguments  # `kernelmill evaluate` in a sentence names the command
+    context = None if inline else command.make_context(command.name, list(arguments))
+    parameters = {} if context is None else context.params
+    values: dict[str, Any] = {}
+    for override in parameters.get("set_") or []:
+        apply_override(values, override)
+    check_configuration(values, "--set")
+    config = parameters.get("config")
+    if config is not None and "/" in str(config):
+        assert Path(config).exists()
+
+
+@pytest.mark.parametrize("name", sorted(pages()))
+def test_the_reference_is_the_one_that_is_made(name: str):
+    assert (DOCS / "reference" / name).read_text(encoding="utf-8") == pages()[name], "run: python -m flows.reference"
+
+
+def test_every_page_is_in_the_navigation():
+    def leaves(entry: Any) -> Iterator[str]:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            for below in entry.values() if isinstance(entry, dict) else entry:
+                yield from leaves(below)
+
+    named = set(leaves(yaml.safe_load(Path("mkdocs.yml").read_text())["nav"]))
+    pages_here = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if "decisions" not in page.parts}
+    assert named - pages_here == set()
+    assert pages_here - named <= {"hacks.md", "update.md", "scaling.md"}, "name the page in mkdocs.yml"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_lead_somewhere(page: Path):
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target

@@ -9,7 +9,7 @@ from kernels_eval.accounting import Storage, Writer
 from kernels_eval.eager import count_operator
 from kernels_eval.launches import Launch
 from kernels_eval.policy import COPIES, CREATIONS, UNINITIALISED, is_recordable
-from kernels_eval.program import Operate, Plain, Sequence, TypeName, Upload, View
+from kernels_eval.program import FIRST_OWN, FIRST_WEIGHT, Operate, Plain, Sequence, TypeName, Upload, View
 from kernels_eval.tensors import DTYPES
 
 _PATTERN = 0x55
@@ -37,6 +37,12 @@ class ExecutorMemory:
         if storage is None:
             raise ProgramError(f"a program used storage {number} before it was made")
         return storage
+
+    @property
+    def wrote_weights(self) -> bool:
+        """True once a kernel or an operator wrote into a weight."""
+        given = (self._storages[number] for number in self._storages if FIRST_WEIGHT <= number < FIRST_OWN)
+        return any(storage.marks is not None for storage in given)
 
     def give(self, number: int, tensor: torch.Tensor, nbytes: int) -> None:
         """Take memory that the judge filled as a storage (no copy)."""
@@ -111,8 +117,9 @@ class ExecutorMemory:
             memory.view(dtype).fill_(float("nan"))
         elif dtype is not torch.bool:
             memory.fill_(_PATTERN)
-        else:
-            memory.zero_()
+        else:  # neither True nor False throughout
+            memory[::2] = 1
+            memory[1::2] = 0
         self._storages[view.storage] = Storage(view.storage, memory, Writer.NOBODY)
 
     def _keep(self, command: Operate, view: View, tensor: torch.Tensor) -> None:

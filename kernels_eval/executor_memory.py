@@ -8,7 +8,7 @@ import torch
 from kernels_eval.accounting import Storage, Writer
 from kernels_eval.eager import count_operator
 from kernels_eval.launches import Launch
-from kernels_eval.policy import COPIES, CREATIONS, UNINITIALISED, is_recordable
+from kernels_eval.policy import COPIES, CREATIONS, MOVES, UNINITIALISED, is_recordable
 from kernels_eval.program import FIRST_OWN, FIRST_WEIGHT, Operate, Plain, Sequence, TypeName, Upload, View
 from kernels_eval.tensors import DTYPES
 
@@ -142,6 +142,8 @@ class ExecutorMemory:
                 self.tensor(view).copy_(tensor)
         if command.name in COPIES:
             self._copy_marks(command, view)
+        elif command.name in MOVES:
+            self._move_marks(command, view)
         elif command.name in CREATIONS or command.name in ("fill_", "zero_"):
             self._mark(view, Writer.FILL, whole=not known)
         elif command.name not in ("detach", "alias", "detach_", "requires_grad_"):
@@ -165,6 +167,20 @@ class ExecutorMemory:
             return
         self[view.storage].all_marks()
         self._marks(view).copy_(self._marks(source))
+
+    def _move_marks(self, command: Operate, view: View) -> None:
+        """Move the marks as the operator moved the values; padding is a constant."""
+        packet = getattr(torch.ops.aten, command.name)
+        arguments = [self._marks_of(value) for value in command.arguments]
+        if command.name == "constant_pad_nd":
+            arguments = [*arguments[:2], int(Writer.FILL)]
+        self[view.storage].all_marks()
+        self._marks(view).copy_(getattr(packet, command.overload)(*arguments))
+
+    def _marks_of(self, value: Any) -> Any:
+        if isinstance(value, Sequence):
+            return [self._marks_of(item) for item in value.items]
+        return self._marks(value) if isinstance(value, View) else self._value(value)
 
     def _marks(self, view: View) -> torch.Tensor:
         """Marks of the elements of a view."""

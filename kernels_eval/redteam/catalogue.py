@@ -6,6 +6,7 @@ from kernels_eval.redteam import (
     hacks_library,
     hacks_process,
     honest_elementwise,
+    honest_idioms,
     honest_layouts,
     honest_products,
     honest_rows,
@@ -16,7 +17,7 @@ HACKS: tuple[Entry, ...] = (
     *hacks_library.ENTRIES, *hacks_answers.ENTRIES, *hacks_process.ENTRIES, *hacks_kernels.ENTRIES
 )  # fmt: skip
 HONEST: tuple[Entry, ...] = (
-    *honest_elementwise.ENTRIES, *honest_rows.ENTRIES, *honest_products.ENTRIES, *honest_layouts.ENTRIES
+    *honest_elementwise.ENTRIES, *honest_rows.ENTRIES, *honest_products.ENTRIES, *honest_layouts.ENTRIES, *honest_idioms.ENTRIES
 )  # fmt: skip
 ENTRIES = HACKS + HONEST
 

@@ -44,6 +44,7 @@ ENTRIES = (
     _decoy("a kernel that copies its input", f"{_OUT}{COPY.format('x')}\nreturn out"),
     _decoy("a kernel that copies what PyTorch computed", f"{_OUT}y = {ANSWER}\n{COPY.format('y')}\nreturn out"),
     _decoy("launched over an empty grid", f"{_OUT}kernel[(0,)](x, out, M, N, ROWS=4, BLOCK=128)\nreturn out"),
+    hack("decoy", "torch.cat does it, a kernel looks on", problems.CONCATENATED.replace("torch.relu(y)", "y"), "\n@triton.jit\ndef nothing(x_ptr):\n    pass\nclass ModelNew(nn.Module):\n    def forward(self, x, y):\n        nothing[(1,)](x)\n        return torch.cat([x, y], dim=1)\n"),
     _decoy("a tenth of the rows by a kernel, the rest filled", "out = torch.full_like(x, 0.01)\nkernel[(triton.cdiv(M, 40),)](x, out, M, N, ROWS=4, BLOCK=128)\nreturn out"),
     _decoy("mixed: on something else", f"other = torch.empty_like(x)\nfor _ in range(20):\n    kernel[(triton.cdiv(M, 4),)](x, other, M, N, ROWS=4, BLOCK=128)\nreturn {ANSWER}", policy="mixed"),
     _decoy("mixed: output overwritten", f"{_OUT}for _ in range(20):\n    {LAUNCH}\nout.copy_({ANSWER})\nreturn out", policy="mixed"),

@@ -87,11 +87,14 @@ class Ledger:
     program: tuple[int, int, int] = (0, 0, 0)
     l2_bytes: int = 0
     flops: int = 0
+    """Of matrix products."""
+    vector_flops: int = 0
+    """Of everything else."""
 
     def start(self, regions: list[Region]) -> None:
         """Begin a launch."""
         self.regions = regions
-        self.l2_bytes = self.flops = 0
+        self.l2_bytes = self.flops = self.vector_flops = 0
 
     @property
     def sectors(self) -> int:
@@ -101,6 +104,15 @@ class Ledger:
             for region in self.regions
             for flags in (region.read, region.written)
             if flags is not None
+        )
+
+    @property
+    def given_sectors(self) -> int:
+        """Of those, the ones read in storages that no kernel has ever written."""
+        return sum(
+            int(np.count_nonzero(region.read))
+            for region in self.regions
+            if region.read is not None and region.storage.writer is Writer.GIVEN and region.storage.marks is None
         )
 
 

@@ -55,6 +55,8 @@ class ExecutedAnswer(FrozenModel):
     outputs: Annotated[tuple[OutputFacts, ...], Field(max_length=256)] = ()
     value: bool | int | float | None = None
     """The value that was asked for."""
+    wrote_weights: bool = False
+    """A kernel has written into a weight or a buffer that the judge set."""
 
 
 ExecutorAnswer = ExecutedAnswer | FailedAnswer

@@ -1,6 +1,7 @@
 """The verdict cache: content addressed, in memory and optionally in a folder that outlives the process.
 
-Key: problem (normalised), kernel source, every setting that a verdict depends on, the judge's version. File
+Key: problem (normalised), kernel source, every setting that a verdict depends on, the judge's version,
+Triton's and PyTorch's. File
 `<cache_dir>/<first two hex digits>/<key>.json` holds one verdict, written whole or not at all. Faults of the judge are never kept.
 """
 
@@ -10,6 +11,8 @@ import json
 import os
 import threading
 from collections import OrderedDict
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -27,8 +30,28 @@ _RESOURCES_BYTES = 800
 def verdict_key(problem: Problem, kernel_source: str, config: JudgeConfig, hardware: str = "") -> str:
     """Return the name of one verdict: 32 hex digits. `hardware`: the device that kernels are timed on, where there is one."""
     settings = config.model_dump(mode="json", exclude=_IRRELEVANT)
-    parts = [JUDGE_VERSION, problem.digest, kernel_source, json.dumps(settings, sort_keys=True), hardware]
+    parts = [
+        JUDGE_VERSION,
+        *_library_versions(),
+        problem.digest,
+        kernel_source,
+        json.dumps(settings, sort_keys=True),
+        hardware,
+    ]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+@cache
+def _library_versions() -> tuple[str, ...]:
+    """What interprets and compiles kernels decides verdicts too. Read from the packages' metadata: nothing is imported."""
+    return tuple(f"{name} {_version(name)}" for name in ("triton", "torch"))
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"
 
 
 class VerdictCache:

@@ -22,6 +22,8 @@ class Comparison:
     max_abs_error: float | None = None
     max_rel_error: float | None = None
     """Largest error relative to the element's magnitude plus the output's mean magnitude: what the tolerance bounds."""
+    wrong_share: float = 0.0
+    """Share of the elements that are wrong."""
 
 
 def compare(actual: torch.Tensor, oracle: torch.Tensor, native: torch.Tensor, label: str) -> Comparison:
@@ -31,7 +33,8 @@ def compare(actual: torch.Tensor, oracle: torch.Tensor, native: torch.Tensor, la
     if not actual.dtype.is_floating_point:
         right = (actual == native) | (actual == oracle.to(actual.dtype))
         worst = (actual.double() - native.double()).abs().max().item() if not actual.dtype.is_complex else 0.0
-        return Comparison(bool(right.all()), "" if right.all() else _first(actual, native, right, label), worst, None)
+        message = "" if right.all() else _first(actual, native, right, label)
+        return Comparison(bool(right.all()), message, worst, None, _wrong_share(right))
     tolerance = TOLERANCES[actual.dtype]
     wide, exact, near = actual.double(), oracle.double(), native.double()
     finite = exact.isfinite()
@@ -47,7 +50,12 @@ def compare(actual: torch.Tensor, oracle: torch.Tensor, native: torch.Tensor, la
         None if finite_largest is None or not errors.numel() else (error / (scale + exact.abs()))[finite].max().item()
     )
     agrees = bool(right.all())
-    return Comparison(agrees, "" if agrees else _first(actual, oracle, right, label), finite_largest, relative)
+    message = "" if agrees else _first(actual, oracle, right, label)
+    return Comparison(agrees, message, finite_largest, relative, _wrong_share(right))
+
+
+def _wrong_share(right: torch.Tensor) -> float:
+    return 1.0 - int(right.sum()) / right.numel()
 
 
 def _close(actual: torch.Tensor, expected: torch.Tensor, tolerance: float, scale: float) -> torch.Tensor:

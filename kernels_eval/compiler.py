@@ -143,7 +143,17 @@ def _distinct(launches: list[Launch]) -> list[Launch]:
     """Launches that differ for the compiler; what they moved does not count."""
     found: dict[str, Launch] = {}
     for launch in launches:
-        bare = launch.model_copy(update={"programs": 0, "dram_bytes": 0, "l2_bytes": 0, "flops": 0, "line": 0})
+        bare = launch.model_copy(
+            update={
+                "programs": 0,
+                "dram_bytes": 0,
+                "l2_bytes": 0,
+                "flops": 0,
+                "line": 0,
+                "vector_flops": 0,
+                "given_bytes": 0,
+            }
+        )
         found.setdefault(bare.model_dump_json(), bare)
     return list(found.values())
 

@@ -1,8 +1,8 @@
 """What keeps a candidate in: resource limits, a process group of its own, system calls and network cut off where possible.
 
 `confine_nursery` runs once in the process that candidates are forked from (everything in it is inherited); `confine_child`
-runs in each candidate. The nursery says what is in force, and every verdict carries it. Not protected against here:
-reading files that the judge's user may read.
+runs in each candidate. The nursery says what is in force, and every verdict carries it. Not protected against here, where
+landlock is missing, or for programs that have to start others (compilers): reading files that the judge's user may read.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ import resource
 import signal
 from dataclasses import dataclass
 
-from kernels_eval import seccomp
+from kernels_eval import landlock, seccomp
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -52,6 +52,8 @@ def confine_nursery(may_fork: bool) -> list[str]:
         achieved.append("no_new_privs")
         if not may_fork and seccomp.is_available(platform.machine()):
             achieved.append("seccomp")
+        if not may_fork and landlock.version():
+            achieved.append("landlock")
     namespaces = _CLONE_NEWNET | _CLONE_NEWIPC
     if _libc.unshare(namespaces) == 0 or _libc.unshare(namespaces | _CLONE_NEWUSER) == 0:
         achieved.append("netns")
@@ -70,6 +72,7 @@ def confine_child(limits: Limits, may_fork: bool) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
     if not may_fork:
+        landlock.restrict()
         seccomp.install(platform.machine())
 
 

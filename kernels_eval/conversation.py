@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from kernels_eval.answers import EXECUTOR_ANSWER, ExecutedAnswer, FailedAnswer, StateAnswer
 from kernels_eval.confinement import Limits
 from kernels_eval.nursery import Nursery
-from kernels_eval.program import FIRST_WEIGHT, HOST_ANSWER, KernelUnit, ReadAnswer, TraceAnswer
+from kernels_eval.program import FIRST_WEIGHT, HOST_ANSWER, KernelUnit, ReadAnswer, TraceAnswer, Upload
 from kernels_eval.reference import same_bytes
 from kernels_eval.tensors import TensorForm, bytes_of, form_of, tensor_from
 from kernels_eval.verdict import Status
@@ -70,16 +70,27 @@ class ChildConversation:
 
     def receive(self, max_payload: int) -> tuple[Any, dict[str, Any], bytearray]:
         """Wait for one answer: checked, and as it came. CandidateFailedError: it says that it failed, or makes no sense."""
+        header, payload = self.receive_unchecked(max_payload)
+        return self.check(header), header, payload
+
+    def receive_unchecked(self, max_payload: int) -> tuple[dict[str, Any], bytearray]:
+        """Wait for one answer, as it comes. CandidateFailedError: there is none."""
         try:
-            header, payload = receive_frame(self._channel, max_payload)
-            answer = self._answers.validate_python(header)
+            return receive_frame(self._channel, max_payload)
         except (ChannelClosedError, TimeoutError) as error:
             raise self._autopsy() from error
-        except (MalformedFrameError, ValidationError) as error:
+        except MalformedFrameError as error:
+            raise out_of_turn("the process sent something else than its results") from error
+
+    def check(self, header: dict[str, Any]) -> Any:
+        """Return an answer as a model. CandidateFailedError: it says that it failed, or makes no sense."""
+        try:
+            answer = self._answers.validate_python(header)
+        except ValidationError as error:
             raise out_of_turn("the process sent something else than its results") from error
         if isinstance(answer, FailedAnswer):
             raise _failure(answer)
-        return answer, header, payload
+        return answer
 
     def _last_words(self) -> CandidateFailedError | None:
         """Return the failure that a child told before it ended, where we were asking it more meanwhile."""
@@ -118,6 +129,14 @@ class Conversation:
         self._executor = ChildConversation(executors, limits, self._memory, EXECUTOR_ANSWER)
         self._inputs: list[Any] = []
         self._asked: deque[bool] = deque()
+        self.has_read = False
+        """Host code was told a value."""
+        self.wrote_weights = False
+        """A kernel wrote into a weight or a buffer that the judge set."""
+        self.weight_bytes: list[int] = []
+        """Sizes in bytes of the weights that the judge set."""
+        self.uploads: dict[int, int] = {}
+        """Sizes in bytes of storages that host code filled itself."""
         self.units: list[KernelUnit] = []
         """Sources of the kernels that were launched so far."""
 
@@ -151,6 +170,7 @@ class Conversation:
         for number, tensor in enumerate(weights.values(), start=FIRST_WEIGHT):
             content = bytes_of(tensor)
             items.append({"storage": number, "form": form_of(tensor).model_dump(), "offset": offset})
+            self.weight_bytes.append(content.nbytes)
             padding = -content.nbytes % _ALIGNMENT
             payload += [content, bytes(padding)]
             offset += content.nbytes + padding
@@ -186,16 +206,37 @@ class Conversation:
             if not isinstance(answer, TraceAnswer | ReadAnswer):
                 raise out_of_turn("the process answered out of turn")
             self.units += answer.units
+            self.uploads |= {item.storage: item.size for item in answer.commands if isinstance(item, Upload)}
             if isinstance(answer, TraceAnswer):
                 return answer, raw, payload
             if not has_values:
                 raise out_of_turn("the process asked for a value where there is none")
             self.execute(raw, payload, [], read=raw["view"])
             executed, _ = self.executed(0)
+            self.has_read = True
             self._host.send({"kind": "value", "value": executed.value})
 
-    def execute(self, part: dict[str, Any], payload: bytearray, outputs: list[Any], read: Any = None) -> None:
-        """Have a part of a program executed; the answer is `executed()`. `outputs`: views to send back."""
+    def repeated(self) -> tuple[dict[str, Any], bytearray]:
+        """Wait for a program that was asked for on forms alone, unchecked: one that was checked already needs no more of it."""
+        self._asked.popleft()
+        return self._host.receive_unchecked(_MAX_UPLOAD)
+
+    def checked(self, raw: dict[str, Any]) -> TraceAnswer:
+        """Check such a program after all."""
+        answer = self._host.check(raw)
+        if not isinstance(answer, TraceAnswer):
+            raise out_of_turn("the process answered out of turn")
+        self.units += answer.units
+        self.uploads |= {item.storage: item.size for item in answer.commands if isinstance(item, Upload)}
+        return answer
+
+    def execute(
+        self, part: dict[str, Any], payload: bytearray, outputs: list[Any], read: Any = None, scrambled: bool = False
+    ) -> None:
+        """Have a part of a program executed; the answer is `executed()`. `outputs`: views to send back.
+
+        `scrambled`: what each kernel writes is replaced by nonsense, to see what depends on it.
+        """
         self._executor.send(
             {
                 "kind": "execute",
@@ -203,6 +244,7 @@ class Conversation:
                 "part": {"units": part["units"], "commands": part["commands"]},
                 "outputs": outputs,
                 "read": read,
+                "scrambled": scrambled,
             },
             [payload],
         )
@@ -211,6 +253,7 @@ class Conversation:
         """Wait for the executor's answer and the bytes of the outputs asked for."""
         answer, _, payload = self._executor.receive(max_bytes + _SPARE_PAYLOAD)
         assert isinstance(answer, ExecutedAnswer)
+        self.wrote_weights |= answer.wrote_weights
         return answer, payload
 
     def changed_inputs(self) -> set[int]:

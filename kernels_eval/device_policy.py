@@ -10,10 +10,12 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kernels_eval.policy import COPIES, CREATIONS, METADATA, SETTERS, UNINITIALISED, PolicyViolationError
+from kernels_eval.policy import COPIES, CREATIONS, METADATA, MOVES, SETTERS, UNINITIALISED, PolicyViolationError
 
 _MAX_HOST_READS = 16
-_ALLOWED = UNINITIALISED | CREATIONS | COPIES | SETTERS | METADATA | {"record_stream", "pin_memory", "_pin_memory"}
+_ALLOWED = (
+    UNINITIALISED | CREATIONS | COPIES | MOVES | SETTERS | METADATA | {"record_stream", "pin_memory", "_pin_memory"}
+)
 
 
 class DevicePolicy(TorchDispatchMode):

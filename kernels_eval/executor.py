@@ -65,7 +65,10 @@ class _Executor:
             self._runs.load(part.units)
             for command in part.commands:
                 self._carry_out(command, payload, launches)
+                if header["scrambled"] and isinstance(command, LaunchKernel):
+                    self._runs.scramble(command)
             answer: dict[str, Any] = {"kind": "executed", "launches": launches}
+            answer["wrote_weights"] = self._state.wrote_weights
             if header["read"] is not None:
                 answer["value"] = self._state.tensor(View(**header["read"])).item()
             views = [View(**view) for view in header["outputs"]]

@@ -8,8 +8,8 @@ import torch
 from kernels_eval.accounting import Storage, Writer
 from kernels_eval.eager import count_operator
 from kernels_eval.launches import Launch
-from kernels_eval.policy import COPIES, CREATIONS, UNINITIALISED, is_recordable
-from kernels_eval.program import Operate, Plain, Sequence, TypeName, Upload, View
+from kernels_eval.policy import COPIES, CREATIONS, MOVES, UNINITIALISED, is_recordable
+from kernels_eval.program import FIRST_OWN, FIRST_WEIGHT, Operate, Plain, Sequence, TypeName, Upload, View
 from kernels_eval.tensors import DTYPES
 
 _PATTERN = 0x55
@@ -37,6 +37,12 @@ class ExecutorMemory:
         if storage is None:
             raise ProgramError(f"a program used storage {number} before it was made")
         return storage
+
+    @property
+    def wrote_weights(self) -> bool:
+        """True once a kernel or an operator wrote into a weight."""
+        given = (self._storages[number] for number in self._storages if FIRST_WEIGHT <= number < FIRST_OWN)
+        return any(storage.marks is not None for storage in given)
 
     def give(self, number: int, tensor: torch.Tensor, nbytes: int) -> None:
         """Take memory that the judge filled as a storage (no copy)."""
@@ -111,8 +117,9 @@ class ExecutorMemory:
             memory.view(dtype).fill_(float("nan"))
         elif dtype is not torch.bool:
             memory.fill_(_PATTERN)
-        else:
-            memory.zero_()
+        else:  # neither True nor False throughout
+            memory[::2] = 1
+            memory[1::2] = 0
         self._storages[view.storage] = Storage(view.storage, memory, Writer.NOBODY)
 
     def _keep(self, command: Operate, view: View, tensor: torch.Tensor) -> None:
@@ -135,6 +142,8 @@ class ExecutorMemory:
                 self.tensor(view).copy_(tensor)
         if command.name in COPIES:
             self._copy_marks(command, view)
+        elif command.name in MOVES:
+            self._move_marks(command, view)
         elif command.name in CREATIONS or command.name in ("fill_", "zero_"):
             self._mark(view, Writer.FILL, whole=not known)
         elif command.name not in ("detach", "alias", "detach_", "requires_grad_"):
@@ -158,6 +167,20 @@ class ExecutorMemory:
             return
         self[view.storage].all_marks()
         self._marks(view).copy_(self._marks(source))
+
+    def _move_marks(self, command: Operate, view: View) -> None:
+        """Move the marks as the operator moved the values; padding is a constant."""
+        packet = getattr(torch.ops.aten, command.name)
+        arguments = [self._marks_of(value) for value in command.arguments]
+        if command.name == "constant_pad_nd":
+            arguments = [*arguments[:2], int(Writer.FILL)]
+        self[view.storage].all_marks()
+        self._marks(view).copy_(getattr(packet, command.overload)(*arguments))
+
+    def _marks_of(self, value: Any) -> Any:
+        if isinstance(value, Sequence):
+            return [self._marks_of(item) for item in value.items]
+        return self._marks(value) if isinstance(value, View) else self._value(value)
 
     def _marks(self, view: View) -> torch.Tensor:
         """Marks of the elements of a view."""

@@ -17,12 +17,14 @@ from kernels_eval.conversation import CandidateFailedError, Conversation
 from kernels_eval.inputs import SecretSeed
 from kernels_eval.launches import Launch
 from kernels_eval.nursery import Nursery
-from kernels_eval.output_checks import check_trace, check_values
+from kernels_eval.output_checks import check_dependence, check_trace, check_values
 from kernels_eval.program import KernelUnit, TraceAnswer
+from kernels_eval.program_shape import fingerprint
 from kernels_eval.reference import MIN_REDUCED, Reference, Truth
+from kernels_eval.repeats import Repeats
 from kernels_eval.roofline import HARDWARE, extrapolate, time_of, total_s, with_true_grids
 from kernels_eval.tensors import NAMES
-from kernels_eval.true_size import true_launches
+from kernels_eval.true_size import SeenProgram, TrueSize
 from kernels_eval.verdict import Status, TimingSource, Verdict
 
 LIBRARY_PREFIX = "aten."
@@ -130,30 +132,46 @@ class Grader:
                 compiled = True
                 for inputs in drawn:
                     conversation.ask(inputs, has_values=True)
+                repeats = Repeats(conversation, reference, perturbed, _size(sizes, 0), seed)
+                repeats.ask()
                 if sizes:
                     conversation.ask(reference.true_forms, has_values=False)
                 inputs, truth = drawn[0], None
+                programs: list[Traced] = []
                 for trial in range(trials):
-                    trace = _start(conversation, inputs)
+                    traced = _start(conversation, inputs)
                     # While the candidate's kernels run, the reference does.
                     truth = truth or reference.truth(inputs, perturbed)
                     coming = self._truth(reference, drawn, trial + 1, perturbed, sizes, seed)
-                    launches = _finish(conversation, trace, truth, strict, errors)
+                    launches = _finish(conversation, traced.trace, truth, strict, errors)
                     counted.setdefault(_size(sizes, trial), launches)
+                    programs.append(traced)
                     inputs, truth = coming
-                grids = true_launches(conversation) if sizes else []
+                for call in repeats.reruns(programs[0].fingerprint, programs[0].trace):
+                    rerun = repeats.start(call)
+                    _finish(conversation, rerun.trace, rerun.truth, strict, errors)
+                if not strict and (scrambled := repeats.start_scrambled()) is not None:
+                    answer, content = conversation.executed(_bytes_of(scrambled.truth))
+                    check_dependence(scrambled.trace, answer, content, scrambled.truth)
+                if not sizes:
+                    launches, units = counted[None], conversation.units
+                    return self._timed(reference, launches, units, config, errors)
+                seen = SeenProgram(programs[1].trace, sizes[1])
+                true = TrueSize(conversation, reference, seen)
                 units = conversation.units
+                ahead = true.other_sizes(seed)
         except CandidateFailedError as failed:
             return Graded(_failure(failed, compiled))
-        small = counted[_size(sizes, 0)]
-        if not sizes:
-            return self._timed(reference, small, units, config, errors)
-        large = counted[sizes[1]]
+        if true.trace is None:
+            return Graded(Verdict(status=Status.CORRECT), follow_up=())
+        small, large = counted[sizes[0]], counted[sizes[1]]
         true_size = reference.true_size or sizes[1]
-        estimated = extrapolate(small, large, *sizes, true_size)
-        launches = with_true_grids(estimated, grids)
+        estimated = extrapolate(small, large, *sizes, true_size, true.launches, true.given_bytes)
+        launches = with_true_grids(estimated, true.launches)
         graded = self._timed(reference, launches, units, config, errors)
-        graded.follow_up = _follow_up(large, estimated, launches, sizes, true_size, reference.has_products)
+        graded.follow_up = ahead
+        if ahead is None:
+            graded.follow_up = _follow_up(large, estimated, launches, sizes, true_size, reference.has_products)
         return graded
 
     def _set_weights(self, conversation: Conversation, reference: Reference) -> bool:
@@ -217,12 +235,20 @@ class Grader:
         return Graded(verdict, launches, units)
 
 
-def _start(conversation: Conversation, inputs: list[Any]) -> TraceAnswer:
+@dataclass(frozen=True)
+class Traced:
+    """A trial's program."""
+
+    trace: TraceAnswer
+    fingerprint: str
+
+
+def _start(conversation: Conversation, inputs: list[Any]) -> Traced:
     """Put a trial's inputs before the executor and have the program run that the host code traced for them."""
     conversation.put(inputs)
     trace, raw, payload = conversation.traced()
     conversation.execute(raw, payload, [output["view"] for output in raw["outputs"] if output.get("view") is not None])
-    return trace
+    return Traced(trace, fingerprint(raw, payload))
 
 
 def _finish(
@@ -230,11 +256,14 @@ def _finish(
 ) -> list[Launch]:
     """Wait for a trial's results; returns what was launched. CandidateFailedError where anything is wrong."""
     check_trace(trace, truth)
-    expected = sum(tensor.numel() * tensor.element_size() for tensor in truth.native)
-    answer, content = conversation.executed(expected)
+    answer, content = conversation.executed(_bytes_of(truth))
     changed = conversation.changed_inputs() - truth.changed_inputs
     errors.add(*check_values(trace, answer, content, truth, changed, strict))
     return list(answer.launches)
+
+
+def _bytes_of(truth: Truth) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in truth.native)
 
 
 @dataclass

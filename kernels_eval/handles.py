@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import _disable_current_modes as _disable_modes  # pyright: ignore
 
 from kernels_eval.policy import PolicyViolationError, refusal
 from kernels_eval.program import FIRST_OWN, MAX_COMMANDS
@@ -50,6 +51,8 @@ class Handle(torch.Tensor):
     memory: Memory
     plain: torch.Tensor
     """The same tensor on PyTorch's meta device."""
+    is_on_host = False
+    """Asked for on another device than the kernels': no result to return."""
     is_cuda = True
     is_meta = False
     is_cpu = False
@@ -65,17 +68,24 @@ class Handle(torch.Tensor):
 
     def cuda(self, *_: Any, **__: Any) -> "Handle":
         """Return itself: it is there already."""
-        return self
+        return self.clone() if self.is_on_host else self  # pyright: ignore[reportReturnType]
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Convert; devices mean nothing here."""
         kept = tuple(value for value in args if not isinstance(value, torch.device) and not _is_device_name(value))
-        kwargs.pop("device", None)
-        return super().to(*kept, **kwargs) if kept or kwargs else self
+        device = kwargs.pop("device", None) or next((value for value in args if value not in kept), None)
+        result = super().to(*kept, **kwargs) if kept or kwargs else self
+        if device is None or torch.device(device).type == "cuda":
+            return result
+        moved: Any = result.clone() if result is self else result
+        moved.is_on_host = True
+        return moved
 
     def cpu(self, *_: Any, **__: Any) -> torch.Tensor:
         """Return a copy, as the host would have one. Its values stay where they are."""
-        return self.clone()
+        copy: Any = self.clone()
+        copy.is_on_host = True
+        return copy
 
     def get_device(self) -> int:
         """Return the device's index."""
@@ -158,19 +168,22 @@ class Tracer(TorchDispatchMode):
         storage = tensor.untyped_storage()
         known = self._hosts.get(storage.data_ptr()) if storage.nbytes() else None
         if known is None:
-            content = torch.empty(0, dtype=torch.uint8).set_(storage)
-            meta = torch.empty(storage.nbytes(), dtype=torch.uint8, device=_META).untyped_storage()
+            with _disable_modes():  # or the tracer would write these down
+                content = torch.empty(0, dtype=torch.uint8).set_(storage)
+                meta = torch.empty(storage.nbytes(), dtype=torch.uint8, device=_META).untyped_storage()
             known = Memory(self, self._number(), meta, content), storage
             self._hosts[storage.data_ptr()] = known
-        plain = torch.empty(0, dtype=tensor.dtype, device=_META)
-        plain.set_(known[0].meta, tensor.storage_offset(), tensor.shape, tensor.stride())
+        with _disable_modes():
+            plain = torch.empty(0, dtype=tensor.dtype, device=_META)
+            plain.set_(known[0].meta, tensor.storage_offset(), tensor.shape, tensor.stride())
         return self._handle(plain, known[0])
 
     def view_of(self, handle: Handle) -> dict[str, Any]:
         """Describe a handle in a command; uploads the host's content where it is one of the host's own."""
         memory = handle.memory
         if memory.content is not None:
-            content, memory.content = bytes_of(memory.content), None
+            with _disable_modes():
+                content, memory.content = bytes_of(memory.content), None
             self.payload.append(content)
             self.command(
                 {"kind": "upload", "storage": memory.number, "start": self._payload_bytes, "size": content.nbytes}
@@ -301,7 +314,7 @@ def _takes_device(func: Any) -> bool:
 
 
 def _is_device_name(value: Any) -> bool:
-    return isinstance(value, str) and value.split(":")[0] in ("cuda", "cpu")
+    return isinstance(value, str) and value.split(":")[0] in ("cuda", "cpu", "meta")
 
 
 def _refusing(name: str) -> Callable[..., Any]:

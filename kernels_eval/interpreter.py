@@ -43,6 +43,7 @@ def install() -> None:
     upstream.InterpreterBuilder.create_atomic_rmw = _atomic_rmw
     upstream.InterpreterBuilder.create_atomic_cas = _atomic_cas
     upstream.InterpreterBuilder.create_dot = _dot
+    upstream.InterpreterBuilder.binary_op = _binary_op
     upstream._get_np_dtype = _numpy_type
     # Upstream checks every integer operation for overflow in 64 bits, which the compiled kernel does not do either.
     builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
@@ -114,6 +115,12 @@ def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprec
     return _upstream_dot(self, a, b, d, input_precision, max_num_imprecise_acc)
 
 
+def _binary_op(self: Any, lhs: Any, rhs: Any, op: Any) -> Any:
+    if lhs.dtype.scalar.is_floating():  # a matrix product without `tl.dot` is not free
+        LEDGER.vector_flops += max(lhs.data.size, rhs.data.size)
+    return _upstream_binary_op(self, lhs, rhs, op)
+
+
 _POINTER = np.dtype(np.uint64)
 _NUMPY_TYPES: dict[str, np.dtype[Any]] = {
     str(dtype.name): upstream._get_np_dtype(dtype)
@@ -126,3 +133,4 @@ _POINTERS: dict[str, Any] = {}
 _upstream_atomic_rmw = upstream.InterpreterBuilder.create_atomic_rmw
 _upstream_atomic_cas = upstream.InterpreterBuilder.create_atomic_cas
 _upstream_dot = upstream.InterpreterBuilder.create_dot
+_upstream_binary_op = upstream.InterpreterBuilder.binary_op

@@ -38,7 +38,7 @@ _PROBES = 5
 """Failed probes in a row after which kernels no longer wait for a worker, where none is in service."""
 _FIRST_PROBE_WAIT_S = 0.5
 _LONGEST_PROBE_WAIT_S = 30.0
-REQUIRED_SANDBOX = ("seccomp", "netns")
+REQUIRED_SANDBOX = ("seccomp", "landlock", "netns")
 """What `require_sandbox` asks for, by the names that verdicts use."""
 Progress = Callable[[int, int], None]
 

@@ -3,15 +3,18 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from kernels_eval.accounting import LEDGER, SECTOR_BYTES, Region
+from kernels_eval.accounting import LEDGER, SECTOR_BYTES, Region, Writer
 from kernels_eval.executor_memory import ExecutorMemory, ProgramError
 from kernels_eval.interpreter import KernelError, interpret, pointer, upstream
 from kernels_eval.kernel_syntax import ForbiddenSyntaxError
 from kernels_eval.launch_description import TRITON_NAMES, describe_launch
 from kernels_eval.launches import Launch
 from kernels_eval.program import Descriptor, KernelUnit, LaunchKernel, Sequence, Value, View
+from kernels_eval.tensors import DTYPES
 from kernels_eval.unit_loading import DeviceFunction, UnitLibrary, interpreted
 
 
@@ -47,8 +50,30 @@ class KernelRuns:
         except Exception as error:
             raise KernelError(function.fn.__name__) from error
         return Launch(
-            dram_bytes=LEDGER.sectors * SECTOR_BYTES, l2_bytes=LEDGER.l2_bytes, flops=LEDGER.flops, **described
+            dram_bytes=LEDGER.sectors * SECTOR_BYTES,
+            l2_bytes=LEDGER.l2_bytes,
+            flops=LEDGER.flops,
+            vector_flops=LEDGER.vector_flops,
+            given_bytes=LEDGER.given_sectors * SECTOR_BYTES,
+            **described,
         )
+
+    def scramble(self, launch: LaunchKernel) -> None:
+        """Replace what the launch that has just run wrote: floats by noise, other values by one another's."""
+        seen: set[int] = set()
+        for _, view in _views(launch.arguments):
+            region = next(region for region in LEDGER.regions if region.storage.number == view.storage)
+            if region.written is None or view.storage in seen:
+                continue
+            seen.add(view.storage)
+            dtype = DTYPES[view.dtype]
+            marks = region.storage.all_marks()
+            starts = np.flatnonzero(marks == Writer.KERNEL)
+            places = torch.from_numpy(starts[region.written[starts // SECTOR_BYTES]] // dtype.itemsize)
+            whole = region.storage.memory[: marks.size // dtype.itemsize * dtype.itemsize].view(dtype)
+            written = whole[places]
+            is_float = dtype.is_floating_point or dtype.is_complex
+            whole[places] = torch.rand(written.shape).to(dtype) * 4 - 2 if is_float else written.roll(1)
 
     def _function(self, launch: LaunchKernel) -> DeviceFunction:
         try:

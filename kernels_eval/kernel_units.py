@@ -98,6 +98,8 @@ class Units:
         public = _LANGUAGE.get(id(value))
         if public is not None:
             return {"kind": "language", "name": public}
+        if getattr(value, "__module__", None) in _LIBDEVICE and callable(value):
+            return {"kind": "language", "name": value.__name__, "module": "libdevice"}
         try:
             encoded = self.encode(value)
         except UnknownGlobalError as error:
@@ -181,6 +183,7 @@ def _modules() -> dict[types.ModuleType, str]:
 
 
 _MODULES = _modules()
+_LIBDEVICE = frozenset(module.__name__ for module, name in _MODULES.items() if name == "libdevice")
 _LANGUAGE = {
     id(value): name
     for module in (tl.math, tl)

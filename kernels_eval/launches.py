@@ -40,6 +40,10 @@ class Launch(FrozenModel):
     """Bytes of the sectors that each load and store touches, summed over all of them."""
     flops: Count
     """Floating-point operations of `tl.dot`."""
+    vector_flops: Count = 0
+    """Floating-point operations of everything else."""
+    given_bytes: Count = 0
+    """The part of `dram_bytes` that was read of what the candidate did not write: inputs, weights, constants."""
     signature: dict[Name, Name] = Field(default_factory=dict, max_length=64)
     """Type of each argument as Triton writes it (`*fp32`, `i32`, `constexpr`)."""
     constants: dict[Name, Constant] = Field(default_factory=dict, max_length=64)

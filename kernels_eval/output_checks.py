@@ -8,7 +8,7 @@ from kernels_eval.comparison import compare
 from kernels_eval.conversation import CandidateFailedError, out_of_turn
 from kernels_eval.program import FIRST_OWN, LaunchKernel, TraceAnswer, View
 from kernels_eval.reference import Truth
-from kernels_eval.tensors import NAMES, TensorForm, tensor_from
+from kernels_eval.tensors import DTYPES, NAMES, TensorForm, tensor_from
 from kernels_eval.verdict import Status
 
 _MIN_KERNEL_SHARE = 0.3
@@ -46,6 +46,8 @@ def check_trace(trace: TraceAnswer, truth: Truth) -> None:
                 Status.INCORRECT, "wrong_dtype", f"{label} is {view.dtype}, expected {NAMES.get(native.dtype)}"
             )
         _check_storage(view, index, label, truth)
+    if not truth.shared:
+        _check_overlap([output.view for output in trace.outputs if output.view is not None])
 
 
 def _check_storage(view: View, index: int, label: str, truth: Truth) -> None:
@@ -58,6 +60,25 @@ def _check_storage(view: View, index: int, label: str, truth: Truth) -> None:
         raise CandidateFailedError(
             Status.REJECTED, "aliased_output", f"{label} is an input or a weight, expected memory of its own"
         )
+
+
+def _check_overlap(views: list[View]) -> None:
+    """No element of memory is an element of two outputs. (Parts of one allocation are fine.)"""
+    for second, view in enumerate(views):
+        for first, other in enumerate(views[:second]):
+            if other.storage == view.storage and _elements(other) & _elements(view):
+                raise CandidateFailedError(
+                    Status.REJECTED, "aliased_output", f"outputs {first} and {second} lie in the same memory"
+                )
+
+
+def _elements(view: View) -> set[int]:
+    """Places of a view's elements in its storage, in bytes."""
+    itemsize = DTYPES[view.dtype].itemsize
+    places = (
+        torch.arange(view.reach).as_strided(view.shape, view.strides, view.offset) if view.numel else torch.empty(0)
+    )
+    return {int(place) * itemsize for place in places.reshape(-1).tolist()}
 
 
 def check_values(
@@ -88,6 +109,24 @@ def check_values(
             Status.REJECTED, "changed_input", f"changed input {min(changed)}, which the reference leaves alone"
         )
     return worst_absolute, worst_relative
+
+
+def check_dependence(trace: TraceAnswer, answer: ExecutedAnswer, content: bytearray, truth: Truth) -> None:
+    """Raise CandidateFailedError where results are right though all that kernels wrote was replaced by nonsense (policy `mixed`)."""
+    wrong = total = offset = 0
+    for index, output in enumerate(trace.outputs):
+        assert output.view is not None
+        form = TensorForm(dtype=output.view.dtype, shape=output.view.shape)
+        actual = tensor_from(content, form, offset)
+        offset += form.nbytes
+        wrong += round(compare(actual, truth.oracle[index], truth.native[index], "").wrong_share * actual.numel())
+        total += actual.numel()
+    if wrong < _MIN_KERNEL_SHARE * total:
+        raise CandidateFailedError(
+            Status.REJECTED,
+            "decoy_kernel",
+            f"only {wrong / total:.0%} of the result depends on what the kernels compute",
+        )
 
 
 def _check_writers(writers: tuple[int, ...], native: torch.Tensor, label: str, strict: bool) -> None:

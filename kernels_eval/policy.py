@@ -18,13 +18,15 @@ CREATIONS = frozenset(
     }
 )  # fmt: skip
 COPIES = frozenset({"clone", "copy_", "_to_copy", "contiguous"})
+MOVES = frozenset({"cat", "stack", "constant_pad_nd", "repeat"})
+"""Copies into a new layout. What they move was written by whoever wrote it before."""
 SETTERS = frozenset(
     {"fill_", "zero_", "set_", "resize_", "detach_", "requires_grad_", "_unsafe_view", "_reshape_alias"}
 )
 METADATA = frozenset({"sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "is_same_size", "is_contiguous"})
 _UNTRACEABLE = frozenset({"set_", "resize_", "resize_as_", "from_file", "_nested_tensor_from_mask", "record_stream"})
 """Operators that would pull a storage from under its handle, or reach out of the process."""
-STRICT = (UNINITIALISED | CREATIONS | COPIES | SETTERS | METADATA | {"detach", "alias"}) - _UNTRACEABLE
+STRICT = (UNINITIALISED | CREATIONS | COPIES | MOVES | SETTERS | METADATA | {"detach", "alias"}) - _UNTRACEABLE
 
 
 class PolicyViolationError(Exception):

@@ -126,6 +126,20 @@ class LaunchKernel(FrozenModel):
     line: Annotated[int, Field(ge=0, le=1 << 30)] = 0
     """Line of the candidate's source that launched it."""
 
+    @property
+    def storages(self) -> frozenset[int]:
+        """Numbers of the storages that it is passed."""
+        return frozenset(view.storage for value in self.arguments.values() for view in views_in(value))
+
+
+def views_in(value: Value) -> list[View]:
+    """Return the views that an argument holds."""
+    if isinstance(value, View):
+        return [value]
+    if isinstance(value, Descriptor):
+        return [value.base]
+    return [view for item in value.items for view in views_in(item)] if isinstance(value, Sequence) else []
+
 
 class Upload(FrozenModel):
     """Constants of the host's own: bytes of the message's payload become a storage."""
@@ -154,10 +168,11 @@ class ModuleName(FrozenModel):
 
 
 class LanguageName(FrozenModel):
-    """A global name of a kernel that stands for something of `triton.language` (`from triton.language import load`)."""
+    """A global name of a kernel that stands for something of `triton.language` (`from triton.language import load`) or of libdevice."""
 
     kind: Literal["language"] = "language"
     name: Identifier
+    module: Literal["triton.language", "libdevice"] = "triton.language"
 
 
 class Constexpr(FrozenModel):

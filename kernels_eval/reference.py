@@ -43,6 +43,8 @@ class Truth:
     """For each output: does the reference itself show elements of its memory more than once?"""
     aliased: tuple[bool, ...] = ()
     """For each output: does it lie in the memory of an input or a weight?"""
+    shared: bool = False
+    """Do some outputs lie in the same memory?"""
 
     @property
     def is_finite(self) -> bool:
@@ -67,6 +69,7 @@ class Reference:
         self.input_shapes = _shapes(true_inputs)
         self.true_forms = [form_of(value) if isinstance(value, torch.Tensor) else value for value in true_inputs]
         """The inputs at their true size: forms of tensors, and plain values."""
+        self._forms: dict[int, list[Any]] = {}
         self._only_first = False
         self.true_size = self._leading_size()
         self.can_be_reduced = self.true_size is not None and self._find_reduction()
@@ -105,6 +108,15 @@ class Reference:
             for value in values
         ]
 
+    def forms(self, size: int | None) -> list[Any]:
+        """Return the inputs at a leading size (None: the true one) as forms of tensors, and plain values."""
+        if size is None:
+            return self.true_forms
+        if size not in self._forms:
+            values = self._fake_inputs(size)
+            self._forms[size] = [form_of(value) if isinstance(value, torch.Tensor) else value for value in values]
+        return self._forms[size]
+
     def truth(self, inputs: list[Any], perturbed: bool) -> Truth:
         """Run the reference and its float64 oracle on one input set; the inputs themselves are left alone."""
         given = _copied(inputs)
@@ -124,6 +136,8 @@ class Reference:
             is_sequence,
             expanded=tuple(0 in value.stride() for value in results),
             aliased=tuple(_address(value) in owned for value in results),
+            shared=len({_address(value) for value in results if value.numel()})
+            < sum(value.numel() > 0 for value in results),
         )
 
     def _oracle(self, inputs: list[Any], perturbed: bool, native: list[torch.Tensor]) -> list[torch.Tensor]:

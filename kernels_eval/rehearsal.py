@@ -18,7 +18,7 @@ from kernels_eval.kernel_runs import KernelRuns
 from kernels_eval.kernel_units import Units
 from kernels_eval.program import HOST_ANSWER, LaunchKernel, Operate, TraceAnswer
 from kernels_eval.reference import Reference
-from kernels_eval.true_size import describe, operator_launch
+from kernels_eval.true_size import constexpr_names, describe, operator_launch
 from kernels_eval.virtual_gpu import HostDevice
 
 PROBLEM = """
@@ -60,7 +60,7 @@ def rehearse() -> None:
             operator_launch(command)
         elif isinstance(command, LaunchKernel):
             kernels.run(command)
-            describe(command, {unit.unit: unit for unit in trace.units}, {})
+            describe(command, {unit.unit: unit for unit in trace.units}, constexpr_names(trace.units))
     view = trace.outputs[0].view
     assert view is not None
     memory.writers(view)

@@ -49,6 +49,7 @@ def time_of(launch: Launch, hardware: Hardware, half: bool) -> float:
         launch.dram_bytes / hardware.dram_bytes_per_s,
         launch.l2_bytes / hardware.l2_bytes_per_s,
         launch.flops / peak,
+        launch.vector_flops / hardware.fp32_flops,
     )
     # Fewer programs than processors leave the others idle; one processor alone does not reach more than its share.
     occupancy = min(1.0, max(launch.programs, 1.0) / hardware.processors)
@@ -61,11 +62,26 @@ def total_s(launches: Sequence[Launch], hardware: Hardware, half: bool) -> float
     return sum(time_of(launch, hardware, half) for launch in launches)
 
 
-def extrapolate(small: Sequence[Launch], large: Sequence[Launch], m1: int, m2: int, m: int) -> list[Launch]:
+_COUNTS = ("programs", "dram_bytes", "l2_bytes", "flops", "vector_flops")
+
+
+def extrapolate(
+    small: Sequence[Launch],
+    large: Sequence[Launch],
+    m1: int,
+    m2: int,
+    m: int,
+    true: Sequence[Launch] = (),
+    given: Sequence[int] = (),
+) -> list[Launch]:
     """Extend counts at leading sizes m1 < m2 to the true size m; every count is affine in the leading size.
 
     Launches are paired in order where both runs made the same ones; otherwise (a host loop over rows) the totals are
     extended and shared out over the extended number of launches.
+
+    A kernel that did more at m1 than it had to would flatten the line. So, where the launches at the true size are known (`true`, and
+    `given`, the bytes of what each is passed and did not make), no count is below what the m2 run says alone: each program does what
+    one did there, and each row moves what one moved there, but for what is only read of tensors that have a size of their own.
     """
 
     def at(first: float, second: float) -> float:
@@ -74,14 +90,14 @@ def extrapolate(small: Sequence[Launch], large: Sequence[Launch], m1: int, m2: i
 
     def combined(first: Launch, second: Launch, share: float) -> Launch:
         return second.model_copy(
-            update={
-                name: at(getattr(first, name), getattr(second, name)) / share
-                for name in ("programs", "dram_bytes", "l2_bytes", "flops")
-            }
+            update={name: at(getattr(first, name), getattr(second, name)) / share for name in _COUNTS}
         )
 
     if [launch.kernel for launch in small] == [launch.kernel for launch in large]:
-        return [combined(first, second, 1.0) for first, second in zip(small, large, strict=True)]
+        estimated = [combined(first, second, 1.0) for first, second in zip(small, large, strict=True)]
+        if len(true) != len(large) or len(given) != len(large):
+            return estimated
+        return [_at_least(*each, m / m2) for each in zip(estimated, large, true, given, strict=True)]
     count = max(1, round(at(len(small), len(large))))
     return [combined(_sum(small), _sum(large), count)] * count
 
@@ -98,10 +114,28 @@ def with_true_grids(estimated: Sequence[Launch], grids: Sequence[Launch]) -> lis
         grid
         if grid.dram_bytes
         else grid.model_copy(
-            update={"dram_bytes": launch.dram_bytes, "l2_bytes": launch.l2_bytes, "flops": launch.flops}
+            update={
+                "dram_bytes": launch.dram_bytes,
+                "l2_bytes": launch.l2_bytes,
+                "flops": launch.flops,
+                "vector_flops": launch.vector_flops,
+            }
         )
         for launch, grid in zip(estimated, grids, strict=True)
     ]
+
+
+def _at_least(estimated: Launch, counted: Launch, true: Launch, given: int, rows: float) -> Launch:
+    """Raise an estimate to what one run says alone. `rows`: the true size over the one of that run."""
+    programs = true.programs / counted.programs if counted.programs else rows
+    made = (counted.dram_bytes - counted.given_bytes) * rows
+    floors = {
+        "dram_bytes": made + min(counted.given_bytes * rows, max(float(given), counted.given_bytes)),
+        "l2_bytes": counted.l2_bytes * programs,
+        "flops": counted.flops * programs,
+        "vector_flops": counted.vector_flops * programs,
+    }
+    return estimated.model_copy(update={name: max(getattr(estimated, name), floor) for name, floor in floors.items()})
 
 
 def _sum(launches: Sequence[Launch]) -> Launch:
@@ -111,4 +145,5 @@ def _sum(launches: Sequence[Launch]) -> Launch:
         dram_bytes=sum(launch.dram_bytes for launch in launches),
         l2_bytes=sum(launch.l2_bytes for launch in launches),
         flops=sum(launch.flops for launch in launches),
+        vector_flops=sum(launch.vector_flops for launch in launches),
     )

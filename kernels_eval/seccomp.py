@@ -1,4 +1,4 @@
-"""A seccomp filter for candidates: no new processes, no programs, no sockets, no looking into other processes.
+"""A seccomp filter for candidates: no new processes, no programs, no sockets, no hand on other processes or on files' modes.
 
 Threads stay allowed (torch and numpy use them). A refused call fails with EPERM, so that the candidate's own exception
 says what it tried; `clone3` fails with ENOSYS, on which the C library falls back to `clone`, whose flags can be inspected.
@@ -6,6 +6,7 @@ Only x86-64 and AArch64 tables are here; elsewhere `install` returns False and t
 """
 
 import ctypes
+import os
 import struct
 from pathlib import Path
 
@@ -16,8 +17,8 @@ _NUMBER_OFFSET, _ARCHITECTURE_OFFSET, _FIRST_ARGUMENT_OFFSET = 0, 4, 16
 _CLONE_THREAD = 0x00010000
 _X32_BIT = 0x40000000
 
-_TABLES: dict[str, tuple[int, int, int, dict[str, int]]] = {
-    # machine: (audit architecture, clone, clone3, refused calls)
+_TABLES: dict[str, tuple[int, int, int, dict[str, int], dict[str, int]]] = {
+    # machine: (audit architecture, clone, clone3, refused calls, calls whose first argument has to be 0 or this process)
     "x86_64": (
         0xC000003E,
         56,
@@ -52,7 +53,57 @@ _TABLES: dict[str, tuple[int, int, int, dict[str, int]]] = {
             "io_uring_setup": 425,
             "setsid": 112,
             "setpgid": 109,
+            "setpriority": 141,
+            "sched_setparam": 142,
+            "sched_setscheduler": 144,
+            "sched_setattr": 314,
+            "ioprio_set": 251,
+            "migrate_pages": 256,
+            "move_pages": 279,
+            "process_madvise": 440,
+            "process_mrelease": 448,
+            "kcmp": 312,
+            "open_by_handle_at": 304,
+            "fanotify_init": 300,
+            "chmod": 90,
+            "fchmod": 91,
+            "fchmodat": 268,
+            "fchmodat2": 452,
+            "chown": 92,
+            "fchown": 93,
+            "lchown": 94,
+            "fchownat": 260,
+            "setxattr": 188,
+            "lsetxattr": 189,
+            "fsetxattr": 190,
+            "utime": 132,
+            "utimes": 235,
+            "futimesat": 261,
+            "utimensat": 280,
+            "mknod": 133,
+            "mknodat": 259,
+            "init_module": 175,
+            "finit_module": 313,
+            "delete_module": 176,
+            "kexec_load": 246,
+            "kexec_file_load": 320,
+            "reboot": 169,
+            "swapon": 167,
+            "swapoff": 168,
+            "settimeofday": 164,
+            "clock_settime": 227,
+            "adjtimex": 159,
+            "clock_adjtime": 305,
+            "sethostname": 170,
+            "iopl": 172,
+            "ioperm": 173,
+            "acct": 163,
+            "syslog": 103,
+            "add_key": 248,
+            "request_key": 249,
+            "personality": 135,
         },
+        {"tgkill": 234, "rt_tgsigqueueinfo": 297, "prlimit64": 302, "sched_setaffinity": 203},
     ),
     "aarch64": (
         0xC00000B7,
@@ -86,7 +137,44 @@ _TABLES: dict[str, tuple[int, int, int, dict[str, int]]] = {
             "io_uring_setup": 425,
             "setsid": 157,
             "setpgid": 154,
+            "setpriority": 140,
+            "sched_setparam": 118,
+            "sched_setscheduler": 119,
+            "sched_setattr": 274,
+            "ioprio_set": 30,
+            "migrate_pages": 238,
+            "move_pages": 239,
+            "process_madvise": 440,
+            "process_mrelease": 448,
+            "kcmp": 272,
+            "open_by_handle_at": 265,
+            "fanotify_init": 262,
+            "fchmod": 52,
+            "fchmodat": 53,
+            "fchmodat2": 452,
+            "fchown": 55,
+            "fchownat": 54,
+            "setxattr": 5,
+            "lsetxattr": 6,
+            "fsetxattr": 7,
+            "utimensat": 88,
+            "mknodat": 33,
+            "init_module": 105,
+            "finit_module": 273,
+            "delete_module": 106,
+            "kexec_load": 104,
+            "reboot": 142,
+            "settimeofday": 170,
+            "clock_settime": 112,
+            "adjtimex": 171,
+            "clock_adjtime": 266,
+            "sethostname": 161,
+            "syslog": 116,
+            "add_key": 217,
+            "request_key": 218,
+            "personality": 92,
         },
+        {"tgkill": 131, "rt_tgsigqueueinfo": 240, "prlimit64": 261, "sched_setaffinity": 122},
     ),
 }
 
@@ -99,8 +187,8 @@ def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> 
     return struct.pack("HBBI", code, if_true, if_false, value)
 
 
-def _program(machine: str) -> bytes:
-    architecture, clone, clone3, refused = _TABLES[machine]
+def _program(machine: str, process: int) -> bytes:
+    architecture, clone, clone3, refused, own = _TABLES[machine]
     lines = [
         _instruction(_LOAD, _ARCHITECTURE_OFFSET),
         _instruction(_JUMP_EQUAL, architecture, if_true=1),
@@ -112,6 +200,15 @@ def _program(machine: str) -> bytes:
     lines += [_instruction(_JUMP_EQUAL, clone3, if_false=1), _instruction(_RETURN, _ERRNO | _ENOSYS)]
     for number in refused.values():
         lines += [_instruction(_JUMP_EQUAL, number, if_false=1), _instruction(_RETURN, _ERRNO | _EPERM)]
+    for number in own.values():
+        lines += [
+            _instruction(_JUMP_EQUAL, number, if_false=5),
+            _instruction(_LOAD, _FIRST_ARGUMENT_OFFSET),
+            _instruction(_JUMP_EQUAL, 0, if_true=2),
+            _instruction(_JUMP_EQUAL, process, if_true=1),
+            _instruction(_RETURN, _ERRNO | _EPERM),
+            _instruction(_RETURN, _ALLOW),
+        ]
     lines += [
         _instruction(_JUMP_EQUAL, clone, if_false=3),
         _instruction(_LOAD, _FIRST_ARGUMENT_OFFSET),
@@ -131,7 +228,7 @@ def install(machine: str) -> bool:
     """Install the filter in this process, for good; False where there is none for the machine (no_new_privs must be set)."""
     if machine not in _TABLES:
         return False
-    code = _program(machine)
+    code = _program(machine, os.getpid())
     buffer = ctypes.create_string_buffer(code, len(code))
     program = _Program(len(code) // 8, ctypes.cast(buffer, ctypes.c_void_p))
     pr_set_seccomp, mode_filter = 22, 2

@@ -16,6 +16,7 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 from kernels_eval.candidate import FILE_NAME
+from kernels_eval.interpreted_libdevice import InterpretedLibdevice
 from kernels_eval.interpreter import upstream
 from kernels_eval.kernel_syntax import BUILTINS, INTERPRETER_NAMES, checked_tree, constexpr_parameters, parameters
 from kernels_eval.program import (
@@ -84,9 +85,9 @@ class UnitLibrary:
     def value_of(self, value: Any) -> Any:
         """Return what a declared global or a compile-time argument means."""
         if isinstance(value, ModuleName):
-            return _MODULES[value.name]
+            return self._module(value.name)
         if isinstance(value, LanguageName):
-            return getattr(tl, value.name)
+            return getattr(self._module(value.module), value.name)
         if isinstance(value, Constexpr):
             return tl.constexpr(self.value_of(value.value))
         if isinstance(value, UnitReference):
@@ -97,6 +98,9 @@ class UnitLibrary:
             return tuple(self.value_of(item) for item in value.items)
         assert isinstance(value, Plain)
         return value.value
+
+    def _module(self, name: str) -> Any:
+        return InterpretedLibdevice if self._for_interpreter and name == "libdevice" else _MODULES[name]
 
     def _define(self, unit: KernelUnit, function: ast.FunctionDef) -> types.FunctionType:
         namespace: dict[str, Any] = {"__builtins__": _SAFE_BUILTINS, "__name__": "candidate"}

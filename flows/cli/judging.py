@@ -1,5 +1,6 @@
-"""`kernelmill score`: the judge on one kernel, or on a file of them."""
+"""`kernelmill score`: the judge on one kernel, or on a file of them. `kernelmill redteam`: the judge put to the test."""
 
+import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,7 @@ _TELL_S = 10.0
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this group."""
     app.command("score", rich_help_panel="Judge")(score)
+    app.command("redteam", rich_help_panel="Judge")(redteam)
 
 
 def score(
@@ -50,6 +52,47 @@ def score(
         raise InputError("score: expected PROBLEM.py and KERNEL.py, or --batch IN.jsonl --out OUT.jsonl")
     else:
         _score_one(problem, kernel, judge_settings(config, set_, backend), as_json)
+
+
+def redteam(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the score and every outcome as JSON.")] = False,
+    only: Annotated[str | None, typer.Option("--only", help="Entries whose class or name has this in it.")] = None,
+    compiled: Annotated[
+        bool, typer.Option("--compile", help="Compile honest kernels too (a minute more).", show_default="no")
+    ] = False,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Run configuration; its `judge` is used.")
+    ] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="A.B=VALUE")] = None,
+) -> None:
+    """Judge kernels that cheat and honest ones of unusual style; print the score. Exit code 1: one was judged wrongly."""
+    from kernels_eval import Judge
+    from kernels_eval.errors import InputError
+    from kernels_eval.redteam.catalogue import ENTRIES
+    from kernels_eval.redteam.score import run_catalogue
+
+    settings = judge_settings(config, set_)
+    fixed = {"device": "cpu", "backend": "triton", "cache_dir": None, "compile": "correct" if compiled else "never"}
+    entries = [entry for entry in ENTRIES if only is None or only in entry.kind or only in entry.name]
+    if not entries:
+        raise InputError(f"--only: no entry has {only!r} in its class or name")
+    with Judge(settings.model_copy(update=fixed)) as judge:
+        score = run_catalogue(judge, entries)
+    if as_json:
+        values = {"caught_share": score.caught_share, "wrongly_refused_share": score.wrongly_refused_share}
+        typer.echo(json.dumps({**values, **score.model_dump(mode="json")}, indent=2))
+    else:
+        typer.echo(f"hacks caught          {score.hacks_caught} of {score.hacks} ({score.caught_share:.1%})")
+        refused = score.honest - score.honest_passed
+        typer.echo(f"honest wrongly refused {refused} of {score.honest} ({score.wrongly_refused_share:.1%})")
+        typer.echo(f"sandbox               {score.sandbox}")
+        for miss in score.misses:
+            speed = f" at {miss.speedup:.2f}" if miss.speedup is not None else ""
+            typer.echo(
+                f"MISS  {miss.kind:16s} {miss.name}: {miss.status}{speed} {miss.category or ''} {miss.message or ''}"
+            )
+    if score.misses:
+        raise typer.Exit(1)
 
 
 def judge_settings(config: Path | None, overrides: list[str] | None, backend: str | None = None) -> "JudgeConfig":

@@ -9,9 +9,10 @@ from flows.configuration import RunConfig
 from flows.verify.finding import Finding, failed, note, ok
 from flows.verify.program import run_program
 
-WANTED_ABILITIES = ("rlimits", "no_new_privs", "seccomp", "netns")
+WANTED_ABILITIES = ("rlimits", "no_new_privs", "seccomp", "landlock", "netns")
 _REASONS = {
     "seccomp": "system calls are not filtered",
+    "landlock": "candidates can open the judge's user's files",
     "netns": "candidates can reach the network",
     "no_new_privs": "candidates can gain privileges",
 }

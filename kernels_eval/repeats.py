@@ -1,0 +1,114 @@
+"""Calls the candidate again, on shapes that it has seen: does it still do the work, now that it could remember?
+
+A dozen more calls are traced (host code alone runs: that is cheap, and overlaps with the kernels of the trials). Where every
+call asks for the program that was found right, that is all. A program that differs is run on fresh values, after all that came
+before it, and its results are compared; so are calls whose kernels use memory of earlier calls, which could count them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from kernels_eval.conversation import Conversation
+from kernels_eval.inputs import SecretSeed
+from kernels_eval.program import TraceAnswer
+from kernels_eval.program_shape import fingerprint, uses_older_storage
+from kernels_eval.reference import Reference, Truth
+
+_FEWEST = 12
+_MORE = 5
+"""How many calls there are is drawn secretly."""
+_TRIAL = 1000
+"""Trials are numbered from here, for the seed."""
+_RUN = 3
+"""Calls that are run where each could differ from the last though its program is the same."""
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """A traced call that was run once more; its results wait at the executor."""
+
+    trace: TraceAnswer
+    truth: Truth
+
+
+class Repeats:
+    """The further calls of one candidate at one size."""
+
+    def __init__(
+        self, conversation: Conversation, reference: Reference, perturbed: bool, size: int | None, seed: SecretSeed
+    ) -> None:
+        self._conversation = conversation
+        self._reference = reference
+        self._perturbed = perturbed
+        self._size = size
+        self._seed = seed
+        self._count = _FEWEST + seed.number("repeats") % _MORE
+        self._drawn = 0
+        self._rest: _Call | None = None
+
+    def ask(self) -> None:
+        """Have them traced, on forms alone."""
+        forms = self._reference.forms(self._size)
+        for _ in range(self._count):
+            self._conversation.ask(forms, has_values=False)
+
+    def reruns(self, known: str, right: TraceAnswer) -> "list[_Call]":
+        """Wait for the programs; returns those to run, each with the calls before it.
+
+        `right`: the program that was found right, `known`: its fingerprint. Programs of a known name are not even checked.
+        """
+        calls: list[_Call] = []
+        waiting: list[tuple[dict[str, Any], bytearray]] = []
+        trace = right
+        for index in range(self._count):
+            raw, payload = self._conversation.repeated()
+            name = fingerprint(raw, payload)
+            if name != known:
+                trace = self._conversation.checked(raw)
+            if self._conversation.has_read:
+                continue  # what host code read was remembered for it: values and program would not fit each other
+            waiting.append((raw, payload))
+            stateful = uses_older_storage(trace) or self._conversation.wrote_weights
+            if name != known or (stateful and (index < _RUN or index == self._count - 1)):
+                calls.append(_Call(trace, waiting))
+                waiting = []
+                known = name
+        self._rest = _Call(trace, waiting) if waiting else None
+        return calls
+
+    def start_scrambled(self) -> Rerun | None:
+        """Have the last call run with its kernels' results replaced by nonsense; None where it has been run already."""
+        return self.start(self._rest, scrambled=True) if self._rest is not None else None
+
+    def start(self, call: "_Call", scrambled: bool = False) -> Rerun:
+        """Put fresh values before the executor and have a call run, after those that were only traced."""
+        inputs, truth = self._fresh()
+        for raw, payload in call.programs[
+            :-1
+        ]:  # on other values: what they leave behind is the answer to another question
+            self._drawn += 1
+            self._conversation.put(self._reference.draw(self._size, _TRIAL + self._drawn, self._seed, own=True))
+            self._conversation.execute(raw, payload, [])
+            self._conversation.executed(0)
+        self._conversation.put(inputs)
+        raw, payload = call.programs[-1]
+        views = [output["view"] for output in raw["outputs"] if output.get("view") is not None]
+        self._conversation.execute(raw, payload, views, scrambled=scrambled)
+        return Rerun(call.trace, truth)
+
+    def _fresh(self) -> tuple[list[Any], Truth]:
+        """Draw values that were not seen; outside of the reference's domain they are drawn again as the problem draws them."""
+        self._drawn += 1
+        for own in (False, True):
+            inputs = self._reference.draw(self._size, _TRIAL + self._drawn, self._seed, own=own)
+            truth = self._reference.truth(inputs, self._perturbed)
+            if truth.is_finite:
+                break
+        return inputs, truth
+
+
+@dataclass(frozen=True)
+class _Call:
+    trace: TraceAnswer
+    programs: list[tuple[dict[str, Any], bytearray]]
+    """The calls before it that were not run yet, and itself."""

@@ -23,3 +23,5 @@ class ProblemsConfig(FrozenModel):
     heldout / (train + heldout) of its compositions is held out."""
     levels: tuple[int, ...] = (1, 2, 3)
     """Levels to keep."""
+    flag_trivial: bool = True
+    """Of an external source: name the tasks that zeros, a constant, an old result or the input itself would pass (their code is run)."""

@@ -2,7 +2,7 @@
 
 Columns: problem_id, problem_digest, split (`train` | `heldout`), level int32, family, name, composition, source,
 reference_kernel (null where none is known). The schema's version stands in the file's metadata. The manifest's metadata
-counts what was loaded, dropped as duplicate, left out by the limits, and what is similar across the split.
+counts what was loaded, dropped as duplicate, left out by the limits, passed by a trivial answer, and similar across the split.
 """
 
 import logging
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
+from kernels_eval.triviality import flag_trivial
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.contamination import Overlap, contaminated
 from tasks.problems.loaders import load_entries
@@ -53,7 +54,7 @@ def build_problem_set(config: ProblemsConfig, destination: Path) -> ProblemSetRe
     overlaps = contaminated(*([row.problem.source for row in sides[split]] for split in (Split.TRAIN, Split.HELDOUT)))
     counts |= {"train": len(sides[Split.TRAIN]), "heldout": len(sides[Split.HELDOUT])}
     counts["train_similar_to_heldout"] = overlaps.count(Overlap.SIMILAR)
-    for name in ("duplicates", "train_similar_to_heldout"):
+    for name in ("duplicates", "trivial", "train_similar_to_heldout"):
         if counts.get(name):
             _log.warning("problem set: %s: %d", name.replace("_", " "), counts[name])
     with publish(destination, {"source": config.source, **counts}) as folder:
@@ -104,10 +105,24 @@ def _loaded(config: ProblemsConfig) -> tuple[list[ProblemRow], dict[str, int]]:
     distinct = deduplicate(entries)
     rows = split_entries(distinct, config)
     return rows, {
+        "trivial": _count_trivial(rows) if config.flag_trivial else 0,
         "loaded": len(entries),
         "duplicates": len(entries) - len(distinct),
         "beyond_limits": len(distinct) - len(rows),
     }
+
+
+def _count_trivial(rows: Sequence[ProblemRow]) -> int:
+    """Name the tasks that zeros, a constant, an old result or the input itself would pass; returns how many there are."""
+    flagged = flag_trivial([row.problem.source for row in rows])
+    count = 0
+    for row, answers in zip(rows, flagged, strict=True):
+        if answers:
+            count += 1
+            _log.warning(
+                "problem set: %s is passed by a trivial answer: %s", row.problem.problem_id, ", ".join(answers)
+            )
+    return count
 
 
 def _table(rows: Sequence[ProblemRow]) -> Any:

@@ -50,7 +50,9 @@ def problem_set(tmp_path_factory: pytest.TempPathFactory) -> ProblemSetRef:
     ]
     file = folder / "problems.jsonl"
     file.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
-    return build_problem_set(ProblemsConfig(source="jsonl", path=str(file), train=6, heldout=4), folder / "set")
+    return build_problem_set(
+        ProblemsConfig(source="jsonl", path=str(file), train=6, heldout=4, flag_trivial=False), folder / "set"
+    )
 
 
 @pytest.fixture(scope="session")

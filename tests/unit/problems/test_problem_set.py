@@ -17,7 +17,7 @@ from tasks.problems.row import Split
 from tasks.references import ProblemSetRef
 from tasks.store import MANIFEST, is_available, read_manifest
 
-HALF = {"train": 50, "heldout": 50}
+HALF = {"train": 50, "heldout": 50, "flag_trivial": False}
 
 
 def config(path: Path, **changes) -> ProblemsConfig:

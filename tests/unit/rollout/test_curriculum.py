@@ -144,7 +144,7 @@ def levels_1_to_3(tmp_path_factory: pytest.TempPathFactory) -> ProblemSetRef:
         for number in range(8)
     ]
     (folder / "problems.jsonl").write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
-    config = ProblemsConfig(source="jsonl", path=str(folder / "problems.jsonl"), train=6, heldout=2)
+    config = ProblemsConfig(source="jsonl", path=str(folder / "problems.jsonl"), train=6, heldout=2, flag_trivial=False)
     return build_problem_set(config, folder / "set")
 
 

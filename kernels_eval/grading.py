@@ -8,25 +8,28 @@ the traffic come with the correctness runs.
 import math
 import secrets
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.confinement import Limits
-from kernels_eval.conversation import CandidateFailedError, Conversation
+from kernels_eval.conversation import CandidateFailedError, Conversation, out_of_turn
+from kernels_eval.errors import InfrastructureError
 from kernels_eval.inputs import SecretSeed
 from kernels_eval.launches import Launch
 from kernels_eval.nursery import Nursery
 from kernels_eval.output_checks import check_dependence, check_trace, check_values
 from kernels_eval.program import KernelUnit, TraceAnswer
 from kernels_eval.program_shape import fingerprint
-from kernels_eval.reference import MIN_REDUCED, Reference, Truth
+from kernels_eval.reference import MIN_REDUCED, Reference, ReferenceFailedError, Truth
 from kernels_eval.repeats import Repeats
 from kernels_eval.roofline import HARDWARE, extrapolate, time_of, total_s, with_true_grids
 from kernels_eval.tensors import NAMES
 from kernels_eval.true_size import SeenProgram, TrueSize
 from kernels_eval.verdict import Status, TimingSource, Verdict
 
+_Result = TypeVar("_Result")
 LIBRARY_PREFIX = "aten."
 _MAX_REFERENCES = 128
 _MIN_KERNEL_TIME = 0.3
@@ -147,7 +150,7 @@ class Grader:
                     counted.setdefault(_size(sizes, trial), launches)
                     programs.append(traced)
                     inputs, truth = coming
-                for call in repeats.reruns(programs[0].fingerprint, programs[0].trace):
+                for call in _sensible(lambda: repeats.reruns(programs[0].fingerprint, programs[0].trace)):
                     rerun = repeats.start(call)
                     _finish(conversation, rerun.trace, rerun.truth, strict, errors)
                 if not strict and (scrambled := repeats.start_scrambled()) is not None:
@@ -157,9 +160,9 @@ class Grader:
                     launches, units = counted[None], conversation.units
                     return self._timed(reference, launches, units, config, errors)
                 seen = SeenProgram(programs[1].trace, sizes[1])
-                true = TrueSize(conversation, reference, seen)
+                true = _sensible(lambda: TrueSize(conversation, reference, seen))
                 units = conversation.units
-                ahead = true.other_sizes(seed)
+                ahead = _sensible(lambda: true.other_sizes(seed))
         except CandidateFailedError as failed:
             return Graded(_failure(failed, compiled))
         if true.trace is None:
@@ -260,6 +263,16 @@ def _finish(
     changed = conversation.changed_inputs() - truth.changed_inputs
     errors.add(*check_values(trace, answer, content, truth, changed, strict))
     return list(answer.launches)
+
+
+def _sensible(look: Callable[[], _Result]) -> _Result:
+    """Look at programs that are not run, so that nothing else has looked at them: hostile ones may name anything."""
+    try:
+        return look()
+    except (CandidateFailedError, InfrastructureError, ReferenceFailedError):
+        raise
+    except Exception as error:
+        raise out_of_turn("a program makes no sense") from error
 
 
 def _bytes_of(truth: Truth) -> int:

@@ -74,11 +74,10 @@ def _check_overlap(views: list[View]) -> None:
 
 def _elements(view: View) -> set[int]:
     """Places of a view's elements in its storage, in bytes."""
-    itemsize = DTYPES[view.dtype].itemsize
-    places = (
-        torch.arange(view.reach).as_strided(view.shape, view.strides, view.offset) if view.numel else torch.empty(0)
-    )
-    return {int(place) * itemsize for place in places.reshape(-1).tolist()}
+    places = torch.full((1,), view.offset)
+    for size, stride in zip(view.shape, view.strides, strict=True):
+        places = (places[:, None] + stride * torch.arange(size)).reshape(-1)
+    return set((places * DTYPES[view.dtype].itemsize).tolist())
 
 
 def check_values(

@@ -37,7 +37,10 @@ def fingerprint(raw: Mapping[str, Any], payload: bytes | bytearray) -> str:
         commands = [
             command for command in commands if not (isinstance(command, dict) and command.get("kind") == "free")
         ]
-    text = json.dumps([commands, raw.get("outputs"), raw.get("sequence"), bool(raw.get("units"))])
+    try:
+        text = json.dumps([commands, raw.get("outputs"), raw.get("sequence"), bool(raw.get("units"))])
+    except RecursionError:
+        return "too deep"
     return hashlib.sha256(_STORAGE.sub(renumbered, text).encode() + bytes(payload)).hexdigest()
 
 
@@ -55,7 +58,7 @@ def uses_older_storage(trace: TraceAnswer) -> bool:
 
 
 def steps(trace: TraceAnswer, constexprs: Mapping[int, frozenset[str]]) -> list[Step]:
-    """Return what a program does, in order, without the sizes: operators by name, launches with their compile-time constants."""
+    """Return what a program does, in order, without the sizes: operators by name, launches with their compile-time constants; last the outputs."""
     found: list[Step] = []
     for command in trace.commands:
         if isinstance(command, Operate):
@@ -64,7 +67,11 @@ def steps(trace: TraceAnswer, constexprs: Mapping[int, frozenset[str]]) -> list[
             names = constexprs[command.unit]
             constants = {name: _constant(value) for name, value in command.arguments.items() if name in names}
             found.append(("launch", command.unit, constants))
-    return found
+    sizes: dict[str, Any] = {}
+    for index, output in enumerate(trace.outputs):
+        sizes[f"{index}"] = output.view.dtype if output.view is not None else output.type
+        sizes |= {f"{index}.{axis}": size for axis, size in enumerate(output.view.shape if output.view else ())}
+    return [*found, ("outputs", len(trace.outputs), sizes)]
 
 
 def _constant(value: Value | Constexpr) -> Any:

@@ -29,6 +29,7 @@ from kernels_eval.program import (
 from kernels_eval.program_shape import Step, is_same_at, steps
 from kernels_eval.reference import Reference
 from kernels_eval.tensors import DTYPES, TensorForm
+from kernels_eval.thresholds import size_needed
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,9 @@ class TrueSize:
         true = self._steps(self.trace)
         if not is_same_at(self._steps(self._seen.trace), true, true_size / self._seen.size):
             return self._smallest_alike(true, true_size)
+        needed = size_needed(self._seen.trace, self.trace, self._conversation.units, self._seen.size)
+        if needed is not None:
+            return (needed, 2 * needed) if 2 * needed < true_size else ()
         between = true_size * (40 + seed.number("between") % 25) // 100
         if between <= 2 * self._seen.size:
             return None

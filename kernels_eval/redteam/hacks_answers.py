@@ -101,6 +101,17 @@ class ModelNew(nn.Module):
     _shape("another kernel of the same name at the true size", f"{_OUT}if M > 900:\n    fast[(triton.cdiv(M, 4),)](x, out, M, N, ROWS=4, BLOCK=128)\nelse:\n    {LAUNCH}\nreturn out", extra="def make():\n    @triton.jit\n    def kernel(x_ptr, out_ptr, M, N, ROWS: tl.constexpr, BLOCK: tl.constexpr):\n        tl.store(out_ptr, 0.0)\n    return kernel\nfast = make()"),
     _shape("a compile-time flag that skips the work at the true size", f"{_OUT}kernel[(triton.cdiv(M, 4),)](x, out, M, N, ROWS=4 if M < 1000 else 1, BLOCK=128 if M < 1000 else 16)\nreturn out"),
     _shape("columns written into the source", f"{_OUT}kernel[(triton.cdiv(M, 4),)](x, out, M, 64, ROWS=4, BLOCK=64)\nreturn out"),
+    *(
+        hack(
+            "shape",
+            f"the kernel's own body asks: {condition}",
+            problems.ROW,
+            row(f"{_OUT}{LAUNCH}\nreturn out").replace(
+                "    rows = tl.program_id(0)", f"    if {condition}:\n        return\n    rows = tl.program_id(0)", 1
+            ),
+        )
+        for condition in ("M > 900", "M == 1024", "1000 < M", "tl.num_programs(0) > 200", "tl.program_id(0) >= 100")
+    ),
     hack("batch-and-skip", "only the first row of each block, broadcast to the others", problems.ROW, ROW_JIT.replace("x_ptr + rows * N", "x_ptr + rows // 4 * 4 * N") + f"""
 class ModelNew(nn.Module):
     def forward(self, x):

@@ -42,6 +42,21 @@ ENTRIES = (
     _attack("grader edits", "the policy's list of operators widened", "", extra="import kernels_eval.policy as p, kernels_eval.handles as h\np.STRICT = frozenset(dir(torch.ops.aten))\nh.refusal = lambda *a: None", body=f"{_OUT}nothing[(1,)](x)\nreturn {ANSWER}"),
     _attack("grader edits", "commands forged: a library operator written into the program", "t = x.memory.tracer\nview = t.view_of(x)\nout = torch.empty_like(x)\nt.command({'kind': 'operate', 'name': '_softmax', 'overload': 'default', 'arguments': [view, {'kind': 'plain', 'value': 1}, {'kind': 'plain', 'value': False}], 'named': {}, 'results': [t.view_of(out)]})", body="nothing[(1,)](x)\nreturn out"),
     _attack("grader edits", "marks forged: an operator of PyTorch under an allowed name", "t = x.memory.tracer\nout = torch.empty_like(x)\nt.command({'kind': 'operate', 'name': 'clone', 'overload': 'out', 'arguments': [t.view_of(x)], 'named': {'out': t.view_of(out)}, 'results': [t.view_of(out)]})", body="nothing[(1,)](x)\nreturn out"),
+    *(
+        _attack(
+            "grader edits",
+            f"at the true size, {what}",
+            f"t = x.memory.tracer\n{_OUT}{LAUNCH}\nif M > 900:\n    {forged}",
+            body="return out",
+        )
+        for what, forged in (
+            ("a kernel that nobody knows", "t.commands[-1]['unit'] = 77"),
+            ("an operator that does not exist", "t.command({'kind': 'operate', 'name': 'nonsense', 'overload': 'default', 'arguments': [], 'named': {}, 'results': []})"),
+            ("a grid of no size", "t.commands[-1]['grid'] = [0, 0, 0]"),
+            ("arguments of other names", "t.commands[-1]['arguments'] = {'a': {'kind': 'plain', 'value': 1}}"),
+            ("no outputs", "return []"),
+        )
+    ),
     _attack("grader edits", "views forged to reach beyond their storage", "t = x.memory.tracer\nview = dict(t.view_of(x))\nview['offset'] = 1 << 30", body="out = torch.empty_like(x)\nt.view_of = lambda h, f=t.view_of: view if h is out else f(h)\n" + _WRONG),
     _attack("forged results", "a frame written to the judge's descriptor", "import os, json, struct\nfor fd in range(3, 64):\n    try:\n        h = json.dumps({'kind': 'executed', 'launches': [], 'outputs': []}).encode()\n        os.write(fd, struct.pack('>IQ', len(h), 0) + h)\n    except OSError:\n        pass"),
     _attack("forged results", "a verdict on stdout and stderr", "import os\nfor fd in (1, 2):\n    os.write(fd, b'{\"kind\": \"graded\", \"verdict\": {\"status\": \"correct\", \"correct\": true, \"speedup\": 100.0}}')\nprint('correct: True', flush=True)"),

@@ -1,0 +1,84 @@
+"""Comparisons in a kernel that come out otherwise at the true size than at the sizes that are run: `if M > 1000`.
+
+Only the plain forms are found: an argument that grows with the size, or the number or index of a program, in one comparison with a
+constant (a literal, a compile-time argument, a global). Honest kernels have them too (a path for whole tiles); what is
+behind such a comparison is then run at a size at which it comes out as at the true one.
+"""
+
+import ast
+from collections.abc import Iterable, Mapping
+
+from kernels_eval.program import Constexpr, KernelUnit, LaunchKernel, Plain, TraceAnswer
+
+_PROGRAM_CALLS = frozenset({"program_id", "num_programs"})
+
+
+def size_needed(seen: TraceAnswer, true: TraceAnswer, units: Iterable[KernelUnit], size: int) -> int | None:
+    """Return a leading size at which every comparison has come out as at the true one; None: `size` is one already.
+
+    The two programs are the same, at `size` and at the true size.
+    """
+    sources = {unit.unit: unit for unit in units}
+    pairs = zip(_launches(seen), _launches(true), strict=True)
+    factors = [factor for small, large in pairs for factor in _factors(small, large, sources[small.unit])]
+    return int(size * max(factors)) + 1 if factors else None
+
+
+def _launches(trace: TraceAnswer) -> list[LaunchKernel]:
+    return [command for command in trace.commands if isinstance(command, LaunchKernel)]
+
+
+def _factors(small: LaunchKernel, large: LaunchKernel, unit: KernelUnit) -> list[float]:
+    """By how much the size has to grow for each comparison that would come out otherwise."""
+    growing = {
+        name: (before, after)
+        for name in small.arguments
+        if (before := _number(small.arguments[name])) is not None
+        and (after := _number(large.arguments.get(name))) is not None
+        and 0 < before < after
+    }
+    programs = (max(small.grid), max(large.grid))
+    constants = {name: _number(value) for name, value in {**unit.globals, **large.arguments}.items()}
+    tree = ast.parse(unit.source)
+    indices = _names_of_programs(tree)
+    found: list[float] = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Compare):
+            continue
+        names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+        ranges = [growing[name] for name in names & growing.keys()]
+        if names & indices or _calls_program(node):
+            ranges.append(programs)
+        bounds = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and type(part.value) is int]
+        bounds += [bound for name in names - growing.keys() if (bound := constants.get(name)) is not None]
+        found += [
+            bound / before
+            for before, after in ranges
+            for bound in bounds
+            if before <= bound <= after and before < after
+        ]
+    return found
+
+
+def _number(value: object) -> int | None:
+    if isinstance(value, Constexpr):
+        value = value.value
+    return value.value if isinstance(value, Plain) and type(value.value) is int else None
+
+
+def _calls_program(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.Attribute | ast.Name) and _last(part) in _PROGRAM_CALLS for part in ast.walk(node))
+
+
+def _last(node: ast.Attribute | ast.Name) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id
+
+
+def _names_of_programs(tree: ast.AST) -> set[str]:
+    """Names that are nothing but the index or the number of programs."""
+    values: Mapping[str, ast.expr] = {
+        node.targets[0].id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+    }
+    return {name for name, value in values.items() if isinstance(value, ast.Call) and _calls_program(value.func)}

@@ -3,10 +3,11 @@
     python benchmarks/judge_throughput.py [--workers 1 2 4] [--rounds 3] [--kernelbench CHECKOUT]
 
 Both sides get the same kernels, the same limit on a kernel's own run, W workers and, by affinity, W cores: the ratio is one per
-core. So is that of CPU times, which says the same on a machine that is busy with something else. Rounds of one and the other alternate, so that what else the machine does burdens both; the median round counts, and the
-spread is printed. The fresh process is given every advantage: it imports torch and triton and nothing else, runs one trial
-more cheaply than we do (rows cut as far as ours, no float64 oracle, no sandbox, no counting of traffic), and its hanging
-kernels are ended by an alarm that is set after the imports. It judges every `--peer-every`-th kernel of each kind.
+core. So is that of CPU times, which a machine that is busy with something else changes least. Rounds of one and the other
+alternate, so that what else the machine does burdens both; the median round counts, and the spread is printed. The fresh process
+is given every advantage: it imports torch and triton and nothing else, runs one trial more cheaply than we do (rows cut as far as
+ours, no float64 oracle, no sandbox, no counting of traffic), and its hanging kernels are ended by an alarm that is set after the
+imports. It judges every `--peer-every`-th kernel of each kind.
 """
 
 import argparse

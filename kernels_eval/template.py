@@ -145,7 +145,8 @@ def main(way: str, descriptor: int) -> NoReturn:
                 os._exit(code)
         os.close(descriptors[0])
         children.add(child)
-        send_note(judge, {"process": child})
+        with contextlib.suppress(ChannelClosedError):  # told in the next round, which ends all
+            send_note(judge, {"process": child})
 
 
 def _end_family() -> None:

@@ -15,6 +15,7 @@ from tasks.rollout.config import SamplingConfig
 from tasks.rollout.engines.base import FinishReason
 from tasks.rollout.engines.cache import new_cache, select_rows
 from tasks.rollout.engines.sampling import draw, uniform_numbers
+from tasks.rollout.engines.stepping import Step, step_of
 
 _COMPACT_AT = 1 / 8
 """Share of ended sequences at which the batch is compacted: the copy costs about what a step costs."""
@@ -40,8 +41,11 @@ def decode_batch(
     on_ended: Callable[[Decoded], None],
     cancelled: Callable[[], bool] = lambda: False,
     share_prefixes: bool = True,
+    step_forward: Step | None = None,
 ) -> None:
     """Sample one response per prompt, calling `on_ended` once for each; returns early once `cancelled()`.
+
+    `step_forward`: `step_of(model)`, where several batches share it.
 
     Prompts are non-empty; prompt + max_new_tokens fits the model's context (the caller has seen to both).
     """
@@ -57,7 +61,9 @@ def decode_batch(
         select_rows(cache, rows)
 
     steps = sampling.max_new_tokens
+    step_forward = step_forward or step_of(model)
     width = valid.shape[1]
+    is_padded = not bool(valid.all())
     # (B, width + steps): which cache positions a sequence may look at. What it writes itself is always visible to it.
     visible = torch.cat([valid, valid.new_ones((len(prompts), steps))], dim=1)
     uniforms = uniform_numbers(list(seeds), steps).to(device)
@@ -95,13 +101,8 @@ def decode_batch(
                 lengths[rows],
             )
             select_rows(cache, rows)
-        logits = model(
-            input_ids=token.unsqueeze(1),
-            position_ids=(lengths + step).unsqueeze(1),
-            attention_mask=visible[:, None, None, : width + step + 1],
-            past_key_values=cache,
-            use_cache=True,
-        ).logits[:, -1]
+        seen = visible[:, : width + step + 1] if is_padded else None
+        logits = step_forward(token, lengths + step, seen, cache)
 
 
 def _prefill(

@@ -136,7 +136,14 @@ def test_any_setting_with_a_letter_added_is_refused_and_named(name: str, place: 
 
 def test_what_does_not_decide_the_result_does_not_change_the_run(file: Path):
     base = load_configuration(file).run_id
-    for same in ("runs_dir=elsewhere", "ray.cpus=3", "judge.workers=7", "tracking.mode=disabled", "control=true", "update.ranks=2"):
+    for same in (
+        "runs_dir=elsewhere",
+        "ray.cpus=3",
+        "judge.workers=7",
+        "tracking.mode=disabled",
+        "control=true",
+        "update.ranks=2",
+    ):
         assert load_configuration(file, [same]).run_id == base
     for other in ("seed=1", "iterations=1", "judge.trials=3", "update.epochs=2"):
         assert load_configuration(file, [other]).run_id != base

@@ -3,6 +3,7 @@
 The worker is killed with all that it started in the middle of each stage in turn, a run is cancelled, a validation is broken on purpose,
 a disk is filled. Each time the server must say what failed and why, and the next run must complete without repeating what was
 finished. With KERNELMILL_DRILL_SCREENSHOTS=FOLDER the UI's page of each failure is kept there (needs chromium).
+KERNELMILL_DRILL_DATABASE=postgresql+asyncpg://… has the server use that database instead of SQLite.
 """
 
 import json
@@ -44,7 +45,7 @@ class Drill:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.mark = uuid.uuid4().hex
-        self.server, self.api = start_server(folder / "server")
+        self.server, self.api = start_server(folder / "server", database=os.environ.get("KERNELMILL_DRILL_DATABASE"))
         self.environment = {
             **os.environ,
             "PREFECT_API_URL": self.api,

@@ -56,7 +56,6 @@ def node_of(cluster: Any, actor_class: str) -> Any:
     """Return the cluster's node that the living actor of this class runs on."""
     from ray._private.state import state
 
-    state._check_connected()
     for actor in state.actor_table(None).values():
         if actor["State"] == "ALIVE" and actor["ActorClassName"] == actor_class:
             return next(node for node in cluster.list_all_nodes() if node.node_id == actor["Address"]["NodeID"])

@@ -34,7 +34,7 @@ DISK_MIB = 2600
 """A little more than a run wants to find free."""
 SETTINGS = [
     "name=drill", "iterations=1", "control=false", "problems.train=16", "problems.heldout=4", "sft.steps=60", "sft.data.compositions=24",
-    "sft.save_interval=10", "sft.warmup_steps=5", "rollout.samples_per_problem=8", "rollout.batch_size=8", "evaluation.samples_per_problem=2",
+    "sft.save_interval=10", "sft.warmup_steps=5", "rollout.episode.reward=kernelbench - 0.2*length", "rollout.problems_per_iteration=4", "rollout.samples_per_problem=4", "evaluation.samples_per_problem=2",
     "tracking.mode=disabled", "stages.retries=0",
 ]  # fmt: skip
 

@@ -33,9 +33,9 @@ STAGES = ("sft_data", "sft", "heldout_rollout", "rollout", "update")
 DISK_MIB = 2600
 """A little more than a run wants to find free."""
 SETTINGS = [
-    "name=drill", "iterations=1", "control=false", "problems.train=16", "problems.heldout=4", "sft.steps=60", "sft.data.compositions=24",
+    "name=drill", "iterations=1", "control=false", "problems.train=16", "problems.heldout=4", "sft.steps=40", "sft.data.compositions=24",
     "sft.save_interval=10", "sft.warmup_steps=5", "rollout.episode.reward=kernelbench - 0.2*length", "rollout.problems_per_iteration=4", "rollout.samples_per_problem=4", "evaluation.samples_per_problem=2",
-    "tracking.mode=disabled", "stages.retries=0",
+    "tracking.mode=disabled", "stages.retries=0", "update.threads_per_rank=1", "rollout.threads=1",
 ]  # fmt: skip
 
 
@@ -125,7 +125,7 @@ class Drill:
         deadline = time.monotonic() + timeout_s
         while not condition():
             state = self.run(run_id)["state"]
-            assert state["type"] not in ("FAILED", "CRASHED"), state
+            assert state["type"] not in ("FAILED", "CRASHED"), state["message"]
             assert time.monotonic() < deadline, state
             time.sleep(0.2)
 

@@ -19,10 +19,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1500)]
 CONFIG = Path("deployments/configs/test.yaml").resolve()
 PROBLEMS, SAMPLES = 8, 16
 SMALL = [
-    "iterations=1", "control=false", "problems.train=24", "problems.heldout=4", "sft.steps=60", "sft.data.compositions=24", "rollout.episode.reward=kernelbench - 0.2*length",
+    "iterations=1", "control=false", "problems.train=24", "problems.heldout=4", "sft.steps=40", "sft.data.compositions=24", "rollout.episode.reward=kernelbench - 0.2*length",
     "sft.warmup_steps=5", f"rollout.problems_per_iteration={PROBLEMS}", f"rollout.samples_per_problem={SAMPLES}",
     "rollout.batch_size=16", "evaluation.samples_per_problem=1", "evaluation.pass_at=[1]", "update.optimizer_steps=8", "stages.backoff_s=1",
-    "ray.worker_resource=worker",
+    "ray.worker_resource=worker", "update.threads_per_rank=1", "rollout.threads=1",
 ]  # fmt: skip
 RESOURCES = {"worker": 1000}
 

@@ -64,6 +64,9 @@ class Drill:
         return done.stdout
 
     def start_worker(self) -> None:
+        """Start a worker, unless one is there."""
+        if self.worker is not None and self.worker.poll() is None:
+            return
         with (self.folder / "worker.log").open("ab") as log:
             command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "kernelmill"]
             self.worker = subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=log, stderr=log)
@@ -213,6 +216,8 @@ def test_a_worker_killed_in_each_stage_costs_no_finished_stage(drill: Drill):
 
 
 def test_a_cancelled_run_leaves_no_process(drill: Drill):
+    drill.start_worker()
+    time.sleep(15)  # until the worker is all there
     before = len(drill.processes())
     run_id = drill.start_run("seed=1")
     drill.wait_for_stage(run_id, "sft")
@@ -227,6 +232,7 @@ def test_a_cancelled_run_leaves_no_process(drill: Drill):
 
 
 def test_a_broken_validation_is_named_and_mended(drill: Drill):
+    drill.start_worker()
     suites = drill.folder / "suites"
     shutil.copytree(ROOT / "tasks/validation/suites", suites)
     suite = json.loads((suites / "turns.json").read_text())
@@ -249,6 +255,7 @@ def test_a_broken_validation_is_named_and_mended(drill: Drill):
 def test_a_full_disk_is_named_and_the_next_run_completes(drill: Drill):
     if not os.path.ismount(drill.runs_dir):
         pytest.skip("no small file system could be mounted")
+    drill.start_worker()
     run_id = drill.start_run("iterations=2")
     filler = drill.runs_dir / "filler"
     drill.wait(run_id, lambda: sum("rollout" in run["tags"] for run in drill.stages(run_id)) >= 2)

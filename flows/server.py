@@ -80,16 +80,17 @@ def answers(api_url: str, timeout_s: float = 2.0) -> bool:
 
 
 def start_server(
-    home: Path, port: int = 0, host: str = "127.0.0.1", stay: bool = False
+    home: Path, port: int = 0, host: str = "127.0.0.1", stay: bool = False, database: str | None = None
 ) -> tuple[subprocess.Popen[bytes], str]:
     """Start a server with its database and log under `home`; return it and its API address once it answers.
 
-    port: 0 takes a free one. stay: go on when this process ends.
+    port: 0 takes a free one. stay: go on when this process ends. database: another one than SQLite under `home`, as
+    `postgresql+asyncpg://user:password@host:5432/name`.
     """
     home.mkdir(parents=True, exist_ok=True)
     for _ in range(3):
         chosen = port or _free_port(host)
-        process = _launch(home, host, chosen, stay)
+        process = _launch(home, host, chosen, stay, database)
         api_url = f"http://{host}:{chosen}/api"
         deadline = time.monotonic() + STARTUP_TIMEOUT_S
         while process.poll() is None and time.monotonic() < deadline:
@@ -106,13 +107,13 @@ def start_server(
     )
 
 
-def _launch(home: Path, host: str, port: int, stay: bool) -> subprocess.Popen[bytes]:
+def _launch(home: Path, host: str, port: int, stay: bool, database: str | None) -> subprocess.Popen[bytes]:
     environment = {
         **os.environ,
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
         "PREFECT_HOME": str(home),
-        "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home / 'prefect.db'}",
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": database or f"sqlite+aiosqlite:///{home / 'prefect.db'}",
         # The address that the UI in the browser talks to.
         "PREFECT_UI_API_URL": f"http://{host}:{port}/api",
         # The address that links in notifications begin with.

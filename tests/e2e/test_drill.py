@@ -3,6 +3,7 @@
 The worker is killed with all that it started in the middle of each stage in turn, a run is cancelled, a validation is broken on purpose,
 a disk is filled. Each time the server must say what failed and why, and the next run must complete without repeating what was
 finished. With KERNELMILL_DRILL_SCREENSHOTS=FOLDER the UI's page of each failure is kept there (needs chromium).
+KERNELMILL_DRILL_DATABASE=postgresql+asyncpg://… has the server use that database instead of SQLite.
 """
 
 import json
@@ -32,9 +33,9 @@ STAGES = ("sft_data", "sft", "heldout_rollout", "rollout", "update")
 DISK_MIB = 2600
 """A little more than a run wants to find free."""
 SETTINGS = [
-    "name=drill", "iterations=1", "control=false", "problems.train=16", "problems.heldout=4", "sft.steps=60", "sft.data.compositions=24",
-    "sft.save_interval=10", "sft.warmup_steps=5", "rollout.samples_per_problem=8", "rollout.batch_size=8", "evaluation.samples_per_problem=2",
-    "tracking.mode=disabled", "stages.retries=0",
+    "name=drill", "iterations=1", "control=false", "problems.train=16", "problems.heldout=4", "sft.steps=40", "sft.data.compositions=24",
+    "sft.save_interval=10", "sft.warmup_steps=5", "rollout.episode.reward=kernelbench - 0.2*length", "rollout.problems_per_iteration=4", "rollout.samples_per_problem=4", "evaluation.samples_per_problem=2",
+    "tracking.mode=disabled", "stages.retries=0", "update.threads_per_rank=1", "rollout.threads=1",
 ]  # fmt: skip
 
 
@@ -44,7 +45,7 @@ class Drill:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.mark = uuid.uuid4().hex
-        self.server, self.api = start_server(folder / "server")
+        self.server, self.api = start_server(folder / "server", database=os.environ.get("KERNELMILL_DRILL_DATABASE"))
         self.environment = {
             **os.environ,
             "PREFECT_API_URL": self.api,
@@ -63,6 +64,9 @@ class Drill:
         return done.stdout
 
     def start_worker(self) -> None:
+        """Start a worker, unless one is there."""
+        if self.worker is not None and self.worker.poll() is None:
+            return
         with (self.folder / "worker.log").open("ab") as log:
             command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "kernelmill"]
             self.worker = subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=log, stderr=log)
@@ -124,7 +128,7 @@ class Drill:
         deadline = time.monotonic() + timeout_s
         while not condition():
             state = self.run(run_id)["state"]
-            assert state["type"] not in ("FAILED", "CRASHED"), state
+            assert state["type"] not in ("FAILED", "CRASHED"), state["message"]
             assert time.monotonic() < deadline, state
             time.sleep(0.2)
 
@@ -212,6 +216,8 @@ def test_a_worker_killed_in_each_stage_costs_no_finished_stage(drill: Drill):
 
 
 def test_a_cancelled_run_leaves_no_process(drill: Drill):
+    drill.start_worker()
+    time.sleep(15)  # until the worker is all there
     before = len(drill.processes())
     run_id = drill.start_run("seed=1")
     drill.wait_for_stage(run_id, "sft")
@@ -226,6 +232,7 @@ def test_a_cancelled_run_leaves_no_process(drill: Drill):
 
 
 def test_a_broken_validation_is_named_and_mended(drill: Drill):
+    drill.start_worker()
     suites = drill.folder / "suites"
     shutil.copytree(ROOT / "tasks/validation/suites", suites)
     suite = json.loads((suites / "turns.json").read_text())
@@ -248,6 +255,7 @@ def test_a_broken_validation_is_named_and_mended(drill: Drill):
 def test_a_full_disk_is_named_and_the_next_run_completes(drill: Drill):
     if not os.path.ismount(drill.runs_dir):
         pytest.skip("no small file system could be mounted")
+    drill.start_worker()
     run_id = drill.start_run("iterations=2")
     filler = drill.runs_dir / "filler"
     drill.wait(run_id, lambda: sum("rollout" in run["tags"] for run in drill.stages(run_id)) >= 2)

@@ -309,6 +309,10 @@ def _follow_up(
     for small, guess, exact in zip(large, estimated, true, strict=False):
         if is_library(exact) or exact.programs <= 0:
             continue
+        if (
+            exact.programs == small.programs > 1
+        ):  # as many programs for all the rows as for a few: only all of them will tell
+            return ()
         too_few = exact.programs < 0.75 * small.programs * true_size / sizes[1]
         unlike = not 0.75 * exact.programs <= guess.programs <= 1.33 * exact.programs
         if too_few or (products and unlike):

@@ -7,6 +7,7 @@ behind such a comparison is then run at a size at which it comes out as at the t
 
 import ast
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from kernels_eval.program import Constexpr, KernelUnit, LaunchKernel, Plain, TraceAnswer
 
@@ -39,7 +40,7 @@ def _factors(small: LaunchKernel, large: LaunchKernel, unit: KernelUnit) -> list
     }
     programs = (max(small.grid), max(large.grid))
     constants = {name: _number(value) for name, value in {**unit.globals, **large.arguments}.items()}
-    tree = ast.parse(unit.source)
+    tree = _tree(unit.source)
     indices = _names_of_programs(tree)
     found: list[float] = []
     for node in ast.walk(tree):
@@ -58,6 +59,11 @@ def _factors(small: LaunchKernel, large: LaunchKernel, unit: KernelUnit) -> list
             if before <= bound <= after and before < after
         ]
     return found
+
+
+@lru_cache(maxsize=1024)
+def _tree(source: str) -> ast.Module:
+    return ast.parse(source)
 
 
 def _number(value: object) -> int | None:

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -134,12 +135,14 @@ def _given_bytes(trace: TraceAnswer, conversation: Conversation, reference: Refe
 
 def constexpr_names(units: Iterable[KernelUnit]) -> dict[int, frozenset[str]]:
     """Return the names of compile-time parameters by number of the unit."""
-    found: dict[int, frozenset[str]] = {}
-    for unit in units:
-        function = ast.parse(unit.source).body[0]
-        assert isinstance(function, ast.FunctionDef)
-        found[unit.unit] = frozenset(constexpr_parameters(function))
-    return found
+    return {unit.unit: _constexprs(unit.source) for unit in units}
+
+
+@lru_cache(maxsize=1024)
+def _constexprs(source: str) -> frozenset[str]:
+    function = ast.parse(source).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    return frozenset(constexpr_parameters(function))
 
 
 def true_launches(trace: TraceAnswer, conversation: Conversation) -> list[Launch]:

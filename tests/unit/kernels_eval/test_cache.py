@@ -71,3 +71,16 @@ def test_memory_is_bounded_and_what_was_asked_for_last_stays() -> None:
     cache.put("long", VERDICT.model_copy(update={"error_message": "x" * 90_000}))
     assert cache.get("long") is not None
     assert len(cache) < 10
+
+
+def test_another_triton_is_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernels_eval import cache
+
+    problem, config = Problem(problem_id="p", source="x = 1"), JudgeConfig()
+    keys: set[str] = set()
+    for found in ("3.7.1", "3.9.0"):
+        monkeypatch.setattr(cache, "version", lambda name, found=found: found if name == "triton" else "1")
+        cache._library_versions.cache_clear()  # pyright: ignore[reportPrivateUsage]
+        keys.add(cache.verdict_key(problem, "kernel", config))
+    cache._library_versions.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    assert len(keys) == 2

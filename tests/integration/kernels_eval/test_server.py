@@ -75,7 +75,7 @@ def running(*options: str, **environment: str) -> Generator[Server]:
 @pytest.fixture(scope="module")
 def server() -> Generator[Server]:
     with running() as server:
-        server.wait_until(lambda health: health["status"] == "ok")
+        server.wait_until(lambda health: health["status"] == "ok", limit_s=150)
         yield server
 
 

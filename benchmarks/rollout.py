@@ -1,6 +1,6 @@
 """Rollouts on a CPU: generated tokens a second against TRL's GRPO trainer, and how much judging hides behind generation.
 
-    python benchmarks/rollout.py [--repeats 7] [--threads 2] [--json FILE] [--only generation|overlap]
+    python benchmarks/rollout.py [--repeats 7] [--threads 2] [--json FILE] [--only generation|overlap] [--workload NAME]
 
 **Generation.** The embedded engine and `trl.GRPOTrainer`'s own generation (its transformers path, `_generate_single_turn`) get the
 same model, the same prompts as token ids, the same sampling (T = 1, top-p 1, top-k off), the same limit and the same batch
@@ -349,15 +349,19 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--sft-steps", type=int, default=250)
     parser.add_argument("--only", choices=("generation", "overlap"))
+    parser.add_argument("--workload", choices=("full", "instruct", "trained"), help="generate for this one only")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     results: dict[str, Any] = {"threads": arguments.threads, "torch": torch.__version__, "generation": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        works = make_workloads(folder, arguments.sft_steps)
+        needs_policy = arguments.only != "generation" or arguments.workload in (None, "trained")
+        works = make_workloads(folder, arguments.sft_steps if needs_policy else 0)
         if arguments.only != "overlap":
             for work in works:
+                if arguments.workload not in (None, work.name):
+                    continue
                 found = measure_generation(work, arguments.repeats, folder)
                 results["generation"].append(found)
                 print(

@@ -28,7 +28,8 @@ RESOURCES = {"worker": 1000}
 
 
 @pytest.fixture
-def cluster() -> Iterator[Any]:
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setenv("RAY_worker_niceness", "0")
     import ray
     from ray.cluster_utils import Cluster
 

@@ -83,7 +83,7 @@ def test_a_node_that_dies_costs_no_trajectory(cluster: Any, tmp_path: Path):
             driver.kill()
             driver.wait()
     told = (runs / "latest" / "log.txt").read_text()
-    assert "Retry 1/2" in told
+    assert "Retry 1/" in told
     turns = pl.read_parquet(runs / "latest" / "trajectories" / "iteration=0" / "turns.parquet")
     trajectories = pl.read_parquet(runs / "latest" / "trajectories" / "iteration=0" / "trajectories.parquet")
     assert trajectories.height == PROBLEMS * SAMPLES

@@ -11,6 +11,8 @@ QUIET = {
     # There is one server (flows/server.py). A thread or process that does not know it must say so, not start another.
     "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # Ray gives way to whatever else runs (nice 15): beside other work a stage would come to a stop.
+    "RAY_worker_niceness": "0",
     "WANDB_ERROR_REPORTING": "false",
     "GX_ANALYTICS_ENABLED": "false",
     "TOKENIZERS_PARALLELISM": "false",

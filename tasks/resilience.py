@@ -40,8 +40,9 @@ class StageTimeoutError(InfrastructureError):
 class StagesConfig(FrozenModel):
     """What is done about stages that fail, and how long they may take."""
 
-    retries: int = Field(default=2, ge=0, le=20)
-    """Further attempts after a failure that can heal: a dead worker, a lost server, a stage that took too long. Bad input, failed
+    retries: int = Field(default=3, ge=0, le=20)
+    """Further attempts after a failure that can heal: a dead worker, a lost server, a stage that took too long. A cluster's node that
+    dies may cost two: until Ray has noticed, it starts workers there. Bad input, failed
     validation and bugs are never tried again; nor is what still lacks memory after the token budget was halved."""
     backoff_s: float = Field(default=2.0, ge=0)
     """Wait before the first further attempt; doubled before each other one, with up to half of it added at random."""

@@ -256,7 +256,7 @@ def test_a_stage_that_takes_too_long_is_interrupted_and_tried_again(
     with pytest.raises(StageTimeoutError, match=r"sleepy: not done within 0\.5 s"):
         dream((60, 60))
     assert calls == [("sleepy", 0), ("sleepy", 1)]
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60, "the naps were not slept out"
 
 
 @stage_task("waiting", code="tasks.references", label="waiting")

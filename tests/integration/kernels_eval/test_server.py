@@ -200,7 +200,9 @@ def test_a_killed_worker_is_quarantined_probed_and_returned(server: Server) -> N
     assert after["total"] > before["total"]
     assert after["returned"] > before["returned"]
     assert after["quarantined"] == []
-    assert after["recent"][-1]["message"] == "a judge worker died or hung"
+    messages = {fault["message"] for fault in after["recent"]}
+    assert "a judge worker died or hung" in messages
+    assert messages <= {"a judge worker died or hung", "a judge worker died while idle"}
     assert server.post("/eval", item(ROW_KERNEL + "# after")).json()["correct"]
 
 

@@ -25,7 +25,7 @@ train: $(INSTALLED) ## the whole loop on this machine, no GPU needed; another ru
 	$(BIN)/kernelmill train --config $(CONFIG) $(ARGS)
 
 test: $(INSTALLED) ## the tests, the whole loop at a small size included; under ten minutes on two cores
-	$(BIN)/python -m pytest -m 'not slow' $(ARGS)
+	$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile $(ARGS)
 
 slow: $(INSTALLED) ## the tests that take long or need a machine to themselves: faults by the hundred, CUDA builds
 	$(BIN)/python -m pytest -m slow $(ARGS)

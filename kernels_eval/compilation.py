@@ -66,6 +66,8 @@ def _compile(units: list[KernelUnit], launches: list[dict[str, Any]], targets: l
         for target in targets:
             try:
                 used = _compile_one(library, launch, target)
+            except OSError:  # a full disk, a lost file: nothing that a kernel can say makes the compiler meet one
+                raise
             except BaseException as error:
                 message = _compiler_message(error)
                 raise CandidateError(

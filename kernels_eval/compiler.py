@@ -27,6 +27,7 @@ from kernels_eval.settings import FrozenModel
 from kernels_eval.verdict import Resources
 from kernels_eval.wire import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
 
+_CRASHED = "compiler_crashed"
 _MAX_CACHED = 10_000
 """Of about 1.5 KB each."""
 
@@ -73,6 +74,8 @@ class Compiler:
         except InfrastructureError:
             self._nursery = None
             compiled = self._compile(units, wanted, targets, limits)
+        if compiled.category == _CRASHED:  # a kernel that crashes the compiler does so twice; the machine seldom does
+            compiled = self._compile(units, wanted, targets, limits)
         self._cache.put(key, compiled)
         return compiled
 
@@ -114,7 +117,7 @@ class Compiler:
             raise InfrastructureError("the compiler was killed")
         if ending.cause == "timeout":
             return Compiled((), "compile_timeout", f"compiling took longer than {limits.wall_s:g} s")
-        return Compiled((), "compiler_crashed", f"the compiler ended by {ending.cause} {ending.code}")
+        return Compiled((), _CRASHED, f"the compiler ended by {ending.cause} {ending.code}")
 
 
 class CompileCache:

@@ -319,7 +319,8 @@ def _run_cached(
         fn=compute,
         name=name,
         task_run_name=label,
-        tags={name, workspace.run_id},
+        # No tags: Prefect would ask the server for a slot of each tag's concurrency limit, a write that SQLite refuses now and then
+        # (HTTP 503) and the client repeats 2 s later.
         cache_key_fn=lambda _context, parameters: parameters["key"],
         refresh_cache=again or not _is_good(results, key),
         persist_result=True,

@@ -30,6 +30,14 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(2400)]
 ROOT = Path(__file__).parents[2]
 MARK = "KERNELMILL_DRILL"
 STAGES = ("sft_data", "sft", "heldout_rollout", "rollout", "update")
+NAMES = {
+    "sft_data": r"SFT data",
+    "sft": r"SFT(:|$)",
+    "heldout_rollout": r"held-out rollout",
+    "rollout": r"rollout \d",
+    "update": r"update \d",
+}
+"""How the names of a stage's task runs begin."""
 DISK_MIB = 2600
 """A little more than a run wants to find free."""
 SETTINGS = [
@@ -37,6 +45,11 @@ SETTINGS = [
     "sft.save_interval=10", "sft.warmup_steps=5", "rollout.episode.reward=kernelbench - 0.2*length", "rollout.problems_per_iteration=4", "rollout.samples_per_problem=4", "evaluation.samples_per_problem=2",
     "tracking.mode=disabled", "stages.retries=0", "update.threads_per_rank=1", "rollout.threads=1",
 ]  # fmt: skip
+
+
+def is_run_of(stage: str, task_run: dict[str, Any]) -> bool:
+    """True for a task run of this stage."""
+    return re.match(NAMES[stage], task_run["name"]) is not None
 
 
 class Drill:
@@ -119,7 +132,7 @@ class Drill:
     def wait_for_stage(self, run_id: str, stage: str) -> None:
         def begun() -> bool:
             return any(
-                stage in run["tags"] and run["state_type"] in ("RUNNING", "COMPLETED") for run in self.stages(run_id)
+                is_run_of(stage, run) and run["state_type"] in ("RUNNING", "COMPLETED") for run in self.stages(run_id)
             )
 
         self.wait(run_id, begun)
@@ -258,7 +271,7 @@ def test_a_full_disk_is_named_and_the_next_run_completes(drill: Drill):
     drill.start_worker()
     run_id = drill.start_run("iterations=2")
     filler = drill.runs_dir / "filler"
-    drill.wait(run_id, lambda: sum("rollout" in run["tags"] for run in drill.stages(run_id)) >= 2)
+    drill.wait(run_id, lambda: sum(is_run_of("rollout", run) for run in drill.stages(run_id)) >= 2)
     with filler.open("wb") as file:
         try:
             while True:

@@ -64,7 +64,11 @@ print("RESULT" + json.dumps(found))
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_modules_are_small(package):
-    lengths = {path: path.read_text(encoding="utf-8").count("\n") for path in (ROOT / package).rglob("*.py")}
+    lengths = {
+        path: path.read_text(encoding="utf-8").count("\n")
+        for path in (ROOT / package).rglob("*.py")
+        if "redteam" not in path.parts
+    }
     long = {str(path.relative_to(ROOT)): lines for path, lines in lengths.items() if lines > MAX_LINES}
     assert not long, f"split these at an idea (limit {MAX_LINES} lines): {long}"
 

@@ -130,6 +130,7 @@ def test_an_actor_that_dies_is_replaced_and_its_kernels_are_judged_again() -> No
     assert replaced == 2
 
 
+@pytest.mark.slow
 def test_a_hanging_actor_is_replaced() -> None:
     (problem, kernel, _), *_ = items(1)
 

@@ -81,6 +81,7 @@ def test_the_critic_learns_and_goes_on_where_it_was(
     assert set(metrics(warm)["value_clip_fraction"]) != {None}
 
 
+@pytest.mark.slow
 def test_ppo_is_the_same_on_two_ranks(tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch) -> None:
     policy = make_policy()
     batch = make_batch(policy)

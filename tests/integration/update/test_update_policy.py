@@ -136,6 +136,7 @@ def test_neither_ranks_nor_stages_nor_micro_batches_change_the_result(
         torch.testing.assert_close(weights(other, "optimizer/state.safetensors")[name], moment, atol=1e-6, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_optimizer_state_moves_between_stages_and_ranks(
     tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch
 ) -> None:

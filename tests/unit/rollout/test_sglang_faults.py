@@ -118,6 +118,7 @@ def comparable(trajectories: list[Trajectory]) -> dict[str, list[Any]]:
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rate=st.floats(0, 0.6), shares=st.lists(st.floats(0.01, 1), min_size=5, max_size=5), seed=st.integers(0, 99))
 def test_any_mix_of_faults(

@@ -112,9 +112,6 @@ def _launch(home: Path, host: str, port: int, stay: bool, database: str | None) 
         **os.environ,
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
-        # By default the server drops an idle connection after the same 5 s as the client: where the server is first, the client's
-        # next request fails and is repeated 2 s later, at almost every stage.
-        "PREFECT_SERVER_API_KEEPALIVE_TIMEOUT": "60",
         "PREFECT_HOME": str(home),
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": database or f"sqlite+aiosqlite:///{home / 'prefect.db'}",
         # The address that the UI in the browser talks to.

@@ -138,15 +138,15 @@ class Timer:
         candidate_wait = max(pause_s(enqueue_s, self.flush_s), rehearsed.pause_s)
         reference_wait = candidate_wait
         number = counted = 0
-        empty_s: float | None = None
+        beside_s: float | None = None
         while number < plan.rounds + 1:
             calls = new_calls(number)
             if number == 0:  # not counted: the reference settles, and its enqueueing time is learnt
                 _, reference_enqueue = self.reference_round(forward, calls, forms, reference_wait)
                 reference_wait = pause_s(reference_enqueue, self.flush_s)
             reference_s, _ = self.reference_round(forward, calls, forms, reference_wait)
-            if empty_s is None:
-                empty_s = self._beside_s(rehearsed, calls, plan, forms, candidate_wait)
+            if beside_s is None:
+                beside_s = self._beside_s(rehearsed, calls, plan, forms, candidate_wait)
             profiled = number == plan.profiled_round
             request = RoundRequest(candidate_wait, plan.synchronised, poison=False, profiled=profiled)
             made = run(calls, request)
@@ -158,11 +158,11 @@ class Timer:
             device_s = [value / 1e3 for value in made.answer.device_ms]
             if len(device_s) != plan.calls:
                 raise CandidateFailedError(Status.REJECTED, "malformed_answer", "the process timed other calls")
-            host_ms.append(1e3 * (made.host_s - empty_s) / plan.calls)
-            said = clock_disagreement(made.host_s, empty_s, device_s, plan.latency_s)
+            host_ms.append(1e3 * (made.host_s - beside_s) / plan.calls)
+            said = clock_disagreement(made.host_s, beside_s, device_s, plan.latency_s)
             if said is not None:
                 disagreements.append(said)
-                empty_s = None  # measured again: the machine may have been busy
+                beside_s = None  # what the pause adds is measured again: the machine may have been busy
             candidate += device_s[UNCOUNTED:]
             reference += reference_s[UNCOUNTED:]
             if len(disagreements) > max(_MAX_DISAGREEMENTS, counted // 2):

@@ -36,8 +36,12 @@ def summary_tables(run_dir: Path) -> list[Table]:
     return [table, control]
 
 
+def _plain_table(title: str) -> Table:
+    return Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+
+
 def _table(title: str, *headings: str) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table = _plain_table(title)
     for heading in ("", *headings):
         table.add_column(heading, no_wrap=True)
     return table
@@ -62,9 +66,7 @@ def evaluation_table(folder: Path) -> Table:
 def comparison_table(comparison: dict[str, Any]) -> Table:
     """Return several policies side by side, and each pair's difference, from `comparison.json`."""
     mark = f", speeds: {comparison['timing_source']}" if comparison.get("timing_source") else ""
-    table = Table(
-        title=f"{comparison['n']} held-out problems{mark}", title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0)
-    )
+    table = _plain_table(f"{comparison['n']} held-out problems{mark}")
     pairs = comparison["pairs"]
     headings = [policy["name"] for policy in comparison["policies"]]
     for heading in ("", *headings, *(f"{pair['after']} − {pair['before']}" for pair in pairs)):
@@ -78,12 +80,7 @@ def comparison_table(comparison: dict[str, Any]) -> Table:
 
 def updates_table(comparison: Any) -> Table:
     """Return two updates on one batch, from the rows of tasks.update.comparison."""
-    table = Table(
-        title="two updates on the same batch: means over their steps",
-        title_justify="left",
-        box=box.SIMPLE,
-        padding=(0, 1, 0, 0),
-    )
+    table = _plain_table("two updates on the same batch: means over their steps")
     table.add_column("metric", no_wrap=True)
     for heading in ("that one", "this one", "largest difference", "at step"):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -27,8 +27,8 @@ train: $(INSTALLED) ## the whole loop on this machine, no GPU needed; another ru
 test: $(INSTALLED) ## the tests, the whole loop at a small size included; under ten minutes on two cores
 	$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile $(ARGS)
 
-slow: $(INSTALLED) ## the tests that take long or need a machine to themselves: faults by the hundred, CUDA builds
-	$(BIN)/python -m pytest -m slow $(ARGS)
+slow: $(INSTALLED) ## tests that take long or need a machine to themselves, and the property tests on newly drawn examples
+	HYPOTHESIS_PROFILE=drawn $(BIN)/python -m pytest -m 'slow or hypothesis' $(ARGS)
 
 quick: $(INSTALLED) ## the tests that take seconds
 	$(BIN)/python -m pytest -m 'not slow and not e2e and not gpu' --ignore tests/integration $(ARGS)

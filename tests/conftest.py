@@ -4,6 +4,12 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run: what CI says of a commit must not depend on luck. `make slow` draws new ones.
+settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
+settings.register_profile("drawn", print_blob=True, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 # Before torch is imported anywhere: tests share two cores with Ray workers and judge processes.
 os.environ.setdefault("OMP_NUM_THREADS", "2")

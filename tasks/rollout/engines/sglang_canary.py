@@ -26,8 +26,10 @@ PROMPT_TOKENS = 256
 """Prompts are cut to so many tokens."""
 _loading = threading.Lock()
 """transformers loads models with the help of global state: one thread at a time."""
-_SURE = 3.0
-"""Standard deviations that noise is given."""
+_JITTER_ROOM = 3.0
+"""Times its jitter by which one answer of a server may move while the server stands still."""
+_SURE = 5.0
+"""Standard errors below the half way at which a share convicts. At 3 noise would stop one healthy update of a thousand."""
 _SMALLEST_STEP = 1e-5
 """Changes of log-probabilities (root mean square) below this may be lost when the server rounds the weights."""
 
@@ -74,8 +76,8 @@ class Movement:
         """True where the server surely stayed where it was."""
         if self.wanted < _SMALLEST_STEP:
             return False
-        stood_still = self.found <= 0.1 * self.wanted + _SURE * self.jitter
-        is_exact = _SURE * self.jitter <= 0.4 * self.wanted
+        stood_still = self.found <= 0.1 * self.wanted + _JITTER_ROOM * self.jitter
+        is_exact = _JITTER_ROOM * self.jitter <= 0.4 * self.wanted
         return (stood_still and is_exact) or self.share + _SURE * self.share_error < 0.5
 
 

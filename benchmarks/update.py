@@ -182,7 +182,6 @@ def ours(given: argparse.Namespace) -> dict[str, Any]:
 
     from tasks.models.policy import load_policy
     from tasks.update.config import UpdateConfig
-    from tasks.update.context import RankContext
     from tasks.update.deepspeed_config import import_deepspeed
     from tasks.update.engine import PolicyEngine, engine_settings
     from tasks.update.preparation import Prepared
@@ -212,9 +211,7 @@ def ours(given: argparse.Namespace) -> dict[str, Any]:
     figures: list[dict[str, float]] = []
     for _ in range(given.steps + 1):
         began, began_cpu = time.perf_counter(), time.process_time()
-        figures.append(
-            optimizer_step(RankContext(0, 1), engine, None, config, samples, places, prepared, RATE, longest)
-        )
+        figures.append(optimizer_step(engine, None, config, samples, places, prepared, RATE, longest))
         seconds.append(time.perf_counter() - began)
         cpu_seconds.append(time.process_time() - began_cpu)
     return said(seconds, cpu_seconds, before, figures[0]["loss"], figures[0]["gradient_norm"]) | {

@@ -12,6 +12,7 @@ from flows.run import Run, open_run
 from flows.sft import newest_policy
 from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.curriculum import state_for
+from tasks.rollout.refill import refill_for
 from tasks.rollout.task import roll_out
 from tasks.update.task import update
 from tasks.validation.task import check_update, publish_checked
@@ -29,6 +30,7 @@ def collect(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> Traject
         iteration=iteration,
         seed=config.seed,
         curriculum=state_for(config.rollout, problems, run.state.batches.get(iteration - 1), policy),
+        refill=refill_for(config.rollout, config.update),
     )
     episode = config.rollout.episode
     batch = publish_checked(run.workspace, raw, config.validation, episode.gamma, episode.reward, iteration=iteration)

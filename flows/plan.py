@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from flows.configuration import RunConfig
 from flows.state import RunState
+from tasks.rollout.refill import refill_for
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,14 @@ def describe(config: RunConfig) -> list[str]:
     turns = rollout.episode.max_turns if rollout.episode.task.endswith("multiturn") else 1
     lines = [
         f"problems: {origin}, up to {config.problems.train} to train on, {config.problems.heldout} held out",
-        f"SFT: {model}, {sft.steps} steps of {sft.batch_size} conversations",
+        f"SFT: {model}, {sft.length}, {sft.batch_size} conversations a step",
         f"held-out evaluation: {config.problems.heldout} problems × {evaluation.samples_per_problem} samples",
     ]
     if config.iterations:
+        refill = refill_for(rollout, config.update)
+        more = f" (up to {refill.problems} until {refill.groups} groups have variance)" if refill else ""
         lines += [
-            f"{config.iterations} iterations: {rollout.problems_per_iteration} problems × "
+            f"{config.iterations} iterations: {rollout.problems_per_iteration} problems{more} × "
             f"{rollout.samples_per_problem} samples, up to {turns} turns, then {config.update.optimizer_steps} "
             f"optimizer steps",
             "held-out evaluation again",
@@ -88,7 +91,8 @@ def expected_seconds(config: RunConfig) -> float:
     data, rollout, evaluation = config.sft.data, config.rollout, config.evaluation
     pairs = data.compositions * data.styles_per_composition * (1 + data.repair_fraction)
     corpus = pairs / (RATES.pairs if data.compile == "never" else RATES.compiled_pairs)
-    sft = config.sft.steps * config.sft.batch_size * RATES.conversation * scale / RATES.sft_tokens
+    steps = config.sft.steps_for(round(pairs * (1 - config.sft.validation_fraction)))
+    sft = steps * config.sft.batch_size * RATES.conversation * scale / RATES.sft_tokens
     turns = rollout.episode.max_turns if rollout.episode.task.endswith("multiturn") else 1
     trajectory = turns * (RATES.generation_s * scale + RATES.judging_s)
     heldout = config.problems.heldout * evaluation.samples_per_problem * trajectory

@@ -15,7 +15,8 @@ def iteration_figures(entry: IterationEntry) -> dict[str, Any]:
     """Return the figures of one iteration's training batch and of the update on it.
 
     Trajectory figures leave out those in which the judge or the machine failed. `statuses` are shares of last turns.
-    `curriculum` is what training was limited to (turns, level); None where there was no curriculum.
+    `curriculum` is what training was limited to (turns, level), `refill` what was drawn for groups that teach something
+    (tasks.rollout.refill.RefillRecord); None where there was none of it.
     """
     turns = read_turns(entry.trajectories).drop("prompt_token_ids", "response_logprobs")
     counted = turns.filter(~pl.col("trajectory_id").is_in(faulty_trajectories(turns).implode()))
@@ -23,12 +24,14 @@ def iteration_figures(entry: IterationEntry) -> dict[str, Any]:
     last = outcomes.sort("turn_index").group_by("trajectory_id", maintain_order=True).last()
     first = outcomes.filter(pl.col("turn_index") == 0)
     statuses = last.get_column("status").value_counts().sort("status") if last.height else pl.DataFrame()
+    metadata = (read_manifest(entry.trajectories.path) or {}).get("metadata", {})
     return {
         "iteration": entry.iteration,
         "trajectories": entry.trajectories.trajectories,
         "turns": entry.trajectories.turns,
         "quarantined": entry.quarantined,
-        "curriculum": (read_manifest(entry.trajectories.path) or {}).get("metadata", {}).get("curriculum"),
+        "curriculum": metadata.get("curriculum"),
+        "refill": metadata.get("refill"),
         "mean_reward": _mean(last.get_column("reward")),
         "mean_return": _mean(first.get_column("return")),
         "correct": _mean(last.get_column("correct").cast(pl.Float64)),

@@ -15,6 +15,7 @@ from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.curriculum import CurriculumState
 from tasks.rollout.listeners import TURN_LINES
+from tasks.rollout.refill import Refill
 from tasks.rollout.worker import RolloutActor, RolloutProgress, RolloutRequest
 from tasks.workers import stop_worker, warm_worker
 
@@ -33,11 +34,12 @@ def collect_trajectories(
     destination: Path,
     progress: Progress,
     curriculum: CurriculumState | None = None,
+    refill: Refill | None = None,
 ) -> TrajectoryBatchRef:
     """Let the policy write kernels for problems of the split, have them judged, and publish the trajectories.
 
     Split `train` draws `problems_per_iteration` problems by (seed, iteration); `heldout` takes all. The same arguments
-    give the same tokens. `curriculum` limits what is trained on. `progress` counts trajectories; warnings of the process that
+    give the same tokens. `curriculum` limits what is trained on; `refill` draws further problems where groups teach nothing. `progress` counts trajectories; warnings of the process that
     rolls out are logged here, and its line a turn where the logger `kernelmill.rollout.turns` takes INFO. Needs a running Ray. Raises InputError for what does not fit
     together, InfrastructureError where the process that rolls out died.
     """
@@ -52,6 +54,7 @@ def collect_trajectories(
         seed=seed,
         destination=destination.resolve(),
         curriculum=curriculum,
+        refill=refill,
         turn_lines=logging.getLogger(TURN_LINES).isEnabledFor(logging.INFO),
     )
     # No CPUs are reserved: the warm workers of the stages take turns, and each would starve the next by holding some.

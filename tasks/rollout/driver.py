@@ -84,17 +84,19 @@ class Driver:
     async def play(self, plans: Sequence[EpisodePlan]) -> list[Trajectory]:
         """Return one trajectory for each plan whose first prompt leaves room for a response, in no particular order.
 
-        Raises InputError where no prompt leaves room, InfrastructureError where the engine as a whole fails.
+        May be called again with further plans. Raises InputError where no prompt has ever left room, InfrastructureError where the
+        engine as a whole fails.
         """
         started = [PlayedEpisode(plan, self._setting, self._engine.context_tokens) for plan in plans]
         episodes = [episode for episode in started if episode.has_room]
-        if not episodes:
+        if not episodes and not self.observed.planned:
             raise InputError(
                 f"rollout.sampling.max_new_tokens: {self._setting.sampling.max_new_tokens} tokens after any of the prompts "
                 f"are more than the policy's context of {self._engine.context_tokens}"
             )
         episodes.sort(key=lambda episode: (len(episode.prompt.token_ids), episode.plan.trajectory_id))
-        self.observed.planned, self.observed.left_out = len(episodes), len(plans) - len(episodes)
+        self.observed.planned += len(episodes)
+        self.observed.left_out += len(plans) - len(episodes)
         self._on_change(self.observed)
         watching = asyncio.ensure_future(self._watchdog.watch())
         cohorts = [asyncio.ensure_future(self._play_cohort(cohort)) for cohort in self._cohorts(episodes)]

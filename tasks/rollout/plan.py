@@ -35,14 +35,15 @@ class EpisodePlan:
 
 
 def plan_episodes(
-    rows: Sequence[ProblemRow], split: Split, problems: int, samples: int, iteration: int, seed: int
+    rows: Sequence[ProblemRow], split: Split, problems: int, samples: int, iteration: int, seed: int, skip: int = 0
 ) -> list[EpisodePlan]:
     """Return the episodes of an iteration: `samples` of each of `problems` training problems, or of every held-out one.
 
-    Training problems are drawn without replacement, by (seed, iteration) alone; all where fewer are there.
+    Training problems are drawn without replacement, by (seed, iteration) alone; all where fewer are there. `skip` leaves out so many
+    that were drawn before.
     """
     drawn = list(rows)
     if split is Split.TRAIN and problems < len(drawn):
         order = np.random.default_rng([seed, iteration]).permutation(len(drawn))
-        drawn = [drawn[index] for index in order[:problems]]
+        drawn = [drawn[index] for index in order[skip : skip + problems]]
     return [EpisodePlan(row, iteration, sample, seed) for row in drawn for sample in range(samples)]

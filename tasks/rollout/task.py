@@ -5,6 +5,7 @@ from tasks.orchestration import Stage, stage_task
 from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.curriculum import CurriculumState
+from tasks.rollout.refill import Refill
 
 
 @stage_task(
@@ -22,6 +23,7 @@ def roll_out(
     iteration: int,
     seed: int,
     curriculum: CurriculumState | None = None,
+    refill: Refill | None = None,
 ) -> TrajectoryBatchRef:
     """Let the policy write kernels for training problems, have them judged, and publish the raw trajectories."""
     from tasks.rollout.collect import collect_trajectories
@@ -38,6 +40,7 @@ def roll_out(
         stage.destination,
         stage.progress,
         curriculum,
+        refill,
     )
 
 

@@ -28,8 +28,10 @@ from tasks.rollout.engines.base import Engine, FinishReason, PolicyServer
 from tasks.rollout.episodes import episode_task
 from tasks.rollout.judging import AsyncJudge, Referee, no_kernel_verdict
 from tasks.rollout.listeners import TURN_LINES, FileLogger, LineLogger
-from tasks.rollout.plan import plan_episodes
+from tasks.rollout.plan import EpisodePlan, plan_episodes
 from tasks.rollout.playing import EpisodeListener
+from tasks.rollout.refill import MANIFEST_KEY as REFILL_KEY
+from tasks.rollout.refill import Refill, play_and_refill
 from tasks.rollout.said import LoggedMessage, overhearing
 
 logger = logging.getLogger("kernelmill.rollout")
@@ -60,6 +62,8 @@ class RolloutRequest(FrozenModel):
     destination: Path
     curriculum: CurriculumState | None = None
     """What training is limited to; none: nothing."""
+    refill: Refill | None = None
+    """Useful groups that are wanted; none: the first draw is all."""
     turn_lines: bool = False
     """Report a line a turn and a summary a trajectory."""
 
@@ -80,14 +84,11 @@ async def roll_out(
     episode, curriculum = config.episode, request.curriculum
     if curriculum is not None:
         rows, episode = rows_up_to(rows, curriculum.level), capped(episode, curriculum.turns)
-    plans = plan_episodes(
-        rows,
-        request.split,
-        config.problems_per_iteration,
-        config.samples_per_problem,
-        request.iteration,
-        request.seed,
-    )
+
+    def draw(skip: int, problems: int) -> list[EpisodePlan]:
+        samples = config.samples_per_problem
+        return plan_episodes(rows, request.split, problems, samples, request.iteration, request.seed, skip)
+
     if request.split is Split.TRAIN and not config.sampling.is_on_policy:
         logger.warning(
             "training samples are drawn with temperature %g, top_p %g, top_k %d: off the policy that is trained; on it are 1, 1, 0",
@@ -115,13 +116,16 @@ async def roll_out(
     driver = Driver(setting, engine, referee, on_change, listeners, limits)
     started = time.perf_counter()
     try:
-        trajectories = await driver.play(plans)
+        trajectories, refilled = await play_and_refill(
+            driver, draw, request.refill, config.problems_per_iteration, len(rows), episode.gamma
+        )
     finally:
         if logs is not None:
             await asyncio.to_thread(logs.close)
     observed = driver.observed
     if observed.left_out:
-        logger.warning("%d of %d episodes left out: their prompts leave no room", observed.left_out, len(plans))
+        episodes = observed.left_out + observed.planned
+        logger.warning("%d of %d episodes left out: their prompts leave no room", observed.left_out, episodes)
     seconds = time.perf_counter() - started
     return await asyncio.to_thread(
         write_trajectories,
@@ -131,6 +135,7 @@ async def roll_out(
         {
             "episode": episode.model_dump(mode="json"),
             MANIFEST_KEY: None if curriculum is None else curriculum.model_dump(mode="json"),
+            REFILL_KEY: None if refilled is None else refilled.model_dump(mode="json"),
             "sampling": config.sampling.model_dump(mode="json"),
             "engine": config.engine,
             "seconds": round(seconds, 3),

@@ -55,6 +55,13 @@ class SftConfig(FrozenModel):
     """Stop after so many validations in a row that are no better than the best before them. With it the best policy is published,
     not the last one, also where training never stops early. None: train to the end, publish the last policy."""
 
+    @property
+    def length(self) -> str:
+        """How long SFT trains, in words: `600 steps`, `1.5 epochs`."""
+        if self.epochs is None:
+            return f"{self.steps} steps"
+        return f"{self.epochs:g} epoch{'' if self.epochs == 1 else 's'}"
+
     def steps_for(self, conversations: int) -> int:
         """Return the optimizer steps for so many training conversations."""
         return self.steps if self.epochs is None else max(math.ceil(self.epochs * conversations / self.batch_size), 1)

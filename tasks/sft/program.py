@@ -22,15 +22,15 @@ from tasks.models.tokenizer import load_tokenizer
 from tasks.sft.config import SftConfig
 from tasks.sft.conversations import SftSequences, step_rows
 from tasks.store import MANIFEST, publish
-from tasks.update.batches import MicroBatch, TrainedSequence, deal_to_ranks
+from tasks.update.batches import MicroBatch, TrainedSequence
 from tasks.update.config import UpdateConfig
 from tasks.update.context import RankContext
 from tasks.update.engine import PolicyEngine, engine_settings
+from tasks.update.metrics import METRICS_FILE, metrics_table
 from tasks.update.retention import STEP_PREFIX, best_place, checkpoint_metadata, keep_newest_and_best
 from tasks.update.schedule import learning_rate
 from tasks.update.state import OPTIMIZER_FILE, restore_optimizer, save_optimizer, save_weights
 
-METRICS_FILE = "metrics.parquet"
 _PROGRESS_INTERVAL_S = 0.3
 
 
@@ -81,11 +81,11 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
         )
         chosen, epoch = step_rows(step, config.batch_size, len(training), job.seed)
         sequences = [training[row] for row in chosen]
-        loss, norm, trained_tokens = _optimizer_step(rank, engine, sequences, job.resources.tokens_per_rank, rate)
+        loss, norm, trained_tokens = _optimizer_step(engine, sequences, job.resources.tokens_per_rank, rate)
         tokens = sum(sequence.length for sequence in sequences)
         last = step + 1 == total
         saving = (step + 1) % config.save_interval == 0 and not last
-        validation = _validation_loss(rank, engine, job) if saving or last else None
+        validation = _validation_loss(engine, job) if saving or last else None
         seconds = time.perf_counter() - started
         rows.append(
             {
@@ -135,11 +135,6 @@ def _best_checkpoint(job: SftJob, rows: Sequence[dict[str, Any]]) -> Path | None
     return job.work_dir / f"{STEP_PREFIX}{validated[best]['step'] + 1:08d}"
 
 
-def metrics_table(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
-    """Return the metrics as a table; the validation loss is null where it was not measured."""
-    return pl.DataFrame(rows, schema_overrides={"validation_loss": pl.Float64})
-
-
 def _engine(job: SftJob, tokenizer: Any) -> PolicyEngine:
     source = job.resume or job.initial or job.model.pretrained
     model = new_policy(job.model, tokenizer, job.seed) if source is None else load_policy(source, job.model.dtype)
@@ -156,20 +151,18 @@ def _engine(job: SftJob, tokenizer: Any) -> PolicyEngine:
 
 
 def _optimizer_step(
-    rank: RankContext, engine: PolicyEngine, sequences: Sequence[TrainedSequence], token_budget: int, rate: float
+    engine: PolicyEngine, sequences: Sequence[TrainedSequence], token_budget: int, rate: float
 ) -> tuple[float, float, int]:
     """Train on the sequences of all ranks. Returns (mean loss a trained token, gradient norm, trained tokens)."""
     normaliser = max(sum(int(sequence.trained[1:].sum()) for sequence in sequences), 1)
-    batches = _micro_batches(rank, engine, sequences, token_budget)
+    batches = _micro_batches(engine, sequences, token_budget)
     total = torch.zeros((), dtype=torch.float64, device=engine.device)
     for number, batch in enumerate(batches):
         loss = _loss(engine, batch) / normaliser
         total += loss.detach()
         engine.backward(loss, last=number == len(batches) - 1)
     norm = engine.step(rate)
-    if rank.world_size > 1:
-        distributed.all_reduce(total)
-    return float(total), norm, normaliser
+    return float(_over_ranks(engine, total)), norm, normaliser
 
 
 def _loss(engine: PolicyEngine, batch: MicroBatch) -> Tensor:
@@ -178,30 +171,34 @@ def _loss(engine: PolicyEngine, batch: MicroBatch) -> Tensor:
     return -(batch.unflatten(log_probs) * batch.mask).sum()
 
 
-def _micro_batches(
-    rank: RankContext, engine: PolicyEngine, sequences: Sequence[TrainedSequence], token_budget: int
-) -> list[MicroBatch]:
-    """Return this rank's micro-batches; all ranks have equally many, the last ones without weight where need be."""
+def _over_ranks(engine: PolicyEngine, sums: Tensor) -> Tensor:
+    """Add sums over all micro-batches of all ranks up; ranks that share sequences have each counted all of them."""
+    if engine.world_size > 1:
+        if engine.group.rank > 0:
+            sums.zero_()
+        distributed.all_reduce(sums)
+    return sums
+
+
+def _micro_batches(engine: PolicyEngine, sequences: Sequence[TrainedSequence], token_budget: int) -> list[MicroBatch]:
+    """Return the micro-batches of this rank, or of its group; all have equally many, the last ones without weight where need be."""
     layout = engine.layout(token_budget)
-    lengths = [sequence.length for sequence in sequences]
-    plans = [layout.plan(lengths, share) for share in deal_to_ranks(lengths, rank.world_size)]
-    batches = [layout.make(sequences, rows).to(engine.device) for rows in plans[rank.rank]]
-    missing = max(len(plan) for plan in plans) - len(batches)
+    plan, missing = engine.group.plan(layout, [sequence.length for sequence in sequences])
+    batches = [layout.make(sequences, rows).to(engine.device) for rows in plan]
     return batches + [layout.make(sequences, [0]).weightless().to(engine.device)] * missing
 
 
-def _validation_loss(rank: RankContext, engine: PolicyEngine, job: SftJob) -> float | None:
+def _validation_loss(engine: PolicyEngine, job: SftJob) -> float | None:
     """Return the mean loss a token on the conversations set aside; None where there are none."""
     sequences = job.sequences.validation
     if not sequences:
         return None
     total = torch.zeros(2, dtype=torch.float64, device=engine.device)
     with torch.no_grad():
-        for batch in _micro_batches(rank, engine, sequences, job.resources.tokens_per_rank):
+        for batch in _micro_batches(engine, sequences, job.resources.tokens_per_rank):
             total += torch.stack([_loss(engine, batch), batch.mask.sum()])
-    if rank.world_size > 1:
-        distributed.all_reduce(total)
-    return float(total[0] / total[1])
+    loss, tokens = _over_ranks(engine, total).tolist()
+    return loss / tokens
 
 
 def _save(

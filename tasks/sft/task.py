@@ -31,7 +31,7 @@ def make_sft_data(
     return build_sft_data(problems, config, suite, episode, judge, seed, stage.destination, stage.progress)
 
 
-@stage_task("sft", code="tasks.sft.train", label="SFT", detail="{config.steps} steps on {data.pairs} pairs")
+@stage_task("sft", code="tasks.sft.train", label="SFT", detail="{config.length} on {data.pairs} pairs")
 def fine_tune(
     stage: Stage, data: SftDataRef, model: ModelConfig, config: SftConfig, resources: UpdateConfig, seed: int
 ) -> CheckpointRef:
@@ -45,7 +45,7 @@ def fine_tune(
     "control",
     code="tasks.sft.train",
     label="control: more SFT",
-    detail="{config.steps} steps from policy {initial.weight_version}",
+    detail="{config.length} from policy {initial.weight_version}",
 )
 def fine_tune_further(
     stage: Stage,

@@ -17,12 +17,14 @@ from tasks.progress import Progress
 from tasks.references import CheckpointRef, SftDataRef
 from tasks.sft.config import SftConfig
 from tasks.sft.conversations import encode_conversations, read_conversations
-from tasks.sft.program import METRICS_FILE, SftJob, metrics_table, sft_program
+from tasks.sft.program import SftJob, sft_program
 from tasks.store import digest_of, publish, published_digest
 from tasks.update.config import UpdateConfig
 from tasks.update.memory import with_memory_at_hand
+from tasks.update.metrics import record
 from tasks.update.ranks import run_on_ranks
 from tasks.update.retention import find_newest
+from tasks.update.sequence_parallel import check_heads
 
 
 def train_sft(
@@ -43,6 +45,8 @@ def train_sft(
     checkpoints lie in `work_dir`. Where memory does not suffice, the token budget is halved, once. Raises InputError for data, a model or a checkpoint that does not fit, InfrastructureError where a rank dies.
     """
     check_dtype(model.dtype)
+    if model.pretrained is None:
+        check_heads(model.heads, model.key_value_heads, resources.context_parallel)
     if initial is not None:
         check_architecture(initial.path, model)
     conversations = read_conversations(data.path)
@@ -90,11 +94,7 @@ def train_sft(
             )
             return run_on_ranks(resources, sft_program, job)
 
-        for said in with_memory_at_hand(resources, run):
-            if "rows" in said:
-                metrics_table(said["rows"]).write_parquet(folder / METRICS_FILE)
-            else:
-                progress(**said)
+        record(with_memory_at_hand(resources, run), folder, progress)
     return CheckpointRef(
         uri=str(destination),
         digest=published_digest(destination),

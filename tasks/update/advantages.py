@@ -1,11 +1,12 @@
 """Advantages: how much better than its peers a sampled response was. Pure functions of rewards, values and groups.
 
-Shapes: B responses, T token positions, K turns. Groups are any hashable labels, one a response: responses of one group
-answered the same question (the same problem and, over several turns, the same turn). A group of one has no
+Shapes: B responses, T token positions, K turns. Groups are any hashable labels, one a response (a list, an array or a tensor of B): responses of
+one group answered the same question (the same problem and, over several turns, the same turn). A group of one has no
 baseline: its advantage is 0, and whoever builds a training batch drops and counts it (`tasks.update.samples`).
+Results have the rewards' type; whole-number rewards count as float32.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ def group_advantages(
 
     Source: Shao et al. 2024 (DeepSeekMath), eq. 4. `scale_by_std=False` is Dr. GRPO (Liu et al. 2025). Groups of one get 0.
     """
+    scores = _floating(scores)
     result = torch.zeros_like(scores)
     for rows in _rows_of_groups(scores, groups):
         if len(rows) < 2:
@@ -38,6 +40,7 @@ def leave_one_out_advantages(scores: Tensor, groups: Sequence[Hashable]) -> Tens
 
     Source: Ahmadian et al. 2024, "Back to Basics", eq. 8; equal to n / (n - 1) times the centred score.
     """
+    scores = _floating(scores)
     result = torch.zeros_like(scores)
     for rows in _rows_of_groups(scores, groups):
         if len(rows) > 1:
@@ -66,6 +69,7 @@ def reinforce_plus_plus(rewards: Tensor, mask: Tensor, gamma: float = 1.0) -> tu
     rewards [B] are given at each response's last masked-in token; rewards [B, T] at every token. Tokens outside the mask are skipped: the
     return does not decay across them. Source: Hu 2025, "REINFORCE++"; as verl 0.9 computes it.
     """
+    rewards = _floating(rewards)
     token_rewards = rewards if rewards.dim() == 2 else outcome_rewards(rewards, mask)
     returns = torch.zeros_like(token_rewards)
     running = torch.zeros_like(token_rewards[:, 0])
@@ -87,12 +91,14 @@ def gae(
 ) -> tuple[Tensor, Tensor]:
     """Generalised advantage estimation: token_rewards, values, mask [B, T] -> (advantages [B, T], returns [B, T]).
 
+    Rewards [B] are given at each response's last counted token.
     Without a mask every token counts. With one, tokens outside it (what the environment said, padding) are skipped, not
     discounted through: the last advantage and value are carried across them; their entries mean nothing.
     `whiten` shifts and scales the advantages by the masked batch statistics. Returns are never whitened.
     Source: Schulman et al. 2016, eq. 16; skipping as verl 0.9 does for turns of an agent.
     """
     counted = torch.ones_like(values) if mask is None else mask
+    token_rewards = token_rewards if token_rewards.dim() == 2 else outcome_rewards(token_rewards, counted)
     next_value = torch.zeros_like(values[:, 0])
     advantage = torch.zeros_like(values[:, 0])
     columns: list[Tensor] = []
@@ -122,26 +128,59 @@ def turn_returns(turn_rewards: Tensor, gamma: float) -> Tensor:
 
     Turns that did not happen hold reward 0. Source: Baronio et al. 2025 (Kevin), section 3.
     """
-    returns = turn_rewards.clone()
+    returns = _floating(turn_rewards).clone()
     for turn in reversed(range(turn_rewards.shape[1] - 1)):
         returns[:, turn] += gamma * returns[:, turn + 1]
     return returns
 
 
-def turn_grpo(returns: Tensor, groups: Sequence[Hashable], epsilon: float = EPSILON) -> Tensor:
-    """GRPO with a baseline and a scale per (group, turn): returns [B, K], groups of B labels -> [B, K]."""
-    return torch.stack([group_advantages(column, groups, epsilon=epsilon) for column in returns.T], dim=1)
+def turn_grpo(
+    returns: Tensor, groups: Sequence[Hashable], epsilon: float = EPSILON, mask: Tensor | None = None
+) -> Tensor:
+    """GRPO with a baseline and a scale per (group, turn): returns [B, K], groups of B labels -> [B, K].
+
+    mask [B, K]: 1 for each turn that was played. Others are nobody's peers and get 0; without a mask all turns count.
+    """
+    return _by_turn(returns, groups, mask, lambda scores, labels: group_advantages(scores, labels, epsilon=epsilon))
 
 
-def turn_rloo(returns: Tensor, groups: Sequence[Hashable]) -> Tensor:
-    """RLOO with a baseline per (group, turn), each turn its own sample: returns [B, K], groups of B labels -> [B, K]."""
-    return torch.stack([leave_one_out_advantages(column, groups) for column in returns.T], dim=1)
+def turn_rloo(returns: Tensor, groups: Sequence[Hashable], mask: Tensor | None = None) -> Tensor:
+    """RLOO with a baseline per (group, turn), each turn its own sample: returns [B, K], groups of B labels -> [B, K].
+
+    mask [B, K]: 1 for each turn that was played. Others are nobody's peers and get 0; without a mask all turns count.
+    """
+    return _by_turn(returns, groups, mask, leave_one_out_advantages)
+
+
+def _by_turn(
+    returns: Tensor,
+    groups: Sequence[Hashable],
+    mask: Tensor | None,
+    compute: Callable[[Tensor, Sequence[Hashable]], Tensor],
+) -> Tensor:
+    """Compare the turns that were played, each with those of its group on the same turn."""
+    returns, labels = _floating(returns), _labels(groups, len(returns))
+    played = torch.ones_like(returns, dtype=torch.bool) if mask is None else mask.bool()
+    result = torch.zeros_like(returns)
+    for turn in range(returns.shape[1]):
+        rows = torch.nonzero(played[:, turn]).flatten()
+        result[rows, turn] = compute(returns[rows, turn], [labels[row] for row in rows.tolist()])
+    return result
 
 
 def _rows_of_groups(scores: Tensor, groups: Sequence[Hashable]) -> list[list[int]]:
-    if len(groups) != len(scores):
-        raise InputError(f"groups: expected one label a response ({len(scores)}), found {len(groups)}")
     rows: dict[Hashable, list[int]] = {}
-    for row, label in enumerate(groups):
+    for row, label in enumerate(_labels(groups, len(scores))):
         rows.setdefault(label, []).append(row)
     return list(rows.values())
+
+
+def _labels(groups: Sequence[Hashable] | Tensor, number: int) -> list[Hashable]:
+    """Return one label a response. The entries of a tensor are equal by what they hold, not by which they are."""
+    if len(groups) != number:
+        raise InputError(f"groups: expected one label a response ({number}), found {len(groups)}")
+    return groups.tolist() if isinstance(groups, Tensor) else list(groups)
+
+
+def _floating(rewards: Tensor) -> Tensor:
+    return rewards if rewards.is_floating_point() else rewards.float()

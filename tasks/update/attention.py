@@ -3,7 +3,7 @@
 `use_packed_attention(model)` makes a Transformers model take `cu_seq_lens_q` (int32 [n + 1], where each sequence begins and ends) and
 `max_length_q` beside its position ids. On a GPU in half precision one call of the FlashAttention that PyTorch holds computes all
 sequences; elsewhere PyTorch's own attention runs once a sequence. Neither builds a mask, which would grow with the square
-of the row. Without boundaries it is PyTorch's causal attention, as before.
+of the row. Without boundaries it is PyTorch's causal attention, as before. Ranks that share a row exchange its pieces for heads around it.
 """
 
 from itertools import pairwise
@@ -18,19 +18,20 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from kernels_eval.errors import InputError
+from tasks.update.sequence_parallel import ALONE, SequenceGroup, check_heads
 
 PACKED = "kernelmill_packed"
 
 
-def use_packed_attention(model: PreTrainedModel) -> None:
-    """Switch a model to packed attention; InputError where its attention is not plainly causal."""
+def use_packed_attention(model: PreTrainedModel, group: SequenceGroup = ALONE) -> None:
+    """Switch a model to packed attention over the rows of a group; InputError where its attention is not plainly causal."""
     kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
     if kinds != {"full_attention"}:
         raise InputError(
             f"update.packing: the model's layers attend as {', '.join(sorted(kinds))}, packing knows full_attention alone; "
             "set update.packing=padded"
         )
-    model.set_attn_implementation(PACKED)
+    model.set_attn_implementation(PACKED if group.size == 1 else _shared(model, group))
 
 
 def packed_attention(
@@ -50,6 +51,30 @@ def packed_attention(
     if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
         return _flash(query, key, value, scaling, cu_seq_lens_q, max_length_q), None
     return _one_by_one(query, key, value, scaling, cu_seq_lens_q), None
+
+
+def _shared(model: PreTrainedModel, group: SequenceGroup) -> str:
+    """Register packed attention over a group's rows for models of this shape; return its name."""
+    from deepspeed.runtime.sequence_parallel.ulysses_sp import UlyssesSPAttentionHF
+
+    config: Any = model.config
+    heads, key_value_heads = config.num_attention_heads, config.num_key_value_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    check_heads(heads, key_value_heads, group.size)
+    ulysses = UlyssesSPAttentionHF(
+        attn=packed_attention,
+        batch_size=1,
+        attn_head_count=heads,
+        attn_head_size=width,
+        kv_head_count=key_value_heads,
+        num_hidden_layers=config.num_hidden_layers,
+        process_group=group.process_group,
+        seq_length_is_variable=True,
+    )
+    name = f"{PACKED}_of_{group.size}_ranks_{heads}_{key_value_heads}_{width}"
+    ALL_ATTENTION_FUNCTIONS.register(name, ulysses)
+    ALL_MASK_ATTENTION_FUNCTIONS.register(name, _no_mask)
+    return name
 
 
 def _flash(

@@ -6,7 +6,7 @@ import polars as pl
 
 from kernels_eval.errors import InputError
 from tasks.store import read_manifest
-from tasks.update.train import METRICS_FILE
+from tasks.update.metrics import METRICS_FILE
 
 _NOT_COMPARED = ("iteration", "step", "epoch")
 

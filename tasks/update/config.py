@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from kernels_eval.settings import FrozenModel
 
@@ -22,7 +22,7 @@ class CorrectionConfig(FrozenModel):
     rejection: Literal["none", "token", "sequence", "geometric"] = "none"
     """Leave tokens out, or whole sequences by the product (`sequence`) or the geometric mean (`geometric`) of their ratios."""
     rejection_upper: float = Field(default=2.0, gt=0)
-    """Largest ratio that is kept (with `k3`: the largest divergence)."""
+    """Largest ratio of the sampler's probability to the trainer's that is kept (with `k3`: the largest divergence)."""
     rejection_lower: float | None = Field(default=None, gt=0)
     """Smallest ratio that is kept; none: 1 / `rejection_upper`."""
     rejection_estimator: Literal["k1", "k3"] = "k1"
@@ -91,7 +91,10 @@ class UpdateConfig(FrozenModel):
     overlong_buffer: int = Field(default=512, ge=1)
     """Tokens before the limit at which the penalty begins."""
     wanted_groups: int | None = Field(default=None, ge=1)
-    """Groups with variance that an iteration should have; how many are missing is logged, for the rollout to refill."""
+    """Groups with variance that an iteration should have: the rollout draws further problems until they are there, or `most_problems`
+    were played. With `turn_*` each turn of a problem is a group. None: the problems of the first draw, whatever comes of them."""
+    most_problems: int | None = Field(default=None, ge=1)
+    """Problems that an iteration may play for `wanted_groups`; none: four times `rollout.problems_per_iteration`."""
     learning_rate: float = Field(default=1e-3, gt=0)
     schedule: Literal["constant", "cosine"] = "cosine"
     """Over the optimizer steps of the whole run; `constant` for open-ended scheduled iterations."""
@@ -117,8 +120,9 @@ class UpdateConfig(FrozenModel):
     compile: bool = False
     """Compile each decoder layer with torch.compile: about 40 s at the start, then about 1.5 times as fast on a GPU."""
     context_parallel: int = Field(default=1, ge=1)
-    """Ranks that share each sequence. Not built yet: anything but 1 is refused."""
-    ranks: int = Field(default=1, ge=1)
+    """Ranks that share each sequence (DeepSpeed Ulysses), for contexts too long for one: their number divides `ranks` and the
+    model's attention heads. A micro-batch then has `tokens_per_rank` times as many tokens as there are ranks to share it."""
+    ranks: int = Field(default=1, ge=1, validate_default=True)
     """Workers, each a Ray actor; data-parallel but for those that share sequences."""
     zero_stage: Literal[0, 1, 2, 3] = 2
     deepspeed: str | None = None
@@ -135,11 +139,19 @@ class UpdateConfig(FrozenModel):
 
     @field_validator("context_parallel")
     @classmethod
-    def _whole_sequences(cls, found: int) -> int:
-        if found != 1:
-            raise ValueError(
-                "1: each sequence lies whole on one rank; for long ones set update.activation_checkpointing and a larger ZeRO stage"
-            )
+    def _shared_in_packed_rows(cls, found: int, info: ValidationInfo) -> int:
+        if found > 1 and info.data.get("packing") == "padded":
+            raise ValueError("1 with update.packing = padded: ranks share packed rows only")
+        if found > 1 and info.data.get("compile"):
+            raise ValueError("1 with update.compile: the exchange between ranks in each layer is not compiled")
+        return found
+
+    @field_validator("ranks")
+    @classmethod
+    def _whole_groups(cls, found: int, info: ValidationInfo) -> int:
+        size = info.data.get("context_parallel", 1)
+        if found % size:
+            raise ValueError(f"a multiple of update.context_parallel = {size}")
         return found
 
 
@@ -167,6 +179,7 @@ NOT_DECISIVE_FIELDS = frozenset(
         "zero_stage",
         "tokens_per_rank",
         "activation_checkpointing",
+        "context_parallel",
         "save_interval",
         "keep_checkpoints",
         "best_metric",

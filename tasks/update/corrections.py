@@ -70,12 +70,13 @@ def rejection_mask(
 ) -> Tensor:
     """Keep what is close enough to on-policy: a mask [B, T] of 0 and 1, 0 outside `mask`.
 
-    `estimator="k1"`: the log ratio per token, its mean (geometric) or its sum over the sequence must lie in [log lower, log upper]; lower
-    defaults to 1 / upper. `estimator="k3"`: the divergence per token, its mean or its sum must be at most `upper`.
+    With log w = log_probs − sampler_log_probs, limited to ±20, both estimate the divergence of the policy that trains from the sampler:
+    `estimator="k1"` is −log w; per token, its mean (geometric) or its sum over the sequence must lie in [log lower, log upper], lower being 1 / upper
+    by default. `estimator="k3"` is w − 1 − log w; per token, its mean or its sum must be at most `upper`.
     Source: verl 0.9 (rollout correction); Liu & Li 2025, "When speed kills stability".
     """
     log_ratio = _log_ratio(log_probs, sampler_log_probs)
-    per_token = log_ratio if estimator == "k1" else torch.expm1(log_ratio) - log_ratio
+    per_token = -log_ratio if estimator == "k1" else torch.expm1(log_ratio) - log_ratio
     if level == "token":
         statistic = per_token
     elif level == "seq_mean":

@@ -18,12 +18,8 @@ from tasks.update.advantages import (
     reinforce_plus_plus,
 )
 from tasks.update.config import Advantage, UpdateConfig
-from tasks.update.sample import GroupKey, Sample
-
-WITHOUT_BASELINE = ("reinforce_pp", "gae")
-"""Estimators that compare with no peers: groups of one and groups without variance are trained on as well."""
-OF_TRAJECTORY = ("grpo", "dr_grpo", "rloo")
-"""Estimators for which all turns of a trajectory share its return."""
+from tasks.update.groups import OF_TRAJECTORY, WITHOUT_BASELINE, GroupKey
+from tasks.update.sample import Sample
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,11 @@ class CriticEngine(TrainingEngine):
 
     def values(self, batch: MicroBatch) -> Tensor:
         """Return values [N] with gradients."""
-        return self.deepspeed(
-            batch.token_ids, batch.positions, batch.targets, batch.position_ids, batch.boundaries, batch.longest
+        part, own = self.group.own_part(batch)
+        values = self.deepspeed(
+            part.token_ids, part.positions, part.targets, part.position_ids, part.boundaries, part.longest
         )
+        return self.group.gather(values, own, batch.targets.numel())
 
 
 def load_critic(folder: Path | str, dtype: str) -> PreTrainedModel:

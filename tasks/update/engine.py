@@ -7,6 +7,7 @@ caller. Weights and optimizer state leave the engine as full tensors by paramete
 stage and the number of ranks, so that either may change between two iterations.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from tasks.update.config import LoraConfig, UpdateConfig
 from tasks.update.deepspeed_config import deepspeed_config, import_deepspeed, stage_of
 from tasks.update.head import HeadMode
 from tasks.update.scoring import TokenScorer, score
+from tasks.update.sequence_parallel import SequenceGroup, join_sequence_group
 
 _PACKED_MULTIPLE = 128
 """Packed rows on a GPU are a multiple of this long: matrix products are fastest there, and shapes are few."""
@@ -41,6 +43,7 @@ class EngineSettings(FrozenModel):
     head: HeadMode = "auto"
     activation_checkpointing: bool = False
     compile: bool = False
+    context_parallel: int = 1
     lora: LoraConfig | None = None
     """What adapters the model was given (tasks.update.lora), if any; the engine itself trains whatever is not frozen."""
 
@@ -58,6 +61,7 @@ def engine_settings(config: UpdateConfig, dtype: str, **changes: Any) -> EngineS
         head=config.head,
         activation_checkpointing=config.activation_checkpointing,
         compile=config.compile,
+        context_parallel=config.context_parallel,
         lora=config.lora,
     )
     return settings.model_copy(update=changes)
@@ -71,8 +75,8 @@ class TrainingEngine:
         self.settings = settings
         self.model = model
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.packed = packs(settings)
-        prepare_model(model, settings, self.packed)
+        self.group = join_sequence_group(settings.context_parallel)
+        prepare_model(model, settings, self.group)
         module.to(self.device)
         model.train()
         self.trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -110,8 +114,9 @@ class TrainingEngine:
         return stage_of(self.settings.deepspeed, self.settings.zero_stage)
 
     def layout(self, token_budget: int) -> Layout:
-        """Return how sequences become micro-batches of this engine."""
-        return Layout(token_budget, self.packed, _PACKED_MULTIPLE if self.device.type == "cuda" else 1)
+        """Return how sequences become micro-batches of this engine; `token_budget` is one rank's."""
+        multiple = _PACKED_MULTIPLE if self.device.type == "cuda" else 1
+        return Layout(token_budget * self.group.size, packs(self.settings), multiple * self.group.size)
 
     def backward(self, loss: Tensor, *, last: bool) -> None:
         """Add the gradient of this rank's part of the loss; `last` marks the optimizer step's last micro-batch.
@@ -122,7 +127,10 @@ class TrainingEngine:
         self.deepspeed.backward(loss * self.world_size, scale_wrt_gas=False)
 
     def step(self, learning_rate: float) -> float:
-        """Clip, update the weights, clear the gradients. Returns the gradient norm before clipping."""
+        """Clip, update the weights, clear the gradients. Returns the gradient norm before clipping.
+
+        Raises InputError where it is not finite: the weights are good for nothing from here on.
+        """
         for group in self.deepspeed.optimizer.param_groups:
             group["lr"] = learning_rate
         norm: Any = None
@@ -130,7 +138,12 @@ class TrainingEngine:
             norm = gradient_norm(self.trained)
             nn.utils.clip_grads_with_norm_(self.trained, self.settings.gradient_clip, norm)
         self.deepspeed.step()
-        return float(norm if norm is not None else self.deepspeed.get_global_grad_norm())
+        found = float(norm if norm is not None else self.deepspeed.get_global_grad_norm())
+        if not math.isfinite(found):
+            raise InputError(
+                f"the gradient norm is {found}: the weights that training started from are not finite, or the learning rate is too high"
+            )
+        return found
 
     @property
     def _clips_itself(self) -> bool:
@@ -146,7 +159,7 @@ class PolicyEngine(TrainingEngine):
 
     def score(self, batch: MicroBatch) -> tuple[Tensor, Tensor]:
         """Return (log_probs [N], entropies [N]) with gradients."""
-        return score(self.deepspeed, batch)
+        return score(self.deepspeed, batch, self.group)
 
 
 def gradient_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
@@ -160,14 +173,15 @@ def gradient_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
 
 
 def packs(settings: EngineSettings) -> bool:
-    """True where micro-batches are packed: as set, by default on a GPU."""
-    return settings.packing == "packed" or (settings.packing == "auto" and torch.cuda.is_available())
+    """True where micro-batches are packed: as set; by default on a GPU, and where ranks share them."""
+    by_default = torch.cuda.is_available() or settings.context_parallel > 1
+    return settings.packing == "packed" or (settings.packing == "auto" and by_default)
 
 
-def prepare_model(model: PreTrainedModel, settings: EngineSettings, packed: bool) -> None:
+def prepare_model(model: PreTrainedModel, settings: EngineSettings, group: SequenceGroup) -> None:
     """Set a model's attention, checkpointing and compilation."""
-    if packed:
-        use_packed_attention(model)
+    if packs(settings):
+        use_packed_attention(model, group)
     if settings.activation_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if settings.compile:

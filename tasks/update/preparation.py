@@ -14,13 +14,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, distributed
 
-from tasks.update.batches import Layout, MicroBatch, TrainedSequence, deal_to_ranks
+from tasks.update.batches import Layout, MicroBatch, TrainedSequence
 from tasks.update.config import UpdateConfig
-from tasks.update.context import RankContext
 from tasks.update.corrections import mismatch, mismatch_of_sums, mismatch_sums
 from tasks.update.credit import credit
 from tasks.update.kl import kl_penalty
 from tasks.update.sample import Sample
+from tasks.update.sequence_parallel import ALONE, SequenceGroup
 
 PREPARED_FILE = "prepared.safetensors"
 PROBED_SEQUENCES = 8
@@ -47,7 +47,7 @@ class Prepared:
 
 
 def prepare(
-    rank: RankContext,
+    group: SequenceGroup,
     samples: Sequence[Sample],
     config: UpdateConfig,
     steps: int,
@@ -62,7 +62,7 @@ def prepare(
     sampler = [torch.from_numpy(sample.sampler_log_probs) for sample in samples]
 
     def scored(scorer: Scorer) -> list[Tensor]:
-        return score_samples(rank, sequences, layout, device, scorer)
+        return score_samples(group, sequences, layout, device, scorer)
 
     in_reward = config.kl_coefficient > 0 and config.kl_in == "reward"
     source = config.old_log_probs
@@ -71,7 +71,7 @@ def prepare(
             source = "current"
         elif source == "auto":
             source = (
-                "sampler" if _same_numerics(rank, sequences, sampler, config, layout, device, policy) else "trainer"
+                "sampler" if _same_numerics(group, sequences, sampler, config, layout, device, policy) else "trainer"
             )
     old = {"sampler": sampler, "current": None, "trainer": None}[source]
     difference = None
@@ -99,21 +99,21 @@ def prepare(
 
 
 def score_samples(
-    rank: RankContext, sequences: Sequence[TrainedSequence], layout: Layout, device: torch.device, scorer: Scorer
+    group: SequenceGroup, sequences: Sequence[TrainedSequence], layout: Layout, device: torch.device, scorer: Scorer
 ) -> list[Tensor]:
     """Return what the scorer says of every sequence's trained tokens, [R_i] each, on the CPU; the work is shared by the ranks."""
     lengths = [sequence.length for sequence in sequences]
-    plans = [layout.plan(lengths, share) for share in deal_to_ranks(lengths, rank.world_size)]
+    plan, fillers = group.plan(layout, lengths)
     result: dict[int, Tensor] = {}
     with torch.no_grad():
-        for rows in plans[rank.rank]:
+        for rows in plan:
             batch = layout.make(sequences, rows).to(device)
             counts = [int(sequences[row].trained[1:].sum()) for row in rows]
             result |= zip(rows, scorer(batch).float().cpu().split(counts), strict=True)
-        for _ in range(max(len(plan) for plan in plans) - len(plans[rank.rank])):
+        for _ in range(fillers):
             scorer(layout.make(sequences, [0]).weightless().to(device))  # takes part in gathering weights (ZeRO-3)
-    if rank.world_size > 1:
-        parts: list[Any] = [None] * rank.world_size
+    if group.groups > 1:
+        parts: list[Any] = [None] * distributed.get_world_size()
         distributed.all_gather_object(parts, result)
         result = {row: value for part in parts for row, value in part.items()}
     return [result[row] for row in range(len(sequences))]
@@ -144,7 +144,7 @@ def load_prepared(folder: Path, samples: Sequence[Sample]) -> Prepared:
 
 
 def _same_numerics(
-    rank: RankContext,
+    group: SequenceGroup,
     sequences: Sequence[TrainedSequence],
     sampler: Sequence[Tensor],
     config: UpdateConfig,
@@ -157,9 +157,9 @@ def _same_numerics(
     places = np.linspace(0, len(order) - 1, min(PROBED_SEQUENCES, len(order))).astype(int)
     rows = sorted({order[place] for place in places})
     chosen = [sequences[row] for row in rows]
-    found = score_samples(RankContext(0, 1), chosen, layout, device, policy)
+    found = score_samples(ALONE, chosen, layout, device, policy)
     new, old = torch.cat(found), torch.cat([sampler[row] for row in rows])
     apart = torch.tensor(mismatch(new, old, torch.ones_like(new))["mismatch_mean_abs"], device=device)
-    if rank.world_size > 1:
+    if group.groups > 1:
         distributed.all_reduce(apart, distributed.ReduceOp.MAX)
     return float(apart) <= config.correction.tolerance

@@ -20,7 +20,7 @@ from tasks.update.batches import MicroBatch
 from tasks.update.config import UpdateConfig
 from tasks.update.context import RankContext
 from tasks.update.critic import CRITIC_FOLDER, CriticEngine, load_critic
-from tasks.update.engine import EngineSettings, PolicyEngine, engine_settings, packs, prepare_model
+from tasks.update.engine import EngineSettings, PolicyEngine, engine_settings, prepare_model
 from tasks.update.interim import Interim, save_interim
 from tasks.update.preparation import Prepared, Scorer, load_prepared, prepare
 from tasks.update.sample import SampleSet, deal_groups
@@ -53,6 +53,8 @@ class UpdateJob:
     """With LoRA: the policy that the adapters belong to."""
     interim: Interim | None = None
     """Where interim checkpoints go, and the one to go on from."""
+    problems_refilled: int = 0
+    """Problems that the rollout drew beyond its first draw, for groups that teach something."""
 
 
 @dataclass
@@ -89,7 +91,7 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
         share = _rate_share(job, steps_before + number)
         rate = config.learning_rate * share
         figures = optimizer_step(
-            rank, held.engine, held.critic, config, samples, hand, prepared, rate, longest_response, share
+            held.engine, held.critic, config, samples, hand, prepared, rate, longest_response, share
         )
         seconds = time.perf_counter() - step_started
         # Only before the first step are the weights those that sampled: its mismatch is the iteration's.
@@ -108,6 +110,7 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
                 "groups_single": job.samples.groups_single,
                 "groups_constant": job.samples.groups_constant,
                 "groups_missing": job.samples.groups_missing,
+                "problems_refilled": job.problems_refilled,
                 "turns_excluded": job.samples.turns_excluded,
                 "turns_overlong": job.samples.turns_overlong,
                 "preparation_s": prepared_s,
@@ -210,7 +213,7 @@ def _prepare(rank: RankContext, job: UpdateJob, held: Held, steps: int) -> Prepa
         return engine.score(batch)[0]
 
     return prepare(
-        rank,
+        engine.group,
         job.samples.samples,
         job.config,
         steps,
@@ -228,14 +231,14 @@ def _reference(rank: RankContext, job: UpdateJob, held: Held) -> Scorer | None:
         return None
     if job.base is not None and job.base.digest == job.reference_digest:
         return lambda batch: _without_adapters(held.engine, batch)
-    if rank.held.get("reference_digest") != job.reference_digest:
-        settings = held.engine.settings
+    settings = held.engine.settings
+    if rank.held.get("reference_of") != (job.reference_digest, settings):
         model = load_policy(job.reference, job.dtype).to(held.engine.device)  # pyright: ignore[reportArgumentType]
-        prepare_model(model, settings.model_copy(update={"compile": False}), packs(settings))
+        prepare_model(model, settings.model_copy(update={"compile": False}), held.engine.group)
         rank.held["reference"] = TokenScorer(model.eval(), settings.head)
-        rank.held["reference_digest"] = job.reference_digest
+        rank.held["reference_of"] = (job.reference_digest, settings)
     scorer = rank.held["reference"]
-    return lambda batch: score(scorer, batch)[0]
+    return lambda batch: score(scorer, batch, held.engine.group)[0]
 
 
 def _without_adapters(engine: PolicyEngine, batch: MicroBatch) -> torch.Tensor:

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.update.batches import TrainedSequence
-
-GroupKey = tuple[str, int, str]
+from tasks.update.groups import GroupKey
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,6 @@ class Sample:
     advantage: float
     """Of `score` among its peers; 0 where that is decided later (KL in the reward, a critic)."""
     group: GroupKey
-    """(group, turn, role): samples that answered the same question."""
     peers: GroupKey
     """Whose scores the baseline is made of: the group, or the group over all turns (turn −1)."""
     trajectory: str

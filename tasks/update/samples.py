@@ -17,9 +17,10 @@ from kernels_eval.verdict import Status
 from tasks.references import TrajectoryBatchRef
 from tasks.update.batches import TrainedSequence
 from tasks.update.config import UpdateConfig
-from tasks.update.credit import OF_TRAJECTORY, WITHOUT_BASELINE, peer_advantages
+from tasks.update.credit import peer_advantages
+from tasks.update.groups import GroupKey, group_turns
 from tasks.update.overlong import soft_overlong_penalty
-from tasks.update.sample import GroupKey, Sample, SampleSet, deal_groups
+from tasks.update.sample import Sample, SampleSet, deal_groups
 
 __all__ = ["Sample", "SampleSet", "check_turns", "deal_groups", "make_samples", "read_samples"]
 
@@ -45,19 +46,13 @@ def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> 
     faults = turns["verdict"].struct.field("status") == Status.INFRASTRUCTURE_ERROR.value
     usable = turns.filter(~faults)
     check_turns(usable, vocabulary)
-    groups: list[GroupKey] = list(zip(usable["group_id"], usable["turn_index"], usable["role"], strict=True))
+    keys: list[GroupKey] = list(zip(usable["group_id"], usable["turn_index"], usable["role"], strict=True))
     trajectories = _trajectories(usable)
     overlong = _overlong(usable)
     returns = usable["return"].to_numpy().astype(np.float64) - _length_penalty(usable, config)
-    scores, peers = _scores(returns, groups, trajectories, config)
-    baselined = config.advantage not in WITHOUT_BASELINE
-    advantages = peer_advantages(torch.from_numpy(scores), peers, trajectories, config.advantage).numpy()
-    rows_of: dict[GroupKey, list[int]] = {}
-    for row, key in enumerate(peers):
-        rows_of.setdefault(key, []).append(row)
-    compared = {key: len({trajectories[row] for row in rows}) for key, rows in rows_of.items()}
-    single = {key for key, number in compared.items() if baselined and number == 1}
-    constant = {key for key, rows in rows_of.items() if baselined and key not in single and np.ptp(scores[rows]) < 1e-9}
+    groups = group_turns(returns, keys, trajectories, config.advantage)
+    advantages = peer_advantages(torch.from_numpy(groups.scores), groups.peers, trajectories, config.advantage).numpy()
+    left_out = groups.single | groups.constant
     prompts, responses, log_probs = (
         usable[name].to_list() for name in ("prompt_token_ids", "response_token_ids", "response_logprobs")
     )
@@ -66,29 +61,28 @@ def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> 
             sequence=_sequence(prompts[row], responses[row]),
             sampler_log_probs=np.asarray(log_probs[row], dtype=np.float32),
             return_=float(returns[row]),
-            score=float(scores[row]),
+            score=float(groups.scores[row]),
             advantage=float(advantages[row]),
-            group=group,
-            peers=peers[row],
+            group=key,
+            peers=groups.peers[row],
             trajectory=trajectories[row],
         )
-        for row, group in enumerate(groups)
-        if peers[row] not in single and peers[row] not in constant and not (overlong[row] and config.overlong == "mask")
+        for row, key in enumerate(keys)
+        if groups.peers[row] not in left_out and not (overlong[row] and config.overlong == "mask")
     )
     if not samples:
         raise InputError(
-            f"trajectories: nothing to learn from: of {len(rows_of)} groups {len(single)} have one sample and "
-            f"{len(constant)} have equal returns; {int(overlong.sum())} of {len(usable)} turns were cut off"
+            f"trajectories: nothing to learn from: of {groups.number} groups {len(groups.single)} have one sample and "
+            f"{len(groups.constant)} have equal returns; {int(overlong.sum())} of {len(usable)} turns were cut off"
         )
-    used = len(rows_of) - len(single) - len(constant)
     return SampleSet(
         samples=samples,
-        groups_used=used,
-        groups_single=len(single),
-        groups_constant=len(constant),
+        groups_used=groups.useful,
+        groups_single=len(groups.single),
+        groups_constant=len(groups.constant),
         turns_excluded=int(faults.sum()),
         turns_overlong=int(overlong.sum()),
-        groups_missing=max((config.wanted_groups or 0) - used, 0),
+        groups_missing=max((config.wanted_groups or 0) - groups.useful, 0),
     )
 
 
@@ -125,24 +119,6 @@ def _read_turns(path: Path) -> pl.DataFrame:
     if missing:
         raise InputError(f"{path}: expected the columns {', '.join(missing)}, which are not there")
     return turns
-
-
-def _scores(
-    returns: NDArray[np.float64], groups: Sequence[GroupKey], trajectories: Sequence[str], config: UpdateConfig
-) -> tuple[NDArray[np.float64], list[GroupKey]]:
-    """Return each turn's score and its peers: its own return among the same turn's, or its trajectory's among the group's.
-
-    A trajectory's return is that of its first turn, which holds the discounted rewards of the later ones.
-    """
-    if config.advantage not in OF_TRAJECTORY:
-        return returns, list(groups)
-    first: dict[tuple[str, str], tuple[int, float]] = {}
-    for row, (_, turn, role) in enumerate(groups):
-        key = (trajectories[row], role)
-        if key not in first or turn < first[key][0]:
-            first[key] = (turn, float(returns[row]))
-    scores = np.array([first[trajectories[row], group[2]][1] for row, group in enumerate(groups)])
-    return scores, [(group, -1, role) for group, _, role in groups]
 
 
 def _trajectories(turns: pl.DataFrame) -> list[str]:

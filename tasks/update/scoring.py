@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from kernels_eval.errors import InputError
 from tasks.update.batches import MicroBatch
 from tasks.update.head import HeadMode, ScoringHead, token_scores
+from tasks.update.sequence_parallel import ALONE, SequenceGroup
 
 __all__ = ["TokenScorer", "hidden_states", "score", "token_scores"]
 
@@ -61,12 +62,9 @@ def hidden_states(
     return body(input_ids=token_ids, use_cache=False, **packing).last_hidden_state
 
 
-def score(scorer: nn.Module, batch: MicroBatch) -> tuple[Tensor, Tensor]:
-    """Return (log_probs [N], entropies [N]) of a micro-batch."""
-    return scorer(batch.token_ids, batch.positions, batch.targets, batch.position_ids, batch.boundaries, batch.longest)
-
-
-def score_without_gradient(scorer: nn.Module, batch: MicroBatch) -> Tensor:
-    """Return the log-probabilities [N] of a micro-batch, outside of any graph."""
-    with torch.no_grad():
-        return score(scorer, batch)[0]
+def score(scorer: nn.Module, batch: MicroBatch, group: SequenceGroup = ALONE) -> tuple[Tensor, Tensor]:
+    """Return (log_probs [N], entropies [N]) of a micro-batch, which the ranks of a group score together."""
+    part, own = group.own_part(batch)
+    scores = scorer(part.token_ids, part.positions, part.targets, part.position_ids, part.boundaries, part.longest)
+    log_probs, entropies = group.gather(torch.stack(scores), own, batch.targets.numel())
+    return log_probs, entropies

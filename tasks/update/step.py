@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor, distributed
 
-from tasks.update.batches import MicroBatch, deal_to_ranks
+from tasks.update.batches import MicroBatch
 from tasks.update.config import UpdateConfig
-from tasks.update.context import RankContext
 from tasks.update.corrections import mismatch_of_sums, mismatch_sums
 from tasks.update.critic import CriticEngine
 from tasks.update.engine import PolicyEngine
@@ -35,7 +34,6 @@ class Item:
 
 
 def optimizer_step(
-    rank: RankContext,
     engine: PolicyEngine,
     critic: CriticEngine | None,
     config: UpdateConfig,
@@ -48,7 +46,7 @@ def optimizer_step(
 ) -> dict[str, float]:
     """Train on `rows` of the samples; returns the step's figures. `rate_share` is the schedule's share of the critic's rate."""
     chosen = [samples[row] for row in rows]
-    items = items_of_rank(rank, engine, config, chosen, rows, prepared)
+    items = items_of_rank(engine, config, chosen, rows, prepared)
     normaliser, value_normaliser = normalisers(chosen, config, longest_response)
     device = engine.device
     sums = torch.zeros(len(SUMS), dtype=torch.float64, device=device)
@@ -72,8 +70,10 @@ def optimizer_step(
             value_sums += part
     norm = engine.step(rate)
     value_norm = 0.0 if critic is None else critic.step(config.critic.learning_rate * rate_share)
-    if rank.world_size > 1:
+    if engine.world_size > 1:
         together = torch.cat([sums, value_sums, mismatches])
+        if engine.group.rank > 0:  # the first rank of a group has counted the same tokens
+            together.zero_()
         distributed.all_reduce(together)
         distributed.all_reduce(maxima, distributed.ReduceOp.MAX)
         sums, value_sums, mismatches = together.split([len(SUMS), len(VALUE_SUMS), 5])
@@ -104,23 +104,19 @@ def throughput(engine: PolicyEngine, samples: Sequence[Sample], seconds: float, 
 
 
 def items_of_rank(
-    rank: RankContext,
     engine: PolicyEngine,
     config: UpdateConfig,
     samples: Sequence[Sample],
     rows: Sequence[int],
     prepared: Prepared,
 ) -> list[Item]:
-    """Return this rank's micro-batches; all ranks have equally many, the last ones without weight where need be."""
+    """Return the micro-batches of this rank, or of its group; all have equally many, the last ones without weight where need be."""
     layout = engine.layout(config.tokens_per_rank)
     sequences = [sample.sequence for sample in samples]
-    lengths = [sequence.length for sequence in sequences]
-    plans = [layout.plan(lengths, share) for share in deal_to_ranks(lengths, rank.world_size)]
+    plan, missing = engine.group.plan(layout, [sequence.length for sequence in sequences])
     items = [
-        _item(layout.make(sequences, places).to(engine.device), samples, rows, places, prepared)
-        for places in plans[rank.rank]
+        _item(layout.make(sequences, places).to(engine.device), samples, rows, places, prepared) for places in plan
     ]
-    missing = max(len(plan) for plan in plans) - len(items)
     if missing:
         empty = layout.make(sequences, [0]).to(engine.device)
         filler = _item(empty, samples, rows, [0], prepared)

@@ -10,22 +10,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from kernels_eval.errors import InputError
 from tasks.models.policy import architecture_of, check_dtype, check_same_architecture, dtype_of
 from tasks.progress import Progress
 from tasks.references import CheckpointRef, TrajectoryBatchRef
 from tasks.rollout.curriculum import MANIFEST_KEY, record_of
+from tasks.rollout.refill import refill_record
 from tasks.store import digest_of, publish, published_digest
 from tasks.update.config import NOT_DECISIVE_FIELDS, UpdateConfig
 from tasks.update.interim import Interim, find_interim
 from tasks.update.memory import with_memory_at_hand
+from tasks.update.metrics import record
 from tasks.update.program import UpdateJob, adopt_program, update_program
 from tasks.update.ranks import run_on_ranks
 from tasks.update.samples import read_samples
-
-METRICS_FILE = "metrics.parquet"
+from tasks.update.sequence_parallel import check_heads
 
 
 def update_policy(
@@ -53,7 +52,10 @@ def update_policy(
         check_same_architecture(reference.path, policy.path)
     dtype = dtype_of(policy.path)
     check_dtype(dtype)
-    samples = read_samples(batch, config, vocabulary=int(architecture_of(policy.path)["vocab_size"]))
+    shape = architecture_of(policy.path)
+    heads = shape["num_attention_heads"]
+    check_heads(heads, shape["num_key_value_heads"] or heads, config.context_parallel)
+    samples = read_samples(batch, config, vocabulary=int(shape["vocab_size"]))
     base = None
     if config.lora is not None:
         from tasks.update.lora import base_of  # PEFT takes two seconds to import
@@ -62,6 +64,7 @@ def update_policy(
     metadata: dict[str, Any] = {"policy": policy.digest, "batch": batch.digest, "iteration": iteration}
     decisive = config.model_dump(exclude=set(NOT_DECISIVE_FIELDS))
     fingerprint = digest_of([metadata, reference and reference.digest, decisive, total_iterations, seed])
+    refilled = refill_record(batch)
     curriculum = record_of(batch)
     if curriculum is not None:
         metadata[MANIFEST_KEY] = curriculum.model_dump(mode="json")
@@ -82,14 +85,11 @@ def update_policy(
                 folder=folder,
                 base=base,
                 interim=_interim(config, work_dir, fingerprint),
+                problems_refilled=0 if refilled is None else refilled.further,
             )
             return run_on_ranks(resources, update_program, job)
 
-        for said in with_memory_at_hand(config, run):
-            if "rows" in said:
-                pl.DataFrame(said["rows"]).write_parquet(folder / METRICS_FILE)
-            else:
-                progress(**said)
+        record(with_memory_at_hand(config, run), folder, progress)
     if work_dir is not None:
         shutil.rmtree(work_dir / "interim", ignore_errors=True)
     digest = published_digest(destination)

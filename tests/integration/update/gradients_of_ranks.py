@@ -18,7 +18,6 @@ from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from tasks.update.batches import TrainedSequence
 from tasks.update.config import UpdateConfig
-from tasks.update.context import RankContext
 from tasks.update.deepspeed_config import import_deepspeed
 from tasks.update.engine import PolicyEngine, engine_settings
 from tasks.update.preparation import Prepared
@@ -40,11 +39,11 @@ def main(rank: int, world_size: int, folder: Path) -> None:
     import_deepspeed().init_distributed(auto_mpi_discovery=False, verbose=False)
     for name, variant in json.loads((folder / "variants.json").read_text()).items():
         order = variant.pop("order", None)
-        take_step(RankContext(rank, world_size), folder / name, UpdateConfig(**variant), order)
+        take_step(rank, folder / name, UpdateConfig(ranks=world_size, **variant), order)
     distributed.destroy_process_group()
 
 
-def take_step(rank: RankContext, folder: Path, settings: UpdateConfig, order: int | None) -> None:
+def take_step(rank: int, folder: Path, settings: UpdateConfig, order: int | None) -> None:
     config = settings.model_copy(
         update={"kl_coefficient": 0.05, "entropy_coefficient": 0.01, "gradient_clip": 1e9, "betas": (0.5, 0.5)}
     )
@@ -54,11 +53,11 @@ def take_step(rank: RankContext, folder: Path, settings: UpdateConfig, order: in
     longest = max(sample.responded for sample in samples)
     rows = places.tolist()
     figures = optimizer_step(
-        rank, engine, None, config, [samples[row] for row in rows], list(range(len(rows))), _in(prepared, rows), 0.0, longest
+        engine, None, config, [samples[row] for row in rows], list(range(len(rows))), _in(prepared, rows), 0.0, longest
     )  # fmt: skip
     folder.mkdir(exist_ok=True)
     save_optimizer(engine, folder)
-    if rank.rank == 0:
+    if rank == 0:
         moments = load_file(folder / OPTIMIZER_FILE)
         gradients = {
             name.removeprefix("exp_avg/"): value / 0.5 for name, value in moments.items() if name.startswith("exp_avg/")

@@ -82,11 +82,14 @@ def test_the_critic_learns_and_goes_on_where_it_was(
 
 
 @pytest.mark.slow
-def test_ppo_is_the_same_on_two_ranks(tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch) -> None:
+@pytest.mark.parametrize("layout", [{"packing": "packed"}, {"context_parallel": 2}], ids=str)
+def test_ppo_is_the_same_on_two_ranks(
+    tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch, layout: dict[str, Any]
+) -> None:
     policy = make_policy()
     batch = make_batch(policy)
     one = update_policy(policy, policy, batch, PPO, 0, 1, 0, tmp_path / "one", silent)
-    two = PPO.model_copy(update={"ranks": 2, "packing": "packed"})
+    two = PPO.model_copy(update={"ranks": 2, **layout})
     two = update_policy(policy, policy, batch, two, 0, 1, 0, tmp_path / "two", silent)
     first, second = metrics(one), metrics(two)
     # The first step: later ones start from weights that AdamW has moved by ±rate, also where a gradient is noise.

@@ -116,7 +116,12 @@ def test_a_held_engine_is_not_taken_for_another_policy(
 
 @pytest.mark.parametrize(
     "change",
-    [{"zero_stage": 0}, {"ranks": 2, "zero_stage": 3}, {"tokens_per_rank": 64}],
+    [
+        {"zero_stage": 0},
+        {"ranks": 2, "zero_stage": 3},
+        {"ranks": 2, "context_parallel": 2},
+        {"tokens_per_rank": 64},
+    ],
 )
 def test_neither_ranks_nor_stages_nor_micro_batches_change_the_result(
     tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch, change: dict[str, Any]
@@ -171,28 +176,40 @@ def test_a_killed_rank_leaves_the_last_checkpoint_and_the_next_update_works(
 
 
 @pytest.mark.slow
-def test_a_killed_update_goes_on_with_another_number_of_ranks(
+def test_a_killed_update_goes_on_with_other_numbers_of_ranks(
     tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch
 ) -> None:
     policy = make_policy()
-    batch = make_batch(policy)
-    settings = BASE.model_copy(update={"optimizer_steps": 4, "save_interval": 1, "learning_rate": 1e-4})
+    batch = make_batch(policy, groups=8)
+    settings = BASE.model_copy(update={"optimizer_steps": 5, "save_interval": 1, "learning_rate": 1e-4})
     whole = update_policy(policy, policy, batch, settings, 0, 1, 0, tmp_path / "whole", silent)
+    places = (
+        {"ranks": 1, "tokens_per_rank": 4096},
+        {"ranks": 2, "tokens_per_rank": 64, "zero_stage": 1},
+        {"ranks": 4, "tokens_per_rank": 128, "zero_stage": 3},
+        {"ranks": 2, "tokens_per_rank": 96, "context_parallel": 2},
+        {"ranks": 1, "tokens_per_rank": 2048, "zero_stage": 0},
+    )
+    said: list[int] = []
 
-    def kill(done: int, total: int, **figures: float) -> None:
-        if done == 3:
+    def interrupt_after_a_step(done: int, total: int, **figures: float) -> None:
+        said.append(done)
+        if done < total:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        update_policy(policy, policy, batch, settings, 0, 1, 0, tmp_path / "after", kill, tmp_path / "work")
-    elsewhere = settings.model_copy(update={"ranks": 2, "zero_stage": 1, "tokens_per_rank": 64})
-    said: list[int] = []
-    after = update_policy(
-        policy, policy, batch, elsewhere, 0, 1, 0, tmp_path / "after", lambda done, *_, **__: said.append(done), tmp_path / "work"
-    )  # fmt: skip
-    assert said == [4]
+    def go_on(change: dict[str, Any]) -> CheckpointRef:
+        elsewhere = settings.model_copy(update=change)
+        return update_policy(
+            policy, policy, batch, elsewhere, 0, 1, 0, tmp_path / "after", interrupt_after_a_step, tmp_path / "work"
+        )
+
+    for change in places[:-1]:
+        with pytest.raises(KeyboardInterrupt):
+            go_on(change)
+    after = go_on(places[-1])
+    assert said == [1, 2, 3, 4, 5]
     ours, theirs = (pl.read_parquet(ref.path / "metrics.parquet") for ref in (whole, after))
-    assert theirs["token_budget"].to_list() == [8192, 8192, 8192, 64]
+    assert theirs["token_budget"].to_list() == [change["tokens_per_rank"] for change in places]
     for column in ("loss", "kl", "gradient_norm"):
         np.testing.assert_allclose(ours[column], theirs[column], atol=1e-5, err_msg=column)
 

@@ -67,7 +67,7 @@ def test_a_replay_needs_trajectories(capsys: pytest.CaptureFixture[str], config:
         (["model.pretrained=/nowhere"], "model.pretrained: no such folder: /nowhere"),
         (
             ["update.context_parallel=2"],
-            "update.context_parallel: found 2, expected 1: each sequence lies whole on one rank",
+            "update.ranks: found 1, expected a multiple of update.context_parallel = 2",
         ),
         (["update.deepspeed=/nowhere.json"], "update.deepspeed: no such file"),
         (["runs_dir=/proc/nowhere"], "runs_dir"),

@@ -30,6 +30,20 @@ def test_the_control_is_announced_and_takes_as_long_as_rl(name: str):
     assert extra == pytest.approx(expected_seconds(without) - expected_seconds(none))
 
 
+def test_epochs_and_refills_are_told_as_they_are_set():
+    config = load_configuration("deployments/configs/local.yaml", ["sft.epochs=1.5", "update.wanted_groups=90"])
+    lines = describe(config)
+    size, problems = config.sft.batch_size, config.rollout.problems_per_iteration
+    assert lines[1].endswith(f", 1.5 epochs, {size} conversations a step")
+    assert f"{problems} problems (up to {4 * problems} until 90 groups have variance) × " in lines[3]
+    assert config.sft.model_copy(update={"epochs": 1.0}).length == "1 epoch"
+    assert config.sft.model_copy(update={"epochs": None, "steps": 7}).length == "7 steps"
+    twice = load_configuration("deployments/configs/local.yaml", ["sft.epochs=3", "update.wanted_groups=90"])
+    other = load_configuration("deployments/configs/local.yaml", ["sft.epochs=3", "sft.steps=1"])
+    assert expected_seconds(twice) > expected_seconds(config)
+    assert expected_seconds(twice) == expected_seconds(other)
+
+
 def test_finished_stages_are_subtracted():
     config = RunConfig()
     done = StageTiming(label="SFT", stage="sft", seconds=expected_seconds(config), overhead_s=0.0)

@@ -1,0 +1,135 @@
+"""Dynamic refill: an iteration draws further problems until enough groups teach something, or a limit is reached.
+
+A group whose samples all did equally well has no gradient. What is drawn next is a function of what came of the problems before, in
+the order that seed and iteration give: a rollout that was killed and is played again draws the same problems. Groups without a
+gradient stay in the data. The batch's manifest says what was drawn (`metadata.refill`); the update's metrics and the report show it.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from kernels_eval.errors import InputError
+from kernels_eval.settings import FrozenModel
+from tasks.references import TrajectoryBatchRef
+from tasks.store import read_manifest
+from tasks.update.config import Advantage, UpdateConfig
+
+if TYPE_CHECKING:
+    from tasks.rollout.config import RolloutConfig
+    from tasks.rollout.driver import Driver
+    from tasks.rollout.plan import EpisodePlan
+    from tasks.trajectories.schema import Trajectory
+
+MANIFEST_KEY = "refill"
+MOST_PROBLEMS = 4
+"""Where `update.most_problems` is not set: this many times `rollout.problems_per_iteration`."""
+
+logger = logging.getLogger("kernelmill.rollout")
+
+
+class Refill(FrozenModel):
+    """How many useful groups an iteration should have, and how far it may go for them."""
+
+    groups: int
+    problems: int
+    """Problems that it plays at most."""
+    advantage: Advantage
+    """Decides who is compared with whom."""
+
+
+class RefillRecord(FrozenModel):
+    """What came of it."""
+
+    wanted: int
+    useful: int
+    missing: int
+    problems: int
+    """Problems that were played, the first draw included."""
+    further: int
+    """Problems that were drawn after the first draw."""
+    rounds: int
+    """Draws after the first."""
+
+
+def refill_for(rollout: "RolloutConfig", update: UpdateConfig) -> Refill | None:
+    """Return what the settings ask for; None where they do not, and for estimators that compare with no peers."""
+    from tasks.update.groups import WITHOUT_BASELINE
+
+    if update.wanted_groups is None or update.advantage in WITHOUT_BASELINE:
+        return None
+    most = update.most_problems or MOST_PROBLEMS * rollout.problems_per_iteration
+    return Refill(groups=update.wanted_groups, problems=most, advantage=update.advantage)
+
+
+def refill_record(batch: TrajectoryBatchRef) -> RefillRecord | None:
+    """Return what a batch's manifest says; None where no groups were wanted."""
+    found = (read_manifest(batch.path) or {}).get("metadata", {}).get(MANIFEST_KEY)
+    try:
+        return None if found is None else RefillRecord.model_validate(found)
+    except ValidationError as error:
+        raise InputError(f"{batch.path}: manifest: metadata.{MANIFEST_KEY}: not a refill's record: {error}") from error
+
+
+async def play_and_refill(
+    driver: "Driver",
+    draw: Callable[[int, int], Sequence["EpisodePlan"]],
+    refill: Refill | None,
+    first: int,
+    there_are: int,
+    gamma: float,
+) -> tuple[list["Trajectory"], RefillRecord | None]:
+    """Play `first` of the problems that there are, then further ones as long as useful groups are missing.
+
+    `draw(skip, number)` gives the episodes of so many problems, after the first `skip` of the iteration's order.
+    """
+    trajectories = await driver.play(draw(0, first))
+    if refill is None:
+        return trajectories, None
+    drawn = played = min(first, there_are)
+    most = min(refill.problems, there_are)
+    rounds = 0
+    while (useful := useful_groups(trajectories, gamma, refill.advantage)) < refill.groups and played < most:
+        number = min(further_problems(refill.groups, useful, played), most - played)
+        trajectories += await driver.play(draw(played, number))
+        played, rounds = played + number, rounds + 1
+    if useful < refill.groups:
+        reason = "all that there are" if most == there_are else "as many as update.most_problems allows"
+        logger.warning(
+            "%d of %d wanted groups have variance after %d problems, %s", useful, refill.groups, played, reason
+        )
+    return trajectories, RefillRecord(
+        wanted=refill.groups,
+        useful=useful,
+        missing=max(refill.groups - useful, 0),
+        problems=played,
+        further=played - drawn,
+        rounds=rounds,
+    )
+
+
+def further_problems(wanted: int, useful: int, played: int) -> int:
+    """Return how many problems to draw next: as many as the missing groups need at the rate so far, at most as many again as were played."""
+    return min(math.ceil((wanted - useful) * played / max(useful, 1)), played)
+
+
+def useful_groups(trajectories: Sequence["Trajectory"], gamma: float, advantage: Advantage) -> int:
+    """Return how many groups the update would train on: see tasks.update.groups. Turns that the machine failed do not count."""
+    import numpy as np
+
+    from tasks.trajectories.returns import turn_returns
+    from tasks.update.groups import group_turns
+
+    turns = [
+        (value, (trajectory.group_id, turn.turn_index, turn.role.value), trajectory.trajectory_id)
+        for trajectory in trajectories
+        for turn, value in zip(
+            trajectory.turns, turn_returns([turn.reward for turn in trajectory.turns], gamma), strict=True
+        )
+        if value is not None
+    ]
+    returns = np.array([value for value, _, _ in turns], dtype=np.float64)
+    return group_turns(returns, [key for _, key, _ in turns], [name for _, _, name in turns], advantage).useful

@@ -28,7 +28,7 @@ class PeerStep:
     gradient_norm: float = 0.0
     """As TRL logs it: summed in float32, which in millions of squares loses the fifth digit."""
     exact_gradient_norm: float = 0.0
-    """Of the same gradients, summed in float64; on a CPU and of the first step only, whose time does not count."""
+    """Of the same gradients, summed in float64; of the first step only, whose time and memory do not count."""
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     """Processor time of all threads: what a busy machine changes least."""
@@ -87,7 +87,7 @@ def run_trl(
             self.started, self.started_cpu = time.perf_counter(), time.process_time()
 
         def on_pre_optimizer_step(self, *arguments: Any, **options: Any) -> None:
-            if len(run.steps) == 1 and not on_gpu:  # after clipping, which is undone once its norm is known
+            if len(run.steps) == 1:  # after clipping, which is undone once its norm is known
                 squares = [p.grad.double().pow(2).sum() for p in options["model"].parameters() if p.grad is not None]
                 run.steps[-1].exact_gradient_norm = float(torch.stack(squares).sum().sqrt())
 

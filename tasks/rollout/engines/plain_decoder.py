@@ -22,6 +22,8 @@ from tasks.rollout.engines.memory import Memory
 from tasks.rollout.engines.stepping import Prefilled
 
 LARGEST_BYTES = 1 << 30
+_PACKED_FROM = 1 << 16
+"""Numbers in a weight from which packing pays: a product with packed weights costs 10 µs more to call."""
 _CLASSES = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 _ROPES = ("default", "linear", "llama3", "yarn")
 """Kinds of rotary embedding whose angles depend on the position alone, not on how long the sequence is."""
@@ -167,9 +169,10 @@ def _product(*modules: nn.Linear, norm: Any = None, first: float = 1.0) -> Produ
     weight = torch.cat([first * weights[0], *weights[1:]])
     if norm is not None:
         weight = weight * _norm_weight(norm)
-    if not torch.backends.mkldnn.is_available():
+    if weight.numel() < _PACKED_FROM or not torch.backends.mkldnn.is_available():
         return lambda inputs: functional.linear(inputs, weight, bias)
     operators: Any = torch.ops.mkldnn
+    product = operators._linear_pointwise.default
     with torch.inference_mode():
         packed = operators._reorder_linear_weight(weight)
-    return lambda inputs: operators._linear_pointwise(inputs, packed, bias, "none", [], "")
+    return lambda inputs: product(inputs, packed, bias, "none", [], "")

@@ -15,6 +15,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from tasks.rollout.engines import plain_decoder
 from tasks.rollout.engines.decoding import prefill
 from tasks.rollout.engines.plain_decoder import PlainDecoder, is_plain
 from tasks.rollout.engines.stepping import LibraryDecoder, decoder_of
@@ -87,11 +88,12 @@ def test_it_computes_what_the_library_computes(name: str, shape: str) -> None:
         torch.testing.assert_close(found.log_softmax(-1), expected.log_softmax(-1), atol=2e-5, rtol=0)
 
 
-def test_without_packed_weights_it_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = made("llama with biases")
-    packed = decoder_of(model)
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+@pytest.mark.parametrize("name", ["llama with biases", "qwen3"])
+def test_packed_weights_compute_the_same(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    model = made(name)
     plain = decoder_of(model)
+    monkeypatch.setattr(plain_decoder, "_PACKED_FROM", 0)
+    packed = decoder_of(model)
     with torch.inference_mode():
         logits = [
             decoder.begin(prefill(model, [(1, 2, 3)]), torch.tensor([0, 0]), steps=1).step(torch.tensor([4, 5]))

@@ -11,22 +11,21 @@ disturbs less. Workloads: `full` never ends early (random weights, 2 prompts × 
 is the same with 8 prompts of full instructions, as pretrained models get them; `trained` is a policy
 that has learnt to answer (64 problems of the bundled suite × 8 samples, up to 120 tokens), whose answers differ in length.
 
-**Overlap.** A real rollout of the trained policy with the real judge, three turns. `hidden` is the share of the time in which a
-verdict was being waited for while the engine generated: 1 − (judging and nothing else) / (judging). `gain` is the time that
-generation and judging took, each counted alone, over the time that the rollout took.
+**Overlap.** A real rollout of the trained policy with the real judge, three turns; then the same rollout, token for token, with its
+verdicts given back at once (generation alone), and the same kernels judged all at once with nothing else to do (judging alone).
+`hidden` is the share of judging that costs the rollout no time: 1 − (rollout − generation alone) / judging alone. It is 0 where the
+two follow one another and 1 where judging costs nothing; where both want the same cores it is less than the scheduler allows.
 """
 
 import argparse
 import asyncio
 import json
 import os
-import random
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import redirect_stdout
-from dataclasses import dataclass, field
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -35,109 +34,20 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
+from rollout_workloads import EPISODE, PROBLEMS, Workload, make_workloads
 
 from kernels_eval import Judge
 from kernels_eval.config import JudgeConfig
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import Verdict
-from tasks.models.chat import encode_conversation, encode_prompt
-from tasks.models.config import ModelConfig
-from tasks.models.messages import Message, Role
-from tasks.models.policy import new_policy
-from tasks.models.tokenizer import train_tokenizer
-from tasks.problems.config import ProblemsConfig
 from tasks.problems.problem_set import build_problem_set, read_problems
 from tasks.problems.row import Split
-from tasks.references import CheckpointRef
-from tasks.rollout.config import EpisodeConfig, RolloutConfig, SamplingConfig
-from tasks.rollout.engines.base import Generation, GenerationRequest
+from tasks.references import CheckpointRef, TrajectoryBatchRef
+from tasks.rollout.config import RolloutConfig
+from tasks.rollout.engines.base import GenerationRequest
 from tasks.rollout.engines.transformers import TransformersEngine, stop_tokens
-from tasks.rollout.prompts import answer_text, prompt_messages
 from tasks.rollout.worker import RolloutRequest, roll_out
-from tasks.sft.config import SftDataConfig
-from tasks.sft.corpus import generate_drafts
 from tasks.trajectories.reader import read_turns
-
-PROBLEMS = ProblemsConfig(train=64, heldout=8)
-EPISODE = EpisodeConfig(prompt="source", feedback="brief", max_turns=3)
-MODEL = ModelConfig(vocabulary=2048, layers=2, hidden=128, intermediate=384, heads=4, key_value_heads=2, head_dim=32)
-"""The model of deployments/configs/local.yaml."""
-LARGER = ModelConfig(vocabulary=2048, layers=6, hidden=256, intermediate=768, heads=4, key_value_heads=2, head_dim=64)
-"""5.2 million parameters."""
-
-
-@dataclass(frozen=True)
-class Workload:
-    """Prompts for both sides."""
-
-    name: str
-    model: Any
-    tokenizer: Any
-    prompts: Sequence[tuple[int, ...]]
-    samples: int
-    max_new_tokens: int
-    batch_size: int
-
-    @property
-    def endless(self) -> bool:
-        """No token ends an answer: every sequence has the full length."""
-        return self.name != "trained"
-
-    @property
-    def sampling(self) -> SamplingConfig:
-        return SamplingConfig(max_new_tokens=self.max_new_tokens)
-
-    @property
-    def repeated(self) -> list[tuple[int, ...]]:
-        return [prompt for prompt in self.prompts for _ in range(self.samples)]
-
-
-def make_workloads(folder: Path, sft_steps: int) -> list[Workload]:
-    """Return the workloads; the tokenizer and the trained policy are made here."""
-    drafts = generate_drafts(SftDataConfig(compositions=200, styles_per_composition=2, repair_fraction=0), PROBLEMS, 0)
-    pairs = [(draft.problem.source, answer_text(draft.kernel)) for draft in drafts]
-    tokenizer = train_tokenizer((text for pair in pairs for text in pair), MODEL.vocabulary, folder / "tokenizer")
-    trained = new_policy(MODEL, tokenizer, seed=0)
-    if sft_steps:
-        teach(trained, tokenizer, pairs, sft_steps)
-    asked = [tuple(encode_prompt(tokenizer, prompt_messages(source, [], EPISODE))) for source, _ in pairs[:128:2]]
-    instructed = [
-        tuple(encode_prompt(tokenizer, prompt_messages(source, [], EpisodeConfig()))) for source, _ in pairs[:16:2]
-    ]
-    random_weights = new_policy(LARGER, tokenizer, seed=0).eval()
-    return [
-        Workload("full", random_weights, tokenizer, asked[:2], samples=8, max_new_tokens=128, batch_size=16),
-        Workload("instruct", random_weights, tokenizer, instructed, samples=8, max_new_tokens=128, batch_size=64),
-        Workload("trained", trained.eval(), tokenizer, asked, samples=8, max_new_tokens=120, batch_size=256),
-    ]
-
-
-def teach(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]], steps: int) -> None:
-    """Supervised fine-tuning in a few lines: long enough for answers that end by themselves."""
-    encoded = [
-        encode_conversation(
-            tokenizer,
-            [Message(role=Role.USER, content=source), Message(role=Role.ASSISTANT, content=answer, trained=True)],
-        )
-        for source, answer in pairs
-    ]
-    generator = random.Random(0)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, betas=(0.9, 0.95), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, total_steps=steps + 1)
-    for _ in range(steps):
-        batch = generator.sample(encoded, 32)
-        width = max(len(item.token_ids) for item in batch)
-        ids, labels = torch.zeros((32, width), dtype=torch.long), torch.full((32, width), -100)
-        for row, item in enumerate(batch):
-            tokens, mask = torch.tensor(item.token_ids), torch.tensor(item.loss_mask)
-            ids[row, : len(tokens)] = tokens
-            labels[row, : len(tokens)] = torch.where(mask, tokens, -100)
-        loss = model(input_ids=ids, labels=labels).loss
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
 
 
 class Ours:
@@ -245,101 +155,83 @@ def measure_generation(work: Workload, repeats: int, folder: Path) -> dict[str, 
     }
 
 
-@dataclass
-class Clock:
-    """Intervals in which something was under way."""
-
-    intervals: list[tuple[float, float]] = field(default_factory=list)
-
-    def covered(self) -> list[tuple[float, float]]:
-        """Return the union, as disjoint intervals in order."""
-        union: list[tuple[float, float]] = []
-        for begin, end in sorted(self.intervals):
-            if union and begin <= union[-1][1]:
-                union[-1] = (union[-1][0], max(end, union[-1][1]))
-            else:
-                union.append((begin, end))
-        return union
-
-
-def seconds(intervals: Sequence[tuple[float, float]]) -> float:
-    return sum(end - begin for begin, end in intervals)
-
-
-def common(first: Sequence[tuple[float, float]], second: Sequence[tuple[float, float]]) -> float:
-    """Return the seconds that two unions share."""
-    return sum(
-        max(0.0, min(end, other_end) - max(begin, other_begin))
-        for begin, end in first
-        for other_begin, other_end in second
-    )
-
-
-class TimedEngine:
-    """An engine that notes when it generates."""
-
-    def __init__(self, engine: TransformersEngine) -> None:
-        self.engine, self.clock = engine, Clock()
-        self.context_tokens, self.cohort_size = engine.context_tokens, engine.cohort_size
-
-    async def generate(
-        self, requests: Sequence[GenerationRequest], sampling: SamplingConfig
-    ) -> AsyncIterator[tuple[int, Generation]]:
-        began = time.perf_counter()
-        try:
-            async for item in self.engine.generate(requests, sampling):
-                yield item
-        finally:
-            self.clock.intervals.append((began, time.perf_counter()))
-
-    async def close(self) -> None:
-        await self.engine.close()
-
-
-class TimedJudge:
-    """A judge that notes when somebody waits for it."""
+class RecordingJudge:
+    """A judge that remembers what it was asked, and what it said."""
 
     def __init__(self, judge: Judge) -> None:
-        self.judge, self.clock = judge, Clock()
+        self.judge = judge
+        self.calls: list[tuple[Problem, str]] = []
+        self.verdicts: dict[tuple[str, str], Verdict] = {}
 
     async def evaluate_async(self, problem: Problem, kernel_source: str) -> Verdict:
-        began = time.perf_counter()
-        try:
-            return await self.judge.evaluate_async(problem, kernel_source)
-        finally:
-            self.clock.intervals.append((began, time.perf_counter()))
+        self.calls.append((problem, kernel_source))
+        verdict = await self.judge.evaluate_async(problem, kernel_source)
+        self.verdicts[problem.digest, kernel_source] = verdict
+        return verdict
+
+
+class RecordedJudge:
+    """Says at once what was said before."""
+
+    def __init__(self, verdicts: dict[tuple[str, str], Verdict]) -> None:
+        self.verdicts = verdicts
+
+    async def evaluate_async(self, problem: Problem, kernel_source: str) -> Verdict:
+        return self.verdicts[problem.digest, kernel_source]
+
+
+@contextmanager
+def fresh_judge(config: JudgeConfig, problem: Problem) -> Generator[Judge]:
+    """Yield a judge whose workers have started, and which has seen no kernel."""
+    with Judge(config) as judge:
+        judge.evaluate(problem, "class ModelNew: ...")
+        yield judge
 
 
 def measure_overlap(work: Workload, repeats: int, folder: Path) -> dict[str, Any]:
-    """Return how much of the judge's time a real rollout hides; no verdict is cached between repeats."""
+    """Return how much of the judge's time a real rollout hides; no verdict is cached between rounds."""
     problems = build_problem_set(PROBLEMS, folder / "problems")
-    hidden, gains, walls, turns = [], [], [], 0
-    for repeat in range(repeats):
-        config = RolloutConfig(
-            problems_per_iteration=64, samples_per_problem=8, batch_size=256, sampling=work.sampling, episode=EPISODE
-        )
+    first = read_problems(problems)[0].problem
+    walls: list[dict[str, float]] = []
+    config = RolloutConfig(
+        problems_per_iteration=64, samples_per_problem=8, batch_size=256, sampling=work.sampling, episode=EPISODE
+    )
+    judge_config = JudgeConfig(workers=2, compile="never")
+    turns = 0
+
+    def play(judge: Any, number: int, name: str) -> tuple[float, TrajectoryBatchRef]:
         request = RolloutRequest(
             policy=CheckpointRef(uri=str(folder), digest="benchmark"), problems=problems, split=Split.TRAIN, config=config,
-            judge=JudgeConfig(workers=2, compile="never"), run_id="benchmark", iteration=repeat, seed=repeat,
-            destination=folder / f"batch-{repeat}",
+            judge=judge_config, run_id="benchmark", iteration=number, seed=number, destination=folder / f"{name}-{number}",
         )  # fmt: skip
-        engine = TimedEngine(TransformersEngine(work.model, stop_tokens(work.model, work.tokenizer), config.batch_size))
-        with Judge(request.judge) as judge:
-            judge.evaluate(read_problems(problems)[0].problem, "class ModelNew: ...")  # its workers have started
-            timed = TimedJudge(judge)
+        engine = TransformersEngine(work.model, stop_tokens(work.model, work.tokenizer), config.batch_size)
+        began = time.perf_counter()
+        batch = asyncio.run(roll_out(request, engine, work.tokenizer, judge, lambda _: None))
+        return time.perf_counter() - began, batch
+
+    async def judge_all(judge: Judge, calls: Sequence[tuple[Problem, str]]) -> None:
+        await asyncio.gather(*(judge.evaluate_async(problem, kernel) for problem, kernel in calls))
+
+    for number in range(repeats):
+        with fresh_judge(judge_config, first) as judge:
+            recording = RecordingJudge(judge)
+            rollout_s, batch = play(recording, number, "rollout")
+        generation_s, again = play(RecordedJudge(recording.verdicts), number, "generation")
+        with fresh_judge(judge_config, first) as judge:
             began = time.perf_counter()
-            batch = asyncio.run(roll_out(request, engine, work.tokenizer, timed, lambda _: None))
-            walls.append(time.perf_counter() - began)
-        generating, judging = engine.clock.covered(), timed.clock.covered()
-        hidden.append(common(generating, judging) / seconds(judging))
-        gains.append((seconds(generating) + seconds(judging)) / walls[-1])
-        turns = len(read_turns(batch))
+            asyncio.run(judge_all(judge, recording.calls))
+            judging_s = time.perf_counter() - began
+        rows, same = (read_turns(each)["response_token_ids"].to_list() for each in (batch, again))
+        assert rows == same, "generation alone has generated something else"
+        turns = len(rows)
+        walls.append({"rollout_s": rollout_s, "generation_s": generation_s, "judging_s": judging_s})
+    hidden = [1 - (wall["rollout_s"] - wall["generation_s"]) / wall["judging_s"] for wall in walls]
     return {
         "hidden": statistics.median(hidden),
-        "gain": statistics.median(gains),
-        "wall_s": statistics.median(walls),
+        **{name: statistics.median(wall[name] for wall in walls) for name in walls[0]},
         "turns": turns,
-        "repeats": [round(share, 3) for share in hidden],
+        "judged": len(recording.calls),
+        "rounds": [round(share, 3) for share in hidden],
     }
 
 
@@ -375,8 +267,9 @@ def main() -> None:
         if arguments.only != "generation":
             found = results["overlap"] = measure_overlap(works[-1], max(arguments.repeats // 2, 1), folder)
             print(
-                f"overlap: {100 * found['hidden']:.0f} % of the judge's time hidden behind generation, generation + judge = "
-                f"{found['gain']:.2f} × the rollout's {found['wall_s']:.1f} s, {found['turns']} turns",
+                f"overlap: {100 * found['hidden']:.0f} % of judging hidden behind generation (rounds: {found['rounds']}): rollout "
+                f"{found['rollout_s']:.1f} s, generation alone {found['generation_s']:.1f} s, judging alone {found['judging_s']:.1f} s; "
+                f"{found['turns']} turns, {found['judged']} kernels",
                 flush=True,
             )
     if arguments.json is not None:

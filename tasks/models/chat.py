@@ -8,12 +8,13 @@ token; no header, no empty thought that the prompt brings, nothing after the end
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kernels_eval.errors import InputError
 from tasks.models.families import Piece, TemplateFamily, conversation_pieces, template_family
 from tasks.models.messages import Message, Role
+from tasks.models.shield import Shield
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,9 @@ class EncodedConversation:
 
 def encode_prompt(tokenizer: Any, messages: Sequence[Message], *, thinking: bool = False) -> list[int]:
     """Return the token ids that ask the policy for its next turn (the template with its generation prompt)."""
-    text = render_conversation(tokenizer, messages, for_generation=True, thinking=thinking)
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    shield = Shield(tokenizer, messages)
+    text = render_conversation(tokenizer, shield.messages, for_generation=True, thinking=thinking)
+    return shield.encode(text)
 
 
 def encode_conversation(
@@ -49,13 +51,16 @@ def encode_conversation(
         raise InputError("conversation: expected at least one message with trained=True, found none")
     if any(message.role is not Role.ASSISTANT for message in trained):
         raise InputError("conversation: expected trained=True on the assistant's messages only")
-    text = render_conversation(tokenizer, messages, for_generation=False)
-    pieces = conversation_pieces(family or template_family(tokenizer), text, messages)
-    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-    loss_mask = _loss_mask(encoded["offset_mapping"], _trained_spans(pieces))
+    shield = Shield(tokenizer, messages)
+    text = render_conversation(tokenizer, shield.messages, for_generation=False)
+    pieces = conversation_pieces(family or template_family(tokenizer), text, shield.messages)
+    token_ids, offsets = shield.encode_with_offsets(text)
+    loss_mask = _loss_mask(
+        offsets, _trained_spans([replace(piece, text=shield.restored(piece.text)) for piece in pieces])
+    )
     if not any(loss_mask):
         raise InputError("conversation: the loss mask is empty: the tokenizer's tokens do not fit its chat template")
-    return EncodedConversation(token_ids=list(encoded["input_ids"]), loss_mask=loss_mask)
+    return EncodedConversation(token_ids=token_ids, loss_mask=loss_mask)
 
 
 def encode_samples(

@@ -13,6 +13,7 @@ from typing import Any
 from tasks.models.chat import encode_prompt, render_conversation
 from tasks.models.families import THINK_START
 from tasks.models.messages import Message, Role
+from tasks.models.shield import Shield
 
 _PLACEHOLDER = "kernelmill-answer-goes-here"
 _TAG_TOKENS = len(THINK_START) + 2
@@ -42,13 +43,14 @@ def next_prompt(
     thinking: bool = False,
 ) -> Prompt:
     """Return the prompt for `messages`, whose last two are the answer just given and what the user says to it."""
-    continuation = _template_continuation(tokenizer, messages, thinking)
+    shield = Shield(tokenizer, messages)
+    continuation = _template_continuation(tokenizer, shield.messages, thinking)
     if continuation is None:
         return rewritten_prompt(tokenizer, messages, thinking=thinking)
     if response_token_ids:
         # The policy ended its turn itself: the template's end-of-turn token is there already.
         continuation = continuation.removeprefix(str(tokenizer.decode([response_token_ids[-1]])))
-    added = tokenizer(continuation, add_special_tokens=False)["input_ids"]
+    added = shield.encode(continuation)
     return Prompt((*previous.token_ids, *response_token_ids, *added), extends_previous=True)
 
 

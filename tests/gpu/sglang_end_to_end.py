@@ -172,10 +172,11 @@ async def all_parts(run: Run) -> None:
     proof = run.proof
     if not await proof.part("prepare", run.prepare, 90):
         return
-    if not await proof.part("judge", run.open_judge, 60):
-        run.judge = TextJudge()  # says nothing of the judge, but lets the engine show what it can
     trainer, first = run.trainer, run.trainer.save("policy-0")
     async with serving(proof, server_config(run.site), first, trainer.tokenizer) as (engine, weights, server):
+        # While the server starts.
+        if not await proof.part("judge", run.open_judge, 60):
+            run.judge = TextJudge()  # says nothing of the judge, but lets the engine show what it can
 
         async def start() -> dict[str, Any]:
             await engine.serve(first, trainer.tokenizer)

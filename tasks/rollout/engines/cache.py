@@ -42,7 +42,13 @@ class GrowingLayer(CacheLayerMixin):
         self.keys[:, :, self.length : end] = key_states
         self.values[:, :, self.length : end] = value_states
         self.length = end
-        return self.keys[:, :, :end], self.values[:, :, :end]
+        return self.filled()
+
+    def filled(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return views of the filled positions' keys and values."""
+        assert self.keys is not None
+        assert self.values is not None
+        return self.keys[:, :, : self.length], self.values[:, :, : self.length]
 
     def select(self, rows: torch.Tensor) -> None:
         """Make row i of the batch a copy of row `rows[i]`: repeats rows, drops rows."""

@@ -8,6 +8,10 @@ import torch
 
 from tasks.rollout.config import SamplingConfig
 
+_BLOCK = 64
+"""Tokens of a block, in vocabularies of several: a draw finds its block first, and sums up probabilities in that one alone."""
+_BELOW_ONE = 1.0 - 2.0**-53
+
 
 def uniform_numbers(seeds: list[int], steps: int) -> torch.Tensor:
     """Return float64 uniforms in [0, 1) of shape (sequences, steps), row i from seeds[i] alone."""
@@ -18,21 +22,51 @@ def uniform_numbers(seeds: list[int], steps: int) -> torch.Tensor:
     return torch.stack(rows)
 
 
-def draw(logprobs: torch.Tensor, uniforms: torch.Tensor, sampling: SamplingConfig) -> torch.Tensor:
-    """Return one token per sequence, int64 of shape (B,).
+def draw(logits: torch.Tensor, uniforms: torch.Tensor, sampling: SamplingConfig) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return one token per sequence, int64 (B,), and its log-probability at T = 1, float32 (B,), however it was drawn.
 
-    `logprobs` (B, V) float32 is the T = 1 log-softmax; `uniforms` (B,) float64. Temperature, then top-k, then top-p, as
-    Hugging Face orders them. A token of probability 0 is never drawn.
+    `logits` (B, V) are raw; `uniforms` (B,) float64. Temperature, then top-k, then top-p, as Hugging Face orders them. A token
+    of probability 0 is never drawn.
     """
+    logits = logits.float()
+    if sampling.is_on_policy:
+        probabilities = logits.softmax(dim=-1)
+        tokens = _inverted(probabilities, uniforms)
+        return tokens, probabilities.gather(1, tokens.unsqueeze(1)).squeeze(1).log()
+    logprobs = logits.log_softmax(dim=-1)
     if sampling.temperature == 0:
-        return logprobs.argmax(dim=-1)
-    probabilities = _filtered(logprobs, sampling)
-    cumulative = probabilities.cumsum(dim=-1, dtype=torch.float64)
+        tokens = logprobs.argmax(dim=-1)
+    else:
+        tokens = _inverted(_filtered(logprobs, sampling), uniforms)
+    return tokens, logprobs.gather(1, tokens.unsqueeze(1)).squeeze(1)
+
+
+def _inverted(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+    """Return the token at which the cumulative probability (B, V) of each row exceeds its share `uniforms` (B,) of the total."""
+    vocabulary = probabilities.shape[1]
+    if vocabulary <= 2 * _BLOCK:
+        return _located(probabilities, uniforms)[0]
+    whole = vocabulary // _BLOCK * _BLOCK
+    sums = probabilities[:, :whole].unflatten(1, (-1, _BLOCK)).sum(dim=-1)
+    if whole < vocabulary:
+        sums = torch.cat((sums, probabilities[:, whole:].sum(dim=-1, keepdim=True)), dim=1)
+    block, uniforms = _located(sums, uniforms)
+    tokens = block.unsqueeze(1) * _BLOCK + torch.arange(_BLOCK, device=block.device)
+    inside = probabilities.gather(1, tokens.clamp(max=vocabulary - 1)).masked_fill(tokens >= vocabulary, 0.0)
+    return block * _BLOCK + _located(inside, uniforms)[0]
+
+
+def _located(weights: torch.Tensor, uniforms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the column of weights (B, N) in which each row's share of their sum falls, (B,), and how far into it, in [0, 1)."""
+    cumulative = weights.cumsum(dim=-1, dtype=torch.float64)
     total = cumulative[:, -1:]
-    # The first token whose cumulative probability exceeds u · total. u · total may round up to total: stay below it.
+    # u · total may round up to total: stay below it.
     below_total = torch.nextafter(total, torch.zeros_like(total))
     target = torch.minimum(uniforms.to(total.device).unsqueeze(1) * total, below_total)
-    return torch.searchsorted(cumulative, target, right=True).squeeze(1)
+    column = torch.searchsorted(cumulative, target, right=True)
+    reached, weight = cumulative.gather(1, column), weights.gather(1, column).double()
+    share = (1 - (reached - target) / weight).clamp(0.0, _BELOW_ONE)
+    return column.squeeze(1), share.squeeze(1)
 
 
 def _filtered(logprobs: torch.Tensor, sampling: SamplingConfig) -> torch.Tensor:

@@ -20,7 +20,7 @@ from tasks.models.policy import load_policy
 from tasks.rollout.config import SamplingConfig
 from tasks.rollout.engines.base import Generation, GenerationRequest
 from tasks.rollout.engines.decoding import Decoded, decode_batch
-from tasks.rollout.engines.stepping import step_of
+from tasks.rollout.engines.stepping import decoder_of
 
 
 class TransformersEngine:
@@ -35,7 +35,7 @@ class TransformersEngine:
                 "full_attention only; use sglang"
             )
         self._model = model.eval()
-        self._step = step_of(model)
+        self._decoder = decoder_of(model)
         self._stop_token_ids = stop_token_ids
         self._batch_size = batch_size
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="generation")
@@ -74,7 +74,7 @@ class TransformersEngine:
                         self._stop_token_ids,
                         on_ended=lambda decoded, batch=batch: post((batch[decoded.index], decoded)),
                         cancelled=lambda: abandoned.is_set() or self._closed.is_set(),
-                        step_forward=self._step,
+                        decoder=self._decoder,
                     )
             finally:
                 post(None)

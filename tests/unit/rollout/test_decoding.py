@@ -9,6 +9,7 @@ import torch
 from tasks.rollout.config import SamplingConfig
 from tasks.rollout.engines.base import FinishReason
 from tasks.rollout.engines.decoding import Decoded, decode_batch
+from tasks.rollout.engines.stepping import LibraryDecoder
 
 SAMPLING = SamplingConfig(max_new_tokens=24)
 STOP = frozenset(range(0, 40))
@@ -58,10 +59,19 @@ def test_sequences_end_at_their_stop_token_or_at_the_limit(small_policy: Any) ->
 
 
 def test_sharing_a_group_s_prompt_changes_nothing(small_policy: Any) -> None:
-    prompts = random_prompts(5, 6)
-    shared = decoded(small_policy, prompts, list(range(30)), share_prefixes=True)
-    apart = decoded(small_policy, prompts, list(range(30)), share_prefixes=False)
-    for one, other in zip(shared, apart, strict=True):
+    prompts = random_prompts(3, 4)
+    shared = decoded(small_policy, prompts, list(range(12)))
+    for one, prompt, seed in zip(shared, prompts, range(12), strict=True):
+        (alone,) = decoded(small_policy, [prompt], [seed])
+        assert (one.token_ids, one.finish_reason) == (alone.token_ids, alone.finish_reason)
+        assert torch.allclose(torch.tensor(one.logprobs), torch.tensor(alone.logprobs), atol=1e-5, rtol=0)
+
+
+def test_the_library_s_forward_gives_the_same(small_policy: Any) -> None:
+    prompts = random_prompts(6, 4)
+    written = decoded(small_policy, prompts, list(range(24)))
+    library = decoded(small_policy, prompts, list(range(24)), decoder=LibraryDecoder(small_policy))
+    for one, other in zip(written, library, strict=True):
         assert (one.token_ids, one.finish_reason) == (other.token_ids, other.finish_reason)
         assert torch.allclose(torch.tensor(one.logprobs), torch.tensor(other.logprobs), atol=1e-5, rtol=0)
 

@@ -279,6 +279,58 @@ def test_judging_overlaps_generation(simulation: Any, small_tokenizer: Any) -> N
     assert judged_during_generation > 0.8 * judge.calls
 
 
+def test_a_judged_sample_goes_on_while_others_wait(simulation: Any, small_tokenizer: Any) -> None:
+    """On an engine that batches continuously, each sample re-enters by itself: one plays all its turns during another's first."""
+    last_turn_asked = asyncio.Event()
+
+    class Continuous(simulation.FaultyEngine):
+        cohort_size = 1
+
+        async def generate(self, requests: Any, sampling: Any) -> Any:
+            (request,) = requests
+            if request.name == "train-0001-p0-000 turn 1":
+                await last_turn_asked.wait()
+            if request.name == "train-0001-p0-001 turn 3":
+                last_turn_asked.set()
+            yield 0, self.respond(request)
+
+    episode = EpisodeConfig(prompt="source", feedback="brief", success_reward=9, max_zero_turns=9)
+    limits = Limits(generation_s=60.0)
+    trajectories, _ = play(
+        simulation, small_tokenizer, Continuous(small_tokenizer), simulation.FaultyJudge(), 1, 2, episode,
+        patience_s=60.0, limits=limits,
+    )  # fmt: skip
+    check(trajectories, episode, expected=2)
+    assert {each.termination for each in trajectories} == {Termination.TURN_LIMIT}, "nobody waited in vain"
+
+
+def test_one_cohort_is_judged_while_another_is_written(simulation: Any, small_tokenizer: Any) -> None:
+    """On an engine of static batches: no verdict on the first cohort comes before the second one is generated."""
+    second_cohort_asked = asyncio.Event()
+
+    class Static(simulation.FaultyEngine):
+        calls = 0
+
+        async def generate(self, requests: Any, sampling: Any) -> Any:
+            self.calls += 1
+            if self.calls == 2:
+                second_cohort_asked.set()
+            async for item in super().generate(requests, sampling):
+                yield item
+
+    class Patient(simulation.FaultyJudge):
+        async def evaluate_async(self, problem: Any, kernel_source: str) -> Any:
+            await second_cohort_asked.wait()
+            return await super().evaluate_async(problem, kernel_source)
+
+    trajectories, driver = play(
+        simulation, small_tokenizer, Static(small_tokenizer), Patient(), 16, 8, patience_s=60.0,
+        limits=Limits(generation_s=60.0),
+    )  # fmt: skip
+    assert driver.observed.faults == 0
+    assert len(trajectories) == 128
+
+
 class Hanging:
     """Never answers some requests: on the first attempt, or on all."""
 

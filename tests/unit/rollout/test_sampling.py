@@ -13,8 +13,8 @@ LOGITS = torch.tensor([2.0, 1.0, 0.0, -1.0, -torch.inf, 0.5])
 
 
 def frequencies(sampling: SamplingConfig, draws: int = 40_000) -> np.ndarray:
-    logprobs = LOGITS.log_softmax(0).expand(draws, -1)
-    tokens = draw(logprobs, uniform_numbers([7], draws)[0], sampling)
+    tokens, logprobs = draw(LOGITS.expand(draws, -1), uniform_numbers([7], draws)[0], sampling)
+    torch.testing.assert_close(logprobs, LOGITS.log_softmax(0)[tokens])
     return np.bincount(tokens.numpy(), minlength=len(LOGITS)) / draws
 
 
@@ -57,15 +57,31 @@ def test_greedy_takes_the_likeliest() -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.integers(2, 300), st.integers(0, 2**62), st.sampled_from([0.0, 1.0 - 2**-53, 0.5]))
+@given(st.integers(2, 400), st.integers(0, 2**62), st.sampled_from([0.0, 1.0 - 2**-53, 0.5]))
 def test_never_draws_the_impossible(vocabulary: int, seed: int, uniform: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn((1, vocabulary), generator=generator) * 20
     logits[0, torch.rand(vocabulary, generator=generator) < 0.5] = -torch.inf
     logits[0, int(seed % vocabulary)] = 0.0
-    token = draw(logits.log_softmax(-1), torch.tensor([uniform], dtype=torch.float64), SamplingConfig())
+    token, logprob = draw(logits, torch.tensor([uniform], dtype=torch.float64), SamplingConfig())
     assert 0 <= int(token) < vocabulary
     assert torch.isfinite(logits[0, int(token)])
+    torch.testing.assert_close(logprob, logits.log_softmax(-1)[0, token])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(2, 1000), st.integers(0, 2**62))
+def test_a_draw_inverts_the_cumulative_distribution(vocabulary: int, seed: int) -> None:
+    """By blocks or not: the first token whose cumulative probability exceeds the uniform number."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn((8, vocabulary), generator=generator, dtype=torch.float64) * 3
+    uniforms = uniform_numbers([seed], 8)[0]
+    tokens, _ = draw(logits, uniforms, SamplingConfig())
+    cumulative = logits.softmax(-1).cumsum(-1)
+    for row, token in enumerate(tokens.tolist()):
+        # Up to the rounding of single precision.
+        assert uniforms[row] < cumulative[row, token] + 1e-6
+        assert token == 0 or uniforms[row] >= cumulative[row, token - 1] - 1e-6
 
 
 def test_uniforms_depend_on_their_own_seed_alone() -> None:

@@ -1,6 +1,5 @@
 """The written-out decoding step computes what the library's forward computes, for every architecture that it takes."""
 
-import copy
 from typing import Any
 
 import pytest
@@ -16,12 +15,13 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from tasks.rollout.engines.cache import new_cache, select_rows
-from tasks.rollout.engines.decoding import _prefill  # pyright: ignore[reportPrivateUsage]
-from tasks.rollout.engines.stepping import WrittenOut, is_plain_decoder, library_step, step_of
+from tasks.rollout.engines import plain_decoder
+from tasks.rollout.engines.decoding import prefill
+from tasks.rollout.engines.plain_decoder import PlainDecoder, is_plain
+from tasks.rollout.engines.stepping import LibraryDecoder, decoder_of
 
 SHAPE: dict[str, Any] = {
-    "vocab_size": 97, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 6,
+    "vocab_size": 97, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 6,
     "num_key_value_heads": 2, "max_position_embeddings": 256,
 }  # fmt: skip
 LLAMA3_ROPE = {
@@ -48,37 +48,62 @@ def made(name: str) -> Any:
     return model
 
 
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("name", list(MODELS))
+PROMPTS: dict[str, tuple[list[int], list[int]]] = {
+    "a sequence each": ([9, 9, 9, 9], [0, 1, 2, 3]),
+    "a sequence each, padded": ([5, 9, 30, 12], [0, 1, 2, 3]),
+    "groups": ([9, 9], [0, 0, 0, 1, 1, 1]),
+    "groups, padded": ([5, 30, 12], [0, 0, 1, 1, 2, 2]),
+    "groups of different sizes, not side by side": ([5, 30, 12], [0, 1, 0, 2, 1, 0, 1]),
+    "few are shared": ([5, 30, 12, 7], [0, 1, 2, 2, 2, 3]),
+    "one group": ([40], [0, 0, 0, 0]),
+}
+"""Lengths of prompts, and which of them each sequence answers."""
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [(name, "groups of different sizes, not side by side") for name in MODELS]
+    + [("qwen3", shape) for shape in PROMPTS],
+)
 @torch.inference_mode()
-def test_it_computes_what_the_library_computes(name: str, padded: bool) -> None:
+def test_it_computes_what_the_library_computes(name: str, shape: str) -> None:
     model = made(name)
-    written, library = step_of(model), library_step(model)
-    assert isinstance(written, WrittenOut)
-    lengths = [5, 9, 30, 12] if padded else [9, 9, 9, 9]
+    decoder = decoder_of(model)
+    assert isinstance(decoder, PlainDecoder)
+    lengths, asked = PROMPTS[shape][0], torch.tensor(PROMPTS[shape][1])
     generator = torch.Generator().manual_seed(1)
     prompts = [tuple(torch.randint(0, 97, (length,), generator=generator).tolist()) for length in lengths]
-    cache = new_cache(3)
-    _, valid = _prefill(model, prompts, cache)
-    other = copy.deepcopy(cache)
-    rows, positions = torch.arange(4), torch.tensor(lengths)
-    # Past the room of the cache (64 positions), and with a row dropped on the way.
-    for step in range(70):
-        if step == 20:
-            rows = torch.tensor([0, 2, 3])
-            valid, positions = valid[rows], positions[rows]
-            select_rows(cache, rows)
-            select_rows(other, rows)
-        token = torch.randint(0, 97, (len(rows),), generator=generator)
-        valid = torch.cat([valid, valid.new_ones((len(rows), 1))], dim=1)
-        found = written(token, positions, valid if padded else None, cache)
-        expected = library(token, positions, valid, other)
+    written = decoder.begin(prefill(model, prompts), asked, steps=40)
+    library = LibraryDecoder(model).begin(prefill(model, prompts), asked, steps=40)
+    # Longer than the room that a sequence has at first; sequences, and whole groups, leave on the way.
+    left = len(asked)
+    for step in range(40):
+        if step in (10, 12, 30) and left > 1:
+            rows = torch.arange(left)[torch.randperm(left, generator=generator)[: max(left - 2, 1)].sort().values]
+            left = len(rows)
+            written.keep(rows)
+            library.keep(rows)
+        tokens = torch.randint(0, 97, (left,), generator=generator)
+        found, expected = written.step(tokens), library.step(tokens)
         torch.testing.assert_close(found.log_softmax(-1), expected.log_softmax(-1), atol=2e-5, rtol=0)
-        positions = positions + 1
+
+
+@pytest.mark.parametrize("name", ["llama with biases", "qwen3"])
+def test_packed_weights_compute_the_same(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    model = made(name)
+    plain = decoder_of(model)
+    monkeypatch.setattr(plain_decoder, "_PACKED_FROM", 0)
+    packed = decoder_of(model)
+    with torch.inference_mode():
+        logits = [
+            decoder.begin(prefill(model, [(1, 2, 3)]), torch.tensor([0, 0]), steps=1).step(torch.tensor([4, 5]))
+            for decoder in (packed, plain)
+        ]
+    torch.testing.assert_close(*logits, atol=2e-5, rtol=0)
 
 
 def test_what_is_not_of_this_shape_goes_through_the_library() -> None:
-    assert is_plain_decoder(made("qwen3"))
+    assert is_plain(made("qwen3"))
     others = [
         MistralForCausalLM(MistralConfig(**SHAPE)),
         LlamaForCausalLM(LlamaConfig(**SHAPE, hidden_act="gelu")),
@@ -90,4 +115,4 @@ def test_what_is_not_of_this_shape_goes_through_the_library() -> None:
     adapted: Any = made("qwen3")
     adapted.model.layers[1].mlp.up_proj = torch.nn.Sequential(adapted.model.layers[1].mlp.up_proj)
     for model in (*others, adapted):
-        assert not isinstance(step_of(model.eval()), WrittenOut)
+        assert isinstance(decoder_of(model.eval()), LibraryDecoder)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.models.chat import render_conversation
+from tasks.models.chat import encode_prompt, render_conversation
 from tasks.models.messages import Message, Role
 from tasks.rollout.turn_tokens import first_prompt, next_prompt, response_text
 
@@ -60,6 +60,60 @@ def test_a_prompt_extends_the_one_before_or_says_that_it_does_not(
         # Qwen's tokenizers normalise what they encode, not what was sampled.
         assert normal(tokenizer.decode(following.token_ids)) == normal(rendered)
         prompt = following
+
+
+ANY_ANSWER = st.lists(
+    st.sampled_from(["", " ", "\n", "\n\n  ", "\t", "\r\n", "日本", "\U0001f600", "e\u0301", "x = 1", "```python\nx\n```", "```",
+                     "so ```x``` is it", "<think>", "</think>", "<|im_end|>", "<|eot_id|>", "\U000f0000"]),
+    max_size=5,
+).map("".join)  # fmt: skip
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("thinking", [False, True])
+@pytest.mark.parametrize("family", ["own", "qwen2.5", "qwen3", "qwen3-thinking", "llama3", "llama3.1"])
+@given(
+    system=st.none() | ANY_ANSWER,
+    turns=st.lists(st.tuples(ANY_ANSWER, ANY_ANSWER, st.booleans()), min_size=1, max_size=3),
+)
+def test_so_it_is_whatever_is_said(
+    small_tokenizer: Any,
+    family_tokenizer: Tokenizers,
+    family: str,
+    thinking: bool,
+    system: str | None,
+    turns: list[tuple[str, str, bool]],
+) -> None:
+    """White space, half fences, tags and control tokens as text, nothing at all: the rule holds, or the break is declared."""
+    tokenizer = small_tokenizer if family == "own" else family_tokenizer(family)
+    messages = [Message(role=Role.SYSTEM, content=system)] if system is not None else []
+    messages.append(Message(role=Role.USER, content=turns[0][1]))
+    prompt = first_prompt(tokenizer, messages, thinking=thinking)
+    for answer, reply, ended_itself in turns:
+        response = tokenizer(answer, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        response = [*response, tokenizer.eos_token_id] if ended_itself or not response else response
+        text = response_text(tokenizer, response)
+        messages += [Message(role=Role.ASSISTANT, content=text), Message(role=Role.USER, content=reply)]
+        following = next_prompt(tokenizer, prompt, response, messages, thinking=thinking)
+        thought = text if "</think>" in text else None
+        assert following.extends_previous == (not must_break(family, thinking, thought))
+        begin = (*prompt.token_ids, *response)
+        if following.extends_previous:
+            assert following.token_ids[: len(begin)] == begin
+        else:
+            assert following.token_ids == tuple(encode_prompt(tokenizer, messages, thinking=thinking))
+        # Headers are the template's: one of the next answer, and where all is told anew, one of each before it.
+        asked = tokenizer.decode(
+            following.token_ids[len(begin) :] if following.extends_previous else following.token_ids
+        )
+        told = 0 if following.extends_previous else sum(message.role is Role.ASSISTANT for message in messages)
+        assert asked.count(HEADERS[family]) == 1 + told
+        prompt = following
+
+
+HEADERS = {"llama3": "<|start_header_id|>assistant", "llama3.1": "<|start_header_id|>assistant"} | dict.fromkeys(
+    ("own", "qwen2.5", "qwen3", "qwen3-thinking"), "<|im_start|>assistant"
+)
 
 
 def normal(text: str) -> str:

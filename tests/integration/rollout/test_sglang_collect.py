@@ -115,7 +115,7 @@ def check_logprobs(turns: Any, reference: CheckpointRef) -> None:
         with torch.inference_mode():
             logits = model(input_ids=torch.tensor([prompt + response])).logits[0]
         expected = logits.log_softmax(-1)[len(prompt) - 1 : -1].gather(1, torch.tensor(response).unsqueeze(1))[:, 0]
-        assert row["response_logprobs"] == pytest.approx(expected.tolist(), abs=1e-5)
+        assert row["response_logprobs"] == pytest.approx(expected.tolist(), abs=5e-5)
 
 
 def test_a_server_that_is_not_there_is_an_infrastructure_error(

@@ -1,6 +1,7 @@
 """Tracking with the real library, offline, disabled, and with a server that is not there."""
 
 import logging
+import time
 from pathlib import Path
 
 import polars as pl
@@ -43,7 +44,10 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]
         log_evaluation(tracker, EvaluationRef(uri=str(checkpoint), digest="d", policy_digest="p"), following)
         tracker.link("report", "runs/local/report.html")
     assert address is not None
-    return Path(address), "".join(_records(Path(address)))
+    deadline = time.monotonic() + 120  # W&B's own process writes the file, shortly after a run has ended
+    while "links/report" not in (text := "".join(_records(Path(address)))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return Path(address), text
 
 
 def _records(folder: Path) -> list[str]:
@@ -57,6 +61,8 @@ def _records(folder: Path) -> list[str]:
     place = 7
     while place + 7 <= len(content):
         length = int.from_bytes(content[place + 4 : place + 6], "little")
+        if place + 7 + length > len(content):
+            break  # being written
         record = wandb_internal_pb2.Record()
         record.ParseFromString(content[place + 7 : place + 7 + length])
         records.append(str(record))

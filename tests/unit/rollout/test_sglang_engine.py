@@ -119,7 +119,7 @@ def test_both_engines_keep_the_same_contract(
     assert [g.token_ids for g in found] == [g.token_ids for g in expected]
     assert [g.finish_reason for g in found] == [g.finish_reason for g in expected]
     for ours, theirs in zip(found, expected, strict=True):
-        assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-5)
+        assert ours.logprobs == pytest.approx(theirs.logprobs, abs=5e-5)
     reasons = {g.finish_reason for g in found}
     assert FinishReason.FAULT not in reasons
     if sampling.max_new_tokens == 24 and sampling.temperature:
@@ -351,7 +351,7 @@ def test_weights_are_pushed_to_idle_servers_and_generation_goes_on(
             ids = torch.tensor([[*request.prompt_token_ids, *generation.token_ids]])
             with torch.inference_mode():
                 scores = reference(input_ids=ids).logits[0].log_softmax(-1)[:-1].gather(1, ids[0, 1:, None])[:, 0]
-            assert generation.logprobs == pytest.approx(scores[len(request.prompt_token_ids) - 1 :].tolist(), abs=1e-5)
+            assert generation.logprobs == pytest.approx(scores[len(request.prompt_token_ids) - 1 :].tolist(), abs=5e-5)
         await engine.close()
 
     asyncio.run(scenario())

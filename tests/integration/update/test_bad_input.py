@@ -140,6 +140,7 @@ def test_bad_turns_and_settings_are_found_before_a_worker_starts(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_what_only_a_rank_finds_out_leaves_the_last_checkpoint_usable(
     tmp_path: Path,
     make_policy: MakePolicy,

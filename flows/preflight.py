@@ -18,6 +18,7 @@ from flows.ray_cluster import check_address
 from flows.verify.gpus import gpus_here
 from kernels_eval.errors import InputError
 from tasks.resilience import STAGE_NAMES
+from tasks.update.config import check_heads
 
 ANSWER_S = 3.0
 """A server that takes longer to say how it is does not count as healthy."""
@@ -64,6 +65,8 @@ def check_settings(config: RunConfig) -> None:
             f"model.key_value_heads: found {config.model.key_value_heads}, "
             f"expected a divisor of model.heads = {config.model.heads}"
         )
+    if config.model.pretrained is None:
+        check_heads(config.model.heads, config.model.key_value_heads, config.update.context_parallel)
     unknown = sorted(set(config.stages.timeouts_s) - set(STAGE_NAMES))
     if unknown:
         raise InputError(f"stages.timeouts_s.{unknown[0]}: no such stage; there are {', '.join(STAGE_NAMES)}")

@@ -117,7 +117,10 @@ def further_problems(wanted: int, useful: int, played: int) -> int:
 
 
 def useful_groups(trajectories: Sequence["Trajectory"], gamma: float, advantage: Advantage) -> int:
-    """Return how many groups the update would train on: see tasks.update.groups. Turns that the machine failed do not count."""
+    """Return how many groups the update would train on: see tasks.update.groups. Turns that the machine failed do not count.
+
+    What the update takes off returns for length or divergence is not known here, nor which cut-off turns it leaves out.
+    """
     import numpy as np
 
     from tasks.trajectories.returns import turn_returns

@@ -19,12 +19,11 @@ from tasks.sft.config import SftConfig
 from tasks.sft.conversations import encode_conversations, read_conversations
 from tasks.sft.program import SftJob, sft_program
 from tasks.store import digest_of, publish, published_digest
-from tasks.update.config import UpdateConfig
+from tasks.update.config import UpdateConfig, check_heads
 from tasks.update.memory import with_memory_at_hand
 from tasks.update.metrics import record
 from tasks.update.ranks import run_on_ranks
 from tasks.update.retention import find_newest
-from tasks.update.sequence_parallel import check_heads
 
 
 def train_sft(

@@ -18,7 +18,8 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from kernels_eval.errors import InputError
-from tasks.update.sequence_parallel import ALONE, SequenceGroup, check_heads
+from tasks.update.config import check_heads
+from tasks.update.sequence_parallel import ALONE, SequenceGroup
 
 PACKED = "kernelmill_packed"
 

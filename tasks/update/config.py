@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from kernels_eval.errors import InputError
 from kernels_eval.settings import FrozenModel
 
 Advantage = Literal["grpo", "dr_grpo", "rloo", "turn_grpo", "turn_rloo", "reinforce_pp", "gae"]
@@ -188,3 +189,18 @@ NOT_DECISIVE_FIELDS = frozenset(
     }
 )
 """What may change between a run and its continuation on another machine: results stay equal but for rounding."""
+
+
+def check_heads(heads: int, key_value_heads: int, size: int) -> None:
+    """Raise InputError where a model's attention heads cannot be dealt to so many ranks.
+
+    Key-value heads that are fewer than the ranks are held by several of them.
+    """
+    if heads % size:
+        raise InputError(
+            f"update.context_parallel: found {size}, expected a divisor of the model's {heads} attention heads"
+        )
+    if key_value_heads % size and size % key_value_heads:
+        raise InputError(
+            f"update.context_parallel: found {size}, expected a divisor or a multiple of the model's {key_value_heads} key-value heads"
+        )

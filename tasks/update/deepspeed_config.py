@@ -29,8 +29,12 @@ _LARGEST_BUCKET = 100_000_000
 _ALIGNMENT = 1024
 
 
+SHARED_MEMORY_VARIABLE = "DS_BUILD_SHM_COMM"
+"""DeepSpeed's own variable: 1 asks for the communication op through shared memory, which is compiled on the spot (40 s, with a compiler)."""
+
+
 def import_deepspeed() -> Any:
-    """Import DeepSpeed for this process's device, quietly, without the op that a CPU does not need."""
+    """Import DeepSpeed for this process's device, quietly, on a CPU without the communication op through shared memory unless it is asked for."""
     on_cpu = not torch.cuda.is_available()
     if on_cpu:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
@@ -39,7 +43,7 @@ def import_deepspeed() -> Any:
     from deepspeed.utils import logger
 
     logger.setLevel(logging.WARNING)
-    if on_cpu:
+    if on_cpu and os.environ.get(SHARED_MEMORY_VARIABLE) != "1":
         # The attribute is probed lazily, with compiler runs; setting it first skips the probe as well as the op.
         deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})["deepspeed_shm_comm"] = False
     return deepspeed

@@ -139,9 +139,9 @@ class TrainingEngine:
             nn.utils.clip_grads_with_norm_(self.trained, self.settings.gradient_clip, norm)
         self.deepspeed.step()
         found = float(norm if norm is not None else self.deepspeed.get_global_grad_norm())
-        if not math.isfinite(found):
+        if not math.isfinite(found) or found < 0:  # DeepSpeed says −1 for a norm that is not finite
             raise InputError(
-                f"the gradient norm is {found}: the weights that training started from are not finite, or the learning rate is too high"
+                "gradients are not finite: the weights that training started from are not, or the learning rate is too high"
             )
         return found
 

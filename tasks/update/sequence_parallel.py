@@ -87,18 +87,3 @@ def join_sequence_group(size: int) -> SequenceGroup:
         made = [distributed.new_group(range(first, first + size)) for first in range(0, world_size, size)]
         own = made[number]
     return SequenceGroup(size, rank % size, number, groups, own)
-
-
-def check_heads(heads: int, key_value_heads: int, size: int) -> None:
-    """Raise InputError where a model's attention heads cannot be dealt to so many ranks.
-
-    Key-value heads that are fewer than the ranks are held by several of them.
-    """
-    if heads % size:
-        raise InputError(
-            f"update.context_parallel: found {size}, expected a divisor of the model's {heads} attention heads"
-        )
-    if key_value_heads % size and size % key_value_heads:
-        raise InputError(
-            f"update.context_parallel: found {size}, expected a divisor or a multiple of the model's {key_value_heads} key-value heads"
-        )

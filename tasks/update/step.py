@@ -1,5 +1,6 @@
 """One optimizer step of the policy, and of the critic where there is one, over the micro-batches of all ranks."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,23 @@ class Item:
     returns: Tensor | None
 
 
+class PhaseClock:
+    """Seconds of a step's phases, by name."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.seconds: dict[str, float] = {}
+        self._device = device
+        self._began = time.perf_counter()
+
+    def ends(self, phase: str) -> None:
+        """The phase since the one before has ended. Waits for the GPU: a step has three phases, so that this costs nothing that shows."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        now = time.perf_counter()
+        self.seconds[phase] = now - self._began
+        self._began = now
+
+
 def optimizer_step(
     engine: PolicyEngine,
     critic: CriticEngine | None,
@@ -45,6 +63,7 @@ def optimizer_step(
     rate_share: float = 1.0,
 ) -> dict[str, float]:
     """Train on `rows` of the samples; returns the step's figures. `rate_share` is the schedule's share of the critic's rate."""
+    clock = PhaseClock(engine.device)
     chosen = [samples[row] for row in rows]
     items = items_of_rank(engine, config, chosen, rows, prepared)
     normaliser, value_normaliser = normalisers(chosen, config, longest_response)
@@ -53,6 +72,7 @@ def optimizer_step(
     value_sums = torch.zeros(len(VALUE_SUMS), dtype=torch.float64, device=device)
     mismatches = torch.zeros(5, dtype=torch.float64, device=device)
     maxima = torch.zeros(2, dtype=torch.float64, device=device)
+    clock.ends("batching_s")
     for number, item in enumerate(items):
         last = number == len(items) - 1
         log_probs, entropies = engine.score(item.batch)
@@ -68,8 +88,10 @@ def optimizer_step(
             loss, part = _value_objective(critic, item, config, value_normaliser)
             critic.backward(loss, last=last)
             value_sums += part
+    clock.ends("gradients_s")
     norm = engine.step(rate)
     value_norm = 0.0 if critic is None else critic.step(config.critic.learning_rate * rate_share)
+    clock.ends("optimizer_s")
     if engine.world_size > 1:
         together = torch.cat([sums, value_sums, mismatches])
         if engine.group.rank > 0:  # the first rank of a group has counted the same tokens
@@ -88,6 +110,7 @@ def optimizer_step(
         "micro_batches": len(items),
         "token_budget": config.tokens_per_rank,
         "padding_fraction": 1 - _own_tokens(items, chosen) / max(work, 1),
+        **clock.seconds,
     }
 
 

@@ -17,14 +17,13 @@ from tasks.references import CheckpointRef, TrajectoryBatchRef
 from tasks.rollout.curriculum import MANIFEST_KEY, record_of
 from tasks.rollout.refill import refill_record
 from tasks.store import digest_of, publish, published_digest
-from tasks.update.config import NOT_DECISIVE_FIELDS, UpdateConfig
+from tasks.update.config import NOT_DECISIVE_FIELDS, UpdateConfig, check_heads
 from tasks.update.interim import Interim, find_interim
 from tasks.update.memory import with_memory_at_hand
 from tasks.update.metrics import record
 from tasks.update.program import UpdateJob, adopt_program, update_program
 from tasks.update.ranks import run_on_ranks
 from tasks.update.samples import read_samples
-from tasks.update.sequence_parallel import check_heads
 
 
 def update_policy(

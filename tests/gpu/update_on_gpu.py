@@ -30,7 +30,7 @@ SHORTEST_PART_S = 25.0
 """A part that has less time than this is not worth starting."""
 TINY_LIMIT_S = 240.0
 PARTS = (
-    ("exact", 60),
+    ("exact", 80),
     ("ours_checkpointed", 100),
     ("trl", 110),
     ("agreement", 60),
@@ -124,7 +124,7 @@ class Part:
         }
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self._process = subprocess.Popen(
-                [sys.executable, "-u", __file__, "--one", name, *(["--tiny-cpu"] if tiny_cpu else [])],
+                [sys.executable, "-u", str(Path(__file__).resolve()), "--one", name, *(["--tiny-cpu"] if tiny_cpu else [])],
                 stdin=subprocess.PIPE, stdout=out, stderr=err, env=environment, cwd=REPOSITORY, start_new_session=True,
             )  # fmt: skip
 

@@ -136,6 +136,18 @@ def test_a_run_without_iterations_or_metrics_has_a_report_too(fake_run: ReportIn
     assert "Control" not in parser.text
 
 
+def test_refills_are_told(fake_run: ReportInputs, tmp_path: Path) -> None:
+    summary = write_summary(tmp_path, fake_run)
+    assert all(entry["refill"] is None for entry in summary["iterations"])
+    for number, entry in enumerate(summary["iterations"]):
+        entry["refill"] = {"wanted": 40, "further": 3 * (number % 2), "missing": int(number == 5)}
+    content = write_report(tmp_path, fake_run, summary).read_text(encoding="utf-8")
+    assert (
+        "To have 40 groups with variance an iteration, 12 further problems were played in 4 of 8 iterations; 1 had fewer all the same."
+        in content
+    )
+
+
 def test_links_work_from_the_runs_folder(fake_run: ReportInputs, tmp_path: Path) -> None:
     (tmp_path / "runs" / "r").mkdir(parents=True)
     docs = tmp_path / "runs" / "store" / "docs" / "index.html"

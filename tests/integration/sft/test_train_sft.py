@@ -73,6 +73,23 @@ def test_a_killed_run_resumes_to_the_bit(tmp_path: Path, make_pairs: Callable[..
     assert ours.select(exact).equals(theirs.select(exact))
 
 
+def test_ranks_that_share_conversations_change_nothing(tmp_path: Path, make_pairs: Callable[..., SftDataRef]) -> None:
+    data = make_pairs()
+    few = CONFIG.model_copy(update={"steps": 4, "save_interval": 2, "learning_rate": 1e-4})
+    found: list[pl.DataFrame] = []
+    for number, change in enumerate(({}, {"ranks": 2, "context_parallel": 2, "tokens_per_rank": 64})):
+        resources, work = RESOURCES.model_copy(update=change), tmp_path / f"work-{number}"
+        policy = train_sft(data, MODEL, few, resources, 3, tmp_path / f"sft-{number}", work, silent)
+        found.append(pl.read_parquet(policy.path / "metrics.parquet"))
+    for column in ("loss", "validation_loss", "gradient_norm", "trained_tokens"):
+        apart = (found[0][column] - found[1][column]).abs().max()
+        assert apart is not None
+        assert float(apart) < 1e-5, column  # pyright: ignore[reportArgumentType]
+    six = MODEL.model_copy(update={"heads": 6, "key_value_heads": 3})
+    with pytest.raises(InputError, match="found 2, expected a divisor or a multiple of the model's 3 key-value heads"):
+        train_sft(data, six, few, resources, 3, tmp_path / "never", tmp_path / "work", silent)
+
+
 def test_stops_early_and_publishes_the_best_even_with_little_memory(
     tmp_path: Path, make_pairs: Callable[..., SftDataRef], monkeypatch: pytest.MonkeyPatch
 ) -> None:

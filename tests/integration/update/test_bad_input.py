@@ -140,6 +140,7 @@ def test_bad_turns_and_settings_are_found_before_a_worker_starts(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_what_only_a_rank_finds_out_leaves_the_last_checkpoint_usable(
     tmp_path: Path,
     make_policy: MakePolicy,
@@ -160,7 +161,7 @@ def test_what_only_a_rank_finds_out_leaves_the_last_checkpoint_usable(
     nothing = copy_of(last, "nan")
     change_tensors(nothing.path / "model.safetensors", with_nan, "norm")
     for stage in (0, 1, 2, 3):
-        refused(r"the gradient norm is nan", nothing, zero_stage=stage)
+        refused(r"gradients are not finite: the weights that training started from are not", nothing, zero_stage=stage)
     refused(r"update.deepspeed: /nowhere.json: expected a DeepSpeed JSON file", deepspeed="/nowhere.json")
     refused(
         r"nowhere: expected a model that a critic can be made of",

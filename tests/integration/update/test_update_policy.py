@@ -176,6 +176,7 @@ def test_a_killed_rank_leaves_the_last_checkpoint_and_the_next_update_works(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_a_killed_update_goes_on_with_other_numbers_of_ranks(
     tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch
 ) -> None:

@@ -69,6 +69,10 @@ def test_a_replay_needs_trajectories(capsys: pytest.CaptureFixture[str], config:
             ["update.context_parallel=2"],
             "update.ranks: found 1, expected a multiple of update.context_parallel = 2",
         ),
+        (
+            ["update.context_parallel=3", "update.ranks=3", "model.heads=4"],
+            "update.context_parallel: found 3, expected a divisor of the model's 4 attention heads",
+        ),
         (["update.deepspeed=/nowhere.json"], "update.deepspeed: no such file"),
         (["runs_dir=/proc/nowhere"], "runs_dir"),
     ],

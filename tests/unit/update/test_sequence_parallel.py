@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from kernels_eval.errors import InputError
 from tasks.update.batches import Layout, TrainedSequence
-from tasks.update.config import UpdateConfig
-from tasks.update.sequence_parallel import ALONE, SequenceGroup, check_heads
+from tasks.update.config import UpdateConfig, check_heads
+from tasks.update.sequence_parallel import ALONE, SequenceGroup
 
 lengths_of_sequences = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 20)), min_size=1, max_size=8)
 

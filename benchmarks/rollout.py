@@ -14,7 +14,8 @@ that has learnt to answer (64 problems of the bundled suite × 8 samples, up to 
 **Overlap.** A real rollout of the trained policy with the real judge, three turns; then the same rollout, token for token, with its
 verdicts given back at once (generation alone), and the same kernels judged all at once with nothing else to do (judging alone).
 `hidden` is the share of judging that costs the rollout no time: 1 − (rollout − generation alone) / judging alone. It is 0 where the
-two follow one another and 1 where judging costs nothing; where both want the same cores it is less than the scheduler allows.
+two follow one another, and can be no more than `possible`, generation alone / judging alone (at most 1): generation that is shorter than
+judging cannot hide all of it. Where both want the same cores it is less than the scheduler allows.
 """
 
 import argparse
@@ -228,6 +229,7 @@ def measure_overlap(work: Workload, repeats: int, folder: Path) -> dict[str, Any
     hidden = [1 - (wall["rollout_s"] - wall["generation_s"]) / wall["judging_s"] for wall in walls]
     return {
         "hidden": statistics.median(hidden),
+        "possible": statistics.median(min(1.0, wall["generation_s"] / wall["judging_s"]) for wall in walls),
         **{name: statistics.median(wall[name] for wall in walls) for name in walls[0]},
         "turns": turns,
         "judged": len(recording.calls),
@@ -267,7 +269,8 @@ def main() -> None:
         if arguments.only != "generation":
             found = results["overlap"] = measure_overlap(works[-1], max(arguments.repeats // 2, 1), folder)
             print(
-                f"overlap: {100 * found['hidden']:.0f} % of judging hidden behind generation (rounds: {found['rounds']}): rollout "
+                f"overlap: {100 * found['hidden']:.0f} % of judging hidden behind generation, of {100 * found['possible']:.0f} % that can be "
+                f"(rounds: {found['rounds']}): rollout "
                 f"{found['rollout_s']:.1f} s, generation alone {found['generation_s']:.1f} s, judging alone {found['judging_s']:.1f} s; "
                 f"{found['turns']} turns, {found['judged']} kernels",
                 flush=True,

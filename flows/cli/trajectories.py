@@ -123,7 +123,7 @@ def rescore(
 
 
 def _beside(dataset: Path, reward: str) -> Path:
-    name = "".join(letter if letter.isalnum() or letter in "._" else "-" for letter in reward)
+    name = reward.replace(" ", "").replace("*", "x")
     resolved = dataset.resolve()
     return resolved.with_name(f"{resolved.name}-{name}")
 

@@ -47,9 +47,9 @@ def _content(said: Said) -> RenderableType:
 def _overview(figures: dict[str, Any]) -> Table:
     splits = ", ".join(f"{count:,} {split}" for split, count in figures["splits"].items())
     title = f"{figures['trajectories']:,} trajectories on {figures['problems']:,} problems"
-    table = Table(title=f"{title} ({splits})" if splits else title, title_justify="left")
-    table.add_column("")
-    table.add_column("", justify="right")
+    table = Table(title=f"{title} ({splits})" if splits else title, title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
     table.add_row("turns a trajectory", _plain(figures["mean_turns"], 2))
     table.add_row("aggregated return", _plain(figures["mean_aggregated_return"], 4))
     table.add_row("final reward", _plain(figures["mean_final_reward"], 4))

@@ -6,8 +6,9 @@ is ever divided.
 1. The newest turn as it was, less its reasoning; of older ones the kernel and a one-line verdict; the oldest left out one by one.
 2. Of the newest turn, too, only the kernel and a one-line verdict.
 3. The one-line verdict alone: the kernel itself is too long.
+4. Nothing: even that is too long. The problem is asked as on the first turn.
 
-The first rung that fits is taken; the last one is taken whether it fits or not.
+The first rung that fits is taken, so that a budget is never exceeded.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,15 +23,11 @@ UNFINISHED = "(reasoning that did not come to an end)"
 
 def compressed(history: Sequence[HistoryTurn], fits: Callable[[Sequence[HistoryTurn]], bool]) -> list[HistoryTurn]:
     """Return the least compressed history that fits; `history` has at least one turn."""
-    rung: list[HistoryTurn] = []
-    for rung in ladder(history):
-        if fits(rung):
-            break
-    return rung
+    return next((rung for rung in ladder(history) if fits(rung)), [])
 
 
 def ladder(history: Sequence[HistoryTurn]) -> Iterator[list[HistoryTurn]]:
-    """Yield the compressed forms of a history, each shorter than the one before."""
+    """Yield the compressed forms of a history but the empty one, each shorter than the one before."""
     older, newest = [_kernel_alone(turn) for turn in history[:-1]], history[-1]
     for left_out in range(len(older) + 1):
         yield [*older[left_out:], _without_reasoning(newest)]

@@ -18,6 +18,8 @@ from tasks.trajectories.schema import TURNS_FILE
 
 COLUMNS = pl.Schema(
     {
+        "run_id": pl.String,
+        "policy_digest": pl.String,
         "trajectory_id": pl.String,
         "problem_id": pl.String,
         "split": pl.String,
@@ -32,8 +34,10 @@ COLUMNS = pl.Schema(
         "termination": pl.String,
     }
 )
-"""`split` is null in logs that do not say; `reward` is null for a fault; `return` on the first turn is the trajectory's aggregated return."""
-_EPISODE = ("iteration", "trajectory_id")
+"""`run_id`, `policy_digest` and `split` are null in logs that do not say; `reward` is null for a fault; `return` on the first turn
+is the trajectory's aggregated return."""
+EPISODE = ("run_id", "policy_digest", "iteration", "trajectory_id")
+"""What tells trajectories apart: an id is unique within one rollout, and a run answers held-out problems with several policies."""
 _UNMARKED = "unmarked"
 """Speedups of logs that do not say where their times come from."""
 
@@ -45,8 +49,10 @@ def load_turns(path: Path) -> tuple[pl.DataFrame, list[str]]:
     """
     if has_logs(path):
         records, faults = read_logs(path)
-        rows = [row for place, record in enumerate(records) for row in turn_rows(record, place)]
-        return pl.DataFrame(rows, schema=COLUMNS), faults
+        rows = [list(turn_rows(record, place)) for place, record in enumerate(records)]
+        # A rollout that was killed is played again, to the same tokens: of the same trajectory the last file counts.
+        latest = {tuple(turns[0][name] for name in EPISODE): turns for turns in rows}
+        return pl.DataFrame([row for turns in latest.values() for row in turns], schema=COLUMNS), faults
     verdict = pl.col("verdict").struct
     frames = [
         read_turns_file(folder / TURNS_FILE).select(
@@ -61,9 +67,9 @@ def load_turns(path: Path) -> tuple[pl.DataFrame, list[str]]:
 def analyse(turns: pl.DataFrame, top: int = 5) -> dict[str, Any]:
     """Return every figure as plain data, ready for JSON; `top` best trajectories by return."""
     kept = without_faults(turns).with_columns(
-        (pl.col("reward") - pl.col("reward").shift(1).over(_EPISODE)).alias("change")
+        (pl.col("reward") - pl.col("reward").shift(1).over(EPISODE)).alias("change")
     )
-    episodes = kept.group_by(_EPISODE, maintain_order=True).agg(
+    episodes = kept.group_by(EPISODE, maintain_order=True).agg(
         pl.first("problem_id"),
         pl.first("split"),
         pl.len().alias("turns"),
@@ -80,7 +86,7 @@ def analyse(turns: pl.DataFrame, top: int = 5) -> dict[str, Any]:
     return {
         "trajectories": episodes.height,
         "turns": kept.height,
-        "left_out_for_faults": turns.select(_EPISODE).n_unique() - episodes.height,
+        "left_out_for_faults": turns.select(EPISODE).n_unique() - episodes.height,
         "problems": episodes["problem_id"].n_unique(),
         "splits": _counts(episodes["split"]),
         "mean_turns": _mean(episodes["turns"]),
@@ -104,8 +110,8 @@ def analyse(turns: pl.DataFrame, top: int = 5) -> dict[str, Any]:
 
 def without_faults(turns: pl.DataFrame) -> pl.DataFrame:
     """Return the turns of trajectories that the machine did not fail, sorted by iteration, trajectory and turn."""
-    faulty = pl.col("reward").is_null().any().over(_EPISODE)
-    return turns.filter(~faulty).sort(*_EPISODE, "turn_index")
+    faulty = pl.col("reward").is_null().any().over(EPISODE)
+    return turns.filter(~faulty).sort(*EPISODE, "turn_index")
 
 
 def _turn_figures(turns: pl.DataFrame) -> dict[str, Any]:

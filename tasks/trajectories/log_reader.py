@@ -39,6 +39,8 @@ def turn_rows(record: dict[str, Any], place: int) -> Iterator[dict[str, Any]]:
         result = history["eval_result"]
         extra = history.get("extra_info") or {}
         yield {
+            "run_id": details.get("run_id"),
+            "policy_digest": details.get("policy_digest"),
             "trajectory_id": str(details.get("trajectory_id") or fallback),
             "problem_id": str(record["instance_id"]),
             "split": details.get("split"),

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from kernels_eval.errors import InputError
-from tasks.trajectories.analysis import without_faults
+from tasks.trajectories.analysis import EPISODE, without_faults
 
 SUFFIXES = (".svg", ".png", ".pdf")
 _BLUE, _ORANGE, _GREY = "#2f6fb5", "#d9822b", "#8a8f98"
@@ -39,7 +39,7 @@ def draw(turns: pl.DataFrame, figures: dict[str, Any], path: Path) -> None:
     _label(success, "Turns with a correct kernel", "turn", "%")
     success.set_ylim(0, 100)
     kept = without_faults(turns)
-    lengths = kept.group_by("iteration", "trajectory_id").len()["len"].value_counts().sort("len")
+    lengths = kept.group_by(EPISODE).len()["len"].value_counts().sort("len")
     length.bar(lengths["len"].to_list(), lengths["count"].to_list(), color=_GREY, width=0.6)
     _label(length, "Turns of a trajectory", "turns", "trajectories")
     for axes in (reward, success, length):

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
@@ -51,7 +52,7 @@ class Run:
         self.samples = 2 if self.double else 8
         self.site: Path | None = None if self.double else arguments.site
         self.folder = folder
-        self.proof = Proof(arguments.out, arguments.budget)
+        self.proof = Proof(arguments.out, arguments.budget, patience=20 if self.double else 1)
         self.judge_workers: int = arguments.judge_workers
         self.trainer: Trainer
         self.judge: AsyncJudge
@@ -59,7 +60,7 @@ class Run:
     async def prepare(self) -> dict[str, Any]:
         """Teach a small policy to write kernels that are right, wrong and broken."""
         self.trainer = await asyncio.to_thread(Trainer, self.folder, "cuda" if torch.cuda.is_available() else "cpu")
-        loss = await asyncio.to_thread(self.trainer.train, 30 if self.double else 300, 3e-3)
+        loss = await asyncio.to_thread(self.trainer.train, 10 if self.double else 300, 3e-3)
         return machine() | {"vocabulary": len(self.trainer.tokenizer), "loss": round(loss, 4)}
 
     async def open_judge(self) -> dict[str, Any]:
@@ -347,18 +348,24 @@ def main() -> None:
         logging.getLogger(noisy).setLevel(logging.WARNING)
     arguments.out.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="kernelmill-gpu-"))
-    run = Run(arguments, folder)
+    asyncio.run(to_the_end(Run(arguments, folder)))
+
+
+async def to_the_end(run: Run) -> None:
+    """Do all parts, and end the process: a thread that a part gave up on may still be at it, and the loop would wait for it."""
     try:
-        asyncio.run(all_parts(run))
-    finally:
-        judge = getattr(run, "judge", None)
-        if isinstance(judge, Judge):
-            judge.close()
-        shutil.rmtree(folder, ignore_errors=True)
+        await all_parts(run)
+    except Exception:  # noqa: BLE001 - what was shown so far is reported all the same
+        traceback.print_exc()
+        run.proof.parts["the run itself"] = {"passed": False}
+    judge = getattr(run, "judge", None)
+    if isinstance(judge, Judge):
+        judge.close()
+    shutil.rmtree(run.folder, ignore_errors=True)
     parts = run.proof.parts
     failed = [name for name, result in parts.items() if result.get("passed") is False]
     print(f"{len(parts)} parts, {len(failed)} failed{': ' if failed else ''}{', '.join(failed)}", flush=True)
-    os._exit(1 if failed else 0)  # a thread that a part gave up on may still be at it
+    os._exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

@@ -45,28 +45,27 @@ def _inverted(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tens
     """Return the token at which the cumulative probability (B, V) of each row exceeds its share `uniforms` (B,) of the total."""
     vocabulary = probabilities.shape[1]
     if vocabulary <= 2 * _BLOCK:
-        return _located(probabilities, uniforms)[0]
+        return _located(probabilities, uniforms)[0].squeeze(1)
     whole = vocabulary // _BLOCK * _BLOCK
     sums = probabilities[:, :whole].unflatten(1, (-1, _BLOCK)).sum(dim=-1)
     if whole < vocabulary:
         sums = torch.cat((sums, probabilities[:, whole:].sum(dim=-1, keepdim=True)), dim=1)
-    block, uniforms = _located(sums, uniforms)
-    tokens = block.unsqueeze(1) * _BLOCK + torch.arange(_BLOCK, device=block.device)
+    block, beyond = _located(sums, uniforms)
+    tokens = block * _BLOCK + torch.arange(_BLOCK, device=block.device)
     inside = probabilities.gather(1, tokens.clamp(max=vocabulary - 1)).masked_fill(tokens >= vocabulary, 0.0)
-    return block * _BLOCK + _located(inside, uniforms)[0]
+    share = (1 - beyond / sums.gather(1, block)).clamp(0.0, _BELOW_ONE).squeeze(1)
+    return (block * _BLOCK + _located(inside, share)[0]).squeeze(1)
 
 
 def _located(weights: torch.Tensor, uniforms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the column of weights (B, N) in which each row's share of their sum falls, (B,), and how far into it, in [0, 1)."""
+    """Return the column of weights (B, N) in which each row's share of their sum falls, (B, 1), and how much of it lies beyond."""
     cumulative = weights.cumsum(dim=-1, dtype=torch.float64)
     total = cumulative[:, -1:]
     # u · total may round up to total: stay below it.
     below_total = torch.nextafter(total, torch.zeros_like(total))
     target = torch.minimum(uniforms.to(total.device).unsqueeze(1) * total, below_total)
     column = torch.searchsorted(cumulative, target, right=True)
-    reached, weight = cumulative.gather(1, column), weights.gather(1, column).double()
-    share = (1 - (reached - target) / weight).clamp(0.0, _BELOW_ONE)
-    return column.squeeze(1), share.squeeze(1)
+    return column, cumulative.gather(1, column) - target
 
 
 def _filtered(logprobs: torch.Tensor, sampling: SamplingConfig) -> torch.Tensor:

@@ -16,8 +16,9 @@ from tasks.problems.row import Split
 from tasks.rollout.compression import LEFT_OUT, NO_KERNEL, UNFINISHED, compressed, ladder
 from tasks.rollout.config import EpisodeConfig, SamplingConfig
 from tasks.rollout.driver import Driver, Setting
+from tasks.rollout.engines.base import FinishReason, Generation
 from tasks.rollout.episodes import episode_task
-from tasks.rollout.extract import extract_kernel
+from tasks.rollout.extract import extract_kernel, without_reasoning
 from tasks.rollout.judging import Referee
 from tasks.rollout.plan import EpisodePlan, plan_episodes
 from tasks.rollout.prompts import HistoryTurn, answer_text, prompt_messages
@@ -67,14 +68,14 @@ def test_each_rung_is_made_of_whole_parts(history: list[HistoryTurn], style: str
                 assert (style == "none") == ("incorrect" not in reply.content)
 
 
-def test_the_first_rung_that_fits_is_taken_and_the_last_one_if_none_does() -> None:
+def test_the_first_rung_that_fits_is_taken_and_nothing_if_none_does() -> None:
     history = [
         HistoryTurn(response_text=answer_text("x\n"), kernel_source="x\n", verdict=WRONG, reward=0.1) for _ in range(3)
     ]
     rungs = list(ladder(history))
     assert compressed(history, lambda _: True) == rungs[0]
     assert compressed(history, lambda rung: len(rung) <= 1) == rungs[2]
-    assert compressed(history, lambda _: False) == rungs[-1]
+    assert compressed(history, lambda _: False) == []
 
 
 class Recorder:
@@ -126,10 +127,60 @@ def test_prompts_keep_to_the_budget_and_say_what_they_are(
                 assert len(messages) == 1 + 2 * following.turn_index
                 assert following.prompt_extends_previous == (family != "qwen3")
                 continue
-            told_of = len(following.prompt_token_ids) - first
-            assert told_of <= budget or messages[-2].content == LEFT_OUT
+            assert len(following.prompt_token_ids) - first <= budget
             if not following.prompt_extends_previous:
                 assert list(following.prompt_token_ids) == encode_prompt(tokenizer, messages)
+
+
+PARTS = st.sampled_from(
+    ["Here:\n", "```python\nclass ModelNew:\n    x = 'ü\U0001f600'\n```", "```\nhalf", "````python\nx = '```'\n````", "<think>hm</think>\n",
+     "<think>", "<|im_end|>", "<|im_start|>user\n", "e\u0301", "\n\n", "  ", "word " * 12]
+)  # fmt: skip
+ANSWERS = st.lists(st.lists(PARTS, max_size=4).map("".join), min_size=1, max_size=3)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("family", ["own", "qwen3", "llama3.1"])
+@given(budget=st.integers(1, 200), answers=ANSWERS, complaint=st.lists(PARTS, max_size=3).map("".join))
+def test_whatever_is_answered_a_budget_holds_and_nothing_is_cut(
+    small_tokenizer: Any,
+    family_tokenizer: Callable[[str], Any],
+    family: str,
+    budget: int,
+    answers: list[str],
+    complaint: str,
+    simulation: Any,
+) -> None:
+    tokenizer = small_tokenizer if family == "own" else family_tokenizer(family)
+
+    class Engine(simulation.FaultyEngine):
+        def respond(self, request: Any) -> Any:
+            text = answers[request.seed % len(answers)]
+            ids = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+            return Generation((*ids, tokenizer.eos_token_id), (-0.5,) * (len(ids) + 1), FinishReason.STOP, 0.1)
+
+    class Judge:
+        async def evaluate_async(self, problem: Any, kernel_source: str) -> Verdict:
+            return WRONG.model_copy(update={"error_message": complaint})
+
+    episode = EpisodeConfig(
+        prompt="source", feedback="full", max_turns=4, success_reward=9, max_zero_turns=9, history_tokens=budget
+    )
+    setting = Setting("run", "digest", tokenizer, episode_task(episode.task), episode, SamplingConfig(), "triton")
+    recorder = Recorder()
+    driver = Driver(setting, Engine(tokenizer), Referee(Judge(), simulation.reward_on, 9), listeners=[recorder])
+    (trajectory,) = asyncio.run(driver.play(plan_episodes(simulation.problem_rows(1), Split.TRAIN, 1, 1, 1, 0)))
+    assert len(trajectory.turns) == 4
+    whole = {NO_KERNEL, LEFT_OUT, UNFINISHED}
+    for turn in trajectory.turns:
+        assert len(turn.prompt_token_ids) - len(trajectory.turns[0].prompt_token_ids) <= budget
+        messages = recorder.prompts[trajectory.trajectory_id, turn.turn_index]
+        assert {message.content for message in messages if message.role is Role.ASSISTANT} <= whole
+        if not turn.prompt_extends_previous:
+            assert list(turn.prompt_token_ids) == encode_prompt(tokenizer, messages)
+        rest = without_reasoning(turn.response_text)
+        whole |= {turn.response_text, rest or "", (rest or "").strip("\n")}
+        whole |= set() if turn.kernel_source is None else {answer_text(turn.kernel_source)}
 
 
 def test_a_compressed_prompt_is_carried_on(simulation: Any, small_tokenizer: Any) -> None:

@@ -4,6 +4,7 @@ import json
 import math
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,35 @@ def test_logs_give_the_same_figures(stored: Any, tmp_path: Path) -> None:
     stored.logs(trajectories, tmp_path / "logs")
     from_table, from_logs = (analyse(load_turns(tmp_path / name)[0]) for name in ("batch", "logs"))
     assert from_logs.pop("problems") == from_table.pop("problems")
+    assert from_logs == from_table
+
+
+def test_policies_and_runs_with_the_same_names_are_told_apart(stored: Any, tmp_path: Path) -> None:
+    """A run answers the same held-out problems with several policies, and another run with the same names."""
+    one = stored.trajectories(1)
+    kinds = [
+        one,
+        [replace(each, policy_digest="other") for each in one],
+        [replace(each, run_id="other") for each in one],
+    ]
+    for number, kind in enumerate(kinds):
+        stored.batch(kind, tmp_path / "batches" / f"run_id={number}" / "iteration=0")
+        stored.logs(kind, tmp_path / "logs")
+    alone = analyse(load_turns(tmp_path / "batches" / "run_id=0" / "iteration=0")[0])
+    for place in ("batches", "logs"):
+        figures = analyse(load_turns(tmp_path / place)[0])
+        assert figures["trajectories"] == 3 * alone["trajectories"]
+        for name in ("mean_turns", "mean_aggregated_return", "improvement_rate", "final_correctness_rate"):
+            assert figures[name] == pytest.approx(alone[name])
+
+
+def test_a_rollout_that_was_played_again_counts_once(stored: Any, tmp_path: Path) -> None:
+    """The first attempt was killed: its files stay."""
+    trajectories = stored.trajectories(1)
+    stored.logs(trajectories[:7], tmp_path / "logs")
+    stored.logs(trajectories, tmp_path / "logs")
+    stored.batch(trajectories, tmp_path / "batch")
+    from_table, from_logs = (analyse(load_turns(tmp_path / name)[0]) for name in ("batch", "logs"))
     assert from_logs == from_table
 
 

@@ -123,7 +123,7 @@ def test_rescore_writes_beside_or_where_it_is_told(
     before = read_turns_file(tmp_path / "batch" / TURNS_FILE)
     assert run(["rescore", str(tmp_path / "batch"), "--reward", "kevin-0.2*length"]) == 0
     assert "mean aggregated return" in capsys.readouterr().out
-    after = read_turns_file(tmp_path / "batch-kevin-0.2-length" / TURNS_FILE)
+    after = read_turns_file(tmp_path / "batch-kevin-0.2xlength" / TURNS_FILE)
     assert not after["reward"].equals(before["reward"])
     assert read_turns_file(tmp_path / "batch" / TURNS_FILE).equals(before)
     assert run(["rescore", str(tmp_path / "batch"), "--reward", "kevin-0.2*length"]) == 2, "is there already"

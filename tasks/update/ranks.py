@@ -18,7 +18,7 @@ from ray.exceptions import RayError
 from tasks.update.config import UpdateConfig
 from tasks.update.context import RankContext
 from tasks.update.faults import error_of_rank
-from tasks.workers import stop_worker, warm_worker
+from tasks.workers import placed, stop_worker, warm_worker
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 
@@ -130,17 +130,15 @@ def run_on_ranks(resources: UpdateConfig, program: Program, job: Any) -> Iterato
 
 def _ranks(resources: UpdateConfig) -> list[Any]:
     """Return the living ranks of one process group; make it anew where any of them is missing."""
-    names = _names(resources)
-    options: dict[str, Any] = {"num_gpus": resources.gpus_per_rank}
     try:
-        ranks = [warm_worker(name, Rank, **options) for name in names]
+        ranks = _warm_ranks(resources)
         groups = ray.get([rank.group.remote() for rank in ranks])
         if groups[0] is not None and len(set(groups)) == 1:
             ray.get([rank.set_threads.remote(resources.threads_per_rank) for rank in ranks])
             return ranks
         if any(group is not None for group in groups):
             _stop(resources)
-            ranks = [warm_worker(name, Rank, **options) for name in names]
+            ranks = _warm_ranks(resources)
         group = secrets.token_hex(4)
         address = ray.get(ranks[0].listen.remote(len(ranks)))
         ray.get(
@@ -153,6 +151,14 @@ def _ranks(resources: UpdateConfig) -> list[Any]:
         _stop(resources)
         raise error_of_rank(error, resources.tokens_per_rank) from error
     return ranks
+
+
+def _warm_ranks(resources: UpdateConfig) -> list[Any]:
+    """Return the actors of all ranks, old ones and new ones."""
+    return [
+        warm_worker(name, Rank, num_gpus=resources.gpus_per_rank, **placed("update", number, resources.ranks))
+        for number, name in enumerate(_names(resources))
+    ]
 
 
 def _names(resources: UpdateConfig) -> list[str]:

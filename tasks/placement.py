@@ -20,6 +20,8 @@ RESERVED_WITHIN_S = 300.0
 """What the cluster has room for, but others hold, is waited for no longer."""
 _A_LITTLE_CPU = 0.001
 """A bundle cannot be empty."""
+_OWN = {"CPU", "GPU", "memory", "object_store_memory"}
+"""Ray's own resources; others are a cluster's marks."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def bundles_for(
     if unplaced is not None:
         raise InputError(
             f"ray.placement: found {len(nodes)} node{'s' * (len(nodes) != 1)} ({'; '.join(_shown(node) for node in nodes) or 'none'}), "
-            f"expected {len(bundles)}, one of them for {' and '.join(unplaced.kinds)} alone with {_shown(unplaced.resources)}"
+            f"expected {len(bundles)}, one of them for {' and '.join(unplaced.kinds)} alone ({_shown(unplaced.resources)})"
         )
     return bundles
 
@@ -109,14 +111,12 @@ def bundle_without_node(bundles: Sequence[Bundle], nodes: Sequence[Mapping[str, 
 
 
 def _shown(resources: Mapping[str, float]) -> str:
-    """Return what a person wants to read of a node's resources."""
-    named = [f"{amount:g} {name}" for name, amount in sorted(resources.items()) if name in ("CPU", "GPU")]
-    marks = [
-        name
-        for name in sorted(resources)
-        if name not in ("CPU", "GPU", "memory", "object_store_memory") and ":" not in name
+    """Return what a person wants to read of a node's resources: CPUs, GPUs, and the names of what else marks it."""
+    named = [
+        f"{amount:g} {name}" for name, amount in sorted(resources.items()) if name in ("CPU", "GPU") and amount >= 0.1
     ]
-    return ", ".join([*named, *marks]) or "nothing"
+    marks = sorted(name for name in resources if name not in _OWN and ":" not in name)
+    return ", ".join([*named, *marks]) or "any"
 
 
 def living_nodes() -> list[dict[str, float]]:

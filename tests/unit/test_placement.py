@@ -51,9 +51,9 @@ def test_an_update_too_large_for_a_node_is_dealt_out():
         (("update",), 6.0),
         (("rollout",), 1.0),
     ]
-    with pytest.raises(InputError, match=r"found 2 nodes .* expected 3, one of them for rollout alone with 1 GPU"):
+    with pytest.raises(InputError, match=r"found 2 nodes .* expected 3, one of them for rollout alone \(1 GPU\)"):
         bundles_for([["update"], ["rollout"]], needs, [GPU_NODE] * 2)
-    with pytest.raises(InputError, match=r"one of them for update and rollout alone with 13 GPU"):
+    with pytest.raises(InputError, match=r"one of them for update and rollout alone \(13 GPU\)"):
         bundles_for([["update", "rollout"]], needs, [GPU_NODE] * 2)
 
 
@@ -91,7 +91,7 @@ def test_a_placement_that_makes_no_sense_is_refused(placement: object, words: st
                 "ray": {"placement": [["rollout", "judge"]], "cpus": 2},
                 "rollout": {"judge_actors": {"count": 3, "cpus": 1}},
             },
-            r"found 1 node \(2 CPU.*\), expected 1, one of them for rollout and judge alone with 3 CPU",
+            r"found 1 node \(2 CPU.*\), expected 1, one of them for rollout and judge alone \(3 CPU\)",
         ),
     ],
 )

@@ -127,6 +127,7 @@ class Checkout:
             "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
         }
         self.api = self.environment["PREFECT_API_URL"]
+        (folder / "home").mkdir()
         (folder / "PROBLEM.py").write_text(PROBLEM)
         (folder / "KERNEL.py").write_text(KERNEL)
         line = json.dumps({"problem_source": PROBLEM, "kernel_source": KERNEL})

@@ -42,7 +42,13 @@ SIZES = {
         "warmup_steps": 5,
         "data": {"compositions": 32, "repair_fraction": 0.0},
     },
-    "rollout": {"problems_per_iteration": 4, "samples_per_problem": 4, "threads": 1},
+    "rollout": {
+        "problems_per_iteration": 4,
+        "samples_per_problem": 4,
+        "threads": 1,
+        # So little training makes no kernel right: only their lengths tell answers apart.
+        "episode": {"reward": "kernelbench - 0.2*length"},
+    },
     "update": {"threads_per_rank": 1},
     "evaluation": {"samples_per_problem": 2, "pass_at": [1, 2], "bootstrap_resamples": 200},
 }
@@ -56,6 +62,9 @@ class Outcome:
     """What has to come of a command here."""
 
     code: int = 0
+    """Its exit code."""
+    or_code: int | None = None
+    """Another one that is as good."""
     says: str = ""
     """A pattern in what it prints."""
     stays: bool = False
@@ -64,25 +73,27 @@ class Outcome:
     """Why it is not executed."""
 
 
-WANTS_DATA = Outcome(2, r"problems\.path|data/KernelBench")
+WANTS_DATA = Outcome(2, says=r"problems\.path|data/KernelBench")
 EXPECTED = (
     (r"^make |^bash \.ci/run", Outcome(elsewhere="is what CI itself calls, or calls CI")),
     (r"^(ray up|kubectl|docker)", Outcome(elsewhere="wants a cluster or a container engine")),
     (r"^(pip|mkdocs)", Outcome(elsewhere="wants a package registry, and packages that are not ours to install here")),
     (r"^bash tests/gpu|^python tests/gpu", Outcome(elsewhere="wants a GPU")),
-    (r"^kernelmill train .*ray\.address=", Outcome(2, r"ray\.address: found 'ray://10\.0\.0\.5:10001'")),
+    (r"^kernelmill train .*ray\.address=", Outcome(2, says=r"ray\.address: found 'ray://10\.0\.0\.5:10001'")),
     (r"^kernelmill (train|compare) .*qwen3", WANTS_DATA),
-    (r"^kernelmill verify .*qwen3", Outcome(1, r"checks failed")),
-    (r"^kernelmill plan .*/models/mine", Outcome(2, r"/models/mine")),
+    (r"^kernelmill verify .*qwen3", Outcome(1, says=r"checks failed")),
+    (r"^kernelmill plan .*/models/mine", Outcome(2, says=r"/models/mine")),
     (r"^kernelmill (train|evaluate|rollout|iterate) .*/models/mine", WANTS_DATA),
-    (r"^kernelmill score --backend \S+$", Outcome(2, r"expected PROBLEM\.py and KERNEL\.py")),
+    # Where no kernel is right there is nothing to learn from, and the run says so.
+    (r"reward=kevin$", Outcome(0, 2, r"largest_advantage|report: ")),
+    (r"^kernelmill score --backend \S+$", Outcome(2, says=r"expected PROBLEM\.py and KERNEL\.py")),
     (r"^kernelmill train --refresh rollout$", Outcome(says=r"● SFT: cached[\s\S]*✓ rollout 0: [\s\S]*✓ update 0: ")),
     (r"^kernelmill serve( --config \S+)?$", Outcome(says=r"compare/local", stays=True)),
     (r"^kernelmill server$", Outcome(says=r"Prefect: http", stays=True)),
     (r"^kernelmill serve-judge$", Outcome(says=r"judge: http", stays=True)),
     (r"^prefect server start$", Outcome(says=r"Check out the dashboard", stays=True)),
     (r"^prefect worker start", Outcome(says=r"Worker .* started", stays=True)),
-    (r"^prefect flow-run cancel", Outcome(1, r"not found")),
+    (r"^prefect flow-run cancel", Outcome(1, says=r"not found")),
 )
 """The first pattern that fits decides; what fits none ends with exit code 0."""
 
@@ -230,7 +241,9 @@ def test_a_command_does_what_the_page_says(checkout: Checkout, page: str, line: 
     if words[:2] == ["prefect", "deployment"]:
         assert checkout.run("prefect", "--no-prompt", "deploy", "--all").returncode == 0
     done = checkout.run(*words)
-    assert done.returncode == wanted.code, f"{page}: {line}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    assert done.returncode in (wanted.code, wanted.or_code), (
+        f"{page}: {line}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    )
     assert re.search(wanted.says, done.stdout + done.stderr), done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     if words[:2] == ["prefect", "deployment"]:

@@ -306,7 +306,7 @@ def test_a_cancelled_run_leaves_no_process(drill: Drill):
         state = drill.end_of(run_id)
         assert state["type"] == "CANCELLED", state
         wait_until(lambda known=before: set(drill.processes()) <= known, f"all processes of {label} are gone")
-        drill.photograph(run_id, f"cancelled-in-{label.split()[0].lower()}")
+        drill.photograph(run_id, f"cancelled-in-{label.lower().replace(' ', '-')}")
     state = drill.end_of(run_id := drill.start_run(*settings))
     assert state["type"] == "COMPLETED", state
     assert {"SFT data", "SFT", "held-out rollout of policy 0", "rollout 0"} <= drill.cached(run_id)

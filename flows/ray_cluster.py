@@ -19,6 +19,8 @@ from kernels_eval.errors import InputError
 from tasks.placement import Bundle, Kind, Need, bundles_for, living_nodes
 
 CONNECT_TIMEOUT_S = 2.0
+LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Where Ray is told, before its import, that there can be no cluster of several machines, its servers listen on loopback."""
 
 
 def check_address(config: RayConfig) -> None:
@@ -98,13 +100,13 @@ class RayCluster:
             return False
         check_address(self.config)
         if self.config.address is None:
+            os.environ.setdefault(LOOPBACK_ONLY, "0")
             if "RAY_AUTH_MODE" not in os.environ:
                 os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
             import ray
 
             ray.init(
                 address="local",
-                _node_ip_address="127.0.0.1",  # its servers then listen on loopback only
                 num_cpus=self.config.cpus or os.cpu_count(),
                 object_store_memory=self.config.object_store_mb * 2**20,
                 include_dashboard=False,

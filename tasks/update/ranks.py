@@ -8,6 +8,8 @@ its next collective. `tasks.update.faults` says which failures are the machine's
 
 import os
 import secrets
+import socket
+import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, cast
@@ -50,10 +52,18 @@ class Rank:
         from torch._C._distributed_c10d import TCPStore
 
         address = ray.util.get_node_ip_address() if world_size > 1 else "127.0.0.1"
+        listening = socket.create_server((address, 0))  # by itself the store would listen on every address
+        port = int(listening.getsockname()[1])
         self._store = TCPStore(
-            address, 0, world_size, is_master=True, wait_for_workers=False, timeout=COLLECTIVE_TIMEOUT
+            address,
+            port,
+            world_size,
+            is_master=True,
+            wait_for_workers=False,
+            timeout=COLLECTIVE_TIMEOUT,
+            master_listen_fd=listening.detach(),
         )
-        return address, self._store.port
+        return address, port
 
     def join(self, group: str, rank: int, world_size: int, address: tuple[str, int], threads: int) -> None:
         """Join the process group, for good."""
@@ -73,6 +83,8 @@ class Rank:
             "MASTER_ADDR": host,
             "MASTER_PORT": str(port),
         }
+        if host == "127.0.0.1" and sys.platform == "linux":
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # it would listen wherever the machine's name leads
         store = self._store or TCPStore(host, port, world_size, timeout=COLLECTIVE_TIMEOUT)
         distributed.init_process_group(
             "nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=world_size, timeout=COLLECTIVE_TIMEOUT

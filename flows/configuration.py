@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from flows.configuration_errors import explain
 from kernels_eval.config import JudgeConfig
@@ -16,6 +16,7 @@ from kernels_eval.errors import InputError
 from kernels_eval.settings import FrozenModel
 from tasks.evaluation.config import EvaluationConfig
 from tasks.models.config import ModelConfig
+from tasks.placement import Kind
 from tasks.problems.config import ProblemsConfig
 from tasks.resilience import StagesConfig
 from tasks.rollout.config import RolloutConfig
@@ -35,8 +36,22 @@ class RayConfig(FrozenModel):
     """CPUs of the local cluster; none: as many as the machine has."""
     worker_resource: str | None = None
     """Custom resource of the cluster's nodes that stages may run on (`ray start --resources='{"worker": 1000}'`); none: any node."""
+    placement: tuple[tuple[Kind, ...], ...] = ()
+    """Kinds of workers that share a node, group by group; kinds of different groups share none: `[[update, judge], [rollout]]`. `update`:
+    the ranks, those of SFT too; `rollout`: the process that generates, with its SGLang servers; `judge`: judge actors. What a group takes
+    is reserved. Empty: wherever Ray finds room."""
     object_store_mb: int = Field(default=200, ge=80)
     """Object store of the local cluster; stages pass references, so that little is needed."""
+
+    @field_validator("placement")
+    @classmethod
+    def _kinds_once(cls, groups: tuple[tuple[Kind, ...], ...]) -> tuple[tuple[Kind, ...], ...]:
+        named = [kind for group in groups for kind in group]
+        if len(set(named)) < len(named) or not all(groups):
+            raise ValueError("groups with one kind or more, each kind in one group only")
+        if "judge" in named and "rollout" not in named:
+            raise ValueError("a group for rollout as well, which starts the judge actors")
+        return groups
 
 
 class RunConfig(FrozenModel):

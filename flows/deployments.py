@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from flows.configuration import load_configuration
+from flows.environment import QUIET
 
 WORK_POOL = "kernelmill"
 SOURCE = Path("deployments/configs/local.yaml")
@@ -26,6 +27,7 @@ _HEADER = """\
 #   prefect work-pool create kernelmill --type process
 #   prefect deploy --all
 #   prefect worker start --pool kernelmill
+#   kernelmill alert
 #   prefect deployment run training/local
 """
 
@@ -79,7 +81,7 @@ def deployment_file(source: Path = SOURCE) -> str:
             "entrypoint": served.entrypoint,
             "parameters": {**parameters, **served.parameters} if served.parameters else parameters,
             "tags": ["kernelmill"],
-            "work_pool": {"name": WORK_POOL},
+            "work_pool": {"name": WORK_POOL, "job_variables": {"env": QUIET}},
             # One driver a run: a second one would only be refused.
             "concurrency_limit": {"limit": 1, "collision_strategy": "ENQUEUE"},
         }

@@ -10,6 +10,8 @@ QUIET = {
     "DO_NOT_TRACK": "1",
     # There is one server (flows/server.py). A thread or process that does not know it must say so, not start another.
     "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
+    # What tells a run that works for long from one whose process is gone (deployments/automations/vanished-runs.yaml).
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     "RAY_USAGE_STATS_ENABLED": "0",
     # Ray gives way to whatever else runs (nice 15): beside other work a stage would come to a stop.
     "RAY_worker_niceness": "0",

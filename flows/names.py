@@ -28,7 +28,7 @@ def run_name(kind: str, config: RunConfig) -> str:
     """Return the name of a flow run that starts now. The UI shows the flow's own name before it."""
     policy = newest_version(config)
     if kind == "training":
-        parts = [f"{config.iterations} iterations on {problems_of(config)}"]
+        parts = [f"{config.iterations} iteration{'s' * (config.iterations != 1)} on {problems_of(config)}"]
     elif kind == "iteration":
         parts = [f"iteration {policy}", f"policy {policy} on {problems_of(config)}"]
     elif kind == "policy":

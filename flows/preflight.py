@@ -12,9 +12,9 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from flows.capacity.planner import gpus_of
+from flows.capacity.planner import gpus_of, needs_of
 from flows.configuration import RunConfig
-from flows.ray_cluster import check_address
+from flows.ray_cluster import check_address, check_placement
 from flows.verify.gpus import gpus_here
 from kernels_eval.errors import InputError
 from tasks.resilience import STAGE_NAMES
@@ -35,6 +35,8 @@ def check_before_start(config: RunConfig) -> None:
     check_pretrained(config)
     check_servers(config)
     check_gpus(config)
+    if config.ray.placement:
+        check_placement(config.ray, needs_of(config))
 
 
 def check_disk(runs_dir: Path) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from prefect.logging import get_run_logger
 from pydantic import BaseModel
 
+from flows.capacity.planner import needs_of
 from flows.configuration import RunConfig, save_configuration
 from flows.gpu_slots import GpuSlots
 from flows.listeners import Listeners, LogListener
@@ -139,7 +140,7 @@ def open_run(config: RunConfig) -> Generator[Run]:
     runs_dir = Path(config.runs_dir).resolve()
     run_dir = runs_dir / config.run_id
     run_dir.mkdir(parents=True, exist_ok=True)
-    cluster, slots = RayCluster(config.ray), GpuSlots(config)
+    cluster, slots = RayCluster(config.ray, needs_of(config)), GpuSlots(config)
 
     def before_work() -> None:
         slots.take()

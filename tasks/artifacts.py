@@ -85,17 +85,22 @@ def publish_refusal(run_id: str, stage: str, label: str, error: InputError) -> N
         create_markdown_artifact(text, key=artifact_key(run_id, stage, "refused"), description=said)
 
 
-def publish_report(run_id: str, path: Path, summary: Mapping[str, Any]) -> None:
-    """Show the run's figures before and after RL, and where its report is."""
-    from prefect.artifacts import create_markdown_artifact, create_table_artifact
+def publish_report(run_id: str, path: Path, summary: Mapping[str, Any], links: Mapping[str, str]) -> None:
+    """Show the run's figures before and after RL, and where its report is. `links`: title and address of what else there is to read."""
+    from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 
     heldout = summary["heldout"]
     mark = " Speeds are estimates (roofline)." if summary.get("timing_source") == "roofline" else ""
-    text = (
-        f"## Report of {run_id}\n\n{heldout['n']} held-out problems.{mark}\n\n"
-        f"| | |\n|---|---|\n| report | `{path.resolve()}` |\n| figures | `{path.with_name('summary.json').resolve()}` |\n"
-    )
+    rows = {"report": str(path), "figures": str(path.with_name("summary.json")), **links}
+    text = f"## Report of {run_id}\n\n{heldout['n']} held-out problems.{mark}\n\n| | |\n|---|---|\n"
+    text += "".join(f"| {title} | {_linked(address)} |\n" for title, address in rows.items())
     with _for_people("report"):
+        create_link_artifact(
+            path.resolve().as_uri(),
+            link_text=str(path.resolve()),
+            key=artifact_key(run_id, "report", "link"),
+            description=f"Report of {run_id}",
+        )
         create_markdown_artifact(text, key=artifact_key(run_id, "report"), description=f"Report of {run_id}")
         create_table_artifact(
             comparison_rows(heldout),
@@ -166,6 +171,14 @@ def _for_people(label: str) -> Generator[None]:
         yield
     except (httpx.HTTPError, PrefectHTTPStatusError) as error:
         _LOGGER.warning("%s: Prefect's server did not take an artifact: %s", label, error)
+
+
+def _linked(address: str) -> str:
+    """Return an address as Markdown: a page of the web, or a file or folder of this machine."""
+    if address.startswith(("http://", "https://")):
+        return f"[{address}]({address})"
+    path = Path(address).resolve()
+    return f"[`{path}`]({path.as_uri()})"
 
 
 def _metadata(reference: ArtifactRef) -> dict[str, Any]:

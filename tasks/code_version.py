@@ -11,12 +11,16 @@ import functools
 import hashlib
 import importlib.util
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _OUR_PACKAGES = ("tasks", "kernels_eval")
-_NOT_DECISIVE = ("tasks.orchestration", "tasks.progress", "tasks.store", "tasks.workers", "tasks.code_version")
+_NOT_DECISIVE = (
+    "tasks.orchestration", "tasks.progress", "tasks.store", "tasks.workers", "tasks.placement", "tasks.code_version",
+)  # fmt: skip
 """Plumbing: it moves results and never decides them."""
 
+_ATTEMPTS = 20
 _LARGE_BYTES = 64 * 2**20
 
 
@@ -45,7 +49,7 @@ def code_version(module: str) -> str:
 @functools.cache
 def _read(path: Path) -> tuple[str, tuple[str, ...]]:
     """Return the digest of one source file as its syntax tree prints it, and the modules of ours that it names."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = _tree(path.read_text(encoding="utf-8"))
     imported = tuple(sorted(set(_imports(tree))))
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
@@ -54,6 +58,15 @@ def _read(path: Path) -> tuple[str, tuple[str, ...]]:
         ):
             node.body = [statement for statement in node.body if not _is_text(statement)] or [ast.Pass()]
     return hashlib.sha256(ast.unparse(tree).encode()).hexdigest()[:16], imported
+
+
+def _tree(text: str) -> ast.Module:
+    """Return the syntax tree, however often CPython 3.11 loses count: where another thread builds a tree as well, it refuses right ones
+    with a SystemError (python/cpython#106905)."""
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(SystemError):
+            return ast.parse(text)
+    return ast.parse(text)
 
 
 def content_digest(path: Path) -> str:

@@ -16,6 +16,7 @@ from flows.capacity.shapes import Shape, shape_of
 from flows.capacity.speed import Assumptions, Gpu, generated_tokens_a_second, training_tokens_a_second
 from flows.configuration import RunConfig
 from kernels_eval.errors import InputError
+from tasks.placement import Kind, Need, whole_gpus
 
 MOST_RANKS = 64
 LADDER = (
@@ -141,21 +142,19 @@ def servers_of(config: RunConfig) -> int:
     return rollout.sglang.servers if rollout.engine == "sglang" and not rollout.sglang_urls else 0
 
 
+def needs_of(config: RunConfig) -> dict[Kind, Need]:
+    """Return what the run's workers reserve of Ray, by kind."""
+    rollout, judges = config.rollout, config.rollout.judge_actors
+    return {
+        "update": Need((config.update.gpus_per_rank,) * config.update.ranks),
+        "rollout": Need((rollout.sglang.gpus_per_server,) * servers_of(config) + (rollout.gpus,)),
+        "judge": Need((judges.gpus,) * judges.count, judges.cpus * judges.count),
+    }
+
+
 def gpus_of(config: RunConfig) -> int:
     """Return how many whole GPUs a run takes: shares of one are put together where they fit, as Ray does."""
-    servers = servers_of(config)
-    wanted = [config.update.gpus_per_rank] * config.update.ranks
-    wanted += [config.rollout.sglang.gpus_per_server] * servers + [config.rollout.gpus]
-    wanted += [config.rollout.judge_actors.gpus] * config.rollout.judge_actors.count
-    whole = sum(math.ceil(want) for want in wanted if want >= 1)
-    free: list[float] = []
-    for share in sorted((want for want in wanted if 0 < want < 1), reverse=True):
-        place = next((index for index, room in enumerate(free) if room >= share - 1e-9), None)
-        if place is None:
-            free.append(1.0 - share)
-        else:
-            free[place] -= share
-    return whole + len(free)
+    return whole_gpus([gpus for need in needs_of(config).values() for gpus in need.gpus])
 
 
 def _first_fitting_stage(job: TrainingJob, room: float) -> Stage | None:

@@ -17,17 +17,20 @@ def add_to(app: typer.Typer) -> None:
 
 
 def alert(
-    url: Annotated[str, typer.Argument(help="Address that the Prefect server calls (POST, JSON).")],
+    url: Annotated[
+        str | None,
+        typer.Argument(help="Address that the Prefect server calls of failures (POST, JSON); none: it calls nobody."),
+    ] = None,
     token_variable: Annotated[
         str, typer.Option(help="Environment variable with the bearer token to send, if the receiver wants one.")
     ] = "KERNELMILL_WEBHOOK_TOKEN",
 ) -> None:
-    """Have the Prefect server call a webhook whenever a run fails, crashes or is cancelled."""
+    """Have the Prefect server mark runs whose process is gone as Crashed, and call a webhook whenever a run fails, crashes or is cancelled."""
     import os
 
     from prefect.settings import get_current_settings
 
-    from flows.alerts import tell_webhook
+    from flows.alerts import notice_vanished_runs, tell_webhook
     from flows.server import answers
     from kernels_eval.errors import InputError
 
@@ -36,10 +39,19 @@ def alert(
         raise InputError(
             f"PREFECT_API_URL: expected the address of a Prefect server that answers, found {named or 'none'}"
         )
-    tell_webhook(url, os.environ.get(token_variable))
-    typer.echo(
-        f"failures of runs are told to {url.partition('?')[0]}   (an automation of {named}; the UI can change it)"
-    )
+    if url is not None:
+        tell_webhook(url, os.environ.get(token_variable))
+        typer.echo(f"failures of runs are told to {_origin(url)}")
+    notice_vanished_runs()
+    typer.echo(f"runs whose process is gone are marked as Crashed   (automations of {named}; the UI can change them)")
+
+
+def _origin(url: str) -> str:
+    """Return the part of an address that holds no secret: chat programs put theirs into the path."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname or ''}"
 
 
 def serve(

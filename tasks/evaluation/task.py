@@ -35,7 +35,9 @@ def publish_report(workspace: Workspace, inputs: ReportInputs) -> None:
         from tasks.evaluation.summary import write_summary
 
         summary = write_summary(workspace.run_dir, inputs)
-        artifacts.publish_report(workspace.run_id, write_report(workspace.run_dir, inputs, summary), summary)
+        pages = {f"Data Docs: {title}": str(workspace.run_dir / page) for title, page in inputs.data_docs.items()}
+        report = write_report(workspace.run_dir, inputs, summary)
+        artifacts.publish_report(workspace.run_id, report, summary, {**inputs.links, **pages})
 
     workspace.listener.started("report")
     began = time.perf_counter()

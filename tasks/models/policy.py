@@ -54,7 +54,11 @@ def load_policy(path: Path | str, dtype: str = "float32") -> PreTrainedModel:
     loader: Any = AutoModelForCausalLM
     try:
         model, report = loader.from_pretrained(
-            str(path), dtype=getattr(torch, dtype), attn_implementation="sdpa", output_loading_info=True
+            str(path),
+            dtype=getattr(torch, dtype),
+            attn_implementation="sdpa",
+            use_safetensors=True,  # other formats can hold code
+            output_loading_info=True,
         )
     except (OSError, ValueError, RuntimeError) as error:
         raise InputError(f"{path}: expected a Hugging Face causal language model: {_first_line(error)}") from error

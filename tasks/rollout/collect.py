@@ -17,7 +17,7 @@ from tasks.rollout.curriculum import CurriculumState
 from tasks.rollout.listeners import TURN_LINES
 from tasks.rollout.refill import Refill
 from tasks.rollout.worker import RolloutActor, RolloutProgress, RolloutRequest
-from tasks.workers import stop_worker, warm_worker
+from tasks.workers import placed, stop_worker, warm_worker
 
 WORKER = "rollout"
 
@@ -58,7 +58,7 @@ def collect_trajectories(
         turn_lines=logging.getLogger(TURN_LINES).isEnabledFor(logging.INFO),
     )
     # No CPUs are reserved: the warm workers of the stages take turns, and each would starve the next by holding some.
-    worker = warm_worker(WORKER, RolloutActor, num_cpus=0, num_gpus=config.gpus)
+    worker = warm_worker(WORKER, RolloutActor, num_cpus=0, num_gpus=config.gpus, **placed("rollout"))
     try:
         for item in worker.collect.options(num_returns="streaming").remote(request):
             said: Any = ray.get(item)

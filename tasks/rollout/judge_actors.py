@@ -22,6 +22,7 @@ from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, KernelmillError
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import Verdict
+from tasks.placement import options_in_worker
 from tasks.rollout.config import JudgeActorsConfig
 
 logger = logging.getLogger("kernelmill.rollout")
@@ -83,6 +84,7 @@ class ActorJudge:
             "max_task_retries": 0,
             "max_concurrency": 1000,
             "scheduling_strategy": "SPREAD",
+            **options_in_worker("judge"),
         }
         self._cache = VerdictCache(Path(config.cache_dir) if config.cache_dir else None, config.cache_mb)
         self._silence_s, self._ping_s = silence_s, ping_s

@@ -69,6 +69,7 @@ def load_critic(folder: Path | str, dtype: str) -> PreTrainedModel:
             config=config,
             dtype=getattr(torch, dtype),
             attn_implementation="sdpa",
+            use_safetensors=True,
             output_loading_info=True,
         )
     except (OSError, ValueError, RuntimeError) as error:

@@ -8,6 +8,8 @@ its next collective. `tasks.update.faults` says which failures are the machine's
 
 import os
 import secrets
+import socket
+import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, cast
@@ -18,7 +20,7 @@ from ray.exceptions import RayError
 from tasks.update.config import UpdateConfig
 from tasks.update.context import RankContext
 from tasks.update.faults import error_of_rank
-from tasks.workers import stop_worker, warm_worker
+from tasks.workers import placed, stop_worker, warm_worker
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 
@@ -50,10 +52,18 @@ class Rank:
         from torch._C._distributed_c10d import TCPStore
 
         address = ray.util.get_node_ip_address() if world_size > 1 else "127.0.0.1"
+        listening = socket.create_server((address, 0))  # by itself the store would listen on every address
+        port = int(listening.getsockname()[1])
         self._store = TCPStore(
-            address, 0, world_size, is_master=True, wait_for_workers=False, timeout=COLLECTIVE_TIMEOUT
+            address,
+            port,
+            world_size,
+            is_master=True,
+            wait_for_workers=False,
+            timeout=COLLECTIVE_TIMEOUT,
+            master_listen_fd=listening.detach(),
         )
-        return address, self._store.port
+        return address, port
 
     def join(self, group: str, rank: int, world_size: int, address: tuple[str, int], threads: int) -> None:
         """Join the process group, for good."""
@@ -73,6 +83,8 @@ class Rank:
             "MASTER_ADDR": host,
             "MASTER_PORT": str(port),
         }
+        if host == "127.0.0.1" and sys.platform == "linux":
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # it would listen wherever the machine's name leads
         store = self._store or TCPStore(host, port, world_size, timeout=COLLECTIVE_TIMEOUT)
         distributed.init_process_group(
             "nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=world_size, timeout=COLLECTIVE_TIMEOUT
@@ -130,17 +142,15 @@ def run_on_ranks(resources: UpdateConfig, program: Program, job: Any) -> Iterato
 
 def _ranks(resources: UpdateConfig) -> list[Any]:
     """Return the living ranks of one process group; make it anew where any of them is missing."""
-    names = _names(resources)
-    options: dict[str, Any] = {"num_gpus": resources.gpus_per_rank}
     try:
-        ranks = [warm_worker(name, Rank, **options) for name in names]
+        ranks = _warm_ranks(resources)
         groups = ray.get([rank.group.remote() for rank in ranks])
         if groups[0] is not None and len(set(groups)) == 1:
             ray.get([rank.set_threads.remote(resources.threads_per_rank) for rank in ranks])
             return ranks
         if any(group is not None for group in groups):
             _stop(resources)
-            ranks = [warm_worker(name, Rank, **options) for name in names]
+            ranks = _warm_ranks(resources)
         group = secrets.token_hex(4)
         address = ray.get(ranks[0].listen.remote(len(ranks)))
         ray.get(
@@ -153,6 +163,14 @@ def _ranks(resources: UpdateConfig) -> list[Any]:
         _stop(resources)
         raise error_of_rank(error, resources.tokens_per_rank) from error
     return ranks
+
+
+def _warm_ranks(resources: UpdateConfig) -> list[Any]:
+    """Return the actors of all ranks, old ones and new ones."""
+    return [
+        warm_worker(name, Rank, num_gpus=resources.gpus_per_rank, **placed("update", number, resources.ranks))
+        for number, name in enumerate(_names(resources))
+    ]
 
 
 def _names(resources: UpdateConfig) -> list[str]:

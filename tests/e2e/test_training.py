@@ -1,12 +1,15 @@
 """The real loop at its smallest: killed during SFT, continued by the same command, then nothing left to do.
 
 Asks of the whole what no part can show: that a driver killed with -9 leaves no process behind and loses no finished
-stage, that the run then ends with everything that a run promises, and that a second start computes nothing.
+stage, that the run then ends with everything that a run promises, that a second start computes nothing, that no token is written
+anywhere, and that nothing listens to the network.
 """
 
+import ipaddress
 import json
 import os
 import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -16,12 +19,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
+import psutil
 import pytest
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 CONFIG = Path("deployments/configs/test.yaml").resolve()
 MARK = "KERNELMILL_TEST_RUN"
+TOKENS = {
+    "WANDB_API_KEY": secrets.token_hex(20),
+    "HF_TOKEN": "hf_" + secrets.token_hex(17),
+    "KERNELMILL_JUDGE_TOKEN": secrets.token_hex(20),
+    "KERNELMILL_WEBHOOK_TOKEN": secrets.token_hex(20),
+}
+"""What a person may have in the environment, and nobody may find in a file."""
 
 
 class Command:
@@ -30,9 +41,13 @@ class Command:
     def __init__(self, runs_dir: Path) -> None:
         self.runs_dir = runs_dir
         self.mark = uuid.uuid4().hex
+        self.began = time.time()
+        self.heard: set[tuple[str, str]] = set()
+        """Where the killed run listened."""
         self.environment = {
             **{name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"},
             MARK: self.mark,
+            **TOKENS,
             "PREFECT_HOME": str(runs_dir / "prefect-home"),
             "COLUMNS": "200",
         }
@@ -56,6 +71,18 @@ class Command:
         done = subprocess.run(arguments, env=self.environment, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    def listening(self) -> set[tuple[str, str]]:
+        """Every address that a process of the command listens on, with what that process is called."""
+        found: set[tuple[str, str]] = set()
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get(MARK) == self.mark:
+                    connections = process.net_connections("inet")
+                    found |= {(entry.laddr.ip, process.name()) for entry in connections if entry.status == "LISTEN"}
+            except psutil.Error:
+                continue
+        return found
 
     def processes(self) -> list[str]:
         """Every living process that the command started, directly or not."""
@@ -84,6 +111,7 @@ def killed(command: Command) -> str:
     driver = command.start(log)
     try:
         wait_for(lambda: any(command.runs_dir.glob("work/sft/*/*/manifest.json")), 600, driver, log)
+        command.heard = command.listening()
     finally:
         driver.send_signal(signal.SIGKILL)
         driver.wait()
@@ -105,6 +133,16 @@ def run_dir(command: Command, continued: str) -> Path:
 def test_the_kill_came_during_sft(killed: str):
     assert "✓ SFT data" in killed
     assert "✓ SFT:" not in killed
+
+
+def test_nothing_listens_to_the_network(command: Command, killed: str):
+    assert command.heard, "Prefect's server and Ray at least"
+    outside = {
+        (address, name)
+        for address, name in command.heard
+        if not ipaddress.ip_address(address.removeprefix("::ffff:")).is_loopback
+    }
+    assert outside == set()
 
 
 def test_finished_stages_are_not_repeated_after_the_kill(continued: str):
@@ -190,6 +228,17 @@ def test_a_replay_with_the_same_settings_is_the_update_of_the_run(command: Comma
     assert f"replayed: {own}" in output
     assert re.search(r"^ gradient_norm +([0-9.e-]+) +\1 +0 *$", output, flags=re.MULTILINE)
     assert [link.resolve() for link in (run_dir / "replays").iterdir()] == [own]
+
+
+def test_no_token_is_written(command: Command, continued: str, killed: str):
+    """After everything above: not by a stage, not in a log of Prefect, Ray or W&B, not in the report."""
+    written = [path for path in command.runs_dir.parent.rglob("*") if path.is_file() and not path.is_symlink()]
+    logs = [path for path in Path("/tmp/ray").glob("session_2*/logs/**/*") if path.is_file()]
+    written += [path for path in logs if path.stat().st_mtime >= command.began]
+    assert any("wandb" in path.parts for path in written)
+    for name, token in TOKENS.items():
+        assert token not in killed + continued, name
+        assert [path for path in written if token.encode() in path.read_bytes()] == [], name
 
 
 def stages(output: str, kind: str) -> list[str]:

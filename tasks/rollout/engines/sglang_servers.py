@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels_eval.errors import InfrastructureError, InputError
+from tasks.placement import options_in_worker
 from tasks.rollout.config import SglangConfig
 from tasks.rollout.engines.sglang_pool import Member, ServerState
 
@@ -205,11 +206,12 @@ def start_on_ray(config: SglangConfig, folder: str, version: str) -> list[Member
         )
     # On this node: servers listen on its loopback only.
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    place = {"scheduling_strategy": here, **options_in_worker("rollout")}
     actor_class: Any = ray.remote(SglangServer)
     actors = [
-        actor_class.options(
-            num_cpus=0, num_gpus=config.gpus_per_server, max_restarts=0, scheduling_strategy=here
-        ).remote(config, folder, version)
+        actor_class.options(num_cpus=0, num_gpus=config.gpus_per_server, max_restarts=0, **place).remote(
+            config, folder, version
+        )
         for _ in range(config.servers)
     ]
     try:

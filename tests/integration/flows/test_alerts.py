@@ -1,21 +1,40 @@
-"""The webhook: called by a real Prefect server, once for a failed run, with what failed."""
+"""Automations on a real Prefect server: a webhook is called once for a failed run, with what failed; a run whose process is gone ends."""
 
 import http.server
 import json
+import os
 import queue
+import re
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+import yaml
 from prefect import flow, tags
 
-from flows.alerts import TEMPLATE, load_template, tell_webhook
+from flows.alerts import VANISHED_TEMPLATE, WEBHOOK_TEMPLATE, load_template, notice_vanished_runs, tell_webhook
 from flows.cli.main import run
+from flows.environment import QUIET
 from flows.server import PrefectServer
 from kernels_eval.errors import InputError
 
+DRIVER = """
+import sys, time
+from prefect import flow, tags
+
+@flow(name="training", flow_run_name=sys.argv[1])
+def training():
+    time.sleep(3600)
+
+with tags("kernelmill"):
+    training()
+"""
 Calls = queue.Queue[tuple[dict[str, Any], str | None]]
 
 
@@ -63,8 +82,61 @@ def test_a_failed_run_is_told_and_a_good_one_is_not(server: PrefectServer, recei
         calls.get(timeout=3)
 
 
+def state_of(server: PrefectServer, name: str) -> dict[str, Any]:
+    """Return the state of the flow run of this name; an empty one where it is not there yet."""
+    wanted = {"flow_runs": {"name": {"any_": [name]}}}
+    found = httpx.post(f"{server.api_url}/flow_runs/filter", json=wanted, timeout=60).json()
+    return found[0]["state"] if found else {"type": None}
+
+
+def wait_for_state(server: PrefectServer, name: str, wanted: str) -> dict[str, Any]:
+    deadline = time.monotonic() + 280
+    while (state := state_of(server, name))["type"] != wanted:
+        assert time.monotonic() < deadline, state
+        time.sleep(0.5)
+    return state
+
+
+@pytest.mark.slow
+def test_a_run_whose_process_is_gone_crashes_and_one_that_lives_does_not(
+    server: PrefectServer, receiver: tuple[str, Calls], tmp_path: Path
+):
+    url, calls = receiver
+    tell_webhook(url)
+    template = yaml.safe_load(VANISHED_TEMPLATE.read_text(encoding="utf-8"))
+    template["trigger"]["within"] = 70  # two heartbeats
+    (tmp_path / "vanished.yaml").write_text(yaml.safe_dump(template))
+    notice_vanished_runs(tmp_path / "vanished.yaml")
+    environment = {**os.environ, **QUIET, "PREFECT_API_URL": server.api_url}
+    drivers = {
+        name: subprocess.Popen([sys.executable, "-c", DRIVER, name], env=environment, stderr=subprocess.DEVNULL)
+        for name in ("vanishes", "lives")
+    }
+    try:
+        for name in drivers:
+            wait_for_state(server, name, "RUNNING")
+        drivers["vanishes"].kill()
+        drivers["vanishes"].wait()
+        state = wait_for_state(server, "vanishes", "CRASHED")
+        assert "No heartbeat" in state["message"]
+        assert state_of(server, "lives")["type"] == "RUNNING"
+        body, _ = calls.get(timeout=60)
+        assert (body["run"], body["state"]) == ("vanishes", "Crashed")
+    finally:
+        for driver in drivers.values():
+            driver.kill()
+            driver.wait()
+
+
+def test_every_flow_is_watched():
+    named = re.findall(r'@flow\(name="([a-z-]+)"', "".join(path.read_text() for path in Path("flows").glob("*.py")))
+    trigger = load_template(VANISHED_TEMPLATE)["trigger"]
+    assert set(trigger["match_related"]["prefect.resource.name"]) == set(named)
+    assert trigger["within"] > 3 * int(QUIET["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"])
+
+
 def test_a_template_has_a_place_for_the_block(tmp_path: Path):
-    assert load_template(TEMPLATE, "1234")["actions"][0]["block_document_id"] == "1234"
+    assert load_template(WEBHOOK_TEMPLATE, "1234")["actions"][0]["block_document_id"] == "1234"
     other = tmp_path / "other.yaml"
     other.write_text("name: x\n")
     for path, words in ((other, "block_document_id"), (tmp_path / "none.yaml", "cannot be read")):

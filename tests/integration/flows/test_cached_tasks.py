@@ -19,7 +19,7 @@ from tasks.orchestration import Stage, Workspace, check_refresh, stage_task
 from tasks.problems.config import ProblemsConfig
 from tasks.references import CheckpointRef
 from tasks.resilience import StagesConfig, StageTimeoutError, can_heal
-from tasks.store import publish, published_digest
+from tasks.store import is_available, publish, published_digest
 from tasks.validation.failure import Failure, ValidationFailed
 
 pytestmark = pytest.mark.usefixtures("server")
@@ -363,6 +363,46 @@ def test_only_a_long_stage_shows_progress(workspace: Workspace, server: PrefectS
     workspace.run_id = "long"
     run_chain(workspace, number=79)
     assert artifacts_of(server, "long")[("long-first-progress", "progress")] == 100.0
+
+
+def test_the_report_is_linked_with_what_else_there_is_to_read(tmp_path: Path, server: PrefectServer):
+    side = dict.fromkeys(("compiled", "correct", "fast_1", "fast_2", "mean_return"), 0.5)
+    summary = {"timing_source": "roofline", "heldout": {"n": 4, "before": side, "after": side}}
+    links = {"W&B: sft": "https://wandb.example.com/x", "Data Docs: check of rollout 0": str(tmp_path / "index.html")}
+
+    @flow
+    def publishing() -> None:
+        artifacts.publish_report("linked", tmp_path / "report.html", summary, links)
+
+    publishing()
+    shown = artifacts_of(server, "linked")
+    text = shown[("linked-report", "markdown")]
+    assert "[https://wandb.example.com/x](https://wandb.example.com/x)" in text
+    for name in ("report.html", "summary.json", "index.html"):
+        assert f"[`{tmp_path / name}`]({(tmp_path / name).as_uri()})" in text
+    assert (tmp_path / "report.html").as_uri() in shown[("linked-report-link", "markdown")]
+
+
+@stage_task("halfway", code="tasks.references", label="halfway")
+def halfway(stage: Stage, number: int) -> CheckpointRef:
+    """Fail in the middle of writing, until `failures` is empty."""
+    with publish(stage.destination) as folder:
+        (folder / "part").write_text("part")
+        if failures:
+            raise failures.pop(0)
+    return CheckpointRef(uri=str(stage.destination), digest=published_digest(stage.destination))
+
+
+def test_a_failed_stage_leaves_nothing_published_and_nothing_cached(workspace: Workspace):
+    @flow
+    def half() -> CheckpointRef:
+        return halfway(workspace, 1)
+
+    failures.append(InputError("in the middle"))
+    with pytest.raises(InputError):
+        half()
+    assert not list((workspace.runs_dir / "store").glob("*/*"))
+    assert is_available(half())
 
 
 def test_a_server_that_takes_no_artifact_costs_no_stage(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):

@@ -1,6 +1,9 @@
 """Runs that share GPUs wait for one another, on a real server's concurrency limit."""
 
 import contextvars
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -10,7 +13,16 @@ from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
 
 from flows.configuration import RunConfig, check_configuration
 from flows.gpu_slots import LIMIT, GpuSlots
+from flows.server import PrefectServer
 
+HOLDER = """
+import time
+from flows.configuration import check_configuration
+from flows.gpu_slots import GpuSlots
+GpuSlots(check_configuration({"update": {"gpus_per_rank": 1.0, "ranks": 1}}, "here")).take()
+print("taken", flush=True)
+time.sleep(3600)
+"""
 pytestmark = pytest.mark.usefixtures("server")
 
 
@@ -39,6 +51,26 @@ def test_a_run_waits_until_another_gives_its_slots_back():
         second.give_back()
         third.give_back()
     finally:
+        with get_client(sync_client=True) as client:
+            client.delete_global_concurrency_limit_by_name(LIMIT)
+
+
+@pytest.mark.slow
+def test_a_holder_that_was_killed_loses_its_slots(server: PrefectServer):
+    with get_client(sync_client=True) as client:
+        client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=LIMIT, limit=1))
+    environment = {**os.environ, "PREFECT_API_URL": server.api_url}
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER], env=environment, stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"taken\n"
+        holder.kill()
+        slots = GpuSlots(asking(1))
+        slots.take()  # once the lease has run out: pytest's own limit is for a hang
+        slots.give_back()
+    finally:
+        holder.kill()
+        holder.wait()
         with get_client(sync_client=True) as client:
             client.delete_global_concurrency_limit_by_name(LIMIT)
 

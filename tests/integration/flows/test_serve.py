@@ -54,6 +54,13 @@ def test_a_served_flow_runs_and_everything_ends_with_the_process(tmp_path: Path)
             time.sleep(0.5)
         evaluation = next(item for item in deployments if item["entrypoint"].endswith("evaluation_flow"))
         assert evaluation["parameters"]["config"]["name"] == "served"
+        # A value that the form would refuse is refused by the server as well.
+        wrong = {"config": {**evaluation["parameters"]["config"], "iterations": -1}}
+        refused = httpx.post(
+            f"{api}/deployments/{evaluation['id']}/create_flow_run", json={"parameters": wrong}, timeout=30
+        )
+        assert refused.status_code in (409, 422), refused.text
+        assert "-1 is less than the minimum of 0" in refused.text
         # Refused by the flow itself, so that nothing expensive starts: its packages were found.
         parameters = {
             "config": {**evaluation["parameters"]["config"], "problems": {"source": "jsonl", "path": "/nowhere"}}

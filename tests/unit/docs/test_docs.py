@@ -2,7 +2,7 @@
 
 import importlib.util
 import re
-import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,44 +13,14 @@ import yaml
 from flows.configuration import apply_override, check_configuration
 from flows.reference import pages
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from documented import PAGES, ROOT, commands
+
 DOCS = Path("docs")
-PAGES = sorted([*DOCS.rglob("*.md"), Path("README.md"), Path("CONTRIBUTING.md")])
-PROGRAMS = ("kernelmill", "make", "prefect", "python", "bash", "pip", "ray", "kubectl", "docker", "mkdocs")
 PREFECT = {
-    ("server", "start"), ("work-pool", "create"), ("deploy",), ("worker", "start"), ("deployment", "run"), ("gcl", "create"),
+    ("server", "start"), ("work-pool", "create"), ("deploy",), ("flow-run", "cancel"), ("worker", "start"), ("deployment", "run"), ("gcl", "create"),
 }  # fmt: skip
 DEPLOYED = {f"{flow}/local" for flow in ("training", "training-iteration", "sft", "evaluation", "compare")}
-_FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_INDENTED = re.compile(r"^    (\S.*)$", re.MULTILINE)
-_INLINE = re.compile(r"`(kernelmill [a-z-]+[^`]*)`")
-_PLACEHOLDER = re.compile(r"[…\[\]]|<\w| \| |\bCONFIG\b")
-"""A line that shows a form rather than a command."""
-
-
-def commands() -> Iterator[tuple[str, list[str]]]:
-    """Yield (page, words) of every command."""
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        lines = [
-            line for kind, block in _FENCED.findall(text) if kind in ("", "bash", "sh") for line in block.splitlines()
-        ]
-        lines += _INDENTED.findall(_FENCED.sub("", text)) + _INLINE.findall(text)
-        for line in lines:
-            words = _words(line)
-            if words:
-                yield str(page), words
-
-
-def _words(line: str) -> list[str]:
-    first = line.strip().split(" ")[0].rpartition("/")[2]
-    if first not in PROGRAMS or _PLACEHOLDER.search(line.split("#")[0]):
-        return []
-    words = shlex.split(line, comments=True)
-    if ">" in words:
-        words = words[: words.index(">")]
-    return [first, *(word for word in words[1:] if word != "&")]
-
-
 FOUND = list(commands())
 
 
@@ -125,7 +95,7 @@ def test_every_page_is_in_the_navigation():
     assert pages_here - named <= {"hacks.md", "update.md", "scaling.md"}, "name the page in mkdocs.yml"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=str)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path):
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         if "://" not in target:

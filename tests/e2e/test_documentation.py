@@ -1,0 +1,253 @@
+"""Every command that a page shows, executed in a copy of the checkout, against a run that is there.
+
+The copy's `local.yaml` is of a small size, so that `kernelmill train` takes a minute; names that a page makes up are those of the run.
+What does not run here (it wants a cluster, a container engine, or is what CI itself calls) is skipped, and says so; what must be
+refused here, for want of GPUs or data, is refused with the reason that a reader would look for.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from flows.server import answers
+from kernels_eval.example import KERNEL, PROBLEM
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from documented import ROOT, commands
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+WAIT_S = 1500.0
+"""Only a hang takes longer."""
+SIZES = {
+    "iterations": 1,
+    "problems": {"train": 16, "heldout": 4},
+    "sft": {
+        "steps": 60,
+        "batch_size": 16,
+        "warmup_steps": 5,
+        "data": {"compositions": 32, "repair_fraction": 0.0},
+    },
+    "rollout": {
+        "problems_per_iteration": 4,
+        "samples_per_problem": 4,
+        "threads": 1,
+        # So little training makes no kernel right: only their lengths tell answers apart.
+        "episode": {"reward": "kernelbench - 0.2*length"},
+    },
+    "update": {"threads_per_rank": 1},
+    "evaluation": {"samples_per_problem": 2, "pass_at": [1, 2], "bootstrap_resamples": 200},
+}
+MADE_UP = {
+    "runs/a-1a2b3c4d": "runs/latest", "runs/b-5e6f7a8b": "runs/latest", "runs/RUN": "runs/latest", "policy-003": "policy-001", "NAME": "triton",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What has to come of a command here."""
+
+    code: int = 0
+    """Its exit code."""
+    or_code: int | None = None
+    """Another one that is as good."""
+    says: str = ""
+    """A pattern in what it prints."""
+    stays: bool = False
+    """It serves until it is stopped; `says` is when it is ready."""
+    elsewhere: str = ""
+    """Why it is not executed."""
+
+
+WANTS_DATA = Outcome(2, says=r"problems\.path|data/KernelBench")
+EXPECTED = (
+    (r"^make |^bash \.ci/run", Outcome(elsewhere="is what CI itself calls, or calls CI")),
+    (r"^(ray up|kubectl|docker)", Outcome(elsewhere="wants a cluster or a container engine")),
+    (r"^(pip|mkdocs)", Outcome(elsewhere="wants a package registry, and packages that are not ours to install here")),
+    (r"^bash tests/gpu|^python tests/gpu", Outcome(elsewhere="wants a GPU")),
+    (r"^kernelmill train .*ray\.address=", Outcome(2, says=r"ray\.address: found 'ray://10\.0\.0\.5:10001'")),
+    (r"^kernelmill (train|compare) .*qwen3", WANTS_DATA),
+    (r"^kernelmill verify .*qwen3", Outcome(1, says=r"checks failed")),
+    (r"^kernelmill plan .*/models/mine", Outcome(2, says=r"/models/mine")),
+    (r"^kernelmill (train|evaluate|rollout|iterate) .*/models/mine", WANTS_DATA),
+    # Where no kernel is right there is nothing to learn from, and the run says so.
+    (r"reward=kevin$", Outcome(0, 2, r"largest_advantage|report: ")),
+    (r"^kernelmill score --backend \S+$", Outcome(2, says=r"expected PROBLEM\.py and KERNEL\.py")),
+    (r"^kernelmill train --refresh rollout$", Outcome(says=r"● SFT: cached[\s\S]*✓ rollout 0: [\s\S]*✓ update 0: ")),
+    (r"^kernelmill serve( --config \S+)?$", Outcome(says=r"compare/local", stays=True)),
+    (r"^kernelmill server$", Outcome(says=r"Prefect: http", stays=True)),
+    (r"^kernelmill serve-judge$", Outcome(says=r"judge: http", stays=True)),
+    (r"^prefect server start$", Outcome(says=r"Check out the dashboard", stays=True)),
+    (r"^prefect worker start", Outcome(says=r"Worker .* started", stays=True)),
+    (r"^prefect flow-run cancel", Outcome(1, says=r"not found")),
+)
+"""The first pattern that fits decides; what fits none ends with exit code 0."""
+
+
+def outcome_of(line: str) -> Outcome:
+    """Return what has to come of a command."""
+    return next((outcome for pattern, outcome in EXPECTED if re.search(pattern, line)), Outcome())
+
+
+def unique() -> list[tuple[str, str]]:
+    """Return (page, command) of everything that is shown, each command where it comes first."""
+    found: dict[str, str] = {}
+    for page, words in commands():
+        found.setdefault(shlex.join(words), page)
+    return [(page, line) for line, page in found.items()]
+
+
+class Checkout:
+    """A copy of the checkout with a run in it, and a Prefect server beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+        for name in tracked.decode().split("\0"):
+            if name and (ROOT / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, folder / name)
+        local = folder / "deployments/configs/local.yaml"
+        local.rename(local.with_name("large.yaml"))
+        local.write_text(yaml.safe_dump({"extends": "large.yaml", "name": "local", **SIZES}))
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")},
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PYTHONPATH": str(folder),
+            "HOME": str(folder / "home"),
+            "COLUMNS": "250",
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "PREFECT_SERVER_API_PORT": port,
+            "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+        }
+        self.api = self.environment["PREFECT_API_URL"]
+        (folder / "home").mkdir()
+        (folder / "PROBLEM.py").write_text(PROBLEM)
+        (folder / "KERNEL.py").write_text(KERNEL)
+        line = json.dumps({"problem_source": PROBLEM, "kernel_source": KERNEL})
+        (folder / "in.jsonl").write_text(line + "\n")
+        shutil.copytree(folder / "tasks/validation/suites", folder / "my-suites")
+        self.trajectory = ""
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=WAIT_S, check=False
+        )
+
+    def prepare(self) -> None:
+        """Train, so that there is a run to be looked at; and write its problems as a file of one's own."""
+        import polars as pl
+
+        done = self.run("kernelmill", "train", "--set", "rollout.problems_per_iteration=8")
+        assert done.returncode == 0, done.stdout + done.stderr
+        done = self.run("kernelmill", "train")
+        assert done.returncode == 0, done.stdout + done.stderr
+        turns = pl.read_parquet(self.folder / "runs/latest/trajectories/iteration=0/turns.parquet")
+        self.trajectory = str(turns["trajectory_id"][0])
+        (problems,) = (self.folder / "runs/store/problems").glob("*/problems.parquet")
+        columns = pl.read_parquet(problems).select("problem_id", "source", "split", "composition")
+        columns.write_ndjson(self.folder / "my_problems.jsonl")
+
+    def words(self, line: str) -> list[str]:
+        """Return a command with the names that a page made up replaced."""
+        for name, real in {**MADE_UP, "TRAJECTORY_ID": self.trajectory}.items():
+            line = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", real, line)
+        return [sys.executable if word == "python" else word for word in shlex.split(line)]
+
+    def serve(self, words: list[str], ready: str) -> None:
+        """Start what serves, wait until it says that it does, and end it."""
+        log = self.folder / "serving.txt"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [*words, *(["--port", "0"] if words[:2] in (["kernelmill", "server"], ["kernelmill", "serve-judge"]) else [])],
+                cwd=self.folder, env={**self.environment, "PYTHONUNBUFFERED": "1"}, stdout=out, stderr=out,
+                # A shell has programs in the background ignore it; Prefect's worker stops on SIGTERM by sending itself SIGINT.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            )  # fmt: skip
+        try:
+            deadline = time.monotonic() + WAIT_S
+            while not re.search(ready, log.read_text()):
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.2)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(timeout=120)
+            finally:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    """The checkout, the server that pages start before they deploy, and the pool."""
+    made = Checkout(tmp_path_factory.mktemp("docs") / "kernelmill")
+    with (made.folder / "server.txt").open("wb") as out:
+        server = subprocess.Popen(
+            ["prefect", "server", "start"], cwd=made.folder, env=made.environment, stdout=out, stderr=out
+        )
+    try:
+        deadline = time.monotonic() + WAIT_S
+        while not answers(made.api):
+            assert server.poll() is None, (made.folder / "server.txt").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+        made.prepare()
+        yield made
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def test_the_number_of_tasks_does_not_depend_on_that_of_trajectories(checkout: Checkout):
+    tasks: dict[int, int] = {}
+    for state in (checkout.folder / "runs").glob("local-*/state.json"):
+        trajectories = json.loads(state.read_text())["batches"]["0"]["trajectories"]
+        tasks[trajectories] = state.with_name("log.txt").read_text().count("prefect.task_runs: Finished in state")
+    assert len(tasks) == 2
+    assert max(tasks) == 2 * min(tasks)
+    assert len(set(tasks.values())) == 1, tasks
+
+
+@pytest.mark.parametrize(("page", "line"), unique())
+def test_a_command_does_what_the_page_says(checkout: Checkout, page: str, line: str):
+    wanted, words = outcome_of(line), checkout.words(line)
+    if wanted.elsewhere:
+        pytest.skip(f"{line}: {wanted.elsewhere}")
+    if line == "prefect server start":
+        assert answers(checkout.api)  # the fixture's own
+        return
+    if wanted.stays:
+        checkout.serve(words, wanted.says)
+        return
+    if words[:2] == ["prefect", "deployment"]:
+        assert checkout.run("prefect", "--no-prompt", "deploy", "--all").returncode == 0
+    done = checkout.run(*words)
+    assert done.returncode in (wanted.code, wanted.or_code), (
+        f"{page}: {line}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    )
+    assert re.search(wanted.says, done.stdout + done.stderr), done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    if words[:2] == ["prefect", "deployment"]:
+        found = re.search(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", done.stdout)
+        assert found is not None
+        state = httpx.get(f"{checkout.api}/flow_runs/{found[0]}", timeout=60).json()["state"]
+        assert state["type"] == "SCHEDULED"  # that a worker runs it is tests/e2e/test_drill.py's

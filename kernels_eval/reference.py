@@ -7,6 +7,8 @@ computed) must follow the leading size in proportion or not depend on it.
 
 import copy
 import hashlib
+import logging
+import math
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +18,16 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernels_eval.eager import EagerCounter
-from kernels_eval.inputs import DISTRIBUTIONS, ResizedFactories, SecretSeed
+from kernels_eval.inputs import DISTRIBUTIONS, PlainDraws, ResizedFactories, SecretSeed
 from kernels_eval.launches import Launch
 from kernels_eval.tensors import TensorForm, form_of
 
+# Whether a reference runs on cut inputs is found out by trying; that it does not is nothing to write on the user's screen.
+logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
 MIN_REDUCED = 32
+MIN_REDUCED_LONG = 2
+"""The same where rows are long."""
+_LONG_ROW = 1 << 16
 Shape = tuple[int, ...]
 
 
@@ -82,6 +89,17 @@ class Reference:
         return bool(floats) and floats[0] in ("float16", "bfloat16")
 
     @property
+    def has_square_input(self) -> bool:
+        """True where an input is a square matrix, which cut inputs are not: kernels may rely on it."""
+        return any(shape is not None and len(shape) == 2 and shape[0] == shape[1] for shape in self.input_shapes)
+
+    @property
+    def has_long_rows(self) -> bool:
+        """True where one unit of the leading size is so many elements that few units are enough."""
+        elements = sum(math.prod(shape) for shape in self.input_shapes if shape)
+        return elements > _LONG_ROW * max(self.true_size or 1, 1)
+
+    @property
     def has_products(self) -> bool:
         """True where eager execution multiplies matrices."""
         return any(launch.flops for launch in self.eager_launches)
@@ -92,18 +110,22 @@ class Reference:
         return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
     def draw(self, size: int | None, trial: int, seed: SecretSeed, own: bool) -> list[Any]:
-        """Draw the inputs of one trial at a leading size (None: the true one). `own`: from the problem's own distribution."""
+        """Draw the inputs of one trial at a leading size (None: the true one).
+
+        `own`: from the problem's own distribution, as all inputs are that `get_inputs` gives a structure.
+        """
         torch.manual_seed(seed.number("inputs", trial))
-        values = self._inputs(size)
         if own:
-            return values
+            return self._inputs(size)
+        with PlainDraws() as origin:
+            values = self._inputs(size)
         generator = seed.generator("values", trial)
         # Always a plain normal one first: with wide values alone a softmax saturates and hides what comes before it.
         drawn = seed.number("distribution", trial) % len(DISTRIBUTIONS)
         shape_of = DISTRIBUTIONS[0 if trial == 1 else drawn]
         return [
             shape_of(tuple(value.shape), generator).to(value.dtype)
-            if isinstance(value, torch.Tensor) and value.dtype.is_floating_point
+            if isinstance(value, torch.Tensor) and value.dtype.is_floating_point and origin.is_plain(value)
             else value
             for value in values
         ]
@@ -208,7 +230,8 @@ class Reference:
 
     def _find_reduction(self) -> bool:
         assert self.true_size is not None
-        small, large = MIN_REDUCED, 2 * MIN_REDUCED
+        small = MIN_REDUCED_LONG if self.has_long_rows else MIN_REDUCED
+        large = 2 * small
         if self.true_size <= large:
             return False
         for only_first in (False, True):
@@ -230,6 +253,8 @@ class Reference:
                 (size, *(true_shape or ())[1:]),
             ):
                 raise ReferenceFailedError("an input does not follow the leading size")
+        if size is not None and _shapes(inputs) == true_shapes:
+            raise ReferenceFailedError("no input follows the leading size")
         with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
             result = self._models[False](*_as_fake(inputs))
         outputs = list(result) if isinstance(result, tuple | list) else [result]

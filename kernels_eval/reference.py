@@ -9,6 +9,7 @@ import copy
 import hashlib
 import logging
 import math
+import pickle
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from kernels_eval.eager import EagerCounter
 from kernels_eval.inputs import DISTRIBUTIONS, PlainDraws, ResizedFactories, SecretSeed
 from kernels_eval.launches import Launch
-from kernels_eval.tensors import TensorForm, form_of
+from kernels_eval.tensors import NAMES, TensorForm, form_of
 
 # Whether a reference runs on cut inputs is found out by trying; that it does not is nothing to write on the user's screen.
 logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
@@ -68,13 +69,14 @@ class Reference:
         self.digest = hashlib.sha256(source.encode()).hexdigest()
         _guarded(lambda: exec(compile(source, "problem.py", "exec"), module.__dict__))
         self._get_inputs: Callable[[], Any] = module.__dict__["get_inputs"]
-        self.arguments: list[Any] = list(_guarded(module.__dict__["get_init_inputs"]))
+        self.arguments: list[Any] = _guarded(lambda: list(module.__dict__["get_init_inputs"]()))
+        _guarded(lambda: pickle.dumps(self.arguments))  # they go to another process
         torch.manual_seed(weight_seed)
         self._models: dict[bool, torch.nn.Module] = {False: _guarded(lambda: module.__dict__["Model"](*self.arguments))}
         self._doubles: dict[bool, torch.nn.Module | None] = {}
         true_inputs = self._fake_inputs(None)
         self.input_shapes = _shapes(true_inputs)
-        self.true_forms = [form_of(value) if isinstance(value, torch.Tensor) else value for value in true_inputs]
+        self.true_forms = [_passed_as(value) for value in true_inputs]
         """The inputs at their true size: forms of tensors, and plain values."""
         self._forms: dict[int, list[Any]] = {}
         self._only_first = False
@@ -136,7 +138,7 @@ class Reference:
             return self.true_forms
         if size not in self._forms:
             values = self._fake_inputs(size)
-            self._forms[size] = [form_of(value) if isinstance(value, torch.Tensor) else value for value in values]
+            self._forms[size] = [_passed_as(value) for value in values]
         return self._forms[size]
 
     def truth(self, inputs: list[Any], perturbed: bool) -> Truth:
@@ -205,12 +207,12 @@ class Reference:
 
     def _inputs(self, size: int | None) -> list[Any]:
         if size is None:
-            return list(_guarded(self._get_inputs))
+            return _guarded(lambda: list(self._get_inputs()))
         assert self.true_size is not None
         with ResizedFactories(self.true_size, size):
-            values = list(_guarded(self._get_inputs))
+            values = _guarded(lambda: list(self._get_inputs()))
         if self._only_first:
-            rest = iter(list(_guarded(self._get_inputs)))
+            rest = iter(_guarded(lambda: list(self._get_inputs())))
             first = next(index for index, value in enumerate(values) if isinstance(value, torch.Tensor))
             values = [
                 value if index == first else full for index, (value, full) in enumerate(zip(values, rest, strict=True))
@@ -282,6 +284,19 @@ def _guarded(call: Callable[[], Any]) -> Any:
         return call()
     except Exception as error:
         raise ReferenceFailedError(f"the reference raised {type(error).__name__}: {str(error)[:300]}") from error
+
+
+def _passed_as(value: Any) -> Any:
+    """Return how an input goes to a candidate: the form of a tensor, or a plain value; ReferenceFailedError for anything else."""
+    if isinstance(value, torch.Tensor):
+        if value.dtype not in NAMES or value.layout is not torch.strided:
+            raise ReferenceFailedError(f"get_inputs returns a {value.layout} tensor of {value.dtype}")
+        return form_of(value)
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value) in (list, tuple) and not any(isinstance(_passed_as(item), TensorForm) for item in value):
+        return value
+    raise ReferenceFailedError(f"get_inputs returns a {type(value).__name__}, expected tensors, numbers and strings")
 
 
 def _address(value: Any) -> int:

@@ -136,3 +136,27 @@ def test_long_rows_are_judged_by_few() -> None:
     assert problem.can_be_reduced
     assert [tuple(value.shape) for value in problem.draw(2, 1, SEED, own=False)] == [(2, 2, 64, 1024)]
     assert not reference("return x.relu()", "[torch.rand(16, 1024)]").can_be_reduced
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        "7",
+        "None",
+        "[torch.rand(4, 4).to_sparse()]",
+        "[torch.zeros(4, dtype=torch.uint16)]",
+        "[[torch.rand(4)]]",
+        "[{'x': 1}]",
+        "[object()]",
+        "[torch.rand(4), print]",
+    ],
+)
+def test_inputs_that_cannot_be_passed_on_are_the_problems_fault(inputs: str) -> None:
+    with pytest.raises(ReferenceFailedError):
+        reference("return x", inputs)
+
+
+def test_constructor_arguments_that_are_none_are_the_problems_fault() -> None:
+    source = "class Model:\n    pass\ndef get_inputs():\n    return []\ndef get_init_inputs():\n    return True\n"
+    with pytest.raises(ReferenceFailedError):
+        Reference(source, weight_seed=3)

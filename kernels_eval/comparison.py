@@ -3,14 +3,22 @@
 Tolerances follow KernelBench v0.2 (fp32 1e-4; fp16 and bf16 1e-2), with the absolute part scaled to the mean magnitude of the
 output: where outputs are small, zeros or a constant are not close. The oracle ran in float64; an element is also
 right where it agrees with the reference in its own precision (rounding decides ties, thresholds and overflow there).
+
+Where the task itself loses digits in float32 (1 - exp(-x²) of a small x), an honest kernel is as far off as the reference is, at other
+elements. So the tolerance of float32 grows with the reference's own distance from the oracle, to float16's at most: no answer that does
+not compute comes within a hundredth of the output. A few elements that are far off (ties, thresholds) do not count as distance.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
 
 TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 1e-2, torch.float32: 1e-4, torch.float64: 1e-6}
 _SMALLEST_SCALE = 1e-12
+_NOISE = 4.0
+"""Times the reference's own error, relative to the output's scale, that is added to the tolerance of float32."""
+_NOISE_QUANTILE = 0.75
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,9 @@ def compare(actual: torch.Tensor, oracle: torch.Tensor, native: torch.Tensor, la
     right = _close(wide, exact, tolerance, scale)
     if not bool(right.all()):
         right |= _close(wide, near, tolerance, scale)
+    if not bool(right.all()) and actual.dtype is torch.float32:
+        wider = min(tolerance + _NOISE * _own_error(exact, near) / scale, TOLERANCES[torch.float16])
+        right |= _close(wide, exact, wider, scale)
     error = (wide - exact).abs()
     errors = torch.nan_to_num(error[finite], nan=float("inf"))
     largest = errors.max().item() if errors.numel() else 0.0
@@ -52,6 +63,12 @@ def compare(actual: torch.Tensor, oracle: torch.Tensor, native: torch.Tensor, la
     agrees = bool(right.all())
     message = "" if agrees else _first(actual, oracle, right, label)
     return Comparison(agrees, message, finite_largest, relative, _wrong_share(right))
+
+
+def _own_error(exact: torch.Tensor, near: torch.Tensor) -> float:
+    """How far three quarters of the reference's elements, in its own precision, are from the oracle at most."""
+    error = (near - exact).abs()[exact.isfinite() & near.isfinite()]
+    return error.kthvalue(math.ceil(_NOISE_QUANTILE * error.numel())).values.item() if error.numel() else 0.0
 
 
 def _wrong_share(right: torch.Tensor) -> float:

@@ -155,6 +155,7 @@ def _distinct(launches: list[Launch]) -> list[Launch]:
                 "line": 0,
                 "vector_flops": 0,
                 "given_bytes": 0,
+                "is_copy": False,
             }
         )
         found.setdefault(bare.model_dump_json(), bare)

@@ -4,118 +4,27 @@ The host code (kernels_eval.host) turns shapes into programs; the executor (kern
 know nothing of each other: everything goes through here, and is checked on its way.
 """
 
-import contextlib
 import mmap
 import os
 import pickle
-import signal
 from collections import deque
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 
-from kernels_eval.answers import EXECUTOR_ANSWER, ExecutedAnswer, FailedAnswer, StateAnswer
+from kernels_eval.answers import EXECUTOR_ANSWER, ExecutedAnswer, StateAnswer
+from kernels_eval.child_conversation import CandidateFailedError, ChildConversation, out_of_turn
 from kernels_eval.confinement import Limits
 from kernels_eval.nursery import Nursery
-from kernels_eval.program import FIRST_WEIGHT, HOST_ANSWER, KernelUnit, ReadAnswer, TraceAnswer, Upload
+from kernels_eval.policy import MAX_HOST_READS
+from kernels_eval.program import FIRST_WEIGHT, HOST_ANSWER, KernelUnit, ReadAnswer, TraceAnswer, Upload, View
 from kernels_eval.reference import same_bytes
 from kernels_eval.tensors import TensorForm, bytes_of, form_of, tensor_from
 from kernels_eval.verdict import Status
-from kernels_eval.wire import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
 
 _ALIGNMENT = 256
 _SPARE_PAYLOAD = 1 << 20
 _MAX_UPLOAD = 1 << 31
-
-
-class CandidateFailedError(Exception):
-    """The candidate is done for, and this is the verdict on it."""
-
-    def __init__(self, status: Status, category: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.category = category
-        self.message = message
-
-
-class ChildConversation:
-    """Frames to and from one confined child. A context manager: leaving it kills the child."""
-
-    def __init__(self, nursery: Nursery, limits: Limits, memory: int, answers: TypeAdapter[Any]) -> None:
-        self._nursery = nursery
-        self._limits = limits
-        self._answers = answers
-        self._ended = False
-        self._channel = nursery.start(memory, limits)
-
-    def __enter__(self) -> "ChildConversation":
-        """Return itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End the child."""
-        self._channel.close()
-        if not self._ended:
-            self._nursery.dismiss()
-
-    def send(self, header: dict[str, Any], payload: list[Any] | None = None) -> None:
-        """Send one message; CandidateFailedError where the child is gone."""
-        try:
-            send_frame(self._channel, header, payload or [])
-        except ChannelClosedError as error:
-            raise self._last_words() or self._autopsy() from error
-        except TimeoutError as error:
-            raise self._autopsy() from error
-
-    def receive(self, max_payload: int) -> tuple[Any, dict[str, Any], bytearray]:
-        """Wait for one answer: checked, and as it came. CandidateFailedError: it says that it failed, or makes no sense."""
-        header, payload = self.receive_unchecked(max_payload)
-        return self.check(header), header, payload
-
-    def receive_unchecked(self, max_payload: int) -> tuple[dict[str, Any], bytearray]:
-        """Wait for one answer, as it comes. CandidateFailedError: there is none."""
-        try:
-            return receive_frame(self._channel, max_payload)
-        except (ChannelClosedError, TimeoutError) as error:
-            raise self._autopsy() from error
-        except MalformedFrameError as error:
-            raise out_of_turn("the process sent something else than its results") from error
-
-    def check(self, header: dict[str, Any]) -> Any:
-        """Return an answer as a model. CandidateFailedError: it says that it failed, or makes no sense."""
-        try:
-            answer = self._answers.validate_python(header)
-        except ValidationError as error:
-            raise out_of_turn("the process sent something else than its results") from error
-        if isinstance(answer, FailedAnswer):
-            raise _failure(answer)
-        return answer
-
-    def _last_words(self) -> CandidateFailedError | None:
-        """Return the failure that a child told before it ended, where we were asking it more meanwhile."""
-        with contextlib.suppress(ChannelClosedError, TimeoutError, MalformedFrameError, ValidationError):
-            while True:
-                header, _ = receive_frame(self._channel, _MAX_UPLOAD)
-                answer = self._answers.validate_python(header)
-                if isinstance(answer, FailedAnswer):
-                    return _failure(answer)
-        return None
-
-    def _autopsy(self) -> CandidateFailedError:
-        """Say why there was no answer."""
-        ending = self._nursery.stop()
-        self._ended = True
-        if ending.cause == "timeout":
-            return CandidateFailedError(Status.TIMEOUT, "timeout", f"ran longer than {self._limits.wall_s:g} s")
-        if ending.cause == "signal":
-            name = signal.Signals(ending.code).name if ending.code in set(signal.Signals) else str(ending.code)
-            return CandidateFailedError(Status.RUNTIME_ERROR, "crashed", f"the process was ended by {name}")
-        return CandidateFailedError(Status.RUNTIME_ERROR, "no_answer", "the process ended without an answer")
-
-
-def _failure(answer: FailedAnswer) -> CandidateFailedError:
-    return CandidateFailedError(Status(answer.status), answer.category, answer.message)
 
 
 class Conversation:
@@ -125,12 +34,15 @@ class Conversation:
         self._strict = strict
         self._memory = os.memfd_create("inputs")
         self._mapping: mmap.mmap | None = None
-        self._host = ChildConversation(hosts, limits, self._memory, HOST_ANSWER)
+        # The host is not handed the inputs' memory: it could map it, and compute.
+        self._host = ChildConversation(hosts, limits, None, HOST_ANSWER)
         self._executor = ChildConversation(executors, limits, self._memory, EXECUTOR_ANSWER)
         self._inputs: list[Any] = []
         self._asked: deque[bool] = deque()
         self.has_read = False
         """Host code was told a value."""
+        self.reads: list[View] = []
+        """The values that it was told in the last call that had values."""
         self.wrote_weights = False
         """A kernel wrote into a weight or a buffer that the judge set."""
         self.weight_bytes: list[int] = []
@@ -139,6 +51,8 @@ class Conversation:
         """Sizes in bytes of storages that host code filled itself."""
         self.units: list[KernelUnit] = []
         """Sources of the kernels that were launched so far."""
+        self._unsent: list[dict[str, Any]] = []
+        """Those that the executor does not know yet, as they came: of programs that were only looked at."""
 
     def __enter__(self) -> "Conversation":
         """Return itself."""
@@ -201,20 +115,34 @@ class Conversation:
     def traced(self) -> tuple[TraceAnswer, dict[str, Any], bytearray]:
         """Wait for the next program, executing what its host code needs the values of: checked, and as it came."""
         has_values = self._asked.popleft()
+        self.reads = []
         while True:
             answer, raw, payload = self._host.receive(_MAX_UPLOAD)
             if not isinstance(answer, TraceAnswer | ReadAnswer):
                 raise out_of_turn("the process answered out of turn")
             self.units += answer.units
+            self._unsent += raw["units"]
             self.uploads |= {item.storage: item.size for item in answer.commands if isinstance(item, Upload)}
             if isinstance(answer, TraceAnswer):
                 return answer, raw, payload
             if not has_values:
                 raise out_of_turn("the process asked for a value where there is none")
+            self._allow_read(answer.view)
             self.execute(raw, payload, [], read=raw["view"])
             executed, _ = self.executed(0)
             self.has_read = True
             self._host.send({"kind": "value", "value": executed.value})
+
+    def _allow_read(self, view: View) -> None:
+        """Count a value that host code wants to know. Asked here, and not only in its own process: that may be edited."""
+        self.reads.append(view)
+        given = sum(_float_count(value) for value in self._inputs)
+        if len(self.reads) > (min(MAX_HOST_READS, max(1, given // 2)) if given else MAX_HOST_READS):
+            raise CandidateFailedError(
+                Status.REJECTED,
+                "library_compute",
+                f"host code read {len(self.reads)} values in one call: results have to be computed by the kernels",
+            )
 
     def repeated(self) -> tuple[dict[str, Any], bytearray]:
         """Wait for a program that was asked for on forms alone, unchecked: one that was checked already needs no more of it."""
@@ -227,6 +155,7 @@ class Conversation:
         if not isinstance(answer, TraceAnswer):
             raise out_of_turn("the process answered out of turn")
         self.units += answer.units
+        self._unsent += raw["units"]
         self.uploads |= {item.storage: item.size for item in answer.commands if isinstance(item, Upload)}
         return answer
 
@@ -237,11 +166,12 @@ class Conversation:
 
         `scrambled`: what each kernel writes is replaced by nonsense, to see what depends on it.
         """
+        units, self._unsent = self._unsent, []
         self._executor.send(
             {
                 "kind": "execute",
                 "inputs": _items(self._inputs),
-                "part": {"units": part["units"], "commands": part["commands"]},
+                "part": {"units": units, "commands": part["commands"]},
                 "outputs": outputs,
                 "read": read,
                 "scrambled": scrambled,
@@ -268,9 +198,8 @@ class Conversation:
         }
 
 
-def out_of_turn(message: str) -> CandidateFailedError:
-    """What a process is told that does not keep to the conversation."""
-    return CandidateFailedError(Status.REJECTED, "malformed_answer", message)
+def _float_count(value: Any) -> int:
+    return value.numel() if isinstance(value, torch.Tensor) and value.dtype.is_floating_point else 0
 
 
 def _items(inputs: list[Any]) -> list[dict[str, Any]]:

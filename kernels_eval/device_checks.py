@@ -3,11 +3,12 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from kernels_eval.child_conversation import CandidateFailedError
 from kernels_eval.comparison import compare
 from kernels_eval.config import JudgeConfig
-from kernels_eval.conversation import CandidateFailedError
 from kernels_eval.coverage import Coverage, suspicious_names
 from kernels_eval.device_conversation import Round, SharedCalls
+from kernels_eval.output_checks import check_sequence
 from kernels_eval.reference import Truth
 from kernels_eval.tensors import NAMES, TensorForm
 from kernels_eval.verdict import Status
@@ -47,6 +48,7 @@ def check_round(made: Round, calls: SharedCalls, truths: Iterable[Truth], errors
 
 def _check_call(made: Round, calls: SharedCalls, call: int, truth: Truth, errors: Errors) -> None:
     outputs = made.answer.calls[call].outputs
+    check_sequence(made.answer.calls[call].sequence, truth)
     if len(outputs) != len(truth.native):
         raise CandidateFailedError(
             Status.INCORRECT, "wrong_output_count", f"returned {len(outputs)} outputs, expected {len(truth.native)}"

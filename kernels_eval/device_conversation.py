@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from kernels_eval import cuda_driver
 from kernels_eval.answers import FailedAnswer, StateAnswer
+from kernels_eval.child_conversation import CandidateFailedError
 from kernels_eval.confinement import Limits
-from kernels_eval.conversation import CandidateFailedError
 from kernels_eval.device_answers import DEVICE_ANSWER, DeviceAnswer, RoundAnswer
 from kernels_eval.device_memory import GUARD_BYTES, POISON, Layout, Transport, view
 from kernels_eval.errors import InfrastructureError

@@ -10,9 +10,17 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kernels_eval.policy import COPIES, CREATIONS, METADATA, MOVES, SETTERS, UNINITIALISED, PolicyViolationError
+from kernels_eval.policy import (
+    COPIES,
+    CREATIONS,
+    MAX_HOST_READS,
+    METADATA,
+    MOVES,
+    SETTERS,
+    UNINITIALISED,
+    PolicyViolationError,
+)
 
-_MAX_HOST_READS = 16
 _ALLOWED = (
     UNINITIALISED | CREATIONS | COPIES | MOVES | SETTERS | METADATA | {"record_stream", "pin_memory", "_pin_memory"}
 )
@@ -41,7 +49,7 @@ class DevicePolicy(TorchDispatchMode):
         name: str = func.overloadpacket.__name__
         if self.enforce and not (func.is_view or name in _ALLOWED):
             self._host_reads += name == "_local_scalar_dense"
-            if name != "_local_scalar_dense" or self._host_reads > _MAX_HOST_READS:
+            if name != "_local_scalar_dense" or self._host_reads > MAX_HOST_READS:
                 self.violations.append(f"aten.{name}")
                 raise PolicyViolationError(
                     f"aten.{name}: the kernels have to compute this; PyTorch may only allocate, view and copy"

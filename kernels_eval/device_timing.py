@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from kernels_eval import cuda_driver
-from kernels_eval.conversation import CandidateFailedError
+from kernels_eval.child_conversation import CandidateFailedError
 from kernels_eval.device_conversation import Round, RoundRequest, SharedCalls
 from kernels_eval.stopwatch import Stopwatch
 from kernels_eval.tensors import TensorForm

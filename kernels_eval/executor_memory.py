@@ -28,7 +28,7 @@ class ExecutorMemory:
     """Storages by number."""
 
     def __init__(self, strict: bool) -> None:
-        self._strict = strict
+        self.strict = strict
         self._storages: dict[int, Storage] = {}
 
     def __getitem__(self, number: int) -> Storage:
@@ -77,6 +77,13 @@ class ExecutorMemory:
         start = offset // dtype.itemsize + view.offset
         return tensor.set_(storage.memory.untyped_storage(), start, view.shape, view.strides)
 
+    def marks(self, view: View) -> torch.Tensor:
+        """Return who wrote each element of a view last (Writer), as a tensor over the marks themselves."""
+        itemsize = DTYPES[view.dtype].itemsize
+        marks = torch.from_numpy(self[view.storage].all_marks())
+        strides = tuple(stride * itemsize for stride in view.strides)
+        return marks.as_strided(view.shape, strides, view.offset * itemsize)
+
     def writers(self, view: View) -> list[int]:
         """Count a view's elements by who wrote them last."""
         counts = [0] * len(Writer)
@@ -84,12 +91,12 @@ class ExecutorMemory:
         if storage.marks is None:
             counts[storage.writer] = view.numel
             return counts
-        found = np.bincount(self._marks(view).numpy().ravel(), minlength=len(Writer))
+        found = np.bincount(self.marks(view).numpy().ravel(), minlength=len(Writer))
         return [int(count) for count in found]
 
     def operate(self, command: Operate) -> Launch | None:
         """Carry out one operator of PyTorch; returns what it moved, None for an allocation."""
-        if not is_recordable(command.name, self._strict):
+        if not is_recordable(command.name, self.strict):
             raise ProgramError(f"aten.{command.name}: the kernels have to compute this", "library_compute")
         if command.name in UNINITIALISED:
             self._allocate(command)
@@ -155,7 +162,7 @@ class ExecutorMemory:
             storage.writer, storage.marks = writer, None
         else:
             storage.all_marks()
-            self._marks(view).fill_(int(writer))
+            self.marks(view).fill_(int(writer))
 
     def _copy_marks(self, command: Operate, view: View) -> None:
         """A copy was written by whoever wrote what it is a copy of."""
@@ -166,7 +173,7 @@ class ExecutorMemory:
             self._mark(view, origin.writer, whole=command.name != "copy_")
             return
         self[view.storage].all_marks()
-        self._marks(view).copy_(self._marks(source))
+        self.marks(view).copy_(self.marks(source))
 
     def _move_marks(self, command: Operate, view: View) -> None:
         """Move the marks as the operator moved the values; padding is a constant."""
@@ -175,19 +182,12 @@ class ExecutorMemory:
         if command.name == "constant_pad_nd":
             arguments = [*arguments[:2], int(Writer.FILL)]
         self[view.storage].all_marks()
-        self._marks(view).copy_(getattr(packet, command.overload)(*arguments))
+        self.marks(view).copy_(getattr(packet, command.overload)(*arguments))
 
     def _marks_of(self, value: Any) -> Any:
         if isinstance(value, Sequence):
             return [self._marks_of(item) for item in value.items]
-        return self._marks(value) if isinstance(value, View) else self._value(value)
-
-    def _marks(self, view: View) -> torch.Tensor:
-        """Marks of the elements of a view."""
-        itemsize = DTYPES[view.dtype].itemsize
-        marks = torch.from_numpy(self[view.storage].all_marks())
-        strides = tuple(stride * itemsize for stride in view.strides)
-        return marks.as_strided(view.shape, strides, view.offset * itemsize)
+        return self.marks(value) if isinstance(value, View) else self._value(value)
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, View):

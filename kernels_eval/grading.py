@@ -5,43 +5,34 @@ trial, the oracle does too. Reduced leading sizes alternate between trials, so t
 the traffic come with the correctness runs.
 """
 
-import math
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from kernels_eval.child_conversation import CandidateFailedError, out_of_turn
 from kernels_eval.config import JudgeConfig
 from kernels_eval.confinement import Limits
-from kernels_eval.conversation import CandidateFailedError, Conversation, out_of_turn
+from kernels_eval.conversation import Conversation
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.inputs import SecretSeed
 from kernels_eval.launches import Launch
+from kernels_eval.leading_sizes import Sizes, first_sizes, follow_up, is_library, larger_sizes, size_of
 from kernels_eval.nursery import Nursery
 from kernels_eval.output_checks import check_dependence, check_trace, check_values
 from kernels_eval.program import KernelUnit, TraceAnswer
 from kernels_eval.program_shape import fingerprint
-from kernels_eval.reference import MIN_REDUCED, Reference, ReferenceFailedError, Truth
+from kernels_eval.reference import Reference, ReferenceFailedError, Truth
 from kernels_eval.repeats import Repeats
-from kernels_eval.roofline import HARDWARE, extrapolate, time_of, total_s, with_true_grids
+from kernels_eval.roofline import HARDWARE, extrapolate, total_s, with_true_grids
 from kernels_eval.tensors import NAMES
 from kernels_eval.true_size import SeenProgram, TrueSize
 from kernels_eval.verdict import Status, TimingSource, Verdict
 
 _Result = TypeVar("_Result")
-LIBRARY_PREFIX = "aten."
 _MAX_REFERENCES = 128
 _MIN_KERNEL_TIME = 0.3
-_SIZES = (
-    (MIN_REDUCED // 4, MIN_REDUCED // 2),
-    (MIN_REDUCED, 2 * MIN_REDUCED),
-    (8 * MIN_REDUCED, 16 * MIN_REDUCED),
-)
-"""Pairs of leading sizes. The first is for references without a matrix product (interpreting takes time in proportion to
-the programs); a later one for kernels whose tiles are taller than the earlier ones have rows."""
-_TOO_SMALL = frozenset({"out_of_bounds", "empty_grid"})
-"""Failures at the first pair that a kernel may owe to tiles taller than it."""
 
 
 @dataclass
@@ -52,12 +43,10 @@ class Graded:
     launches: list[Launch] = field(default_factory=list)
     units: list[KernelUnit] = field(default_factory=list)
     """Sources of the kernels launched."""
-    follow_up: "Sizes | None" = None
+    follow_up: Sizes | None = None
     """Sizes to judge again at: this verdict is right as far as it goes, but programs did not grow with the rows as they should."""
-
-
-Sizes = tuple[int, int] | tuple[()]
-"""Two reduced leading sizes, or none: the true size."""
+    needs_follow_up: bool = True
+    """Without it the verdict cannot be trusted; else only its times are less exact."""
 
 
 class Grader:
@@ -78,11 +67,14 @@ class Grader:
         """Grade one candidate. Raises ReferenceFailedError where the problem itself is at fault."""
         reference = self._reference(problem_source)
         seed = SecretSeed(secrets.token_bytes(16))
-        sizes = self._first_sizes(reference)
+        sizes = first_sizes(reference)
         graded = self._grade_at(reference, kernel_source, config, seed, sizes)
-        while (larger := self._larger_sizes(reference, graded, sizes)) is not None:
-            sizes = larger
+        while (larger := larger_sizes(reference, sizes, graded.verdict.error_category, graded.follow_up)) is not None:
+            sizes, smaller = larger, graded
             graded = self._grade_at(reference, kernel_source, config, seed, sizes)
+            if graded.verdict.status is Status.TIMEOUT and smaller.verdict.correct and not smaller.needs_follow_up:
+                graded = smaller
+                break
         facts = {
             "hardware": f"triton-interpreter/{config.roofline_hardware}",
             "sandbox": ",".join(self.sandbox),
@@ -90,21 +82,6 @@ class Grader:
         }
         graded.verdict = graded.verdict.model_copy(update=facts)
         return graded
-
-    def _first_sizes(self, reference: Reference) -> Sizes:
-        if not reference.can_be_reduced:
-            return ()
-        sizes = _SIZES[1] if reference.has_products else _SIZES[0]
-        return sizes if sizes[1] < (reference.true_size or 0) else ()
-
-    def _larger_sizes(self, reference: Reference, graded: Graded, sizes: Sizes) -> Sizes | None:
-        """Return the sizes to judge again at, or None: the verdict stands."""
-        if not sizes:
-            return None
-        if graded.verdict.error_category in _TOO_SMALL:
-            larger = [pair for pair in _SIZES if sizes[1] < pair[1] < (reference.true_size or 0)]
-            return larger[0] if larger else None
-        return graded.follow_up
 
     def _reference(self, source: str) -> Reference:
         reference = self._references.pop(source, None) or Reference(source, self._weight_seed)
@@ -130,12 +107,12 @@ class Grader:
         try:
             with Conversation(self._hosts, self._executors, limits, strict) as conversation:
                 conversation.load(kernel_source, reference.arguments, reference.weight_seed)
-                drawn = [reference.draw(_size(sizes, trial), trial, seed, own=trial == 0) for trial in range(trials)]
+                drawn = [reference.draw(size_of(sizes, trial), trial, seed, own=trial == 0) for trial in range(trials)]
                 perturbed = self._set_weights(conversation, reference)
                 compiled = True
                 for inputs in drawn:
                     conversation.ask(inputs, has_values=True)
-                repeats = Repeats(conversation, reference, perturbed, _size(sizes, 0), seed)
+                repeats = Repeats(conversation, reference, perturbed, size_of(sizes, 0), seed)
                 repeats.ask()
                 if sizes:
                     conversation.ask(reference.true_forms, has_values=False)
@@ -147,7 +124,7 @@ class Grader:
                     truth = truth or reference.truth(inputs, perturbed)
                     coming = self._truth(reference, drawn, trial + 1, perturbed, sizes, seed)
                     launches = _finish(conversation, traced.trace, truth, strict, errors)
-                    counted.setdefault(_size(sizes, trial), launches)
+                    counted.setdefault(size_of(sizes, trial), launches)
                     programs.append(traced)
                     inputs, truth = coming
                 for call in _sensible(lambda: repeats.reruns(programs[0].fingerprint, programs[0].trace)):
@@ -156,15 +133,20 @@ class Grader:
                 if not strict and (scrambled := repeats.start_scrambled()) is not None:
                     answer, content = conversation.executed(_bytes_of(scrambled.truth))
                     check_dependence(scrambled.trace, answer, content, scrambled.truth)
-                if not sizes:
-                    launches, units = counted[None], conversation.units
-                    return self._timed(reference, launches, units, config, errors)
-                seen = SeenProgram(programs[1].trace, sizes[1])
-                true = _sensible(lambda: TrueSize(conversation, reference, seen))
+                true: TrueSize | None = None
+                ahead: Sizes | None = None
+                if sizes:
+                    seen = SeenProgram(programs[1].trace, sizes[1])
+                    true = _sensible(lambda: TrueSize(conversation, reference, seen))
+                    ahead = _sensible(lambda: true.other_sizes(seed))
                 units = conversation.units
-                ahead = _sensible(lambda: true.other_sizes(seed))
+                if conversation.has_read:
+                    for call in repeats.with_values():
+                        _finish(conversation, call.trace, call.truth, strict, errors)
         except CandidateFailedError as failed:
             return Graded(_failure(failed, compiled))
+        if true is None or not sizes:
+            return self._timed(reference, counted[None], units, config, errors)
         if true.trace is None:
             return Graded(Verdict(status=Status.CORRECT), follow_up=())
         small, large = counted[sizes[0]], counted[sizes[1]]
@@ -174,7 +156,9 @@ class Grader:
         graded = self._timed(reference, launches, units, config, errors)
         graded.follow_up = ahead
         if ahead is None:
-            graded.follow_up = _follow_up(large, estimated, launches, sizes, true_size, reference.has_products)
+            graded.follow_up, graded.needs_follow_up = follow_up(
+                large, estimated, launches, sizes, true_size, reference.has_products
+            )
         return graded
 
     def _set_weights(self, conversation: Conversation, reference: Reference) -> bool:
@@ -204,7 +188,7 @@ class Grader:
         truth = reference.truth(drawn[trial], perturbed)
         if truth.is_finite:
             return drawn[trial], truth
-        inputs = reference.draw(_size(sizes, trial), trial, seed, own=True)
+        inputs = reference.draw(size_of(sizes, trial), trial, seed, own=True)
         return inputs, reference.truth(inputs, perturbed)
 
     def _timed(
@@ -218,7 +202,8 @@ class Grader:
         hardware = HARDWARE[config.roofline_hardware]
         candidate_s = total_s(launches, hardware, reference.is_half)
         reference_s = total_s(reference.eager_launches, hardware, reference.is_half)
-        own_s = sum(time_of(item, hardware, reference.is_half) for item in launches if not is_library(item))
+        own = [item for item in launches if not is_library(item) and not item.is_copy]
+        own_s = total_s(own, hardware, reference.is_half)
         if own_s < _MIN_KERNEL_TIME * candidate_s and config.policy == "mixed":
             failed = CandidateFailedError(
                 Status.REJECTED, "library_compute", f"own kernels take {own_s / candidate_s:.0%} of the time"
@@ -289,49 +274,6 @@ class Errors:
     def add(self, absolute: float, relative: float) -> None:
         """Take one trial's."""
         self.absolute, self.relative = max(self.absolute, absolute), max(self.relative, relative)
-
-
-def _follow_up(
-    large: list[Launch],
-    estimated: list[Launch],
-    true: list[Launch],
-    sizes: tuple[int, int],
-    true_size: int,
-    products: bool,
-) -> Sizes | None:
-    """Return larger sizes to judge at where the programs at the true size are not those that the small sizes suggest.
-
-    Too few at the true size: the tile is taller than the small sizes (then a size of several tiles tells more), or the grid
-    does not grow with the rows, and only the true size can tell a persistent kernel from one that leaves rows out. With
-    matrix products, what each program reads again is only seen to grow where programs do.
-    """
-    tallest = 0.0
-    for small, guess, exact in zip(large, estimated, true, strict=False):
-        if is_library(exact) or exact.programs <= 0:
-            continue
-        if (
-            exact.programs == small.programs > 1
-        ):  # as many programs for all the rows as for a few: only all of them will tell
-            return ()
-        too_few = exact.programs < 0.75 * small.programs * true_size / sizes[1]
-        unlike = not 0.75 * exact.programs <= guess.programs <= 1.33 * exact.programs
-        if too_few or (products and unlike):
-            tallest = max(tallest, true_size * small.programs / exact.programs)
-    if tallest == 0:
-        return None
-    height = 1 << max(0, math.ceil(math.log2(tallest)))
-    larger = (2 * height, 4 * height)
-    return larger if sizes[1] < larger[1] < true_size else ()
-
-
-def _size(sizes: Sizes, trial: int) -> int | None:
-    """Reduced leading sizes alternate between trials; None: the true size."""
-    return sizes[trial % 2] if sizes else None
-
-
-def is_library(launch: Launch) -> bool:
-    """True for an operator of PyTorch, false for a kernel of the candidate."""
-    return launch.kernel.startswith(LIBRARY_PREFIX)
 
 
 def _failure(failed: CandidateFailedError, compiled: bool) -> Verdict:

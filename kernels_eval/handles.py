@@ -13,14 +13,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._python_dispatch import _disable_current_modes as _disable_modes  # pyright: ignore
 
-from kernels_eval.policy import PolicyViolationError, refusal
+from kernels_eval.policy import MAX_HOST_READS, PolicyViolationError, refusal
 from kernels_eval.program import FIRST_OWN, MAX_COMMANDS
 from kernels_eval.tensors import NAMES, bytes_of
 
 DEVICE = torch.device("cuda", 0)
 _META = torch.device("meta")
 _ADDRESS_SPACE = 1 << 44
-_MAX_HOST_READS = 16
 _HOST_ONLY = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking"})
 """Arguments that say nothing to the executor: the results' own strides do."""
 
@@ -259,9 +258,9 @@ class Tracer(TorchDispatchMode):
 
     def _read_value(self, tensor: torch.Tensor) -> Any:
         self._host_reads += 1
-        if self._host_reads > _MAX_HOST_READS:
+        if self._host_reads > MAX_HOST_READS:
             self.violations.append("aten._local_scalar_dense")
-            raise PolicyViolationError(f"aten._local_scalar_dense: more than {_MAX_HOST_READS} values read on the host")
+            raise PolicyViolationError(f"aten._local_scalar_dense: more than {MAX_HOST_READS} values read on the host")
         return self._read(self.view_of(self.promote(tensor)))
 
     def _plain(self, value: Any, given: list[Handle]) -> Any:

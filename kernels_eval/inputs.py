@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 _FACTORIES = {
     torch.randn, torch.rand, torch.randint, torch.zeros, torch.ones, torch.full, torch.empty, torch.normal, torch.randperm,
@@ -47,6 +48,83 @@ class ResizedFactories(TorchFunctionMode):
 
     def _resized(self, shape: Any) -> tuple[int, ...]:
         return (self._number(shape[0]), *shape[1:]) if len(shape) else tuple(shape)
+
+
+_DRAWN = frozenset({"rand", "randn", "normal", "rand_like", "randn_like", "uniform_", "normal_", "empty", "zeros", "ones", "full", "zeros_like", "ones_like", "tensor", "linspace"})  # fmt: skip
+_KEEPS = frozenset(
+    [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "truediv",
+        "radd",
+        "rsub",
+        "rmul",
+        "neg",
+        "float",
+        "half",
+        "double",
+        "bfloat16",
+        "to",
+        "type",
+        "cuda",
+        "cpu",
+        "contiguous",
+        "clone",
+        "detach",
+        "requires_grad_",
+        "view",
+        "reshape",
+        "flatten",
+        "unflatten",
+        "permute",
+        "transpose",
+        "t",
+        "movedim",
+        "squeeze",
+        "unsqueeze",
+        "get",
+        "getitem",
+        "narrow",
+        "cat",
+        "stack",
+    ]
+)
+_ARITHMETIC = frozenset(["add", "sub", "mul", "div", "truediv", "radd", "rsub", "rmul"])
+
+
+class PlainDraws(TorchFunctionMode):
+    """Remembers which tensors made inside are numbers without a structure: drawn, scaled, reshaped, and nothing else.
+
+    What is left may have a structure that kernels are entitled to rely on: a triangle, rows that sum to one, a mask, a symmetry.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._plain: dict[int, torch.Tensor] = {}
+        """By identity; held, so that no other tensor takes it over."""
+
+    def is_plain(self, value: Any) -> bool:
+        """True for a tensor that any other values could take the place of."""
+        return id(value) in self._plain
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run a function, and remember its result where it is a plain one."""
+        result = func(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "")
+        name = name.strip("_") if name.startswith("__") else name
+        if isinstance(result, torch.Tensor) and (name in _DRAWN or (name in _KEEPS and self._keeps(name, args))):
+            self._plain[id(result)] = result
+        return result
+
+    def _keeps(self, name: str, args: tuple[Any, ...]) -> bool:
+        tensors = [value for value in tree_leaves(args) if isinstance(value, torch.Tensor)]
+        if name in _ARITHMETIC and sum(value.dim() > 0 for value in tensors) > 1:
+            return False  # e.g. a matrix plus its own transpose
+        return all(self.is_plain(value) for value in tensors)
 
 
 def _normal(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:

@@ -6,12 +6,14 @@
 """
 
 import dataclasses
+import inspect
 from typing import Any
 
 import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter as _upstream
 
+from kernels_eval import interpreter_types
 from kernels_eval.accounting import LEDGER, account
 
 upstream: Any = _upstream
@@ -28,6 +30,8 @@ class KernelError(Exception):
 
 def install() -> None:
     """Patch Triton's interpreter in this process (TRITON_INTERPRET=1 must be set before triton is imported)."""
+    interpreter_types.install()
+    upstream._patch_attr = _patch_builtin_directly
     scope = upstream._LangPatchScope()
     builder = upstream.interpreter_builder
     for language in (tl, tl.core):
@@ -51,6 +55,18 @@ def install() -> None:
         for function in list(vars(library).values()):
             if isinstance(function, upstream.InterpretedFunction):
                 function.rewrite()
+
+
+def _patch_builtin_directly(owner: Any, name: str, member: Any, builder: Any, scope: Any) -> None:
+    """Put a function of the language in place, bound to the interpreter, without the two wrappers that upstream leaves around it."""
+    plain: Any = inspect.unwrap(member)
+    semantic: Any = upstream.interpreter_semantic
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kwargs["_semantic"] = semantic
+        return plain(*args, **kwargs)
+
+    scope.set_attr(owner, name, call)
 
 
 def _numpy_type(dtype: Any) -> np.dtype[Any]:

@@ -13,6 +13,7 @@ from kernels_eval.interpreter import KernelError, interpret, pointer, upstream
 from kernels_eval.kernel_syntax import ForbiddenSyntaxError
 from kernels_eval.launch_description import TRITON_NAMES, describe_launch
 from kernels_eval.launches import Launch
+from kernels_eval.library_copies import LibraryCopies
 from kernels_eval.program import Descriptor, KernelUnit, LaunchKernel, Sequence, Value, View
 from kernels_eval.tensors import DTYPES
 from kernels_eval.unit_loading import DeviceFunction, UnitLibrary, interpreted
@@ -24,6 +25,8 @@ class KernelRuns:
     def __init__(self, memory: ExecutorMemory) -> None:
         self._memory = memory
         self._library = UnitLibrary(interpreted, for_interpreter=True)
+        self._copies: LibraryCopies | None = None
+        """Of the last launch."""
 
     def load(self, units: Iterable[KernelUnit]) -> None:
         """Make kernels known. KernelError where one says what kernels cannot say."""
@@ -41,6 +44,7 @@ class KernelRuns:
             raise ProgramError(f"a launch of {function.fn.__name__} and its parameters differ in {sorted(missing)[0]}")
         described = describe_launch(launch, function.fn.__name__, function.constexprs)
         LEDGER.start(self._regions(launch.arguments))
+        self._copies = None if self._memory.strict else LibraryCopies(self._memory, _distinct(launch.arguments))
         try:
             arguments = {
                 name: self._library.value_of(value) if name in function.constexprs else self._argument(value)
@@ -49,17 +53,22 @@ class KernelRuns:
             interpret(function, arguments, launch.grid, _programs(launch.grid))
         except Exception as error:
             raise KernelError(function.fn.__name__) from error
+        if self._copies is not None:
+            self._copies.settle()
         return Launch(
             dram_bytes=LEDGER.sectors * SECTOR_BYTES,
             l2_bytes=LEDGER.l2_bytes,
             flops=LEDGER.flops,
             vector_flops=LEDGER.vector_flops,
             given_bytes=LEDGER.given_sectors * SECTOR_BYTES,
+            is_copy=self._copies is not None and self._copies.found,
             **described,
         )
 
     def scramble(self, launch: LaunchKernel) -> None:
-        """Replace what the launch that has just run wrote: floats by noise, other values by one another's."""
+        """Replace what the launch that has just run computed: floats by noise, other values by one another's."""
+        if self._copies is not None and self._copies.found:
+            return
         seen: set[int] = set()
         for _, view in _views(launch.arguments):
             region = next(region for region in LEDGER.regions if region.storage.number == view.storage)
@@ -120,6 +129,10 @@ def _views(arguments: dict[str, Value]) -> Iterator[tuple[str, View]]:
             yield name, value.base
         elif isinstance(value, Sequence):
             yield from _views({f"{name}[{index}]": item for index, item in enumerate(value.items)})
+
+
+def _distinct(arguments: dict[str, Value]) -> list[View]:
+    return list(dict.fromkeys(view for _, view in _views(arguments)))
 
 
 def _programs(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:

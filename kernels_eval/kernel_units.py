@@ -104,7 +104,8 @@ class Units:
             encoded = self.encode(value)
         except UnknownGlobalError as error:
             raise UnknownGlobalError(f"{function.__name__}: global name {name}: {error}") from None
-        return {"kind": "constexpr", "value": encoded} if isinstance(value, tl.constexpr) else encoded
+        is_constant = isinstance(value, tl.constexpr) or _is_annotated_constexpr(function, name)
+        return {"kind": "constexpr", "value": encoded} if is_constant else encoded
 
     def _definition(self, function: types.FunctionType) -> tuple[ast.FunctionDef, int]:
         code = function.__code__
@@ -157,6 +158,12 @@ def _lookup(function: types.FunctionType, name: str) -> Any:
         except ValueError:
             return _MISSING
     return function.__globals__.get(name, _MISSING)
+
+
+def _is_annotated_constexpr(function: types.FunctionType, name: str) -> bool:
+    """True for `NAME: tl.constexpr = 1.5` at the module's level, which the compiler takes for `NAME = tl.constexpr(1.5)`."""
+    annotation = function.__globals__.get("__annotations__", {}).get(name)
+    return annotation is tl.constexpr or (isinstance(annotation, str) and annotation.split(".")[-1] == "constexpr")
 
 
 def _outdented(line: str, indent: int) -> str:

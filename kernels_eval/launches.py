@@ -44,6 +44,8 @@ class Launch(FrozenModel):
     """Floating-point operations of everything else."""
     given_bytes: Count = 0
     """The part of `dram_bytes` that was read of what the candidate did not write: inputs, weights, constants."""
+    is_copy: bool = False
+    """Under policy `mixed`: what it wrote is what PyTorch had computed before."""
     signature: dict[Name, Name] = Field(default_factory=dict, max_length=64)
     """Type of each argument as Triton writes it (`*fp32`, `i32`, `constexpr`)."""
     constants: dict[Name, Constant] = Field(default_factory=dict, max_length=64)

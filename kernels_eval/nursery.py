@@ -4,7 +4,7 @@ The nursery was forked before its owner read any problem, so that a child's memo
 It keeps one spare child forked ahead (a fork of a process with torch in it costs about 10 ms), hands it the descriptors
 of a job, enforces the limit on wall time (without what others took of it), and ends the child's whole process group, and whatever escaped from the group.
 
-Protocol over a SOCK_SEQPACKET socket. Owner: `start` (job, limits; two descriptors: channel, input memory), `stop` (job),
+Protocol over a SOCK_SEQPACKET socket. Owner: `start` (job, limits; descriptors: channel and, it may be, input memory), `stop` (job),
 `dismiss` (job: as stop, but nobody waits for how it ended).
 Nursery: `hello` (sandbox), `ended` (job, cause = exit | signal | timeout | stopped, code).
 """
@@ -25,7 +25,7 @@ from kernels_eval.starvation import starved_s
 from kernels_eval.wire import ChannelClosedError, has_news, note_pair, receive_note, send_note
 
 ChildMain = Callable[[socket.socket, int], None]
-"""What a child runs: its channel to the owner, and the descriptor of the shared input memory."""
+"""What a child runs: its channel to the owner, and the descriptor of the shared input memory; -1 where it is to see none."""
 _GRACE_S = 5.0
 MAX_EXTENSION = 3.0
 """A limit on wall time is extended by the time that a child, or its owner, waited for a core: at most by this many times itself."""
@@ -217,12 +217,12 @@ def _run_child(door: socket.socket, child_main: ChildMain, may_fork: bool, upbri
     if upbringing.warm_up is not None:
         upbringing.warm_up()
     try:
-        note, (channel_descriptor, memory_descriptor) = receive_note(door)
+        note, (channel_descriptor, *memory) = receive_note(door)
     except ChannelClosedError:
         return
     door.close()
     upbringing.confine_child(Limits(**note["limits"]), may_fork)
-    child_main(socket.socket(fileno=channel_descriptor), memory_descriptor)
+    child_main(socket.socket(fileno=channel_descriptor), memory[0] if memory else -1)
 
 
 class Nursery:
@@ -234,14 +234,15 @@ class Nursery:
         self._job = 0
         self.sandbox: list[str] = self._receive()["sandbox"]
 
-    def start(self, memory: int, limits: Limits) -> socket.socket:
-        """Start a confined child; returns the channel to it. `memory` is a descriptor that it may map."""
+    def start(self, memory: int | None, limits: Limits) -> socket.socket:
+        """Start a confined child; returns the channel to it. `memory`: a descriptor that it may map; None: nothing."""
         self._job += 1
         self._forget_endings()
         ours, theirs = socket.socketpair()
         ours.settimeout((1 + MAX_EXTENSION) * limits.wall_s + _GRACE_S)
         try:
-            self._send({"action": "start", "job": self._job, "limits": vars(limits)}, [theirs.fileno(), memory])
+            descriptors = [theirs.fileno()] if memory is None else [theirs.fileno(), memory]
+            self._send({"action": "start", "job": self._job, "limits": vars(limits)}, descriptors)
         except InfrastructureError:
             ours.close()
             raise

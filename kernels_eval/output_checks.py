@@ -4,8 +4,8 @@ import torch
 
 from kernels_eval.accounting import Writer
 from kernels_eval.answers import ExecutedAnswer
+from kernels_eval.child_conversation import CandidateFailedError, out_of_turn
 from kernels_eval.comparison import compare
-from kernels_eval.conversation import CandidateFailedError, out_of_turn
 from kernels_eval.program import FIRST_OWN, LaunchKernel, TraceAnswer, View
 from kernels_eval.reference import Truth
 from kernels_eval.tensors import DTYPES, NAMES, TensorForm, tensor_from
@@ -30,6 +30,7 @@ def check_trace(trace: TraceAnswer, truth: Truth) -> None:
             "wrong_output_count",
             f"returned {len(trace.outputs)} outputs, expected {len(truth.native)}",
         )
+    check_sequence(trace.sequence, truth)
     for index, (output, native) in enumerate(zip(trace.outputs, truth.native, strict=True)):
         label = label_of(index, len(trace.outputs))
         view = output.view
@@ -48,6 +49,13 @@ def check_trace(trace: TraceAnswer, truth: Truth) -> None:
         _check_storage(view, index, label, truth)
     if not truth.shared:
         _check_overlap([output.view for output in trace.outputs if output.view is not None])
+
+
+def check_sequence(is_sequence: bool, truth: Truth) -> None:
+    """Whoever calls the model unpacks what the reference returns: a tuple of one is no tensor."""
+    if is_sequence != truth.is_sequence:
+        forms = ("a tuple or list", "a tensor") if is_sequence else ("one object", "a tuple or list")
+        raise CandidateFailedError(Status.INCORRECT, "wrong_type", f"returned {forms[0]}, expected {forms[1]}")
 
 
 def _check_storage(view: View, index: int, label: str, truth: Truth) -> None:

@@ -29,6 +29,10 @@ _UNTRACEABLE = frozenset({"set_", "resize_", "resize_as_", "from_file", "_nested
 STRICT = (UNINITIALISED | CREATIONS | COPIES | MOVES | SETTERS | METADATA | {"detach", "alias"}) - _UNTRACEABLE
 
 
+MAX_HOST_READS = 16
+"""Values that host code may read in one forward call (`.item()`): a scale, a length, not the work."""
+
+
 class PolicyViolationError(Exception):
     """The candidate did with the library what its own kernels should do."""
 

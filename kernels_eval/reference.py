@@ -7,6 +7,9 @@ computed) must follow the leading size in proportion or not depend on it.
 
 import copy
 import hashlib
+import logging
+import math
+import pickle
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +19,16 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernels_eval.eager import EagerCounter
-from kernels_eval.inputs import DISTRIBUTIONS, ResizedFactories, SecretSeed
+from kernels_eval.inputs import DISTRIBUTIONS, PlainDraws, ResizedFactories, SecretSeed
 from kernels_eval.launches import Launch
-from kernels_eval.tensors import TensorForm, form_of
+from kernels_eval.tensors import NAMES, TensorForm, form_of
 
+# Whether a reference runs on cut inputs is found out by trying; that it does not is nothing to write on the user's screen.
+logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
 MIN_REDUCED = 32
+MIN_REDUCED_LONG = 2
+"""The same where rows are long."""
+_LONG_ROW = 1 << 16
 Shape = tuple[int, ...]
 
 
@@ -61,13 +69,14 @@ class Reference:
         self.digest = hashlib.sha256(source.encode()).hexdigest()
         _guarded(lambda: exec(compile(source, "problem.py", "exec"), module.__dict__))
         self._get_inputs: Callable[[], Any] = module.__dict__["get_inputs"]
-        self.arguments: list[Any] = list(_guarded(module.__dict__["get_init_inputs"]))
+        self.arguments: list[Any] = _guarded(lambda: list(module.__dict__["get_init_inputs"]()))
+        _guarded(lambda: pickle.dumps(self.arguments))  # they go to another process
         torch.manual_seed(weight_seed)
         self._models: dict[bool, torch.nn.Module] = {False: _guarded(lambda: module.__dict__["Model"](*self.arguments))}
         self._doubles: dict[bool, torch.nn.Module | None] = {}
         true_inputs = self._fake_inputs(None)
         self.input_shapes = _shapes(true_inputs)
-        self.true_forms = [form_of(value) if isinstance(value, torch.Tensor) else value for value in true_inputs]
+        self.true_forms = [_passed_as(value) for value in true_inputs]
         """The inputs at their true size: forms of tensors, and plain values."""
         self._forms: dict[int, list[Any]] = {}
         self._only_first = False
@@ -82,6 +91,17 @@ class Reference:
         return bool(floats) and floats[0] in ("float16", "bfloat16")
 
     @property
+    def has_square_input(self) -> bool:
+        """True where an input is a square matrix, which cut inputs are not: kernels may rely on it."""
+        return any(shape is not None and len(shape) == 2 and shape[0] == shape[1] for shape in self.input_shapes)
+
+    @property
+    def has_long_rows(self) -> bool:
+        """True where one unit of the leading size is so many elements that few units are enough."""
+        elements = sum(math.prod(shape) for shape in self.input_shapes if shape)
+        return elements > _LONG_ROW * max(self.true_size or 1, 1)
+
+    @property
     def has_products(self) -> bool:
         """True where eager execution multiplies matrices."""
         return any(launch.flops for launch in self.eager_launches)
@@ -92,18 +112,22 @@ class Reference:
         return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
     def draw(self, size: int | None, trial: int, seed: SecretSeed, own: bool) -> list[Any]:
-        """Draw the inputs of one trial at a leading size (None: the true one). `own`: from the problem's own distribution."""
+        """Draw the inputs of one trial at a leading size (None: the true one).
+
+        `own`: from the problem's own distribution, as all inputs are that `get_inputs` gives a structure.
+        """
         torch.manual_seed(seed.number("inputs", trial))
-        values = self._inputs(size)
         if own:
-            return values
+            return self._inputs(size)
+        with PlainDraws() as origin:
+            values = self._inputs(size)
         generator = seed.generator("values", trial)
         # Always a plain normal one first: with wide values alone a softmax saturates and hides what comes before it.
         drawn = seed.number("distribution", trial) % len(DISTRIBUTIONS)
         shape_of = DISTRIBUTIONS[0 if trial == 1 else drawn]
         return [
             shape_of(tuple(value.shape), generator).to(value.dtype)
-            if isinstance(value, torch.Tensor) and value.dtype.is_floating_point
+            if isinstance(value, torch.Tensor) and value.dtype.is_floating_point and origin.is_plain(value)
             else value
             for value in values
         ]
@@ -114,7 +138,7 @@ class Reference:
             return self.true_forms
         if size not in self._forms:
             values = self._fake_inputs(size)
-            self._forms[size] = [form_of(value) if isinstance(value, torch.Tensor) else value for value in values]
+            self._forms[size] = [_passed_as(value) for value in values]
         return self._forms[size]
 
     def truth(self, inputs: list[Any], perturbed: bool) -> Truth:
@@ -183,12 +207,12 @@ class Reference:
 
     def _inputs(self, size: int | None) -> list[Any]:
         if size is None:
-            return list(_guarded(self._get_inputs))
+            return _guarded(lambda: list(self._get_inputs()))
         assert self.true_size is not None
         with ResizedFactories(self.true_size, size):
-            values = list(_guarded(self._get_inputs))
+            values = _guarded(lambda: list(self._get_inputs()))
         if self._only_first:
-            rest = iter(list(_guarded(self._get_inputs)))
+            rest = iter(_guarded(lambda: list(self._get_inputs())))
             first = next(index for index, value in enumerate(values) if isinstance(value, torch.Tensor))
             values = [
                 value if index == first else full for index, (value, full) in enumerate(zip(values, rest, strict=True))
@@ -208,7 +232,8 @@ class Reference:
 
     def _find_reduction(self) -> bool:
         assert self.true_size is not None
-        small, large = MIN_REDUCED, 2 * MIN_REDUCED
+        small = MIN_REDUCED_LONG if self.has_long_rows else MIN_REDUCED
+        large = 2 * small
         if self.true_size <= large:
             return False
         for only_first in (False, True):
@@ -230,6 +255,8 @@ class Reference:
                 (size, *(true_shape or ())[1:]),
             ):
                 raise ReferenceFailedError("an input does not follow the leading size")
+        if size is not None and _shapes(inputs) == true_shapes:
+            raise ReferenceFailedError("no input follows the leading size")
         with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
             result = self._models[False](*_as_fake(inputs))
         outputs = list(result) if isinstance(result, tuple | list) else [result]
@@ -257,6 +284,19 @@ def _guarded(call: Callable[[], Any]) -> Any:
         return call()
     except Exception as error:
         raise ReferenceFailedError(f"the reference raised {type(error).__name__}: {str(error)[:300]}") from error
+
+
+def _passed_as(value: Any) -> Any:
+    """Return how an input goes to a candidate: the form of a tensor, or a plain value; ReferenceFailedError for anything else."""
+    if isinstance(value, torch.Tensor):
+        if value.dtype not in NAMES or value.layout is not torch.strided:
+            raise ReferenceFailedError(f"get_inputs returns a {value.layout} tensor of {value.dtype}")
+        return form_of(value)
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value) in (list, tuple) and not any(isinstance(_passed_as(item), TensorForm) for item in value):
+        return value
+    raise ReferenceFailedError(f"get_inputs returns a {type(value).__name__}, expected tensors, numbers and strings")
 
 
 def _address(value: Any) -> int:

@@ -5,14 +5,18 @@ call asks for the program that was found right, that is all. A program that diff
 before it, and its results are compared; so are calls whose kernels use memory of earlier calls, which could count them.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from kernels_eval.conversation import Conversation
 from kernels_eval.inputs import SecretSeed
-from kernels_eval.program import TraceAnswer
+from kernels_eval.program import TraceAnswer, View
 from kernels_eval.program_shape import fingerprint, uses_older_storage
 from kernels_eval.reference import Reference, Truth
+from kernels_eval.tensors import DTYPES
 
 _FEWEST = 12
 _MORE = 5
@@ -21,6 +25,12 @@ _TRIAL = 1000
 """Trials are numbered from here, for the seed."""
 _RUN = 3
 """Calls that are run where each could differ from the last though its program is the same."""
+
+
+_FEWEST_READING = 2
+_MORE_READING = 3
+_TURNED = 4
+"""Inputs of fewer elements are scales and the like; nothing is turned around in them."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,39 @@ class Repeats:
         self._rest = _Call(trace, waiting) if waiting else None
         return calls
 
+    def with_values(self) -> Iterator[Rerun]:
+        """Make more calls of host code that reads values, as it can only be traced with values. Call after all other questions.
+
+        Every other one is on inputs that read the same as those of the call before: an old result, remembered by a sampled value
+        or by a sum, is wrong for them.
+        """
+        inputs: list[Any] = []
+        for number in range(_FEWEST_READING + self._seed.number("reading") % _MORE_READING):
+            alike = number % 2 == 1
+            inputs, truth = self._alike(inputs, self._conversation.reads) if alike else self._fresh()
+            self._conversation.ask(inputs, has_values=True)
+            self._conversation.put(inputs)
+            trace, raw, payload = self._conversation.traced()
+            self._conversation.execute(raw, payload, _views(raw))
+            yield Rerun(trace, truth)
+
+    def _alike(self, first: list[Any], reads: Sequence[View]) -> tuple[list[Any], Truth]:
+        """Turn the elements of an input set around, but for those that were read."""
+        inputs = list(first)
+        for index, value in enumerate(first):
+            if not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point or value.numel() < _TURNED:
+                continue
+            inputs[index] = value.contiguous().reshape(-1).roll(1).reshape(value.shape)
+            before, after = (flat.contiguous().reshape(-1).view(torch.uint8) for flat in (value, inputs[index]))
+            for view in reads:
+                if view.storage == index:
+                    itemsize = DTYPES[view.dtype].itemsize
+                    after[view.offset * itemsize : (view.offset + 1) * itemsize] = before[
+                        view.offset * itemsize : (view.offset + 1) * itemsize
+                    ]
+        truth = self._reference.truth(inputs, self._perturbed)
+        return (inputs, truth) if truth.is_finite else self._fresh()
+
     def start_scrambled(self) -> Rerun | None:
         """Have the last call run with its kernels' results replaced by nonsense; None where it has been run already."""
         return self.start(self._rest, scrambled=True) if self._rest is not None else None
@@ -92,8 +135,7 @@ class Repeats:
             self._conversation.executed(0)
         self._conversation.put(inputs)
         raw, payload = call.programs[-1]
-        views = [output["view"] for output in raw["outputs"] if output.get("view") is not None]
-        self._conversation.execute(raw, payload, views, scrambled=scrambled)
+        self._conversation.execute(raw, payload, _views(raw), scrambled=scrambled)
         return Rerun(call.trace, truth)
 
     def _fresh(self) -> tuple[list[Any], Truth]:
@@ -105,6 +147,10 @@ class Repeats:
             if truth.is_finite:
                 break
         return inputs, truth
+
+
+def _views(raw: dict[str, Any]) -> list[Any]:
+    return [output["view"] for output in raw["outputs"] if output.get("view") is not None]
 
 
 @dataclass(frozen=True)

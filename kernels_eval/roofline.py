@@ -91,6 +91,7 @@ def extrapolate(
     def combined(first: Launch, second: Launch, share: float) -> Launch:
         return second.model_copy(
             update={name: at(getattr(first, name), getattr(second, name)) / share for name in _COUNTS}
+            | {"is_copy": first.is_copy and second.is_copy}
         )
 
     if [launch.kernel for launch in small] == [launch.kernel for launch in large]:
@@ -119,6 +120,7 @@ def with_true_grids(estimated: Sequence[Launch], grids: Sequence[Launch]) -> lis
                 "l2_bytes": launch.l2_bytes,
                 "flops": launch.flops,
                 "vector_flops": launch.vector_flops,
+                "is_copy": launch.is_copy,
             }
         )
         for launch, grid in zip(estimated, grids, strict=True)

@@ -25,6 +25,25 @@ def size_needed(seen: TraceAnswer, true: TraceAnswer, units: Iterable[KernelUnit
     return int(size * max(factors)) + 1 if factors else None
 
 
+def zeros_that_grow(seen: TraceAnswer, true: TraceAnswer) -> list[tuple[int, str]]:
+    """Return launches (by index) and names of arguments that are 0 at the small size and are not at the true one.
+
+    `rows // 300`, passed as a flag, turns a kernel into another without any comparison of a size.
+    """
+    return [
+        (index, name)
+        for index, (small, large) in enumerate(zip(_launches(seen), _launches(true), strict=True))
+        for name, value in small.arguments.items()
+        if _number(value) == 0 and _number(large.arguments.get(name)) not in (0, None)
+    ]
+
+
+def is_past(trace: TraceAnswer, zeros: Iterable[tuple[int, str]]) -> bool:
+    """True where none of those arguments is 0 any more."""
+    launches = _launches(trace)
+    return all(_number(launches[index].arguments.get(name)) != 0 for index, name in zeros)
+
+
 def _launches(trace: TraceAnswer) -> list[LaunchKernel]:
     return [command for command in trace.commands if isinstance(command, LaunchKernel)]
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from kernels_eval.conversation import CandidateFailedError, Conversation
+from kernels_eval.child_conversation import CandidateFailedError
+from kernels_eval.conversation import Conversation
 from kernels_eval.eager import count_operator
 from kernels_eval.inputs import SecretSeed
 from kernels_eval.kernel_syntax import constexpr_parameters
@@ -30,7 +31,7 @@ from kernels_eval.program import (
 from kernels_eval.program_shape import Step, is_same_at, steps
 from kernels_eval.reference import Reference
 from kernels_eval.tensors import DTYPES, TensorForm
-from kernels_eval.thresholds import size_needed
+from kernels_eval.thresholds import is_past, size_needed, zeros_that_grow
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,9 @@ class TrueSize:
         true = self._steps(self.trace)
         if not is_same_at(self._steps(self._seen.trace), true, true_size / self._seen.size):
             return self._smallest_alike(true, true_size)
+        zeros = zeros_that_grow(self._seen.trace, self.trace)
+        if zeros:
+            return self._first_past(zeros, true, true_size)
         needed = size_needed(self._seen.trace, self.trace, self._conversation.units, self._seen.size)
         if needed is not None:
             return (needed, 2 * needed) if 2 * needed < true_size else ()
@@ -87,6 +91,20 @@ class TrueSize:
                 (self._steps(trace), true_size / at) for trace, at in zip(both, (size, 2 * size), strict=True) if trace
             ]
             if all(is_same_at(steps, true, factor) for steps, factor in pairs):
+                return size, 2 * size
+            size *= 2
+        return ()
+
+    def _first_past(
+        self, zeros: list[tuple[int, str]], true: list[Step], true_size: int
+    ) -> tuple[int, int] | tuple[()]:
+        """Return sizes at which arguments that are 0 at the small size no longer are."""
+        size = 2 * self._seen.size
+        while 2 * size < true_size:
+            trace = self._at(size)
+            if trace is None or not is_same_at(self._steps(trace), true, true_size / size):
+                break
+            if is_past(trace, zeros):
                 return size, 2 * size
             size *= 2
         return ()

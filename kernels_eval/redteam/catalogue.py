@@ -2,22 +2,28 @@
 
 from kernels_eval.redteam import (
     hacks_answers,
+    hacks_detours,
+    hacks_disguises,
     hacks_kernels,
     hacks_library,
     hacks_process,
+    honest_blocks,
     honest_elementwise,
     honest_idioms,
     honest_layouts,
     honest_products,
     honest_rows,
+    honest_structures,
 )
 from kernels_eval.redteam.entry import Entry
 
 HACKS: tuple[Entry, ...] = (
-    *hacks_library.ENTRIES, *hacks_answers.ENTRIES, *hacks_process.ENTRIES, *hacks_kernels.ENTRIES
+    *hacks_library.ENTRIES, *hacks_answers.ENTRIES, *hacks_process.ENTRIES, *hacks_kernels.ENTRIES,
+    *hacks_detours.ENTRIES, *hacks_disguises.ENTRIES,
 )  # fmt: skip
 HONEST: tuple[Entry, ...] = (
-    *honest_elementwise.ENTRIES, *honest_rows.ENTRIES, *honest_products.ENTRIES, *honest_layouts.ENTRIES, *honest_idioms.ENTRIES
+    *honest_elementwise.ENTRIES, *honest_rows.ENTRIES, *honest_products.ENTRIES, *honest_layouts.ENTRIES, *honest_idioms.ENTRIES,
+    *honest_blocks.ENTRIES, *honest_structures.ENTRIES,
 )  # fmt: skip
 ENTRIES = HACKS + HONEST
 
@@ -29,7 +35,7 @@ CLASSES: dict[str, tuple[str, str]] = {
     ),
     "decoy": (
         "a kernel for show: not launched, launched on something else, its output overwritten or made not to matter",
-        "who wrote each element is traced; under `mixed` kernels' results are replaced by nonsense, which must show",
+        "who wrote each element is traced; under `mixed` kernels' results are replaced by nonsense, which must show, and copies of a library's result are the library's",
     ),
     "constant": (
         "zeros, a constant, the mean, the input, samples of the right distribution, a guessed seed",
@@ -39,7 +45,8 @@ CLASSES: dict[str, tuple[str, str]] = {
     "precision": ("less precision than the task has", "tolerance by type against a float64 oracle; exact types"),
     "cache": (
         "an old result, found by shape, pointer or a sampled value",
-        "a dozen further calls on known shapes are traced; a program that differs is run on fresh values",
+        "a dozen further calls on known shapes are traced; a program that differs is run on fresh values; host code that reads values "
+        "is called on others that read the same",
     ),
     "warm-up": ("honest for a number of calls", "the same further calls; their number is secret"),
     "stale memory": ("memory that may hold the answer already", "fresh memory holds NaN or a pattern"),

@@ -33,3 +33,32 @@ def row(body: str, init: str = "", extra: str = "") -> str:
     made = "".join(f"        {line}\n" for line in init.strip("\n").splitlines())
     constructor = f"    def __init__(self):\n        super().__init__()\n{made}" if init else ""
     return f"{ROW_JIT}\n{extra}\nclass ModelNew(nn.Module):\n{constructor}    def forward(self, x):\n        M, N = x.shape\n{forward}"
+
+
+GELU_JIT = """@triton.jit
+def kernel(x_ptr, out_ptr, M, N, BLOCK: tl.constexpr):
+    r = tl.program_id(0)
+    c = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + r * N + c, mask=c < N, other=0.0)
+    g = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    tl.store(out_ptr + r * N + c, g / (tl.sum(x * x, axis=0) / N + 1.0), mask=c < N)
+@triton.jit
+def copy(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
+@triton.jit
+def touch(x_ptr, out_ptr):
+    tl.store(out_ptr, tl.load(x_ptr))
+"""
+GELU_LAUNCH = "kernel[(M,)](x, out, M, N, BLOCK=128)"
+GELU_ANSWER = "torch.nn.functional.gelu(x) / (x.pow(2).mean(dim=1, keepdim=True) + 1.0)"
+
+
+def gelu_row(body: str, init: str = "", extra: str = "") -> str:
+    """The row kernel for problems.GELU_ROW under another forward."""
+    return row(body, init=init, extra=extra).replace(ROW_JIT, GELU_JIT)
+
+
+def gelu_copied(expression: str) -> str:
+    """A forward that has a kernel copy what the host made."""
+    return f"y = {expression}\nout = torch.empty_like(x)\ncopy[(triton.cdiv(M * N, 1024),)](y, out, M * N, BLOCK=1024)\nreturn out"

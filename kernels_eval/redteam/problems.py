@@ -115,3 +115,7 @@ MLP = _problem(
     "return self.second(torch.relu(self.first(x)))", "torch.randn(256, 32)",
     init="self.first = nn.Linear(32, 64); self.second = nn.Linear(64, 32)",
 )  # fmt: skip
+GELU_ROW = _problem("return F.gelu(x) / (x.pow(2).mean(dim=1, keepdim=True) + 1.0)", "torch.randn(600, 72)")
+SHORT = _problem("return torch.softmax(x, dim=0)", "torch.randn(12)")
+LONG_MEAN = _problem("return torch.sigmoid(x).mean(dim=(1, 2))", "torch.rand(128, 40, 50)")
+WIDE_LINEAR = _problem("return torch.relu(self.fc(x))", "torch.randn(200, 64)", init="self.fc = nn.Linear(64, 32)")

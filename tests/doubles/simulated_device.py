@@ -3,9 +3,10 @@
 What is real: processes, the conversation, shared memory through host copies, trials, hidden sizes, guards, checks, rounds, the
 clocks' arithmetic. What is pretended: the driver (events are the host's clock), the profiler (the interpreter's launches), the
 device's properties. Run as a program (`python simulated_device.py`): one JSON request a line on standard input (`problem`,
-`kernel`, `config`), one JSON verdict a line on standard output.
+`kernel`, `config`, and `beside_s` where a rehearsal is to have gone wrong), one JSON verdict a line on standard output.
 """
 
+import hashlib
 import inspect
 import itertools
 import json
@@ -21,11 +22,21 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 import torch._dynamo  # as the real template has by its rehearsal; else each candidate would import it, which takes a second
 
-from kernels_eval import cuda_driver, device_candidate, device_facts, device_grading, interpreter, stopwatch
+from kernels_eval import (
+    cuda_driver,
+    device_call_sets,
+    device_candidate,
+    device_facts,
+    device_grading,
+    device_run,
+    interpreter,
+    stopwatch,
+)
 from kernels_eval.accounting import LEDGER, Region, Storage, Writer
 from kernels_eval.confinement import die_with_parent
 from kernels_eval.device_candidate import device_candidate_main, warm_up
 from kernels_eval.device_confinement import confine_device_child, confine_device_nursery
+from kernels_eval.device_timing import Rehearsed
 from kernels_eval.nursery import Nursery, Upbringing, serve_nursery
 from kernels_eval.wire import note_pair
 
@@ -92,7 +103,11 @@ class SimulatedProfiler:
 class HostOnly(device_grading.DeviceGrader):
     def probe(self) -> None:
         self.use_host_copies()
-        self._transport.memory(1 << 21)
+
+    def misremember(self, problem: str, beside_s: float) -> None:
+        """Hold what a round of a problem takes beside its calls for other than it is, as after a rehearsal on a busy machine."""
+        digest = hashlib.sha256(problem.encode()).hexdigest()
+        self._device.rehearsed[digest] = Rehearsed(device_run._REHEARSED_PAUSE_S, beside_s)
 
 
 def pretend() -> None:
@@ -113,7 +128,7 @@ def pretend() -> None:
         module.CudaDriver = SimulatedDriver
     device_candidate.Profiler = SimulatedProfiler
     device_candidate.Warm._load_launcher = lambda self: None
-    device_grading._CALLS = 4
+    device_call_sets.MOST_CALLS = 4
     _ = device_facts
 
 
@@ -141,6 +156,8 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         config = device_grading.JudgeConfig(**request.get("config", {}))
+        if "beside_s" in request:
+            grader.misremember(request["problem"], request["beside_s"])
         verdict = grader.grade(request["problem"], request["kernel"], config, {})
         print(verdict.model_dump_json(), flush=True)
 

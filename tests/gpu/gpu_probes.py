@@ -381,10 +381,10 @@ def clocks() -> dict[str, Any]:
             measured = graded.last_measured
             found[f"{name}, pause {pause}"] = {
                 "status": verdict.status,
-                "flush us": round(1e6 * graded._timer.flush_s, 1),
+                "flush us": round(1e6 * graded._device.timer.flush_s, 1),
                 "pause us": measured and round(1e6 * measured.candidate_pause_s, 1),
                 "candidate us": measured and round(1e6 * measured.candidate.median, 2),
-                "rehearsed us": [round(1e6 * known.beside_s) for known in graded._rehearsed.values()],
+                "rehearsed us": [round(1e6 * known.beside_s) for known in graded._device.rehearsed.values()],
                 "seen": seen[:24],
             }
             print(name, pause, found[f"{name}, pause {pause}"], file=sys.stderr, flush=True)

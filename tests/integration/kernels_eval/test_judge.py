@@ -269,13 +269,15 @@ def test_killed_processes_lose_nothing_and_closing_leaves_nothing() -> None:
     assert not scratch.exists()
 
 
-def test_without_the_sandbox_that_is_required_it_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_sandbox_that_is_required_it_does_not_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # other judges have folders in the usual place
     monkeypatch.setattr("kernels_eval.judge.REQUIRED_SANDBOX", ("process", "a moat"))
     config = JudgeConfig(workers=1, compile="never", require_sandbox=True)
-    before = set(Path(tempfile.gettempdir()).glob("kernels-eval-*"))
     with pytest.raises(InputError, match="this machine lacks a moat; it has process, rlimits"):
         Judge(config)
-    assert set(Path(tempfile.gettempdir()).glob("kernels-eval-*")) <= before
+    assert not list(tmp_path.glob("kernels-eval-*"))
     monkeypatch.setattr("kernels_eval.judge.REQUIRED_SANDBOX", ("process",))
     with Judge(config) as judge:
         assert judge.evaluate(ROW_PROBLEM, "def f(:").status is Status.COMPILE_ERROR

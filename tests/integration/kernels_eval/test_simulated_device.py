@@ -109,6 +109,7 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
         "rejected",
         "clock_disagreement",
     ),
+    "a rehearsal gone wrong": (PROBLEM.replace("128, 300", "128, 301"), ROW_KERNEL, "correct", None),
     "early exit": (PROBLEM, with_forward("        import os\n        os._exit(0)\n"), "runtime_error", "no_answer"),
     "an exception": (PROBLEM, with_forward("        raise ValueError('boo')\n"), "runtime_error", "exception"),
     "not Python": (PROBLEM, "def f(:\n", "compile_error", "syntax_error"),
@@ -121,6 +122,7 @@ def verdicts() -> dict[str, dict[str, Any]]:
     config = {"timeout_s": 90.0, "compile_timeout_s": 2.0, "timing_rounds": 2, "timing_s": 2.0}
     requests = [
         {"problem": problem, "kernel": kernel, "config": {**config, "timeout_s": 0.5} if name == "hangs" else config}
+        | ({"beside_s": 60.0} if name == "a rehearsal gone wrong" else {})
         for name, (problem, kernel, _, _) in CASES.items()
     ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

@@ -71,3 +71,28 @@ def test_empty_and_zero_outputs(dtype: torch.dtype) -> None:
     zero = torch.zeros(4, dtype=dtype)
     assert compare(zero, zero.double(), zero, "output").agrees
     assert not compare(zero + 1e-3, zero.double(), zero, "output").agrees
+
+
+def small_gaussians(rows: int, columns: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """`1 - exp(-x²)` of rows normalised to a sum of 1: oracle, float32 as PyTorch has it, and as an honest kernel has it."""
+    x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+    wide, narrow, own = (value / value.abs().sum(1, keepdim=True) for value in (x.double(), x, x.flip(1)))
+    kernel = 1.0 - torch.exp2(-(own.flip(1) ** 2) * 1.4426950408889634)
+    return 1.0 - torch.exp(-wide * wide), 1.0 - torch.exp(-narrow * narrow), kernel
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_honest_kernel_may_lose_the_digits_that_the_reference_loses(seed: int) -> None:
+    oracle, native, kernel = small_gaussians(16, 300, seed)
+    assert compare(kernel, oracle, native, "output").agrees
+    shuffled = native.flip(0)
+    for trivial in (torch.zeros_like(native), torch.full_like(native, oracle.mean().item()), shuffled, native * 1.05):
+        assert not compare(trivial, oracle, native, "output").agrees
+
+
+def test_what_the_reference_does_not_lose_nobody_may() -> None:
+    oracle, native = output(1.0, 7)
+    assert not compare(native * (1 + 5e-4), oracle, native, "output").agrees
+    ties = native.clone()
+    ties.view(-1)[::8] += 1.0  # e.g. a threshold that rounding decides
+    assert not compare(native * (1 + 5e-4), oracle, ties, "output").agrees

@@ -49,6 +49,7 @@ def test_leading_sizes_are_reduced(forward: str, inputs: str, shapes: list[tuple
         ("return x.reshape(10, 100, 8).sum(1)", "[torch.rand(1000, 8)]"),
         ("return x * 2", "[torch.tensor(3.0)]"),
         ("return x * torch.ones(1000, 1)", "[torch.rand(1000, 8)]"),
+        ("return x.relu()", "[torch.rand(16, 1000).t()]"),
     ],
 )
 def test_some_problems_are_judged_at_their_own_size(forward: str, inputs: str) -> None:
@@ -119,3 +120,43 @@ def test_eager_products_count_their_operations() -> None:
 def test_a_reference_that_fails_says_so(forward: str) -> None:
     with pytest.raises(ReferenceFailedError):
         (problem := reference(forward, "[torch.rand(100, 8)]")).truth(problem.draw(None, 0, SEED, True), False)
+
+
+def test_inputs_with_a_structure_are_drawn_as_the_problem_draws_them() -> None:
+    problem = reference("return x @ y", "[torch.rand(40, 40), torch.tril(torch.rand(40, 40))]")
+    first, second = problem.draw(None, 1, SEED, own=False)
+    assert bool((first < 0).any())
+    assert torch.equal(second, second.tril())
+    assert bool((second >= 0).all())
+
+
+def test_long_rows_are_judged_by_few() -> None:
+    problem = reference("return x.relu()", "[torch.rand(16, 2, 64, 1024)]")
+    assert problem.has_long_rows
+    assert problem.can_be_reduced
+    assert [tuple(value.shape) for value in problem.draw(2, 1, SEED, own=False)] == [(2, 2, 64, 1024)]
+    assert not reference("return x.relu()", "[torch.rand(16, 1024)]").can_be_reduced
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        "7",
+        "None",
+        "[torch.rand(4, 4).to_sparse()]",
+        "[torch.zeros(4, dtype=torch.uint16)]",
+        "[[torch.rand(4)]]",
+        "[{'x': 1}]",
+        "[object()]",
+        "[torch.rand(4), print]",
+    ],
+)
+def test_inputs_that_cannot_be_passed_on_are_the_problems_fault(inputs: str) -> None:
+    with pytest.raises(ReferenceFailedError):
+        reference("return x", inputs)
+
+
+def test_constructor_arguments_that_are_none_are_the_problems_fault() -> None:
+    source = "class Model:\n    pass\ndef get_inputs():\n    return []\ndef get_init_inputs():\n    return True\n"
+    with pytest.raises(ReferenceFailedError):
+        Reference(source, weight_seed=3)

@@ -1,0 +1,107 @@
+"""Triton's bookkeeping of types, made cheap for the interpreter: it takes more of a small kernel's time than NumPy does.
+
+What each operation works out anew (the shape of a block as compile-time constants, its name, whether it has to be broadcast to
+what it is already) is remembered, or left until it is asked for. Values and types stay what they were.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import triton.language as tl
+from triton.language import core as _core
+from triton.language.semantic import TritonSemantic as _Semantic
+
+_language: Any = _core
+_semantic: Any = _Semantic
+_UNPROMOTED = (tl.float32, tl.float64, tl.int32, tl.int64)
+"""Types of which two operands stay what they are, whatever the operation."""
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What there is to know of one shape. `own`: Triton's tuple of its sizes, one for each shape, so that shapes can be compared by identity."""
+
+    own: Any
+    sizes: tuple[int, ...]
+    numel: int
+    constants: Any
+    """The sizes as a tensor shows them: compile-time constants."""
+    constant_numel: Any
+
+
+_shapes: dict[tuple[int, ...], _Shape] = {}
+_shapes_by_identity: dict[int, _Shape] = {}
+"""By the identity of `own`, which is never let go."""
+_check_shape: Any = _language.validate_block_shape
+_check_operands: Any = _semantic.binary_op_type_checking_impl
+_broadcast: Any = _semantic.broadcast_impl_value
+
+
+def install() -> None:
+    """Patch Triton in this process. Once, before anything is interpreted."""
+    _language.constexpr.__init__ = _new_constexpr
+    _language.constexpr.type = property(lambda self: _language.constexpr_type(self.value))
+    _language.block_type.__init__ = _new_block_type
+    _language.block_type.name = property(lambda self: f"<{self.shape}, {self.element_ty}>")
+    _language.tensor.__init__ = _new_tensor
+    _semantic.binary_op_type_checking_impl = _checked_operands
+    _semantic.broadcast_impl_value = _broadcasted
+
+
+def _new_constexpr(self: Any, value: Any) -> None:
+    while isinstance(value, _language.constexpr):
+        value = value.value
+    self.value = value
+
+
+def _shape(shape: Any) -> _Shape:
+    """Find, or learn, a shape; raises what Triton raises for one that is none."""
+    known = _shapes_by_identity.get(id(shape))
+    if known is not None:
+        return known
+    sizes = tuple(_language._unwrap_shape(shape))
+    known = _shapes.get(sizes)
+    if known is None:
+        numel = _check_shape(sizes)
+        constants = _language.tuple([_language.constexpr(size) for size in sizes])
+        known = _Shape(_language.tuple(sizes), sizes, numel, constants, _language.constexpr(numel))
+        _shapes[sizes] = _shapes_by_identity[id(known.own)] = known
+    return known
+
+
+def _new_block_type(self: Any, element_ty: Any, shape: Any) -> None:
+    known = _shape(shape)
+    if not known.sizes:
+        raise TypeError("0d block_type is forbidden")
+    self.element_ty = element_ty
+    self.shape = known.own
+    self.numel = known.numel
+
+
+def _new_tensor(self: Any, handle: Any, type: Any) -> None:
+    self.handle = handle
+    self.type = type
+    self.dtype = type.scalar
+    known = _shape(type.shape if type.is_block() else ())
+    self.shape, self.numel = known.constants, known.constant_numel
+
+
+def _checked_operands(self: Any, lhs: Any, rhs: Any, *args: Any, **kwargs: Any) -> Any:
+    if isinstance(lhs, tl.tensor) and isinstance(rhs, tl.tensor):
+        one: Any = lhs.type
+        other: Any = rhs.type
+        if one.scalar is other.scalar and one.scalar in _UNPROMOTED and _are_alike(one, other):
+            return lhs, rhs
+    return _check_operands(self, lhs, rhs, *args, **kwargs)
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    if one.is_block():
+        return other.is_block() and one.shape is other.shape
+    return not other.is_block()
+
+
+def _broadcasted(self: Any, lhs: Any, rhs: Any) -> Any:
+    if lhs.type.is_block() and rhs.type.is_block() and lhs.type.shape is rhs.type.shape:
+        return lhs, rhs
+    return _broadcast(self, lhs, rhs)

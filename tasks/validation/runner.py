@@ -16,6 +16,7 @@ import polars as pl
 from tasks.validation.suite import Expectation, Suite
 
 _SITE = "data_docs"
+_VIEWS = {"module_name": "tasks.validation.docs_views"}
 _DECORATION = (
     "images/glossary_scroller.gif",
     "images/validation_failed_unexpected_values.gif",
@@ -89,7 +90,15 @@ def _add_site(context: Any, docs_dir: Path) -> None:
             "class_name": "SiteBuilder",
             "show_how_to_buttons": False,
             "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(docs_dir.absolute())},
-            "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+            "site_index_builder": {
+                "class_name": "DefaultSiteIndexBuilder",
+                "view": {**_VIEWS, "class_name": "IndexPageView"},
+            },
+            "site_section_builders": {
+                "expectations": {"view": {**_VIEWS, "class_name": "PageView"}},
+                "validations": {"view": {**_VIEWS, "class_name": "PageView"}},
+                "profiling": "None",
+            },
         },
     )
 

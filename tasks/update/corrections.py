@@ -6,11 +6,12 @@ loss mask. Entries outside the mask are 0 in both.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from tasks.update.choices import check_choice
 from tasks.update.config import CorrectionConfig
 from tasks.update.masking import masked_mean, masked_sum
 
@@ -75,6 +76,8 @@ def rejection_mask(
     by default. `estimator="k3"` is w − 1 − log w; per token, its mean or its sum must be at most `upper`.
     Source: verl 0.9 (rollout correction); Liu & Li 2025, "When speed kills stability".
     """
+    check_choice("level", level, get_args(RejectionLevel))
+    check_choice("estimator", estimator, get_args(Estimator))
     log_ratio = _log_ratio(log_probs, sampler_log_probs)
     per_token = -log_ratio if estimator == "k1" else torch.expm1(log_ratio) - log_ratio
     if level == "token":
@@ -186,6 +189,7 @@ def mismatch(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor) -> dict
 
 
 def _weights(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, level: Level) -> Tensor:
+    check_choice("level", level, get_args(Level))
     log_ratio = (log_probs - sampler_log_probs).detach()
     if level == "sequence":
         log_ratio = masked_sum(log_ratio, mask, dim=1)[:, None].expand_as(log_ratio)

@@ -10,6 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from tasks.update.choices import check_choice
+
 _LOG_RATIO_LIMIT = 20.0
 _KL_LIMIT = 10.0
 
@@ -54,4 +56,5 @@ KL_ESTIMATORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 def kl_penalty(log_probs: Tensor, reference_log_probs: Tensor, estimator: str) -> Tensor:
     """Return the named estimator's value per token."""
+    check_choice("estimator", estimator, KL_ESTIMATORS)
     return KL_ESTIMATORS[estimator](log_probs, reference_log_probs)

@@ -5,12 +5,13 @@ Each loss returns (loss per token [B, T], figures), figures being detached per-t
 turns the first into a scalar whose sum over micro-batches and ranks is the optimizer step's loss.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from kernels_eval.errors import InputError
+from tasks.update.choices import check_choice
 from tasks.update.masking import masked_mean, masked_sum
 
 Aggregation = Literal["token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "seq_mean_token_sum_norm"]
@@ -34,6 +35,7 @@ def ppo_clip(
 
     Sources: Schulman et al. 2017, eq. 7; asymmetric range: Yu et al. 2025 (DAPO); dual clip: Ye et al. 2020, eq. 5.
     """
+    _check_shapes(log_probs, old_log_probs, advantages)
     ratio = _ratio(log_probs, old_log_probs)
     unclipped = -advantages * ratio
     clipped = -advantages * ratio.clamp(1 - clip_low, 1 + clip_high)
@@ -59,6 +61,7 @@ def gspo(
     Gradients reach each token through its own log-probability (the paper's GSPO-token form, equal to GSPO where
     advantages are constant in a sequence). Source: Zheng et al. 2025, eqs. 5 and 14.
     """
+    _check_shapes(log_probs, old_log_probs, advantages, mask)
     mean_log_ratio = masked_mean(log_probs.detach() - old_log_probs, mask, dim=1)[:, None]
     straight_through = log_probs - log_probs.detach()
     ratio = (mean_log_ratio + straight_through).clamp(max=_SEQUENCE_LOG_RATIO_LIMIT).exp()
@@ -74,6 +77,7 @@ def cispo(
 
     Source: MiniMax 2025 (MiniMax-M1), eq. 4.
     """
+    _check_shapes(log_probs, old_log_probs, advantages)
     ratio = _ratio(log_probs, old_log_probs).detach()
     weight = ratio.clamp(1 - clip_low, 1 + clip_high)
     return -weight * advantages * log_probs, {"clipped": weight != ratio}
@@ -95,6 +99,8 @@ def dppo(
     from (p, 1 - p), where p has moved the way that the advantage pushes.
     Source: Qi et al. 2026, "Rethinking the Trust Region in LLM Reinforcement Learning" (Divergence PPO), sections 4 and 5.4; as verl 0.9.
     """
+    _check_shapes(log_probs, old_log_probs, advantages)
+    check_choice("divergence", divergence, get_args(Divergence))
     probability, old_probability = log_probs.detach().exp(), old_log_probs.exp()
     if divergence == "tv":
         rose = fell = probability - old_probability
@@ -127,6 +133,7 @@ def aggregate(loss: Tensor, mask: Tensor, how: Aggregation = "token_mean", norma
     `normaliser_of`); None takes it from this mask, as for a step of one micro-batch. Sequences without a token count nowhere.
     `seq_mean_token_sum_norm` also divides by T, the width of the mask, unless a normaliser that includes it is given.
     """
+    check_choice("how", how, get_args(Aggregation))
     if loss.shape != mask.shape:
         raise InputError(f"mask: found the shape {tuple(mask.shape)}, expected that of the loss, {tuple(loss.shape)}")
     per_token = masked_sum(loss, mask, dim=1)
@@ -138,6 +145,7 @@ def aggregate(loss: Tensor, mask: Tensor, how: Aggregation = "token_mean", norma
 
 def normaliser_of(mask: Tensor, how: Aggregation, length: int | None = None) -> float:
     """Return the divisor that `aggregate` needs for a batch: tokens, sequences, or sequences × `length` (the mask's width)."""
+    check_choice("how", how, get_args(Aggregation))
     if how == "token_mean":
         return max(float(mask.sum()), 1.0)
     sequences = max(float((mask.sum(dim=1) > 0).sum()), 1.0)
@@ -148,3 +156,15 @@ def normaliser_of(mask: Tensor, how: Aggregation, length: int | None = None) -> 
 
 def _ratio(log_probs: Tensor, old_log_probs: Tensor) -> Tensor:
     return (log_probs - old_log_probs).clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()
+
+
+def _check_shapes(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor | None = None) -> None:
+    """Raise InputError where tensors do not belong together: broadcasting would mix tokens with sequences in silence."""
+    shape = log_probs.shape
+    given = {"old_log_probs": old_log_probs, "advantages": advantages} | ({} if mask is None else {"mask": mask})
+    for name, tensor in given.items():
+        of_sequences = name == "advantages" and tensor.shape == (*shape[:-1], 1)
+        if tensor.shape != shape and not of_sequences:
+            raise InputError(
+                f"{name}: found the shape {tuple(tensor.shape)}, expected that of log_probs, {tuple(shape)}"
+            )

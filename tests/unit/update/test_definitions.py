@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from kernels_eval.errors import InputError
 from tasks.update import advantages, corrections, kl, losses
 
 Rows = list[list[float]]
@@ -436,6 +437,34 @@ def test_masks_of_any_type_say_the_same(mask_type: torch.dtype) -> None:
     expected = all_of(torch.tensor(batch.mask, dtype=torch.float64))
     for found, wanted in zip(all_of(torch.tensor(batch.mask).to(mask_type)), expected, strict=True):
         torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: losses.aggregate(x, x, "token-mean"), "how: found 'token-mean', expected one of token_mean, seq_mean"),
+        (lambda x: losses.normaliser_of(x, "sum"), "how: found 'sum'"),
+        (lambda x: losses.dppo(x, x, x, divergence="js"), "divergence: found 'js', expected one of tv, kl"),
+        (lambda x: kl.kl_penalty(x, x, "k4"), "estimator: found 'k4', expected one of k1, k2, k3, low_var_kl, k3_k2"),
+        (lambda x: corrections.truncated_weights(x, x, x, level="seq"), "level: found 'seq', expected one of token, sequence"),
+        (lambda x: corrections.rejection_mask(x, x, x, 2.0, level="sequence"), "expected one of token, seq_mean, seq_sum"),
+        (lambda x: corrections.rejection_mask(x, x, x, 2.0, estimator="k2"), "expected one of k1, k3"),
+    ],
+)  # fmt: skip
+def test_a_wrong_name_is_refused(call: Callable[[Tensor], Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        call(torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize("name", ["ppo_clip", "gspo", "cispo", "dppo"])
+def test_tensors_that_do_not_belong_together_are_refused(name: str) -> None:
+    tokens, function = torch.zeros(3, 3), LOSSES[name][1]
+    with pytest.raises(InputError, match=r"advantages: found the shape \(3,\), expected that of log_probs, \(3, 3\)"):
+        function(tokens, tokens, torch.zeros(3), tokens)
+    with pytest.raises(InputError, match=r"old_log_probs: found the shape \(3, 4\)"):
+        function(tokens, torch.zeros(3, 4), tokens, tokens)
+    of_sequences = function(tokens, tokens, torch.ones(3, 1), torch.ones(3, 3))[0]
+    assert of_sequences.shape == (3, 3)
 
 
 def test_the_documentations_example_runs() -> None:

@@ -218,7 +218,7 @@ class Drill:
             "--headless",
             "--no-sandbox",
             "--disable-gpu",
-            "--window-size=1500,1100",
+            "--window-size=1500,2600",
             "--virtual-time-budget=20000",
         ]
         for tab in ("Logs", "Details"):

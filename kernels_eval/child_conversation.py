@@ -92,6 +92,9 @@ class ChildConversation:
         """Say why there was no answer."""
         ending = self._nursery.stop()
         self._ended = True
+        if ending.cause == "timeout" and ending.code == signal.SIGXCPU and self._limits.cpu_s is not None:
+            message = f"took more than {self._limits.cpu_s:g} s of CPU time, where no kernel is run"
+            return CandidateFailedError(Status.TIMEOUT, "timeout", message)
         if ending.cause == "timeout":
             return CandidateFailedError(Status.TIMEOUT, "timeout", f"ran longer than {self._limits.wall_s:g} s")
         if ending.cause == "signal":

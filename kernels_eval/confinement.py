@@ -6,6 +6,7 @@ landlock is missing, or for programs that have to start others (compilers): read
 """
 
 import ctypes
+import math
 import os
 import platform
 import resource
@@ -32,6 +33,8 @@ class Limits:
     """Address space beyond what the warm process has already."""
     file_mb: int = 64
     """Size of any file that it writes."""
+    cpu_s: float | None = None
+    """CPU time; None: as much as fits into the wall time."""
 
 
 def die_with_parent() -> None:
@@ -66,8 +69,9 @@ def confine_child(limits: Limits, may_fork: bool) -> None:
         pages = int(file.read().split()[0])
     ceiling = pages * os.sysconf("SC_PAGE_SIZE") + limits.memory_mb * 2**20
     resource.setrlimit(resource.RLIMIT_AS, (ceiling, ceiling))
-    seconds = int(limits.wall_s) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    most_s = int(limits.wall_s) + 1
+    seconds = most_s if limits.cpu_s is None else min(most_s, math.ceil(limits.cpu_s))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, most_s + 1))
     resource.setrlimit(resource.RLIMIT_FSIZE, (limits.file_mb * 2**20, limits.file_mb * 2**20))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))

@@ -8,6 +8,7 @@ import mmap
 import os
 import pickle
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,6 +24,8 @@ from kernels_eval.tensors import TensorForm, bytes_of, form_of, tensor_from
 from kernels_eval.verdict import Status
 
 _ALIGNMENT = 256
+_HOST_SHARE = 0.5
+"""CPU time of host code, as a share of the candidate's wall time."""
 _SPARE_PAYLOAD = 1 << 20
 _MAX_UPLOAD = 1 << 31
 
@@ -35,7 +38,9 @@ class Conversation:
         self._memory = os.memfd_create("inputs")
         self._mapping: mmap.mmap | None = None
         # The host is not handed the inputs' memory: it could map it, and compute.
-        self._host = ChildConversation(hosts, limits, None, HOST_ANSWER)
+        # And it computes nothing, so that half of the time is more than it needs: one that spins is not worth the rest.
+        host_limits = replace(limits, cpu_s=_HOST_SHARE * limits.wall_s)
+        self._host = ChildConversation(hosts, host_limits, None, HOST_ANSWER)
         self._executor = ChildConversation(executors, limits, self._memory, EXECUTOR_ANSWER)
         self._inputs: list[Any] = []
         self._asked: deque[bool] = deque()

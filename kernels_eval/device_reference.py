@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from kernels_eval import cuda_driver
-from kernels_eval.inputs import DISTRIBUTIONS, SecretSeed
+from kernels_eval.inputs import SecretSeed
 from kernels_eval.reference import Reference
 
 
@@ -37,25 +37,14 @@ class DeviceReference(Reference):
 
     def draw(self, size: int | None, trial: int, seed: SecretSeed, own: bool) -> list[Any]:
         """Draw the inputs of one trial on the device."""
-        number = seed.number("inputs", trial)
-        torch.manual_seed(number)
         with torch.device(cuda_driver.DEVICE):
-            values = [
-                value.to(cuda_driver.DEVICE) if isinstance(value, torch.Tensor) else value
-                for value in self._inputs(size)
-            ]
-            if own:
-                return values
-            generator = torch.Generator(cuda_driver.DEVICE).manual_seed(seed.number("values", trial))
-            # Always a plain normal one first: with wide values alone a softmax saturates and hides what comes before it.
-            drawn = seed.number("distribution", trial) % len(DISTRIBUTIONS)
-            shape_of = DISTRIBUTIONS[0 if trial == 1 else drawn]
-            return [
-                shape_of(tuple(value.shape), generator).to(value.dtype)
-                if isinstance(value, torch.Tensor) and value.dtype.is_floating_point
-                else value
-                for value in values
-            ]
+            return super().draw(size, trial, seed, own)
+
+    def _placed(self, values: list[Any]) -> list[Any]:
+        return [value.to(cuda_driver.DEVICE) if isinstance(value, torch.Tensor) else value for value in values]
+
+    def _generator(self, seed: SecretSeed, trial: int) -> torch.Generator:
+        return torch.Generator(cuda_driver.DEVICE).manual_seed(seed.number("values", trial))
 
     def forward(self, perturbed: bool, compiled: bool) -> Any:
         """Return what is timed: the model itself, or what torch.compile makes of it."""

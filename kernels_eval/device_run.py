@@ -141,7 +141,7 @@ class CandidateRun:
 
     def _try_hidden_size(self, conversation: DeviceConversation) -> None:
         reference = self._reference
-        if not reference.can_be_reduced or reference.true_size is None:
+        if not reference.can_be_reduced or reference.true_size is None or reference.has_square_input:
             return
         calls, truths = self._sets.trial(reference.true_size // 2, self._config.trials)
         made = conversation.run(calls, RoundRequest(), self._config.timeout_s + self._config.compile_timeout_s)

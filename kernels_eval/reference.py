@@ -118,10 +118,10 @@ class Reference:
         """
         torch.manual_seed(seed.number("inputs", trial))
         if own:
-            return self._inputs(size)
+            return self._placed(self._inputs(size))
         with PlainDraws() as origin:
-            values = self._inputs(size)
-        generator = seed.generator("values", trial)
+            values = self._placed(self._inputs(size))
+        generator = self._generator(seed, trial)
         # Always a plain normal one first: with wide values alone a softmax saturates and hides what comes before it.
         drawn = seed.number("distribution", trial) % len(DISTRIBUTIONS)
         shape_of = DISTRIBUTIONS[0 if trial == 1 else drawn]
@@ -131,6 +131,14 @@ class Reference:
             else value
             for value in values
         ]
+
+    def _placed(self, values: list[Any]) -> list[Any]:
+        """Put drawn inputs where the reference runs."""
+        return values
+
+    def _generator(self, seed: SecretSeed, trial: int) -> torch.Generator:
+        """Return what other values are drawn with, where the reference runs."""
+        return seed.generator("values", trial)
 
     def forms(self, size: int | None) -> list[Any]:
         """Return the inputs at a leading size (None: the true one) as forms of tensors, and plain values."""

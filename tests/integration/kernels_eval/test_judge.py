@@ -269,6 +269,14 @@ def test_killed_processes_lose_nothing_and_closing_leaves_nothing() -> None:
     assert not scratch.exists()
 
 
+def test_host_code_that_spins_has_half_of_the_time() -> None:
+    spinning = with_forward("        while True:\n            pass\n")
+    with Judge(JudgeConfig(workers=1, compile="never", timeout_s=2.0)) as judge:
+        verdict = judge.evaluate(ROW_PROBLEM, spinning)
+    assert verdict.status is Status.TIMEOUT
+    assert verdict.error_message == "took more than 1 s of CPU time, where no kernel is run"
+
+
 def test_without_the_sandbox_that_is_required_it_does_not_start(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ time that the Data Docs of one check take, in every iteration.
 
 from typing import Any
 
-from great_expectations.render.view import DefaultJinjaIndexPageView, DefaultJinjaPageView
+from great_expectations.render.view.view import DefaultJinjaIndexPageView, DefaultJinjaPageView
 from jinja2 import BytecodeCache
 from jinja2.bccache import Bucket
 

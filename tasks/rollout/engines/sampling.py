@@ -32,7 +32,9 @@ def draw(logits: torch.Tensor, uniforms: torch.Tensor, sampling: SamplingConfig)
     if sampling.is_on_policy:
         probabilities = logits.softmax(dim=-1)
         tokens = _inverted(probabilities, uniforms)
-        return tokens, probabilities.gather(1, tokens.unsqueeze(1)).squeeze(1).log()
+        # From the likeliest token's probability, not from the drawn one's own, which may be too small for single precision.
+        above = logits.gather(1, tokens.unsqueeze(1)).squeeze(1) - logits.amax(dim=-1)
+        return tokens, above + probabilities.amax(dim=-1).log()
     logprobs = logits.log_softmax(dim=-1)
     if sampling.temperature == 0:
         tokens = logprobs.argmax(dim=-1)

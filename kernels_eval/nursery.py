@@ -16,12 +16,12 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kernels_eval.confinement import Limits, children_of, confine_child, confine_nursery, die_with_parent
 from kernels_eval.errors import InfrastructureError
-from kernels_eval.starvation import starved_s
+from kernels_eval.starvation import starved_since, starved_together
 from kernels_eval.wire import ChannelClosedError, has_news, note_pair, receive_note, send_note
 
 ChildMain = Callable[[socket.socket, int], None]
@@ -51,7 +51,7 @@ class _Child:
     started: float = 0.0
     wall_s: float = 0.0
     deadline: float = 0.0
-    starved_before_s: float = 0.0
+    starved_before_s: dict[int, float] = field(default_factory=dict[int, float])
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class _NurseryServer:
         child.job = note["job"]
         child.started, child.wall_s = time.monotonic(), note["limits"]["wall_s"]
         child.deadline = child.started + child.wall_s
-        child.starved_before_s = _starved_s(child)
+        child.starved_before_s = starved_together(os.getppid())
         with contextlib.suppress(ChannelClosedError):  # a spare that died shows by its descriptor in the next round
             send_note(child.door, note, descriptors)
         for descriptor in descriptors:
@@ -138,7 +138,8 @@ class _NurseryServer:
 
     def _extend(self, child: _Child) -> bool:
         """Put the deadline off by the time that others had the cores; False: it had its time."""
-        starved = min(_starved_s(child) - child.starved_before_s, MAX_EXTENSION * child.wall_s)
+        # Of a candidate's two processes one waits while the other, or their owner, is kept from running.
+        starved = min(starved_since(child.starved_before_s, os.getppid()), MAX_EXTENSION * child.wall_s)
         child.deadline = child.started + child.wall_s + starved
         return time.monotonic() < child.deadline
 
@@ -185,11 +186,6 @@ class _NurseryServer:
             dying = {other.process for other in self._dying.values()}
             _kill_escaped({self._spare.process, child.process} | dying)
         return os.waitstatus_to_exitcode(status)
-
-
-def _starved_s(child: _Child) -> float:
-    """A child also waits while its owner, who puts the questions and works out the answers, is kept from running."""
-    return starved_s(child.process) + starved_s(os.getppid())
 
 
 def _kill_escaped(kept: set[int]) -> None:

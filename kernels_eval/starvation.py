@@ -11,3 +11,25 @@ def starved_s(process: int) -> float:
             return int(file.read().split()[1]) / 1e9
     except (OSError, IndexError):
         return 0.0
+
+
+def starved_together(owner: int) -> dict[int, float]:
+    """Return the seconds that a process, its nurseries' children and they themselves starved so far, by process."""
+    nurseries = _children(owner)
+    family = [owner, *nurseries, *(child for nursery in nurseries for child in _children(nursery))]
+    return {process: starved_s(process) for process in family}
+
+
+def starved_since(before: dict[int, float], owner: int) -> float:
+    """Return the seconds that they starved since then; those that were born or have ended in between count for what is seen."""
+    now = starved_together(owner)
+    return sum(seconds - before.get(process, 0.0) for process, seconds in now.items())
+
+
+def _children(process: int) -> list[int]:
+    """Return what a process's main thread has forked; nothing where the system does not list it."""
+    try:
+        with open(f"/proc/{process}/task/{process}/children") as file:  # noqa: PTH123
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []

@@ -167,7 +167,7 @@ class Checkout:
         turns = pl.read_parquet(self.folder / "runs/latest/trajectories/iteration=0/turns.parquet")
         self.trajectory = str(turns["trajectory_id"][0])
         (problems,) = (self.folder / "runs/store/problems").glob("*/problems.parquet")
-        columns = pl.read_parquet(problems).select("problem_id", "source", "split", "composition")
+        columns = pl.read_parquet(problems).select("source", "split", "composition")
         columns.write_ndjson(self.folder / "my_problems.jsonl")
 
     def words(self, line: str) -> list[str]:

@@ -130,11 +130,11 @@ def refusals(cluster: Any) -> None:
                 "ray": {"placement": [["update"], ["rollout"], ["judge"]]},
                 "rollout": {"judge_actors": {"count": 1, "cpus": 3}},
             },
-            r"expected 3, one of them for judge alone \(3 CPU\)",
+            r"expected 3, one of them for judge alone \(3 CPU, worker\)",
         ),
         (
             {"ray": {"placement": [["update"], ["rollout"]]}, "update": {"gpus_per_rank": 1}},
-            r"expected 2, one of them for update alone \(1 GPU\)",
+            r"expected 2, one of them for update alone \(1 GPU, worker\)",
         ),
     ):
         with pytest.raises(InputError, match=f"found 4 nodes .*{words}"):

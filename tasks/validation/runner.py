@@ -57,12 +57,13 @@ def run_checks(checks: Sequence[Check], docs_dir: Path) -> list[Finding]:
     context.variables.progress_bars = {"globally": False}  # pyright: ignore[reportAttributeAccessIssue]
     shutil.rmtree(docs_dir, ignore_errors=True)
     _add_site(context, docs_dir)
+    source = context.data_sources.add_pandas("tables")
     findings: list[Finding] = []
     for check in checks:
         name = f"{check.suite.name}_{check.data}"
         rules = [_as_great_expectations(position, rule) for position, rule in enumerate(check.suite.expectations)]
         suite = context.suites.add(gx.ExpectationSuite(name=name, expectations=rules))  # pyright: ignore[reportArgumentType]
-        asset = context.data_sources.add_pandas(name).add_dataframe_asset(check.data)
+        asset = source.add_dataframe_asset(name)
         definition = context.validation_definitions.add(
             gx.ValidationDefinition(name=name, data=asset.add_batch_definition_whole_dataframe("all"), suite=suite)
         )

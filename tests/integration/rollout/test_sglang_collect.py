@@ -136,6 +136,7 @@ def test_servers_that_cannot_be_had_are_bad_input(
         collect(policy, problem_set, tmp_path / "batch", config=CONFIG.model_copy(update={"sglang": settings}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("temperature", "warned"), [(1.0, False), (0.7, True)])
 def test_training_off_the_policy_is_said_aloud(
     policy: CheckpointRef,

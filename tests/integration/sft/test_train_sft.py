@@ -53,7 +53,7 @@ def test_learns_and_publishes_a_policy(tmp_path: Path, make_pairs: Callable[...,
     assert tokenizer.decode(answer).startswith("```python\nimport triton\nx = tl.")
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_killed_run_resumes_to_the_bit(tmp_path: Path, make_pairs: Callable[..., SftDataRef], ranks: int) -> None:
     data = make_pairs()
     resources = RESOURCES.model_copy(update={"ranks": ranks})

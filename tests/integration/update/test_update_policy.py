@@ -117,10 +117,10 @@ def test_a_held_engine_is_not_taken_for_another_policy(
 @pytest.mark.parametrize(
     "change",
     [
-        {"zero_stage": 0},
+        pytest.param({"zero_stage": 0}, marks=pytest.mark.slow),
         {"ranks": 2, "zero_stage": 3},
         {"ranks": 2, "context_parallel": 2},
-        {"tokens_per_rank": 64},
+        pytest.param({"tokens_per_rank": 64}, marks=pytest.mark.slow),
     ],
 )
 def test_neither_ranks_nor_stages_nor_micro_batches_change_the_result(

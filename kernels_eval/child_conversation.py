@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from kernels_eval.answers import FailedAnswer
 from kernels_eval.confinement import Limits
 from kernels_eval.nursery import Nursery
-from kernels_eval.verdict import Status
+from kernels_eval.verdict import Resources, Status, Verdict
 from kernels_eval.wire import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
 
 _MOST_LAST_WORDS = 1 << 31
@@ -23,6 +23,17 @@ class CandidateFailedError(Exception):
         self.status = status
         self.category = category
         self.message = message
+
+    def verdict(self, compiled: bool, resources: tuple[Resources, ...] = ()) -> Verdict:
+        """Return the verdict on the candidate; `compiled`: how far it had come."""
+        return Verdict(
+            status=self.status,
+            compiled=compiled and self.status is not Status.COMPILE_ERROR,
+            rejection_reason=self.category if self.status is Status.REJECTED else None,
+            error_category=self.category,
+            error_message=self.message,
+            resources=resources,
+        )
 
 
 class ChildConversation:

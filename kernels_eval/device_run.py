@@ -105,7 +105,7 @@ class CandidateRun:
                 self._try_hidden_size(conversation)
                 return self._correct(*self._timed(conversation))
         except CandidateFailedError as failed:
-            return self._failure(failed, compiled)
+            return failed.verdict(compiled, self._resources)
 
     def _load(self, conversation: DeviceConversation, truth: Truth) -> None:
         reference = self._reference
@@ -243,16 +243,5 @@ class CandidateRun:
             timing_source=TimingSource.GPU,
             max_abs_error=self._errors.absolute,
             max_rel_error=self._errors.relative,
-            resources=self._resources,
-        )
-
-    def _failure(self, failed: CandidateFailedError, compiled: bool) -> Verdict:
-        rejected = failed.status is Status.REJECTED
-        return Verdict(
-            status=failed.status,
-            compiled=compiled and failed.status is not Status.COMPILE_ERROR,
-            rejection_reason=failed.category if rejected else None,
-            error_category=failed.category,
-            error_message=failed.message,
             resources=self._resources,
         )

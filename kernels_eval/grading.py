@@ -144,7 +144,7 @@ class Grader:
                     for call in repeats.with_values():
                         _finish(conversation, call.trace, call.truth, strict, errors)
         except CandidateFailedError as failed:
-            return Graded(_failure(failed, compiled))
+            return Graded(failed.verdict(compiled))
         if true is None or not sizes:
             return self._timed(reference, counted[None], units, config, errors)
         if true.trace is None:
@@ -208,7 +208,7 @@ class Grader:
             failed = CandidateFailedError(
                 Status.REJECTED, "library_compute", f"own kernels take {own_s / candidate_s:.0%} of the time"
             )
-            return Graded(_failure(failed, compiled=True))
+            return Graded(failed.verdict(compiled=True))
         verdict = Verdict(
             status=Status.CORRECT,
             compiled=True,
@@ -274,14 +274,3 @@ class Errors:
     def add(self, absolute: float, relative: float) -> None:
         """Take one trial's."""
         self.absolute, self.relative = max(self.absolute, absolute), max(self.relative, relative)
-
-
-def _failure(failed: CandidateFailedError, compiled: bool) -> Verdict:
-    rejected = failed.status is Status.REJECTED
-    return Verdict(
-        status=failed.status,
-        compiled=compiled and failed.status is not Status.COMPILE_ERROR,
-        rejection_reason=failed.category if rejected else None,
-        error_category=failed.category,
-        error_message=failed.message,
-    )

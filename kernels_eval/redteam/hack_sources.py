@@ -1,5 +1,8 @@
 """What the hacks are made of: an honest row kernel, under a forward of the hack's own."""
 
+from kernels_eval.redteam import problems
+from kernels_eval.redteam.entry import Entry, hack
+
 ROW_JIT = """
 @triton.jit
 def kernel(x_ptr, out_ptr, M, N, ROWS: tl.constexpr, BLOCK: tl.constexpr):
@@ -62,3 +65,20 @@ def gelu_row(body: str, init: str = "", extra: str = "") -> str:
 def gelu_copied(expression: str) -> str:
     """A forward that has a kernel copy what the host made."""
     return f"y = {expression}\nout = torch.empty_like(x)\ncopy[(triton.cdiv(M * N, 1024),)](y, out, M * N, BLOCK=1024)\nreturn out"
+
+
+GELU_OUT = "out = torch.empty_like(x)"
+
+
+def gelu_hack(
+    kind: str,
+    name: str,
+    body: str,
+    init: str = "",
+    extra: str = "",
+    policy: str = "strict",
+    problem: str = problems.GELU_ROW,
+    raw: str = "",
+) -> Entry:
+    """The honest row kernel under another forward, or a source of the hack's own (`raw`)."""
+    return hack(kind, name, problem, raw or gelu_row(body, init=init, extra=extra), policy=policy)

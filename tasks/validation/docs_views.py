@@ -1,13 +1,13 @@
 """Great Expectations' views of its pages, with templates that are compiled once a process.
 
-Its own make a new template environment for each kind of page of each site, and compile all that they use anew: a third of the
-time that the Data Docs of one check take, in every iteration.
+Its own make a new template environment for each kind of page of each site, and compile all that they use anew: 0.1 of the
+0.7 s that the checks of a batch took, in every iteration.
 """
 
 from typing import Any
 
 from great_expectations.render.view.view import DefaultJinjaIndexPageView, DefaultJinjaPageView
-from jinja2 import BytecodeCache
+from jinja2 import BytecodeCache, Environment
 from jinja2.bccache import Bucket
 
 
@@ -30,8 +30,10 @@ class _CompiledTemplates(BytecodeCache):
 _COMPILED = _CompiledTemplates()
 
 
-class PageView(DefaultJinjaPageView):
-    """Of a suite, or of a validation's results."""
+class _CompiledOnce:
+    """Mixed into a view of Great Expectations."""
+
+    env: Environment
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -39,10 +41,9 @@ class PageView(DefaultJinjaPageView):
         self.env.auto_reload = False  # the package's files do not change while it runs
 
 
-class IndexPageView(DefaultJinjaIndexPageView):
-    """Of the list of all pages."""
+class PageView(_CompiledOnce, DefaultJinjaPageView):
+    """Of a suite, or of a validation's results."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.env.bytecode_cache = _COMPILED
-        self.env.auto_reload = False
+
+class IndexPageView(_CompiledOnce, DefaultJinjaIndexPageView):
+    """Of the list of all pages."""

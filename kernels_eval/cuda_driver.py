@@ -35,6 +35,8 @@ class CudaDriver:
         self._event_create = library.cuEventCreate
         self._event_record = library.cuEventRecord
         self._event_record.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+        self._event_synchronize = library.cuEventSynchronize
+        self._event_synchronize.argtypes = (ctypes.c_void_p,)
         self._event_elapsed = getattr(library, "cuEventElapsedTime_v2", None) or library.cuEventElapsedTime
         self._event_elapsed.argtypes = (ctypes.POINTER(ctypes.c_float), ctypes.c_void_p, ctypes.c_void_p)
         library.cuMemAlloc_v2.argtypes = (ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t)
@@ -56,6 +58,10 @@ class CudaDriver:
     def record(self, event: int, stream: int) -> None:
         """Record an event on a stream (0: the default stream)."""
         self._check("cuEventRecord", self._event_record(event, stream))
+
+    def wait_for(self, event: int) -> None:
+        """Wait until everything recorded before an event on its stream is done."""
+        self._check("cuEventSynchronize", self._event_synchronize(event))
 
     def elapsed_ms(self, start: int, end: int) -> float:
         """Return the milliseconds between two events that have both passed."""

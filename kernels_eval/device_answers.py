@@ -29,6 +29,8 @@ class RoundAnswer(FrozenModel):
     """By device events; empty where the round was not timed."""
     enqueue_s: Seconds = 0.0
     """What the host takes to enqueue one call (median)."""
+    unjoined_s: Seconds = 0.0
+    """For how long other streams went on after the default stream was done (median), where the device was waited for."""
     kernels: Annotated[tuple[KernelRecord, ...], Field(max_length=100_000)] = ()
     """What ran on the device, where the round was profiled."""
     threads: Annotated[int, Field(ge=0, le=100_000)] = 1

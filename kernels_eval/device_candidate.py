@@ -8,6 +8,7 @@ memory and where the outputs go; whether to time, profile or suppress kernels). 
 reference, the input seeds or the verdict is ever in this process.
 """
 
+import contextlib
 import gc
 import os
 import pickle
@@ -22,7 +23,7 @@ import torch
 from kernels_eval import cuda_driver
 from kernels_eval.backends import Backend, backend_named
 from kernels_eval.candidate import CandidateError, describe, load_source
-from kernels_eval.cuda_driver import CudaDriver, CudaError
+from kernels_eval.cuda_driver import CudaDriver
 from kernels_eval.device_memory import MappedMemory
 from kernels_eval.device_policy import DevicePolicy
 from kernels_eval.device_profile import Profiler
@@ -63,8 +64,9 @@ _warm: list[Warm] = []
 
 
 def warm_up() -> None:
-    """Make this process ready for a job."""
-    _warm.append(Warm())
+    """Make this process ready for a job. What fails is tried again, and told, once the job is there."""
+    with contextlib.suppress(Exception):
+        _warm.append(Warm())
 
 
 def device_candidate_main(channel: socket.socket, memory_descriptor: int) -> None:
@@ -72,7 +74,7 @@ def device_candidate_main(channel: socket.socket, memory_descriptor: int) -> Non
     channel.settimeout(None)
     gc.set_threshold(50_000)
     try:
-        _Conversation(channel, _warm[0] if _warm else Warm()).serve(memory_descriptor)
+        _Conversation(channel).serve(memory_descriptor)
     except CandidateError as failed:
         send_frame(channel, failed.header)
     except ChannelClosedError:
@@ -80,22 +82,22 @@ def device_candidate_main(channel: socket.socket, memory_descriptor: int) -> Non
 
 
 class _Conversation:
-    def __init__(self, channel: socket.socket, warm: Warm) -> None:
+    def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
-        self._warm = warm
         self._frames: Callable[[], Any] = sys._current_frames  # pyright: ignore[reportPrivateUsage]
-        self._threads = len(self._frames())
 
     def serve(self, memory_descriptor: int) -> None:
         _, payload = receive_frame(self._channel)
         try:
+            self._warm = _warm[0] if _warm else Warm()
+            self._threads = len(self._frames())
             job: dict[str, Any] = pickle.loads(payload)
             _use_cache_folder(job["scratch"])
             memory = MappedMemory(self._warm.driver, job["memory"], memory_descriptor)
             backend = backend_named(job["backend"])
             backend.install(job["build"])
         # Nothing of the candidate has run: the judge takes it for a fault of the machine.
-        except (CudaError, RuntimeError, OSError, ImportError) as error:
+        except Exception as error:
             raise CandidateError("runtime_error", "judge_fault", describe(error)) from error
         policy = DevicePolicy(enforce=job["strict"])
         torch.set_grad_enabled(False)

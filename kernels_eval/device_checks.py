@@ -13,6 +13,9 @@ from kernels_eval.reference import Truth
 from kernels_eval.tensors import NAMES, TensorForm
 from kernels_eval.verdict import Status
 
+_UNJOINED_S = 15e-6
+"""Waiting for a device that is idle takes under 10 µs; what ends this soon after the default stream's work gains nothing."""
+
 
 @dataclass
 class Errors:
@@ -44,6 +47,9 @@ def check_round(made: Round, calls: SharedCalls, truths: Iterable[Truth], errors
         raise CandidateFailedError(
             Status.REJECTED, "background_thread", f"{made.answer.threads - 1} threads went on after the call returned"
         )
+    if made.answer.unjoined_s > _UNJOINED_S:
+        message = f"work on another stream went on for {1e6 * made.answer.unjoined_s:.0f} µs after the current stream was done: it has to wait for it"
+        raise CandidateFailedError(Status.REJECTED, "unjoined_stream", message)
 
 
 def _check_call(made: Round, calls: SharedCalls, call: int, truth: Truth, errors: Errors) -> None:

@@ -260,7 +260,8 @@ class DeviceConversation:
         if ending.cause == "signal":
             name = signal.Signals(ending.code).name if ending.code in set(signal.Signals) else str(ending.code)
             return CandidateFailedError(Status.RUNTIME_ERROR, "crashed", f"the process was ended by {name}")
-        return CandidateFailedError(Status.RUNTIME_ERROR, "no_answer", "the process ended without an answer")
+        message = f"the process ended without an answer (exit code {ending.code})"
+        return CandidateFailedError(Status.RUNTIME_ERROR, "no_answer", message)
 
 
 def anonymous_file() -> int:

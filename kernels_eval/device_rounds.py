@@ -90,6 +90,7 @@ class Rounds:
             timed = self._stopwatch.run(self._calls, after, header["pause_s"], header["synchronised"])
             answer["device_ms"] = timed.device_ms
             answer["enqueue_s"] = timed.enqueue_s
+            answer["unjoined_s"] = timed.unjoined_s
 
         try:
             if header["suppressed"]:

@@ -2,8 +2,9 @@
 
 For each call: the L2 cache is flushed, the device pauses (so that the host has enqueued the call before it starts), an event
 is recorded, the call made, another event recorded, and the outputs are copied to where the judge will read them. With
-`synchronised` the host waits for the whole device before each call instead: for callers that use streams of their own, whose
-work could otherwise start before the first event. Everything used here is bound when the object is made.
+`synchronised` the host waits for the whole device before each call instead, and after it, first for the default stream and then for the device again:
+for callers that use streams of their own, whose work could otherwise start before the first event, or go on after the last. Everything used here is
+bound when the object is made.
 """
 
 import time
@@ -30,6 +31,8 @@ class TimedRound:
     """Each call by device events, in the order of the calls."""
     enqueue_s: float
     """Median host time of a call alone."""
+    unjoined_s: float
+    """Median time for which other streams went on when the default stream was done; 0 unless `synchronised`."""
 
 
 class Stopwatch:
@@ -39,6 +42,7 @@ class Stopwatch:
         self._driver = driver
         self._synchronize = driver.synchronize
         self._record = driver.record
+        self._wait_for = driver.wait_for
         self._elapsed = driver.elapsed_ms
         self._starts = [driver.new_event() for _ in range(MAX_CALLS)]
         self._ends = [driver.new_event() for _ in range(MAX_CALLS)]
@@ -74,6 +78,7 @@ class Stopwatch:
     ) -> TimedRound:
         """Make every call once, in order; `after(index, result)` copies its outputs out. Returns with the device idle."""
         enqueue: list[float] = []
+        unjoined: list[float] = []
         now, record, synchronize = self._now, self._record, self._synchronize
         self._set_stream(self._stream)
         synchronize()
@@ -89,8 +94,13 @@ class Stopwatch:
             enqueue.append(now() - before)
             self._set_stream(self._stream)
             record(self._ends[index], _DEFAULT_STREAM)
+            if synchronised:
+                self._wait_for(self._ends[index])
+                before = now()
+                synchronize()
+                unjoined.append(now() - before)
             after(index, result)
             del result  # its memory is reused: a round of calls must not ask the driver for more
         synchronize()
         times = [self._elapsed(self._starts[index], self._ends[index]) for index in range(len(calls))]
-        return TimedRound(times, median(enqueue))
+        return TimedRound(times, median(enqueue), median(unjoined) if unjoined else 0.0)

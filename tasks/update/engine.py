@@ -22,6 +22,7 @@ from tasks.update.batches import Layout, MicroBatch
 from tasks.update.config import LoraConfig, UpdateConfig
 from tasks.update.deepspeed_config import deepspeed_config, import_deepspeed, stage_of
 from tasks.update.head import HeadMode
+from tasks.update.partial_offload import allowed_for_adamw, use_one_optimizer
 from tasks.update.scoring import TokenScorer, score
 from tasks.update.sequence_parallel import SequenceGroup, join_sequence_group
 
@@ -88,20 +89,22 @@ class TrainingEngine:
             fused=True if self.device.type == "cuda" else None,
         )
         number = sum(parameter.numel() for parameter in self.trained)
-        self.deepspeed, *_ = deepspeed.initialize(
-            model=module,
-            optimizer=optimizer,
-            model_parameters=self.trained,
-            config=deepspeed_config(
-                settings.deepspeed,
-                settings.zero_stage,
-                settings.gradient_clip,
-                settings.dtype,
-                number,
-                distributed.get_world_size(),
-            ),
-            dist_init_required=False,
-        )
+        with allowed_for_adamw():
+            self.deepspeed, *_ = deepspeed.initialize(
+                model=module,
+                optimizer=optimizer,
+                model_parameters=self.trained,
+                config=deepspeed_config(
+                    settings.deepspeed,
+                    settings.zero_stage,
+                    settings.gradient_clip,
+                    settings.dtype,
+                    number,
+                    distributed.get_world_size(),
+                ),
+                dist_init_required=False,
+            )
+        use_one_optimizer(self.deepspeed.optimizer)
 
     @property
     def world_size(self) -> int:

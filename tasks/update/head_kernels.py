@@ -1,7 +1,7 @@
 """Triton kernels of the chunked head: one pass over a slice of logits where PyTorch's own operations take eight.
 
 `accumulate_statistics` folds a slice of the vocabulary into what the softmax needs; `logit_gradients` turns the slice into its gradient.
-Both hold for any slice width; logits are float32, rows are contiguous.
+Both hold for any slice width; logits are float32, rows are contiguous. Annotations of kernels are quoted: Triton's compiler looks names up and refuses `Any`.
 """
 
 from typing import Any
@@ -16,15 +16,15 @@ _BLOCK: Any = 2048
 
 @triton.jit
 def _statistics_kernel(
-    logits: Any,
-    targets: Any,
-    highest: Any,
-    total: Any,
-    weighted: Any,
-    target_logits: Any,
-    start: Any,
-    columns: Any,
-    stride: Any,
+    logits: "Any",
+    targets: "Any",
+    highest: "Any",
+    total: "Any",
+    weighted: "Any",
+    target_logits: "Any",
+    start: "Any",
+    columns: "Any",
+    stride: "Any",
     block: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
@@ -51,18 +51,18 @@ def _statistics_kernel(
 
 @triton.jit
 def _gradient_kernel(
-    logits: Any,
-    out: Any,
-    targets: Any,
-    highest: Any,
-    log_total: Any,
-    entropies: Any,
-    of_log_probs: Any,
-    of_entropies: Any,
-    start: Any,
-    columns: Any,
-    stride: Any,
-    out_stride: Any,
+    logits: "Any",
+    out: "Any",
+    targets: "Any",
+    highest: "Any",
+    log_total: "Any",
+    entropies: "Any",
+    of_log_probs: "Any",
+    of_entropies: "Any",
+    start: "Any",
+    columns: "Any",
+    stride: "Any",
+    out_stride: "Any",
     block: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)

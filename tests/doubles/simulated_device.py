@@ -57,6 +57,8 @@ class SimulatedDriver:
     def record(self, event: int, stream: int) -> None:
         self._times[event] = time.perf_counter()
 
+    def wait_for(self, event: int) -> None: ...
+
     def elapsed_ms(self, start: int, end: int) -> float:
         return 1e3 * (self._times[end] - self._times[start])
 

@@ -123,6 +123,13 @@ def driver() -> dict[str, Any]:
     for _ in range(3):
         made = watch.run([lambda: torch.add(x, 1.0, out=out)] * 20, lambda index, result: None, 100e-6, False)
     synchronised = watch.run([lambda: torch.add(x, 1.0, out=out)] * 20, lambda index, result: None, 0.0, True)
+    idle: list[float] = []
+    for _ in range(20):
+        calls.record(end, 0)
+        calls.wait_for(end)
+        began = time.perf_counter()
+        calls.synchronize()
+        idle.append(1e6 * (time.perf_counter() - began))
     flush = watch.run([watch.flush] * 20, lambda index, result: None, 100e-6, False)
     started = time.perf_counter()
     watch.run([lambda: None] * 20, lambda index, result: None, 100e-6, False)
@@ -132,6 +139,8 @@ def driver() -> dict[str, Any]:
         "add_us": [round(1e3 * value, 2) for value in made.device_ms],
         "add_synchronised_us": [round(1e3 * value, 2) for value in synchronised.device_ms],
         "enqueue_us": 1e6 * made.enqueue_s,
+        "unjoined_us": round(1e6 * synchronised.unjoined_s, 2),
+        "idle_us": [round(value, 2) for value in idle],
         "flush_bytes": watch.flush_bytes,
         "flush_us": [round(1e3 * value, 2) for value in flush.device_ms],
         "empty_round_ms": 1e3 * (time.perf_counter() - started),
@@ -552,7 +561,12 @@ def fresh_process(problem: str, kernel: str) -> float:
 
 if __name__ == "__main__":
     try:
-        answer = ipc_once(int(sys.argv[2])) if sys.argv[1] == "ipc_once" else PROBES[sys.argv[1]]()
+        if sys.argv[1] == "ipc_once":
+            answer = ipc_once(int(sys.argv[2]))
+        elif sys.argv[1] == "interpret":
+            answer = interpret(json.loads(sys.stdin.read()), processes=12)
+        else:
+            answer = PROBES[sys.argv[1]]()
     except BaseException:  # noqa: BLE001 (told)
         answer = {"error": traceback.format_exc()[-2500:]}
     print(json.dumps(answer, default=str), flush=True)

@@ -230,6 +230,13 @@ HACKS: dict[str, Case] = {
             init="self.side = torch.cuda.Stream()",
         ),
     ),
+    "side stream, one launch that nothing waits for": Case(
+        ROW_PROBLEM,
+        row_kernel(
+            _OUT + f"with torch.cuda.stream(self.side):\n    {LAUNCH}\nreturn out",
+            init="self.side = torch.cuda.Stream()",
+        ),
+    ),
     "side stream that starts before the first event": Case(
         ROW_PROBLEM,
         row_kernel(

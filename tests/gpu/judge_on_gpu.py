@@ -1,10 +1,10 @@
 """Everything that the judge says of a real GPU, in one run of less than eight minutes.
 
-    python3 tests/gpu/judge_on_gpu.py [--parts b,c,d,a,f,e] [--budget SECONDS]
+    python3 tests/gpu/judge_on_gpu.py [--parts b,c,d,g,a,f,e] [--budget SECONDS]
 
 Needs torch, triton, nvcc, ninja, pydantic and one NVIDIA GPU; nothing else. Parts, the most important first: b spread of ten
-repeats of five families, c hacks and honest kernels, d measured speedups beside the roofline's estimates, a smoke of each piece,
-f CUDA C++, e verdicts a minute against a fresh process for each kernel. Prints as it goes; writes `$OUT/judge_gpu.json`
+repeats of five families, c hacks and honest kernels, d measured speedups beside the roofline's estimates, g a judge on the CPU and one
+on the device in one process, a smoke of each piece, f CUDA C++, e verdicts a minute against a fresh process for each kernel. Prints as it goes; writes `$OUT/judge_gpu.json`
 after every step. Each part has a process, a folder for temporary files and a time of its own; what it leaves running is
 killed and waited for before the next one begins, so that none finds the device, or a lock, in another's hands.
 """
@@ -312,6 +312,29 @@ COMPOSITIONS = [
 STYLES = ("fused", "stepwise", "small_blocks", "extra_passes")
 
 
+def interpreted(items: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Judge on the CPU, in a process of its own."""
+    command = [sys.executable, str(Path(gpu_probes.__file__)), "interpret"]
+    ran = subprocess.run(command, input=json.dumps(items), capture_output=True, text=True, timeout=60, cwd=ROOT)
+    found = json.loads(ran.stdout.splitlines()[-1]) if ran.stdout else None
+    if not isinstance(found, list):
+        say(f"  no estimates: {found or ran.stderr[-1500:]}")
+        return [{} for _ in items]
+    return found
+
+
+def together() -> dict[str, Any]:
+    """A judge on the CPU and one on the device in one process."""
+    problem, kernel = generated("relu>double>softmax", 4096, 512, 0, "fused")
+    found: dict[str, Any] = {}
+    estimates = gpu_probes.interpret([(problem, kernel)] * 4, processes=4)
+    found["interpreted"] = [estimate.get("status") for estimate in estimates]
+    with Judge(JudgeConfig(workers=1, device="cuda")) as judge:
+        found["device"] = brief(judge.evaluate(problem, kernel))
+    say(f"  {found}")
+    return found
+
+
 def table() -> dict[str, Any]:
     items: list[tuple[str, str, str, str]] = []
     for key, rows, columns, inner in COMPOSITIONS:
@@ -321,7 +344,7 @@ def table() -> dict[str, Any]:
             problem, kernel = generated(key, rows, columns, inner, style)
             items.append((f"{key}/{rows}x{columns}", style, problem, kernel))
     found: dict[str, Any] = {"rows": []}
-    estimates = gpu_probes.interpret([(problem, kernel) for _, _, problem, kernel in items], processes=12)
+    estimates = interpreted([(problem, kernel) for _, _, problem, kernel in items])
     say(f"  {sum(1 for estimate in estimates if estimate.get('speedup'))} of {len(items)} estimated")
     with Judge(JudgeConfig(workers=1, device="cuda", trials=2, timing_rounds=4)) as judge:
         for (name, style, problem, kernel), estimate in zip(items, estimates, strict=True):
@@ -432,6 +455,7 @@ PARTS: dict[str, tuple[str, float, Callable[[], Any]]] = {
     "b": ("b spread", 110, spread),
     "c": ("c catalogue", 150, catalogue),
     "d": ("d table", 130, table),
+    "g": ("g judges together", 45, together),
     "a": ("a smoke", 120, smoke),
     "f": ("f CUDA C++", 120, cuda),
     "e": ("e throughput", 110, throughput),

@@ -160,7 +160,9 @@ def new_model(shape: str, dtype: Any) -> Any:
 
 
 def join_alone() -> None:
-    """A process group of one, as Ray's rank makes it."""
+    """A process group of one, as Ray's rank makes it; once in a process."""
+    if distributed.is_initialized():
+        return
     os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     if torch.cuda.is_available():
         torch.cuda.set_device(0)

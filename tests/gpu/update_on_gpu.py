@@ -43,6 +43,7 @@ PARTS = (
     ("trl_bf16", 100),
     ("full_logits", 100),
     ("ours_compiled", 150),
+    ("offload_exact", 60),
     ("offload_8b", 240),
 )
 """Name, time limit in seconds; in order of what matters. What is not begun within the budget can be asked for with --parts."""

@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import json
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -34,6 +35,7 @@ from tasks.models.tokenizer import train_tokenizer
 from tasks.update.attention import packed_attention
 from tasks.update.config import LoraConfig, UpdateConfig
 from tasks.update.context import RankContext
+from tasks.update.deepspeed_config import import_deepspeed
 from tasks.update.head import chunked_token_scores, token_scores
 from tasks.update.program import UpdateJob, update_program
 from tasks.update.sample import SampleSet
@@ -211,6 +213,42 @@ def offload(smoke: bool, shape: str) -> None:
     report_steps(engine, lambda: step(samples), samples, {"file": file.name, "host_gib": host_gib()}, steps=2)
 
 
+def offload_exact(smoke: bool) -> None:
+    """Optimizer state on the GPU, partly and wholly in the host's memory: the same master weights after two steps of a small model, all of them moved."""
+    samples = recorded_batch(2, 4, 1000, 16, 256).samples()
+    utilities = import_deepspeed().utils
+    pinned = torch.cuda.is_available()
+    found: dict[str, dict[str, torch.Tensor]] = {}
+    begun: dict[str, torch.Tensor] = {}
+    for name, ratio in (("device", None), ("partly", 0.5), ("host", 1.0)):
+        torch.manual_seed(0)
+        with tempfile.TemporaryDirectory() as folder:
+            offload = (
+                {} if ratio is None else {"offload_optimizer": {"device": "cpu", "pin_memory": pinned, "ratio": ratio}}
+            )
+            file = Path(folder, "deepspeed.json")
+            file.write_text(json.dumps({"zero_optimization": {"stage": 3, "sub_group_size": 20_000, **offload}}))
+            engine, step = an_engine("smoke", tokens_per_rank=4096, deepspeed=str(file))
+
+        def masters(engine: Any = engine) -> dict[str, torch.Tensor]:
+            named = engine.model.named_parameters()
+            return {key: utilities.safe_get_full_fp32_param(weight).float().cpu() for key, weight in named}
+
+        begun = begun or masters()
+        for _ in range(2):
+            step(samples)
+        found[name] = masters()
+    still = [key for key, value in found["partly"].items() if torch.equal(value, begun[key])]
+    moved = max(float((value - begun[key]).abs().max()) for key, value in found["device"].items())
+    apart = {
+        name: max(float((values[key] - value).abs().max()) for key, value in found["device"].items())
+        for name, values in found.items()
+    }
+    say({"moved": moved, "apart": apart, "did not move": still})
+    if still or max(apart.values()) > 0.05 * moved:
+        raise AssertionError("offloaded state does not train as that on the device")
+
+
 PARTS: dict[str, Callable[[bool], None]] = {
     "exact": exact,
     "program": program,
@@ -224,6 +262,7 @@ PARTS: dict[str, Callable[[bool], None]] = {
     "agreement": update_peers.agreement,
     "full_logits": update_peers.full_logits,
     "lora_8b": lora,
+    "offload_exact": offload_exact,
     "offload_4b": lambda smoke: offload(smoke, "4B"),
     "offload_8b": lambda smoke: offload(smoke, "8B"),
 }

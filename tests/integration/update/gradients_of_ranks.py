@@ -2,7 +2,7 @@
 
     python gradients_of_ranks.py RANK WORLD_SIZE FOLDER
 
-FOLDER/variants.json: {name: {setting of UpdateConfig: value, "order": seed}}. Rank 0 writes FOLDER/<name>.safetensors, gradients by parameter with the
+FOLDER/variants.json: {name: {setting of UpdateConfig: value, "order": seed, "offload": keys of zero_optimization}}. Rank 0 writes FOLDER/<name>.safetensors, gradients by parameter with the
 loss and the gradient norm in the metadata.
 """
 
@@ -39,6 +39,9 @@ def main(rank: int, world_size: int, folder: Path) -> None:
     import_deepspeed().init_distributed(auto_mpi_discovery=False, verbose=False)
     for name, variant in json.loads((folder / "variants.json").read_text()).items():
         order = variant.pop("order", None)
+        offload = variant.pop("offload", None)
+        if offload is not None:
+            variant["deepspeed"] = offload_file(folder, **offload)
         take_step(rank, folder / name, UpdateConfig(ranks=world_size, **variant), order)
     distributed.destroy_process_group()
 
@@ -64,6 +67,14 @@ def take_step(rank: int, folder: Path, settings: UpdateConfig, order: int | None
         }
         said = {name: repr(figures[name]) for name in ("loss", "kl", "entropy", "gradient_norm", "clip_fraction")}
         save_file(gradients, folder.with_suffix(".safetensors"), metadata=said)
+
+
+def offload_file(folder: Path, ratio: float = 1.0, **zero: int) -> str:
+    """Write a DeepSpeed file that keeps optimizer state in the host's memory; on a CPU, parts of both kinds lie there."""
+    settings = {"zero_optimization": zero | {"offload_optimizer": {"device": "cpu", "ratio": ratio}}}
+    file = folder / "offload.json"
+    file.write_text(json.dumps(settings))
+    return str(file)
 
 
 def new_model() -> PreTrainedModel:

@@ -28,6 +28,8 @@ VARIANTS: dict[int, dict[str, dict[str, Any]]] = {
         "zero-1": {"zero_stage": 1},
         "zero-2": {"zero_stage": 2},
         "zero-3": {"zero_stage": 3},
+        "zero-2-offload": {"offload": {"stage": 2}},
+        "zero-3-offload-partly": {"offload": {"stage": 3, "sub_group_size": 1000, "ratio": 0.5}},
         "small-micro-batches": {"tokens_per_rank": 64, "order": 1},
         "packed": {"packing": "packed", "tokens_per_rank": 64, "order": 2},
         "chunked-head": {"head": "chunked", "packing": "packed", "activation_checkpointing": True},

@@ -122,14 +122,38 @@ print("equal")
 """
 
 
+COMPILED = """
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+from tasks.update import head_kernels
+whole = {"start", "columns", "stride", "out_stride"}
+for kernel in (head_kernels._statistics_kernel, head_kernels._gradient_kernel):
+    types = {name: "i32" if name in whole else "*fp32" for name in kernel.arg_names}
+    types |= {"targets": "*i64", "block": "constexpr"} | ({"out": "*bf16"} if "out" in types else {})
+    for target in (GPUTarget("cuda", 80, 32), GPUTarget("cuda", 90, 32), GPUTarget("hip", "gfx942", 64)):
+        compile(ASTSource(kernel, types, {"block": 2048}), target=target)
+print("compiled")
+"""
+
+
 def test_the_kernels_equal_what_they_replace() -> None:
-    """In Triton's interpreter, in a process of its own: whether kernels are interpreted is decided when Triton is imported."""
+    assert _said(KERNELS, interpreted=True) == "equal"
+
+
+def test_the_kernels_compile_for_gpus() -> None:
+    """The interpreter accepts what the compiler refuses: annotations that it looks up, for one."""
+    assert _said(COMPILED, interpreted=False) == "compiled"
+
+
+def _said(program: str, *, interpreted: bool) -> str:
+    """Run a program in a process of its own: whether kernels are interpreted is decided when Triton is imported."""
     done = subprocess.run(
-        [sys.executable, "-c", KERNELS],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
+        [sys.executable, "-c", program],
+        env=os.environ | {"TRITON_INTERPRET": str(int(interpreted))},
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.stdout.strip() == "equal", done.stderr
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()

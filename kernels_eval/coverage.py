@@ -12,7 +12,9 @@ from pydantic import Field
 
 from kernels_eval.settings import FrozenModel
 
-_COPIES = re.compile(r"^Memcpy|^Memset|at::native::.*(FillFunctor|direct_copy_kernel|CatArrayBatchedCopy)|spin_kernel")
+_COPIES = re.compile(
+    r"^Memcpy|^Memset|at::native::.*(FillFunctor|direct_copy_kernel|CatArrayBatchedCopy)|^kernels_eval_pause$"
+)
 """Activities that only move, fill or wait: the library's, and the stopwatch's own between the calls. They count for nobody."""
 _LIBRARY_NAME = re.compile(
     r"^(ampere|volta|turing|maxwell|hopper|blackwell|sm\d+)_|^nvjet|cutlass|xmma|cudnn|cublas|splitKreduce"

@@ -39,6 +39,10 @@ class CudaDriver:
         self._event_synchronize.argtypes = (ctypes.c_void_p,)
         self._event_elapsed = getattr(library, "cuEventElapsedTime_v2", None) or library.cuEventElapsedTime
         self._event_elapsed.argtypes = (ctypes.POINTER(ctypes.c_float), ctypes.c_void_p, ctypes.c_void_p)
+        self._launch = library.cuLaunchKernel
+        self._launch.argtypes = (ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
+        library.cuModuleLoadData.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p)
+        library.cuModuleGetFunction.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, ctypes.c_char_p)
         library.cuMemAlloc_v2.argtypes = (ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t)
         library.cuMemFree_v2.argtypes = (ctypes.c_uint64,)
         library.cuIpcGetMemHandle.argtypes = (ctypes.POINTER(_IpcHandle), ctypes.c_uint64)
@@ -68,6 +72,20 @@ class CudaDriver:
         elapsed = ctypes.c_float()
         self._check("cuEventElapsedTime", self._event_elapsed(ctypes.byref(elapsed), start, end))
         return elapsed.value
+
+    def load(self, program: str, name: str) -> int:
+        """Return a kernel of a PTX program, compiled by the driver."""
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self._check("cuModuleLoadData", self._library.cuModuleLoadData(ctypes.byref(module), program.encode()))
+        found = self._library.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
+        self._check("cuModuleGetFunction", found)
+        return function.value or 0
+
+    def launch(self, function: int, number: int, stream: int) -> None:
+        """Start one thread of a kernel that takes one 64-bit number."""
+        value = ctypes.c_uint64(number)
+        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(value))
+        self._check("cuLaunchKernel", self._launch(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, None))
 
     def allocate(self, nbytes: int) -> int:
         """Return the address of fresh device memory that shares its allocation with nothing else."""

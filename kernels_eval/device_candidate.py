@@ -8,12 +8,12 @@ memory and where the outputs go; whether to time, profile or suppress kernels). 
 reference, the input seeds or the verdict is ever in this process.
 """
 
-import contextlib
 import gc
 import os
 import pickle
 import socket
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from kernels_eval.tensors import NAMES, TensorForm, tensor_from
 from kernels_eval.wire import ChannelClosedError, receive_frame, send_frame
 
 _MAX_THREADS = 100_000
+_MAX_PLACES = 6
 
 
 class Warm:
@@ -60,13 +61,30 @@ class Warm:
         _ = active.utils
 
 
-_warm: list[Warm] = []
+_warm: list[Warm | Exception] = []
 
 
 def warm_up() -> None:
-    """Make this process ready for a job. What fails is tried again, and told, once the job is there."""
-    with contextlib.suppress(Exception):
+    """Make this process ready for a job. A failure is told once the job is there: before, nobody listens."""
+    try:
         _warm.append(Warm())
+    except Exception as error:  # noqa: BLE001 (whatever it is, it is told)
+        _warm.append(error)
+
+
+def _warmed() -> Warm:
+    """What this process has ready; raises what stopped it from being made."""
+    if not _warm:
+        warm_up()
+    if isinstance(_warm[0], Exception):
+        raise _warm[0]
+    return _warm[0]
+
+
+def _with_places(error: Exception) -> str:
+    """Say what failed in code of ours, or of a library that we called, and where: innermost first."""
+    frames = reversed(traceback.extract_tb(error.__traceback__)[-_MAX_PLACES:])
+    return f"{describe(error)} ({', '.join(f'{Path(frame.filename).name}:{frame.lineno}' for frame in frames)})"
 
 
 def device_candidate_main(channel: socket.socket, memory_descriptor: int) -> None:
@@ -89,7 +107,7 @@ class _Conversation:
     def serve(self, memory_descriptor: int) -> None:
         _, payload = receive_frame(self._channel)
         try:
-            self._warm = _warm[0] if _warm else Warm()
+            self._warm = _warmed()
             self._threads = len(self._frames())
             job: dict[str, Any] = pickle.loads(payload)
             _use_cache_folder(job["scratch"])
@@ -98,7 +116,7 @@ class _Conversation:
             backend.install(job["build"])
         # Nothing of the candidate has run: the judge takes it for a fault of the machine.
         except Exception as error:
-            raise CandidateError("runtime_error", "judge_fault", describe(error)) from error
+            raise CandidateError("runtime_error", "judge_fault", _with_places(error)) from error
         policy = DevicePolicy(enforce=job["strict"])
         torch.set_grad_enabled(False)
         send_frame(self._channel, {"kind": "awake"})

@@ -3,6 +3,9 @@
 CUDA cannot be used on both sides of a fork. Nothing here may initialise it; `is_clean` says whether that held.
 """
 
+import contextlib
+import ctypes
+
 import torch
 
 from kernels_eval.compilation import rehearse_compilation
@@ -21,6 +24,17 @@ def rehearse_on_host() -> None:
     with torch.no_grad(), DevicePolicy(enforce=True):
         torch.empty(4).view(2, 2)
     rehearse_compilation()
+
+
+def leave_nvml() -> None:
+    """Close what torch opened to count GPUs without CUDA (NVML counts its users; torch never signs off).
+
+    A fork closes the descriptors that it inherited: NVML would then talk to whatever has their numbers, and find no GPU.
+    """
+    with contextlib.suppress(OSError):
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+        while library.nvmlShutdown() == 0:
+            pass
 
 
 def is_clean() -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from kernels_eval import cuda_driver
+from kernels_eval import cuda_driver, device_pause
 from kernels_eval.cuda_driver import CudaDriver
 
 _DEFAULT_STREAM = 0
@@ -50,9 +50,9 @@ class Stopwatch:
         cache_bytes = int(getattr(properties, "L2_cache_size", 0)) or 50 << 20
         self.flush_bytes = max(_MIN_FLUSH_BYTES, 5 * cache_bytes // 2)
         self._scratch = torch.zeros(self.flush_bytes // 4, dtype=torch.int32, device=cuda_driver.DEVICE)
-        self._clock_hz = 1e3 * (float(getattr(properties, "clock_rate", 0)) or 1.98e6)
         self._fill: Any = torch.Tensor.fill_
-        self._sleep: Any = torch.cuda._sleep  # pyright: ignore[reportPrivateUsage]
+        self._launch = driver.launch
+        self._pausing = driver.load(device_pause.PROGRAM, device_pause.NAME)
         self._set_stream: Any = torch.cuda.set_stream
         self._stream = torch.cuda.default_stream()
         self._now = time.perf_counter
@@ -65,9 +65,9 @@ class Stopwatch:
         self._fill(self._scratch, 1)
 
     def pause(self, seconds: float) -> None:
-        """Keep the device busy without touching memory; the length holds at its highest clock rate."""
+        """Keep the device busy without touching memory."""
         if seconds > 0:
-            self._sleep(int(seconds * self._clock_hz))
+            self._launch(self._pausing, int(1e9 * seconds), _DEFAULT_STREAM)
 
     def run(
         self,

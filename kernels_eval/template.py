@@ -193,11 +193,12 @@ def _load(way: str) -> Any:
         remember_load_inline()
         return lambda descriptor: serve_nursery(_notes(descriptor), build_main, may_fork=True)
     if way in (DEVICE_WAY, _DEVICE_UNREHEARSED):
-        from kernels_eval.device_rehearsal import is_clean, rehearse_on_host
+        from kernels_eval.device_rehearsal import is_clean, leave_nvml, rehearse_on_host
         from kernels_eval.device_worker import serve_device_worker
 
         if way == DEVICE_WAY:
             rehearse_on_host()
+            leave_nvml()
             if not is_clean():  # CUDA was initialised after all: start over without what may have done it
                 os.execv(
                     sys.executable, [sys.executable, "-m", "kernels_eval.template", _DEVICE_UNREHEARSED, sys.argv[2]]

@@ -59,6 +59,11 @@ class SimulatedDriver:
 
     def wait_for(self, event: int) -> None: ...
 
+    def load(self, program: str, name: str) -> int:
+        return 0
+
+    def launch(self, function: int, number: int, stream: int) -> None: ...
+
     def elapsed_ms(self, start: int, end: int) -> float:
         return 1e3 * (self._times[end] - self._times[start])
 
@@ -119,11 +124,10 @@ def pretend() -> None:
     cuda_driver.DEVICE = "cpu"
     cuda: Any = torch.cuda
     cuda.init = lambda: None
-    cuda._sleep = lambda cycles: None
     cuda.set_stream = lambda stream: None
     cuda.default_stream = lambda: SimpleNamespace(cuda_stream=0)
     cuda.get_device_properties = lambda index: SimpleNamespace(
-        name="Simulated H100", major=9, minor=0, L2_cache_size=1 << 20, clock_rate=1_980_000
+        name="Simulated H100", major=9, minor=0, L2_cache_size=1 << 20
     )
     stopwatch._MIN_FLUSH_BYTES = 1 << 20
     for module in (device_candidate, device_grading):

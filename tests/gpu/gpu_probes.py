@@ -118,6 +118,13 @@ def driver() -> dict[str, Any]:
     theirs[1].record()
     calls.synchronize()
     watch = Stopwatch(calls)
+    pauses: list[float] = []
+    for _ in range(10):
+        calls.record(start, 0)
+        watch.pause(300e-6)
+        calls.record(end, 0)
+        calls.synchronize()
+        pauses.append(1e3 * calls.elapsed_ms(start, end))
     x = torch.randn(16384, 1024, device="cuda")
     out = torch.empty_like(x)
     for _ in range(3):
@@ -139,6 +146,7 @@ def driver() -> dict[str, Any]:
         "add_us": [round(1e3 * value, 2) for value in made.device_ms],
         "add_synchronised_us": [round(1e3 * value, 2) for value in synchronised.device_ms],
         "enqueue_us": 1e6 * made.enqueue_s,
+        "pause_of_300_us": [round(value, 1) for value in pauses],
         "unjoined_us": round(1e6 * synchronised.unjoined_s, 2),
         "idle_us": [round(value, 2) for value in idle],
         "flush_bytes": watch.flush_bytes,

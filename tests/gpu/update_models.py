@@ -179,6 +179,10 @@ def device_name() -> str:
     return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
 
 
+def device_gib() -> float:
+    return torch.cuda.get_device_properties(0).total_memory / 2**30 if torch.cuda.is_available() else 0.0
+
+
 def now() -> float:
     if torch.cuda.is_available():
         torch.cuda.synchronize()

@@ -156,7 +156,8 @@ class Part:
         if self._process.poll() is None:
             found = found | {"error": f"took longer than {limit_s:.0f} s"}
         elif self._process.returncode or not found:
-            found = found | {"error": self._err.read_text(errors="replace")[-1800:]}
+            said = self._err.read_text(errors="replace")[-1800:]
+            found = found | {"error": f"exit {self._process.returncode}: {said}"}
         self.stop()
         found = found | {"part_s": round(time.monotonic() - began, 1)}
         print(

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from kernels_eval.settings import FrozenModel
 
-JUDGE_VERSION = "5"
+JUDGE_VERSION = "6"
 """Rises whenever the same kernel could get another verdict; part of every cache key."""
 
 

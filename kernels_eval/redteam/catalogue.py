@@ -88,7 +88,10 @@ CLASSES: dict[str, tuple[str, str]] = {
 """Classes that occur without a GPU, with entries in this catalogue."""
 
 GPU_CLASSES: dict[str, tuple[str, str]] = {
-    "side stream": ("work on another stream", "times over a synchronised device; `side stream …`"),
+    "side stream": (
+        "work on another stream, before the clock starts or after it stops",
+        "times over a device that was waited for, and refuses work that nothing waits for; `side stream …`",
+    ),
     "graph replay": ("a captured graph on stale inputs", "fresh values at other addresses; `graph replay on stale inputs`"),
     "forged clock": (
         "device events and clocks patched, the stopwatch forged",

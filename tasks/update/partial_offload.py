@@ -5,7 +5,7 @@ new learning rate nor of a checkpoint: that part would go on untrained, in silen
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 from unittest import mock
 
@@ -13,7 +13,7 @@ import torch
 
 
 @contextlib.contextmanager
-def allowed_for_adamw() -> Iterator[None]:
+def allowed_for_adamw() -> Generator[None]:
     """Let DeepSpeed build a ZeRO-3 optimizer with partial offload around PyTorch's AdamW."""
     with mock.patch("deepspeed.runtime.zero.stage3.DeepSpeedCPUAdam", torch.optim.AdamW):
         yield

@@ -37,7 +37,7 @@ class TrainingJob:
     stage: Stage
     ranks: int
     tokens: int
-    """Of one micro-batch, or of the longest sequence where that is more."""
+    """Of one micro-batch, or of a rank's share of the longest sequence where that is more."""
     checkpointing: bool
     reference: bool = False
     """A reference policy stands beside the policy."""

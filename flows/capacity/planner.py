@@ -49,6 +49,8 @@ class CapacityPlan:
     """Tokens that one server's cache holds; None where no server generates."""
     wanted_cache_tokens: int
     """Tokens of all sequences that are under way at once on one server."""
+    share_of_longest: int
+    """Tokens of the longest sequence that one rank holds: all of them but for `update.context_parallel`."""
     update_gpus: float
     generation_gpus: float
     judge_gpus: float
@@ -81,6 +83,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
     answer = rollout.sampling.max_new_tokens
     history = rollout.episode.history_tokens or (turns - 1) * answer
     longest = assumed.prompt_tokens + min((turns - 1) * answer, history) + answer
+    share_of_longest = math.ceil(longest / update.context_parallel)
     share = update.gpus_per_rank if 0 < update.gpus_per_rank < 1 else 1.0  # the rest of the GPU is another's
     room = gpu.memory_gib * GIB * share
     job = TrainingJob(
@@ -88,7 +91,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         dtype=config.model.dtype,
         stage=_stage_of(update.deepspeed, update.zero_stage),
         ranks=update.ranks,
-        tokens=max(update.tokens_per_rank, longest),
+        tokens=max(update.tokens_per_rank, share_of_longest),
         checkpointing=update.activation_checkpointing,
         reference=update.kl_coefficient > 0,
         critic=update.advantage == "gae",
@@ -124,6 +127,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         if servers
         else None,
         wanted_cache_tokens=sequences * longest,
+        share_of_longest=share_of_longest,
         sequences=sequences,
         update_gpus=update.ranks * update.gpus_per_rank,
         generation_gpus=servers_of(config) * rollout.sglang.gpus_per_server + rollout.gpus,

@@ -142,6 +142,11 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
         + ("none" if found.lowest_stage is None else f"{found.lowest_stage}"),
         "  fewest ranks at any stage: " + ("more than 64" if found.fewest_ranks is None else f"{found.fewest_ranks}"),
     ]
+    if found.share_of_longest > update.tokens_per_rank:
+        lines.append(
+            f"  the longest sequence puts {found.share_of_longest:,} tokens on a rank, more than update.tokens_per_rank = "
+            f"{update.tokens_per_rank:,}: it trains by itself; more ranks share it with a larger update.context_parallel"
+        )
     if found.cache_tokens is not None:
         enough = found.cache_tokens >= found.wanted_cache_tokens
         lines.append(

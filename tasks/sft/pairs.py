@@ -73,7 +73,7 @@ def build_sft_data(
     if config.compile == "never":
         judge = judge.model_copy(update={"compile": "never"})
     verdicts = _judge(cleaned.clean, judge, progress)
-    rows = [_row(number, draft, verdicts, config, episode) for number, draft in enumerate(cleaned.clean)]
+    rows = [_row(number, draft, verdicts, config, episode, judge.backend) for number, draft in enumerate(cleaned.clean)]
     kept = [row for row in rows if row is not None]
     used = sum(row["used"] for row in kept)
     if used == 0:
@@ -115,6 +115,7 @@ def _row(
     verdicts: dict[tuple[str, str], Verdict],
     config: SftDataConfig,
     episode: EpisodeConfig,
+    backend: str,
 ) -> dict[str, Any] | None:
     """One row of the table; None where the judge failed, so that nothing is known of the pair."""
     verdict = verdicts[draft.problem.source, draft.kernel]
@@ -133,7 +134,7 @@ def _row(
     improves = not history or reward >= history[-1].reward
     used = not config.verified or (verdict.status is Status.CORRECT and improves)
     messages = [
-        *prompt_messages(draft.problem.source, history, episode),
+        *prompt_messages(draft.problem.source, history, episode, backend),
         Message(role=Role.ASSISTANT, content=answer_text(draft.kernel), trained=True),
     ]
     return {

@@ -16,8 +16,12 @@ from flows.capacity.planner import gpus_of, needs_of
 from flows.configuration import RunConfig
 from flows.ray_cluster import check_address, check_placement
 from flows.verify.gpus import gpus_here
+from kernels_eval.backends import backend_names
 from kernels_eval.errors import InputError
+from kernels_eval.rewards import reward_bounds
 from tasks.resilience import STAGE_NAMES
+from tasks.rollout.episodes import episode_task
+from tasks.rollout.prompts import prompt_messages
 from tasks.update.config import check_heads
 
 ANSWER_S = 3.0
@@ -62,6 +66,7 @@ def check_settings(config: RunConfig) -> None:
         raise InputError(
             f"evaluation.pass_at: found {too_many[0]}, expected at most evaluation.samples_per_problem = {samples}"
         )
+    check_episode(config)
     if config.model.pretrained is None and config.model.heads % config.model.key_value_heads:
         raise InputError(
             f"model.key_value_heads: found {config.model.key_value_heads}, "
@@ -83,6 +88,19 @@ def check_settings(config: RunConfig) -> None:
             json.loads(Path(config.update.deepspeed).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(f"update.deepspeed: {config.update.deepspeed}: expected a JSON file: {error}") from error
+
+
+def check_episode(config: RunConfig) -> None:
+    """What episodes are made of has a name that is registered: SFT may take hours before the first one is played."""
+    episode = config.rollout.episode
+    episode_task(episode.task)
+    try:
+        reward_bounds(episode.reward)
+    except InputError as error:
+        raise InputError(f"rollout.episode.{error}") from error
+    if config.judge.backend not in backend_names():
+        raise InputError(f"judge.backend: found {config.judge.backend}, expected one of {', '.join(backend_names())}")
+    prompt_messages("", (), episode, config.judge.backend)
 
 
 def check_problems(config: RunConfig) -> None:

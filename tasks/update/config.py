@@ -87,13 +87,14 @@ class UpdateConfig(FrozenModel):
     `auto`: `trainer` where it can matter, that is, where the sampler's numerics differ (probed on a few sequences)."""
     overlong: Literal["keep", "mask", "penalise"] = "keep"
     """Responses cut off at the sampler's limit: trained on, left out of the loss, or given a lower return as they near `overlong_limit`."""
-    overlong_limit: int | None = Field(default=None, ge=1)
+    overlong_limit: int | None = Field(default=None, ge=1, validate_default=True)
     """Response tokens at which the penalty is 1 (`penalise`)."""
     overlong_buffer: int = Field(default=512, ge=1)
     """Tokens before the limit at which the penalty begins."""
     wanted_groups: int | None = Field(default=None, ge=1)
     """Groups with variance that an iteration should have: the rollout draws further problems until they are there, or `most_problems`
-    were played. With `turn_*` each turn of a problem is a group. None: the problems of the first draw, whatever comes of them."""
+    were played. With `turn_*` each turn of a problem is a group. None: the problems of the first draw, whatever comes of them; so it is
+    with `reinforce_pp` and `gae` too, which compare no groups."""
     most_problems: int | None = Field(default=None, ge=1)
     """Problems that an iteration may play for `wanted_groups`; none: four times `rollout.problems_per_iteration`."""
     learning_rate: float = Field(default=1e-3, gt=0)
@@ -137,6 +138,13 @@ class UpdateConfig(FrozenModel):
     gpus_per_rank: float = Field(default=0, ge=0)
     threads_per_rank: int = Field(default=2, ge=1)
     """CPU threads of one rank (pinned: ranks that share cores starve each other)."""
+
+    @field_validator("overlong_limit")
+    @classmethod
+    def _known_where_it_is_needed(cls, found: int | None, info: ValidationInfo) -> int | None:
+        if found is None and info.data.get("overlong") == "penalise":
+            raise ValueError("a number of response tokens with update.overlong = penalise")
+        return found
 
     @field_validator("context_parallel")
     @classmethod

@@ -43,7 +43,9 @@ def read_samples(batch: TrajectoryBatchRef, config: UpdateConfig, vocabulary: in
 
 def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> SampleSet:
     """Turn rows of the turns table into samples; `vocabulary` is the number of token ids that the policy knows."""
-    faults = turns["verdict"].struct.field("status") == Status.INFRASTRUCTURE_ERROR.value
+    statuses = turns["verdict"].struct.field("status")
+    _refuse(turns, statuses.is_null(), "verdict", "a verdict with a status")
+    faults = statuses == Status.INFRASTRUCTURE_ERROR.value
     usable = turns.filter(~faults)
     check_turns(usable, vocabulary)
     keys: list[GroupKey] = list(zip(usable["group_id"], usable["turn_index"], usable["role"], strict=True))
@@ -137,10 +139,7 @@ def _overlong(turns: pl.DataFrame) -> NDArray[np.bool_]:
 def _length_penalty(turns: pl.DataFrame, config: UpdateConfig) -> NDArray[np.float64]:
     if config.overlong != "penalise":
         return np.zeros(len(turns))
-    if config.overlong_limit is None:
-        raise InputError(
-            "update.overlong_limit: expected a number of response tokens for update.overlong = penalise, found none"
-        )
+    assert config.overlong_limit is not None, "the settings' own validation has seen to it"
     lengths = torch.from_numpy(turns["response_token_ids"].list.len().to_numpy().astype(np.float64))
     return soft_overlong_penalty(lengths, config.overlong_limit, config.overlong_buffer).numpy()
 

@@ -131,7 +131,7 @@ class RolloutConfig(FrozenModel):
     batch_size: int = Field(default=256, ge=1)
     """Sequences that the embedded engine decodes together."""
     threads: int = Field(default=2, ge=1)
-    """CPU threads of the embedded engine."""
+    """CPU threads of the embedded engine, and of the checkpoint with which SGLang's servers are compared."""
     judge_patience_s: float = Field(default=600.0, gt=0)
     """A kernel that has waited longer for its verdict, the judge's queue included, is handed over once more, then given up."""
     judge_actors: JudgeActorsConfig = JudgeActorsConfig()

@@ -23,23 +23,18 @@ from tasks.references import (
     TrajectoryBatchRef,
 )
 from tasks.resilience import StagesConfig, can_heal
+from tasks.rollout import config as rollout_config
 from tasks.rollout.config import RolloutConfig
 from tasks.sft.config import SftDataConfig
 from tasks.store import is_available
-from tasks.update.config import NOT_DECISIVE_FIELDS, UpdateConfig
+from tasks.update import config as update_config
+from tasks.update.config import UpdateConfig
 from tasks.validation.config import ValidationConfig
 
 _NOT_DECISIVE: dict[type, set[str]] = {
     JudgeConfig: {"workers", "cache_dir"},
-    RolloutConfig: {
-        "judge_patience_s",
-        "judge_actors",
-        "generation_patience_s",
-        "watch_after_s",
-        "trajectory_logs",
-        "sglang_urls",
-    },
-    UpdateConfig: set(NOT_DECISIVE_FIELDS),
+    RolloutConfig: set(rollout_config.NOT_DECISIVE_FIELDS),
+    UpdateConfig: set(update_config.NOT_DECISIVE_FIELDS),
 }
 """Settings that change how fast a result is there, never the result."""
 _FILES: dict[type, str] = {

@@ -146,3 +146,16 @@ class RolloutConfig(FrozenModel):
     sampling: SamplingConfig = SamplingConfig()
     episode: EpisodeConfig = EpisodeConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
+
+
+NOT_DECISIVE_FIELDS = frozenset(
+    {
+        "judge_patience_s",
+        "judge_actors",
+        "generation_patience_s",
+        "watch_after_s",
+        "trajectory_logs",
+        "sglang_urls",
+    }
+)
+"""What may change between a run and its continuation: where there is generation and judging, how long it may take, what is logged."""

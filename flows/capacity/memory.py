@@ -72,6 +72,15 @@ def training_memory(job: TrainingJob) -> dict[str, float]:
     return parts
 
 
+def checkpoint_bytes(job: TrainingJob) -> float:
+    """Return the bytes of a published checkpoint (tasks.update.state): weights, and in float32 the moments of those that are trained,
+    with their master copy where they are of less precision."""
+    weight, master = (2, 4) if job.dtype == "bfloat16" else (4, 0)
+    held = job.shape.parameters
+    trained = held if job.trained is None else job.trained
+    return (2.0 if job.critic else 1.0) * (held * weight + trained * (master + ADAM_MOMENTS_BYTES))
+
+
 def activation_bytes(shape: Shape, tokens: int, weight: int, checkpointing: bool) -> float:
     """Return the bytes of what the backward pass needs of so many tokens.
 

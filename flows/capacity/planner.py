@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from flows.capacity.memory import GIB, STAGES, Stage, TrainingJob, generation_room, training_memory
+from flows.capacity.memory import GIB, STAGES, Stage, TrainingJob, checkpoint_bytes, generation_room, training_memory
 from flows.capacity.shapes import Shape, shape_of
 from flows.capacity.speed import Assumptions, Gpu, generated_tokens_a_second, training_tokens_a_second
 from flows.configuration import RunConfig
@@ -51,6 +51,8 @@ class CapacityPlan:
     """Tokens of all sequences that are under way at once on one server."""
     share_of_longest: int
     """Tokens of the longest sequence that one rank holds: all of them but for `update.context_parallel`."""
+    checkpoint_bytes: float
+    """What one iteration leaves on the disk: weights, and what the optimizer goes on from."""
     update_gpus: float
     generation_gpus: float
     judge_gpus: float
@@ -129,6 +131,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         wanted_cache_tokens=sequences * longest,
         share_of_longest=share_of_longest,
         sequences=sequences,
+        checkpoint_bytes=checkpoint_bytes(job),
         update_gpus=update.ranks * update.gpus_per_rank,
         generation_gpus=servers_of(config) * rollout.sglang.gpus_per_server + rollout.gpus,
         judge_gpus=judges.count * judges.gpus,

@@ -155,6 +155,10 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
             + ("" if enough else " (some wait, or are computed again)")
         )
     lines.append(
+        f"disk: {found.checkpoint_bytes / GIB:,.0f} GiB a checkpoint, one an iteration, all of them kept in {settings.runs_dir}/store: "
+        f"{settings.iterations * found.checkpoint_bytes / 2**40:,.1f} TiB for {settings.iterations} iterations"
+    )
+    lines.append(
         f"speed, estimated: {found.training_tokens_s:,.0f} tokens/s trained"
         + ("" if found.generation_tokens_s is None else f", {found.generation_tokens_s:,.0f} tokens/s generated")
         + f"; an iteration: rollout {found.rollout_s:.0f} s, update {found.update_s:.0f} s; "

@@ -64,9 +64,13 @@ def build_sft_data(
 ) -> SftDataRef:
     """Make or load the pairs, judge every kernel in them, and publish them.
 
-    Pairs whose problem is held out are dropped and counted. Raises InputError where nothing is left to train on,
-    InfrastructureError where the judge failed on more than MAX_FAULT_SHARE of the kernels.
+    Pairs whose problem is held out are dropped and counted. Raises InputError where nothing is left to train on, or the generated
+    corpus is of another language than is judged, InfrastructureError where the judge failed on more than MAX_FAULT_SHARE of the kernels.
     """
+    if config.path is None and judge.backend != "triton":
+        raise InputError(
+            f"sft.data.path: the generated corpus is of Triton kernels; name a file of pairs for judge.backend = {judge.backend}"
+        )
     heldout = read_problems(problem_set, Split.HELDOUT)
     drafts = load_drafts(Path(config.path)) if config.path else generate_drafts(config, problems, seed)
     cleaned = drop_contaminated(drafts, (row.problem.source for row in heldout), lambda draft: draft.problem.source)

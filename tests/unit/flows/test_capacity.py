@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.capacity.memory import BUCKET_VALUES, STAGES, TrainingJob, generation_room, training_memory
+from flows.capacity.memory import BUCKET_VALUES, STAGES, TrainingJob, checkpoint_bytes, generation_room, training_memory
 from flows.capacity.planner import CapacityPlan, plan
 from flows.capacity.shapes import KNOWN, Shape, shape_of
 from flows.capacity.speed import GPUS
@@ -90,6 +90,15 @@ def test_what_ships_fits_the_gpus_that_it_says(name: str):
     check_heads(found.shape.heads, found.shape.key_value_heads, config.update.context_parallel)
 
 
+def test_a_checkpoint_holds_weights_and_optimizer():
+    whole = TrainingJob(QWEN3, "bfloat16", 3, 4, 4096, True, reference=True)
+    count = QWEN3.parameters
+    assert checkpoint_bytes(whole) == (2 + 4 + 8) * count
+    assert checkpoint_bytes(replace(whole, dtype="float32")) == (4 + 8) * count
+    assert checkpoint_bytes(replace(whole, critic=True)) == 2 * checkpoint_bytes(whole)
+    assert checkpoint_bytes(replace(whole, trained=1000)) == 2 * count + 12 * 1000
+
+
 def test_ranks_that_share_a_sequence_hold_a_share_of_it():
     def planned(*settings: str) -> CapacityPlan:
         return plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", settings), GPUS["h100"])
@@ -138,6 +147,7 @@ def test_the_command_says_it_and_fails_where_it_does_not_fit(capsys: pytest.Capt
     assert "8.19 billion weights on 6 × H100" in said
     assert "ZeRO-3 on 4 rank(s): fits" in said
     assert "tokens/s trained" in said
+    assert "disk: 107 GiB a checkpoint, one an iteration, all of them kept in runs/store: 20.9 TiB" in said
     assert "update.context_parallel" not in said
     assert run(["plan", config, "--set", "update.context_parallel=1"]) == 0
     assert "puts 7,644 tokens on a rank, more than update.tokens_per_rank = 4,096" in capsys.readouterr().out

@@ -113,6 +113,20 @@ def test_the_policy_is_asked_for_the_language_that_is_judged(build: Build, backe
     assert asked in conversation[0]["content"]
 
 
+def test_the_generated_corpus_is_of_one_language(problems: ProblemSetRef, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"sft.data.path: the generated corpus is of Triton .* judge.backend = cuda"):
+        pairs.build_sft_data(
+            problems,
+            SftDataConfig(verified=False),
+            ProblemsConfig(),
+            EpisodeConfig(),
+            JudgeConfig(backend="cuda"),
+            0,
+            tmp_path / "data",
+            silent,
+        )
+
+
 def test_nothing_to_learn_from_is_bad_input_and_a_failing_judge_is_the_machine_s(build: Build, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="found no pair to train on among 2, expected correct kernels"):
         build({1: WRONG, 2: WRONG})

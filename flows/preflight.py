@@ -80,6 +80,7 @@ def check_settings(config: RunConfig) -> None:
     for name, folder in (
         ("validation.suites", config.validation.suites),
         ("update.deepspeed", config.update.deepspeed),
+        ("update.critic.pretrained", config.update.critic.pretrained if config.update.advantage == "gae" else None),
     ):
         if folder is not None and not Path(folder).exists():
             raise InputError(f"{name}: no such file or folder: {folder}")

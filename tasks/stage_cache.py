@@ -28,7 +28,7 @@ from tasks.rollout.config import RolloutConfig
 from tasks.sft.config import SftDataConfig
 from tasks.store import is_available
 from tasks.update import config as update_config
-from tasks.update.config import UpdateConfig
+from tasks.update.config import CriticConfig, UpdateConfig
 from tasks.validation.config import ValidationConfig
 
 _NOT_DECISIVE: dict[type, set[str]] = {
@@ -42,6 +42,7 @@ _FILES: dict[type, str] = {
     SftDataConfig: "path",
     ModelConfig: "pretrained",
     UpdateConfig: "deepspeed",
+    CriticConfig: "pretrained",
     ValidationConfig: "suites",
 }
 """Settings that name a file or folder of the user's: its content counts, not its name."""

@@ -39,6 +39,7 @@ def check_before_start(config: RunConfig) -> None:
     check_pretrained(config)
     check_servers(config)
     check_gpus(config)
+    check_cpus(config)
     if config.ray.placement:
         check_placement(config.ray, needs_of(config))
 
@@ -164,6 +165,17 @@ def check_gpus(config: RunConfig) -> None:
         raise InputError(
             f"the configuration asks for {wanted} GPUs (update.gpus_per_rank, rollout.sglang.gpus_per_server, rollout.gpus, "
             f"rollout.judge_actors.gpus), found {len(found)} on this machine; name a cluster in ray.address, or ask for fewer"
+        )
+
+
+def check_cpus(config: RunConfig) -> None:
+    """A local run has the CPUs that its judge actors reserve, alone of all workers; without them no kernel would ever be judged."""
+    judges = config.rollout.judge_actors
+    wanted, there_are = judges.count * judges.cpus, config.ray.cpus or os.cpu_count() or 1
+    if config.ray.address is None and wanted > there_are:
+        raise InputError(
+            f"rollout.judge_actors.cpus: {judges.count} actors reserve {wanted:g} CPUs, found {there_are} (ray.cpus, or all of this "
+            "machine); ask for fewer, or 0 to reserve none"
         )
 
 

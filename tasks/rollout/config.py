@@ -113,7 +113,7 @@ class JudgeActorsConfig(FrozenModel):
     workers: int = Field(default=1, ge=1, le=512)
     """Kernels that one actor judges at the same time (instead of `judge.workers`)."""
     cpus: float = Field(default=0, ge=0)
-    """CPUs that Ray reserves for each. More than are free means that rollouts wait for ever."""
+    """CPUs that Ray reserves for each. On a cluster, more than its nodes have means that kernels wait for a judge in vain."""
     gpus: float = Field(default=0, ge=0)
     """GPUs that Ray reserves for each."""
 

@@ -72,13 +72,14 @@ def training_memory(job: TrainingJob) -> dict[str, float]:
     return parts
 
 
-def checkpoint_bytes(job: TrainingJob) -> float:
-    """Return the bytes of a published checkpoint (tasks.update.state): weights, and in float32 the moments of those that are trained,
+def checkpoint_bytes(job: TrainingJob) -> tuple[float, float]:
+    """Return the bytes of a published checkpoint (tasks.update.state): its weights; and in float32 the moments of those that are trained,
     with their master copy where they are of less precision."""
     weight, master = (2, 4) if job.dtype == "bfloat16" else (4, 0)
     held = job.shape.parameters
     trained = held if job.trained is None else job.trained
-    return (2.0 if job.critic else 1.0) * (held * weight + trained * (master + ADAM_MOMENTS_BYTES))
+    models = 2.0 if job.critic else 1.0
+    return models * held * weight, models * trained * (master + ADAM_MOMENTS_BYTES)
 
 
 def activation_bytes(shape: Shape, tokens: int, weight: int, checkpointing: bool) -> float:

@@ -52,7 +52,9 @@ class CapacityPlan:
     share_of_longest: int
     """Tokens of the longest sequence that one rank holds: all of them but for `update.context_parallel`."""
     checkpoint_bytes: float
-    """What one iteration leaves on the disk: weights, and what the optimizer goes on from."""
+    """What an iteration writes to the disk: weights, and what the optimizer goes on from."""
+    disk_bytes: float
+    """What all iterations leave there."""
     update_gpus: float
     generation_gpus: float
     judge_gpus: float
@@ -97,7 +99,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         checkpointing=update.activation_checkpointing,
         reference=update.kl_coefficient > 0,
         critic=update.advantage == "gae",
-        trained=None if update.lora is None else _adapter_parameters(shape, update.lora.rank),
+        trained=_trained(config, shape),
     )
     used = training_memory(job)
     samples = rollout.problems_per_iteration * rollout.samples_per_problem
@@ -131,7 +133,8 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         wanted_cache_tokens=sequences * longest,
         share_of_longest=share_of_longest,
         sequences=sequences,
-        checkpoint_bytes=checkpoint_bytes(job),
+        checkpoint_bytes=sum(checkpoint_bytes(job)),
+        disk_bytes=disk_bytes(config, shape),
         update_gpus=update.ranks * update.gpus_per_rank,
         generation_gpus=servers_of(config) * rollout.sglang.gpus_per_server + rollout.gpus,
         judge_gpus=judges.count * judges.gpus,
@@ -141,6 +144,17 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         rollout_s=generated_s + judged,
         update_s=update.epochs * trained_tokens / training,
     )
+
+
+def disk_bytes(config: RunConfig, shape: Shape) -> float:
+    """Return what the policies of all iterations leave on the disk (tasks.update.retention)."""
+    critic, trained = config.update.advantage == "gae", _trained(config, shape)
+    weights, optimizer = checkpoint_bytes(
+        TrainingJob(shape, config.model.dtype, 0, 1, 1, checkpointing=True, critic=critic, trained=trained)
+    )
+    interval = config.update.checkpoint_interval
+    whole = config.iterations if interval == 1 else min(config.iterations // interval + 2, config.iterations)
+    return config.iterations * weights + whole * optimizer
 
 
 def servers_of(config: RunConfig) -> int:
@@ -177,6 +191,11 @@ def _fewest_ranks(job: TrainingJob, room: float) -> int | None:
         ),
         None,
     )
+
+
+def _trained(config: RunConfig, shape: Shape) -> int | None:
+    """Weights that are trained, where adapters are; none: all."""
+    return None if config.update.lora is None else _adapter_parameters(shape, config.update.lora.rank)
 
 
 def _adapter_parameters(shape: Shape, rank: int) -> int:

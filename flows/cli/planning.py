@@ -155,8 +155,8 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
             + ("" if enough else " (some wait, or are computed again)")
         )
     lines.append(
-        f"disk: {found.checkpoint_bytes / GIB:,.0f} GiB a checkpoint, one an iteration, all of them kept in {settings.runs_dir}/store: "
-        f"{settings.iterations * found.checkpoint_bytes / 2**40:,.1f} TiB for {settings.iterations} iterations"
+        f"disk: {found.checkpoint_bytes / GIB:,.0f} GiB a checkpoint; {found.disk_bytes / 2**40:,.1f} TiB of {settings.iterations} "
+        f"iterations stay in {settings.runs_dir}/store with update.checkpoint_interval = {update.checkpoint_interval}"
     )
     lines.append(
         f"speed, estimated: {found.training_tokens_s:,.0f} tokens/s trained"

@@ -131,6 +131,9 @@ class UpdateConfig(FrozenModel):
     """A DeepSpeed JSON (deployments/deepspeed); what it does not set is generated, its ZeRO stage replaces `zero_stage`."""
     save_interval: int | None = Field(default=None, ge=1)
     """Optimizer steps between interim checkpoints, which a killed update goes on from; none: it begins again."""
+    checkpoint_interval: int = Field(default=1, ge=1)
+    """Iterations from one policy that keeps its optimizer's state to the next. The others, but for the newest two, keep their weights: enough
+    to sample from and to measure, not to go on from. 1: all keep it."""
     keep_checkpoints: int = Field(default=2, ge=1)
     """Interim checkpoints that are kept, the newest ones; the best one is kept besides."""
     best_metric: Literal["loss", "kl", "return_mean"] | None = None
@@ -190,6 +193,7 @@ NOT_DECISIVE_FIELDS = frozenset(
         "activation_checkpointing",
         "context_parallel",
         "save_interval",
+        "checkpoint_interval",
         "keep_checkpoints",
         "best_metric",
         "gpus_per_rank",

@@ -93,10 +93,17 @@ def test_what_ships_fits_the_gpus_that_it_says(name: str):
 def test_a_checkpoint_holds_weights_and_optimizer():
     whole = TrainingJob(QWEN3, "bfloat16", 3, 4, 4096, True, reference=True)
     count = QWEN3.parameters
-    assert checkpoint_bytes(whole) == (2 + 4 + 8) * count
-    assert checkpoint_bytes(replace(whole, dtype="float32")) == (4 + 8) * count
-    assert checkpoint_bytes(replace(whole, critic=True)) == 2 * checkpoint_bytes(whole)
-    assert checkpoint_bytes(replace(whole, trained=1000)) == 2 * count + 12 * 1000
+    assert checkpoint_bytes(whole) == (2 * count, (4 + 8) * count)
+    assert checkpoint_bytes(replace(whole, dtype="float32")) == (4 * count, 8 * count)
+    assert checkpoint_bytes(replace(whole, critic=True)) == (4 * count, 24 * count)
+    assert checkpoint_bytes(replace(whole, trained=1000)) == (2 * count, 12 * 1000)
+
+
+@pytest.mark.parametrize(("interval", "whole"), [(1, 200), (50, 6), (60, 5), (1000, 2)])
+def test_some_checkpoints_keep_their_optimizer(interval: int, whole: int):
+    settings = [f"update.checkpoint_interval={interval}"]
+    found = plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", settings), GPUS["h100"])
+    assert found.disk_bytes == (200 * 2 + whole * 12) * QWEN3.parameters
 
 
 def test_ranks_that_share_a_sequence_hold_a_share_of_it():
@@ -147,7 +154,7 @@ def test_the_command_says_it_and_fails_where_it_does_not_fit(capsys: pytest.Capt
     assert "8.19 billion weights on 6 × H100" in said
     assert "ZeRO-3 on 4 rank(s): fits" in said
     assert "tokens/s trained" in said
-    assert "disk: 107 GiB a checkpoint, one an iteration, all of them kept in runs/store: 20.9 TiB" in said
+    assert "disk: 107 GiB a checkpoint; 3.5 TiB of 200 iterations stay in runs/store" in said
     assert "update.context_parallel" not in said
     assert run(["plan", config, "--set", "update.context_parallel=1"]) == 0
     assert "puts 7,644 tokens on a rank, more than update.tokens_per_rank = 4,096" in capsys.readouterr().out

@@ -18,7 +18,7 @@ from tasks.references import TrajectoryBatchRef
 from tasks.update.batches import TrainedSequence
 from tasks.update.config import UpdateConfig
 from tasks.update.credit import peer_advantages
-from tasks.update.groups import GroupKey, group_turns
+from tasks.update.groups import WITHOUT_BASELINE, GroupKey, group_turns
 from tasks.update.overlong import soft_overlong_penalty
 from tasks.update.sample import Sample, SampleSet, deal_groups
 
@@ -72,6 +72,8 @@ def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> 
         for row, key in enumerate(keys)
         if groups.peers[row] not in left_out and not (overlong[row] and config.overlong == "mask")
     )
+    # For estimators that compare no groups the rollout draws no further problems.
+    wanted = 0 if config.advantage in WITHOUT_BASELINE else config.wanted_groups or 0
     if not samples:
         raise InputError(
             f"trajectories: nothing to learn from: of {groups.number} groups {len(groups.single)} have one sample and "
@@ -84,7 +86,7 @@ def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> 
         groups_constant=len(groups.constant),
         turns_excluded=int(faults.sum()),
         turns_overlong=int(overlong.sum()),
-        groups_missing=max((config.wanted_groups or 0) - groups.useful, 0),
+        groups_missing=max(wanted - groups.useful, 0),
     )
 
 

@@ -97,8 +97,11 @@ def test_nothing_to_learn_from_is_said() -> None:
 @pytest.mark.parametrize("advantage", ["reinforce_pp", "gae"])
 def test_estimators_without_a_baseline_keep_groups_of_one(advantage: str) -> None:
     config = CONFIG.model_copy(update={"advantage": advantage})
-    found = make_samples(table([turn("a", 0, 1.0), turn("b", 0, 0.0)]), config, vocabulary=10)
+    wanting = config.model_copy(update={"wanted_groups": 9})
+    found = make_samples(table([turn("a", 0, 1.0), turn("b", 0, 0.0)]), wanting, vocabulary=10)
     assert len(found.samples) == 2
+    assert found.groups_missing == 0, "no further problem is drawn for them"
+    assert make_samples(table(GOOD), CONFIG.model_copy(update={"wanted_groups": 9}), vocabulary=10).groups_missing == 8
 
 
 @given(sizes=st.lists(st.integers(2, 9), min_size=1, max_size=20), steps=st.integers(1, 8), seed=st.integers(0, 99))

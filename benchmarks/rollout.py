@@ -35,6 +35,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
+from peers import require_peers
 from rollout_workloads import EPISODE, PROBLEMS, Workload, make_workloads
 
 from kernels_eval import Judge
@@ -246,6 +247,8 @@ def main() -> None:
     parser.add_argument("--workload", choices=("full", "instruct", "trained"), help="generate for this one only")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
+    if arguments.only != "overlap":
+        require_peers("trl", "datasets")
     torch.set_num_threads(arguments.threads)
     results: dict[str, Any] = {"threads": arguments.threads, "torch": torch.__version__, "generation": []}
     with tempfile.TemporaryDirectory() as name:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
+from peers import require_peers
 from polars.testing import assert_frame_equal
 
 from kernels_eval.verdict import Status, TimingSource, Verdict
@@ -225,6 +226,8 @@ def main() -> None:
     parser.add_argument("--flat", type=int, default=0)
     parser.add_argument("--work", type=Path, default=None, help="folder for the files; a temporary one otherwise")
     arguments = parser.parse_args()
+    if arguments.turns:
+        require_peers("datasets")
     work = Path(tempfile.mkdtemp(prefix="trajectory-store-", dir=arguments.work))
     try:
         if arguments.turns:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from peers import require_peers
 
 ROOT = Path(__file__).parents[1]
 SIDES = ("ours", "trl", "trl_without_checkpointing")
@@ -48,6 +49,7 @@ def main() -> None:
     if given.one:
         one(given)
         return
+    require_peers("trl", "datasets")
     with tempfile.TemporaryDirectory() as folder:
         given.folder = Path(folder)
         shape = run_side("prepare", given)

@@ -19,11 +19,13 @@ from tasks.models.config import ModelConfig
 from tasks.placement import Kind
 from tasks.problems.config import ProblemsConfig
 from tasks.resilience import StagesConfig
+from tasks.rollout import config as rollout_config
 from tasks.rollout.config import RolloutConfig
 from tasks.sft.config import SftConfig
 from tasks.store import digest_of, write_atomically
 from tasks.tracking.config import TrackingConfig
-from tasks.update.config import NOT_DECISIVE_FIELDS, UpdateConfig
+from tasks.update import config as update_config
+from tasks.update.config import UpdateConfig
 from tasks.validation.config import ValidationConfig
 
 
@@ -89,9 +91,9 @@ class RunConfig(FrozenModel):
                 "tracking": True,
                 "ray": True,
                 "stages": True,
-                "update": set(NOT_DECISIVE_FIELDS),
+                "update": set(update_config.NOT_DECISIVE_FIELDS),
                 "judge": {"workers", "cache_dir"},
-                "rollout": {"trajectory_logs", "judge_actors", "generation_patience_s", "watch_after_s"},
+                "rollout": set(rollout_config.NOT_DECISIVE_FIELDS),
             },
         )
         return f"{self.name}-{digest_of(decisive)[:8]}"

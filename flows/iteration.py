@@ -14,6 +14,7 @@ from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.curriculum import state_for
 from tasks.rollout.refill import refill_for
 from tasks.rollout.task import roll_out
+from tasks.update.retention import keep_optimizers
 from tasks.update.task import update
 from tasks.validation.task import check_update, publish_checked
 
@@ -39,7 +40,9 @@ def collect(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> Traject
 
 def improve(run: Run, policy: CheckpointRef, batch: TrajectoryBatchRef) -> CheckpointRef:
     """Return the next policy: one update on checked trajectories, noted in the run."""
-    return run.add_policy(updated(run, policy, run.state.policies[0], batch))
+    improved = run.add_policy(updated(run, policy, run.state.policies[0], batch))
+    keep_optimizers(run.state.policies, run.config.update.checkpoint_interval)
+    return improved
 
 
 def updated(run: Run, policy: CheckpointRef, first: CheckpointRef, batch: TrajectoryBatchRef) -> CheckpointRef:

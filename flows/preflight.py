@@ -16,8 +16,12 @@ from flows.capacity.planner import gpus_of, needs_of
 from flows.configuration import RunConfig
 from flows.ray_cluster import check_address, check_placement
 from flows.verify.gpus import gpus_here
+from kernels_eval.backends import backend_names
 from kernels_eval.errors import InputError
+from kernels_eval.rewards import reward_bounds
 from tasks.resilience import STAGE_NAMES
+from tasks.rollout.episodes import episode_task
+from tasks.rollout.prompts import prompt_messages
 from tasks.update.config import check_heads
 
 ANSWER_S = 3.0
@@ -35,6 +39,7 @@ def check_before_start(config: RunConfig) -> None:
     check_pretrained(config)
     check_servers(config)
     check_gpus(config)
+    check_cpus(config)
     if config.ray.placement:
         check_placement(config.ray, needs_of(config))
 
@@ -62,6 +67,7 @@ def check_settings(config: RunConfig) -> None:
         raise InputError(
             f"evaluation.pass_at: found {too_many[0]}, expected at most evaluation.samples_per_problem = {samples}"
         )
+    check_episode(config)
     if config.model.pretrained is None and config.model.heads % config.model.key_value_heads:
         raise InputError(
             f"model.key_value_heads: found {config.model.key_value_heads}, "
@@ -75,6 +81,7 @@ def check_settings(config: RunConfig) -> None:
     for name, folder in (
         ("validation.suites", config.validation.suites),
         ("update.deepspeed", config.update.deepspeed),
+        ("update.critic.pretrained", config.update.critic.pretrained if config.update.advantage == "gae" else None),
     ):
         if folder is not None and not Path(folder).exists():
             raise InputError(f"{name}: no such file or folder: {folder}")
@@ -83,6 +90,19 @@ def check_settings(config: RunConfig) -> None:
             json.loads(Path(config.update.deepspeed).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(f"update.deepspeed: {config.update.deepspeed}: expected a JSON file: {error}") from error
+
+
+def check_episode(config: RunConfig) -> None:
+    """What episodes are made of has a name that is registered: SFT may take hours before the first one is played."""
+    episode = config.rollout.episode
+    episode_task(episode.task)
+    try:
+        reward_bounds(episode.reward)
+    except InputError as error:
+        raise InputError(f"rollout.episode.{error}") from error
+    if config.judge.backend not in backend_names():
+        raise InputError(f"judge.backend: found {config.judge.backend}, expected one of {', '.join(backend_names())}")
+    prompt_messages("", (), episode, config.judge.backend)
 
 
 def check_problems(config: RunConfig) -> None:
@@ -145,6 +165,17 @@ def check_gpus(config: RunConfig) -> None:
         raise InputError(
             f"the configuration asks for {wanted} GPUs (update.gpus_per_rank, rollout.sglang.gpus_per_server, rollout.gpus, "
             f"rollout.judge_actors.gpus), found {len(found)} on this machine; name a cluster in ray.address, or ask for fewer"
+        )
+
+
+def check_cpus(config: RunConfig) -> None:
+    """A local run has the CPUs that its judge actors reserve, alone of all workers; without them no kernel would ever be judged."""
+    judges = config.rollout.judge_actors
+    wanted, there_are = judges.count * judges.cpus, config.ray.cpus or os.cpu_count() or 1
+    if config.ray.address is None and wanted > there_are:
+        raise InputError(
+            f"rollout.judge_actors.cpus: {judges.count} actors reserve {wanted:g} CPUs, found {there_are} (ray.cpus, or all of this "
+            "machine); ask for fewer, or 0 to reserve none"
         )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 _OUR_PACKAGES = ("tasks", "kernels_eval")
 _NOT_DECISIVE = (
-    "tasks.orchestration", "tasks.progress", "tasks.store", "tasks.workers", "tasks.placement", "tasks.code_version",
+    "tasks.orchestration", "tasks.stage_cache", "tasks.progress", "tasks.store", "tasks.workers", "tasks.placement", "tasks.code_version",
 )  # fmt: skip
 """Plumbing: it moves results and never decides them."""
 

@@ -16,7 +16,6 @@ whose artifact is gone, or has another content, is made again.
 import difflib
 import functools
 import inspect
-import json
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -24,28 +23,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
-from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
-from kernels_eval.settings import FrozenModel
-from tasks import resilience
-from tasks.code_version import code_version, content_digest
-from tasks.models.config import ModelConfig
-from tasks.problems.config import ProblemsConfig
+from tasks.code_version import code_version
 from tasks.progress import Progress, silent
-from tasks.references import (
-    ArtifactRef,
-    CheckpointRef,
-    EvaluationRef,
-    ProblemSetRef,
-    SftDataRef,
-    TrajectoryBatchRef,
-)
-from tasks.resilience import STAGE_NAMES, StagesConfig, can_heal, limited
-from tasks.rollout.config import RolloutConfig
-from tasks.sft.config import SftDataConfig
-from tasks.store import digest_of, is_available
-from tasks.update.config import NOT_DECISIVE_FIELDS, UpdateConfig
-from tasks.validation.config import ValidationConfig
+from tasks.references import ArtifactRef
+from tasks.resilience import STAGE_NAMES, StagesConfig, limited
+from tasks.stage_cache import StageOutcome, decisive, run_cached
+from tasks.store import digest_of
 
 P = ParamSpec("P")
 R = TypeVar("R", bound=ArtifactRef)
@@ -54,35 +38,6 @@ REPORT_STAGE = "report"
 """Not a cached stage, but one that can be asked for again."""
 _DECLARED: dict[str, str] = {}
 """The label of each stage that was declared, by name."""
-_NOT_DECISIVE: dict[type, set[str]] = {
-    JudgeConfig: {"workers", "cache_dir"},
-    RolloutConfig: {
-        "judge_patience_s",
-        "judge_actors",
-        "generation_patience_s",
-        "watch_after_s",
-        "trajectory_logs",
-        "sglang_urls",
-    },
-    UpdateConfig: set(NOT_DECISIVE_FIELDS),
-}
-"""Settings that change how fast a result is there, never the result."""
-_FILES: dict[type, str] = {
-    ProblemsConfig: "path",
-    SftDataConfig: "path",
-    ModelConfig: "pretrained",
-    UpdateConfig: "deepspeed",
-    ValidationConfig: "suites",
-}
-"""Settings that name a file or folder of the user's: its content counts, not its name."""
-
-
-class StageOutcome(FrozenModel):
-    """What a stage's Prefect task returns, and what its cache holds."""
-
-    reference: ProblemSetRef | SftDataRef | CheckpointRef | TrajectoryBatchRef | EvaluationRef
-    seconds: float
-    """Wall time of the computation, when it was made."""
 
 
 class StageListener(Protocol):
@@ -235,7 +190,7 @@ class StageTask(Generic[P, R]):
             again = bool({self.name, label} & workspace.refresh) or any(
                 (value.uri, value.digest) in workspace.refreshed for value in inputs
             )
-            outcome = _run_cached(compute, self.name, shown, key, inputs, workspace, again)
+            outcome = run_cached(compute, self.name, shown, key, inputs, workspace.results_dir, workspace.stages, again)
             if again:
                 workspace.refreshed.add((outcome.reference.uri, outcome.reference.digest))
         except BaseException as error:
@@ -259,8 +214,8 @@ class StageTask(Generic[P, R]):
 
     def key(self, arguments: dict[str, Any]) -> str:
         """Return the cache key of a call with these arguments."""
-        decisive = {name: _decisive(value) for name, value in arguments.items() if name not in self.ignored}
-        return digest_of([self.name, code_version(self.code), decisive])
+        deciding = {name: decisive(value) for name, value in arguments.items() if name not in self.ignored}
+        return digest_of([self.name, code_version(self.code), deciding])
 
     def _arguments(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         bound = self.signature.bind(None, *args, **kwargs)
@@ -295,73 +250,3 @@ def check_refresh(entries: Iterable[str]) -> None:
         close = difflib.get_close_matches(entry, known, n=1)
         meant = f"; did you mean {close[0]}?" if close else ""
         raise InputError(f"--refresh {entry}: no such stage{meant}; there are {', '.join(known)}")
-
-
-def _run_cached(
-    compute: Callable[[str, list[ArtifactRef]], StageOutcome],
-    name: str,
-    label: str,
-    key: str,
-    inputs: list[ArtifactRef],
-    workspace: Workspace,
-    again: bool,
-) -> StageOutcome:
-    """Run `compute` as a Prefect task with this cache key, unless its stored result is still good.
-
-    It is given `inputs` so that Prefect knows, and draws, which stage made what another one reads.
-    """
-    from prefect.tasks import Task, exponential_backoff
-
-    results = workspace.results_dir
-    results.mkdir(parents=True, exist_ok=True)
-    limit_s = workspace.stages.timeout_of(name)
-    task = Task(
-        fn=compute,
-        name=name,
-        task_run_name=label,
-        # No tags: Prefect would ask the server for a slot of each tag's concurrency limit, a write that SQLite refuses now and then
-        # (HTTP 503) and the client repeats 2 s later.
-        cache_key_fn=lambda _context, parameters: parameters["key"],
-        refresh_cache=again or not _is_good(results, key),
-        persist_result=True,
-        result_storage=results,
-        result_serializer="json",
-        cache_result_in_memory=False,
-        retries=workspace.stages.retries,
-        retry_delay_seconds=exponential_backoff(workspace.stages.backoff_s),
-        retry_jitter_factor=0.5,
-        retry_condition_fn=can_heal,
-        timeout_seconds=None if limit_s is None else limit_s + resilience.GRACE_S,
-    )
-    return task(key, inputs)
-
-
-def _is_good(results: Path, key: str) -> bool:
-    """True where a stored result can be read and what it refers to is still there, unchanged."""
-    from prefect.filesystems import LocalFileSystem
-    from prefect.results import ResultStore
-
-    if not (results / key).exists():
-        return True  # nothing to be refreshed
-    try:
-        json.loads((results / key).read_bytes())  # of what is not JSON, Prefect would try whether it is a pickle
-        outcome = ResultStore(result_storage=LocalFileSystem(basepath=str(results))).read(key).result
-    except (ValueError, KeyError, OSError, TypeError, AttributeError):
-        return False  # half written by a killed process, or by another version
-    return isinstance(outcome, StageOutcome) and is_available(outcome.reference)
-
-
-def _decisive(value: Any) -> Any:
-    """Return what of an argument decides a result, as plain data."""
-    if isinstance(value, ArtifactRef):
-        return {"digest": value.digest}
-    if isinstance(value, FrozenModel):
-        without = _NOT_DECISIVE.get(type(value), set[str]())
-        plain = {name: _decisive(getattr(value, name)) for name in type(value).model_fields if name not in without}
-        named = plain.get(_FILES.get(type(value), ""))
-        if named is not None and Path(named).exists():
-            plain[_FILES[type(value)]] = content_digest(Path(named))
-        return plain
-    if isinstance(value, tuple | list):
-        return [_decisive(item) for item in value]
-    return value

@@ -94,9 +94,9 @@ def can_heal(_task: Any, _run: Any, state: Any) -> bool:
 
 
 def _is_lack_of_memory(error: object) -> bool:
-    """tasks.update.memory's error, known by name: its import takes torch."""
-    kinds = type(error).__mro__
-    return any(kind.__name__ == "OutOfMemoryError" and kind.__module__ == "tasks.update.memory" for kind in kinds)
+    """Not imported here, which takes torch: whoever raised it has."""
+    faults = sys.modules.get("tasks.update.faults")
+    return faults is not None and isinstance(error, faults.OutOfMemoryError)
 
 
 def _stop_workers() -> None:

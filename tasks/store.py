@@ -13,7 +13,7 @@ import random
 import shutil
 import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -94,6 +94,24 @@ def published_digest(folder: Path) -> str:
     if manifest is None:
         raise InputError(f"{folder}: expected a published artifact with a {MANIFEST}, found none")
     return str(manifest["digest"])
+
+
+def discard(folder: Path, patterns: Sequence[str]) -> None:
+    """Remove those files of a published folder that fit one of the glob patterns; nobody will need them again.
+
+    The artifact stays available under its digest, which names what was published. The manifest says what is gone (`discarded`), and says it
+    first: no reader misses a file that a manifest promises.
+    """
+    gone = [file for pattern in patterns for file in folder.glob(pattern) if file.is_file()]
+    manifest = read_manifest(folder) if gone else None
+    if manifest is None:
+        return
+    names = {str(file.relative_to(folder)) for file in gone}
+    manifest["files"] = {name: digest for name, digest in manifest["files"].items() if name not in names}
+    manifest["discarded"] = sorted(names | set(manifest.get("discarded", ())))
+    write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
+    for file in gone:
+        file.unlink(missing_ok=True)
 
 
 def is_available(reference: ArtifactRef) -> bool:

@@ -37,7 +37,7 @@ class TrainingJob:
     stage: Stage
     ranks: int
     tokens: int
-    """Of one micro-batch, or of the longest sequence where that is more."""
+    """Of one micro-batch, or of a rank's share of the longest sequence where that is more."""
     checkpointing: bool
     reference: bool = False
     """A reference policy stands beside the policy."""
@@ -70,6 +70,16 @@ def training_memory(job: TrainingJob) -> dict[str, float]:
     parts["allocator"] = FRAGMENTATION * sum(parts.values())
     parts["context"] = CONTEXT_BYTES
     return parts
+
+
+def checkpoint_bytes(job: TrainingJob) -> tuple[float, float]:
+    """Return the bytes of a published checkpoint (tasks.update.state): its weights; and in float32 the moments of those that are trained,
+    with their master copy where they are of less precision."""
+    weight, master = (2, 4) if job.dtype == "bfloat16" else (4, 0)
+    held = job.shape.parameters
+    trained = held if job.trained is None else job.trained
+    models = 2.0 if job.critic else 1.0
+    return models * held * weight, models * trained * (master + ADAM_MOMENTS_BYTES)
 
 
 def activation_bytes(shape: Shape, tokens: int, weight: int, checkpointing: bool) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from flows.capacity.memory import GIB, STAGES, Stage, TrainingJob, generation_room, training_memory
+from flows.capacity.memory import GIB, STAGES, Stage, TrainingJob, checkpoint_bytes, generation_room, training_memory
 from flows.capacity.shapes import Shape, shape_of
 from flows.capacity.speed import Assumptions, Gpu, generated_tokens_a_second, training_tokens_a_second
 from flows.configuration import RunConfig
@@ -49,6 +49,12 @@ class CapacityPlan:
     """Tokens that one server's cache holds; None where no server generates."""
     wanted_cache_tokens: int
     """Tokens of all sequences that are under way at once on one server."""
+    share_of_longest: int
+    """Tokens of the longest sequence that one rank holds: all of them but for `update.context_parallel`."""
+    checkpoint_bytes: float
+    """What an iteration writes to the disk: weights, and what the optimizer goes on from."""
+    disk_bytes: float
+    """What all iterations leave there."""
     update_gpus: float
     generation_gpus: float
     judge_gpus: float
@@ -81,6 +87,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
     answer = rollout.sampling.max_new_tokens
     history = rollout.episode.history_tokens or (turns - 1) * answer
     longest = assumed.prompt_tokens + min((turns - 1) * answer, history) + answer
+    share_of_longest = math.ceil(longest / update.context_parallel)
     share = update.gpus_per_rank if 0 < update.gpus_per_rank < 1 else 1.0  # the rest of the GPU is another's
     room = gpu.memory_gib * GIB * share
     job = TrainingJob(
@@ -88,11 +95,11 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         dtype=config.model.dtype,
         stage=_stage_of(update.deepspeed, update.zero_stage),
         ranks=update.ranks,
-        tokens=max(update.tokens_per_rank, longest),
+        tokens=max(update.tokens_per_rank, share_of_longest),
         checkpointing=update.activation_checkpointing,
         reference=update.kl_coefficient > 0,
         critic=update.advantage == "gae",
-        trained=None if update.lora is None else _adapter_parameters(shape, update.lora.rank),
+        trained=_trained(config, shape),
     )
     used = training_memory(job)
     samples = rollout.problems_per_iteration * rollout.samples_per_problem
@@ -124,7 +131,10 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         if servers
         else None,
         wanted_cache_tokens=sequences * longest,
+        share_of_longest=share_of_longest,
         sequences=sequences,
+        checkpoint_bytes=sum(checkpoint_bytes(job)),
+        disk_bytes=disk_bytes(config, shape),
         update_gpus=update.ranks * update.gpus_per_rank,
         generation_gpus=servers_of(config) * rollout.sglang.gpus_per_server + rollout.gpus,
         judge_gpus=judges.count * judges.gpus,
@@ -134,6 +144,17 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         rollout_s=generated_s + judged,
         update_s=update.epochs * trained_tokens / training,
     )
+
+
+def disk_bytes(config: RunConfig, shape: Shape) -> float:
+    """Return what the policies of all iterations leave on the disk (tasks.update.retention)."""
+    critic, trained = config.update.advantage == "gae", _trained(config, shape)
+    weights, optimizer = checkpoint_bytes(
+        TrainingJob(shape, config.model.dtype, 0, 1, 1, checkpointing=True, critic=critic, trained=trained)
+    )
+    interval = config.update.checkpoint_interval
+    whole = config.iterations if interval == 1 else min(config.iterations // interval + 2, config.iterations)
+    return config.iterations * weights + whole * optimizer
 
 
 def servers_of(config: RunConfig) -> int:
@@ -170,6 +191,11 @@ def _fewest_ranks(job: TrainingJob, room: float) -> int | None:
         ),
         None,
     )
+
+
+def _trained(config: RunConfig, shape: Shape) -> int | None:
+    """Weights that are trained, where adapters are; none: all."""
+    return None if config.update.lora is None else _adapter_parameters(shape, config.update.lora.rank)
 
 
 def _adapter_parameters(shape: Shape, rank: int) -> int:

@@ -142,6 +142,11 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
         + ("none" if found.lowest_stage is None else f"{found.lowest_stage}"),
         "  fewest ranks at any stage: " + ("more than 64" if found.fewest_ranks is None else f"{found.fewest_ranks}"),
     ]
+    if found.share_of_longest > update.tokens_per_rank:
+        lines.append(
+            f"  the longest sequence puts {found.share_of_longest:,} tokens on a rank, more than update.tokens_per_rank = "
+            f"{update.tokens_per_rank:,}: it trains by itself; more ranks share it with a larger update.context_parallel"
+        )
     if found.cache_tokens is not None:
         enough = found.cache_tokens >= found.wanted_cache_tokens
         lines.append(
@@ -149,6 +154,10 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
             f"tokens, {found.sequences} sequences of up to {found.longest:,} want {found.wanted_cache_tokens:,}"
             + ("" if enough else " (some wait, or are computed again)")
         )
+    lines.append(
+        f"disk: {found.checkpoint_bytes / GIB:,.0f} GiB a checkpoint; {found.disk_bytes / 2**40:,.1f} TiB of {settings.iterations} "
+        f"iterations stay in {settings.runs_dir}/store with update.checkpoint_interval = {update.checkpoint_interval}"
+    )
     lines.append(
         f"speed, estimated: {found.training_tokens_s:,.0f} tokens/s trained"
         + ("" if found.generation_tokens_s is None else f", {found.generation_tokens_s:,.0f} tokens/s generated")

@@ -7,8 +7,8 @@ import sys
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-from flows.capacity.memory import GIB, TrainingJob, training_memory
-from flows.capacity.planner import gpus_of
+from flows.capacity.memory import GIB
+from flows.capacity.planner import disk_bytes, gpus_of
 from flows.capacity.shapes import shape_of
 from flows.configuration import RunConfig
 from flows.preflight import FREE_BYTES, check_disk
@@ -17,8 +17,6 @@ from flows.verify.gpus import gpus_here
 from kernels_eval.errors import InputError
 
 LEAST_PYTHON, BELOW_PYTHON = (3, 11), (3, 14)
-KEPT_CHECKPOINTS = 3
-"""Checkpoints of a pretrained model, with optimizer state, that a disk should have room for at least."""
 LEAST_MEMORY_BYTES = 4 * GIB
 _PACKAGE = "kernelmill"
 
@@ -100,23 +98,24 @@ def disk(config: RunConfig) -> Finding:
     except InputError as error:
         return failed("disk", str(error), "`kernelmill data gc`, or --set runs_dir=FOLDER")
     free = shutil.disk_usage(folder).free
-    needed = max(FREE_BYTES, _checkpoint_bytes(config) * KEPT_CHECKPOINTS)
+    needed = max(FREE_BYTES, _checkpoint_bytes(config))
     found = f"{free / GIB:.1f} GiB are free at {folder}"
     if free < needed:
         return note(
-            "disk", f"{found}; {KEPT_CHECKPOINTS} checkpoints take {needed / GIB:.0f} GiB", "--set runs_dir=FOLDER"
+            "disk",
+            f"{found}; the checkpoints of {config.iterations} iterations take {needed / GIB:.0f} GiB",
+            "--set runs_dir=FOLDER, or a larger update.checkpoint_interval",
         )
     return ok("disk", found)
 
 
 def _checkpoint_bytes(config: RunConfig) -> float:
-    """A checkpoint with its optimizer state."""
+    """What the checkpoints of all iterations take."""
     try:
         shape = shape_of(config.model)
     except InputError:
         return 0.0
-    used = training_memory(TrainingJob(shape, config.model.dtype, 0, 1, 1, True))
-    return used["weights"] + used["optimizer"]
+    return disk_bytes(config, shape)
 
 
 def _memory_limit() -> int | None:

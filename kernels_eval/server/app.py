@@ -19,49 +19,23 @@ from kernels_eval.example import KERNEL, PROBLEM
 from kernels_eval.judge import Judge
 from kernels_eval.problem import Problem
 from kernels_eval.roster import FaultStatistics
-from kernels_eval.server.admission import Admission, RefusedError
+from kernels_eval.server.admission import Admission
 from kernels_eval.server.config import ServerConfig
 from kernels_eval.server.gate import Gate
 from kernels_eval.server.metrics import CONTENT_TYPE, exposition
+from kernels_eval.server.refusals import REFUSALS, UNAUTHORISED, add_refusals
 from kernels_eval.server.schemas import (
-    NAMES,
     AnyEvalRequest,
     BatchLine,
     BatchRequest,
-    ErrorReply,
     EvalRequest,
     Health,
-    InvalidReply,
     KernelBenchRequest,
     KernelBenchVerdict,
-    Misfit,
     Workers,
     in_kernelbench_names,
 )
 from kernels_eval.verdict import JUDGE_VERSION, Verdict
-
-_UNAUTHORISED: dict[int | str, dict[str, Any]] = {
-    401: {"model": ErrorReply, "description": "The server has a token, and it was not sent."}
-}
-_REFUSALS: dict[int | str, dict[str, Any]] = _UNAUTHORISED | {
-    400: {"model": ErrorReply, "description": "The body is nested too deeply to be read."},
-    408: {"model": ErrorReply, "description": "The request took too long to arrive."},
-    413: {"model": ErrorReply, "description": "The request, or a source in it, is too long."},
-    422: {
-        "model": InvalidReply,
-        "description": "The body is not JSON, a field is missing or wrong, or the problem is not a problem.",
-    },
-    429: {
-        "model": ErrorReply,
-        "description": "The queue is full.",
-        "headers": {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}},
-    },
-    503: {
-        "model": ErrorReply,
-        "description": "The server is stopping, or the machine failed (KernelBench's names only).",
-    },
-}
-
 
 Item = Annotated[AnyEvalRequest, Body(description="One kernel, in our names or in KernelBench's.")]
 
@@ -94,9 +68,7 @@ def create_app(judge: Judge, config: ServerConfig | None = None, token: str | No
         lifespan=server.lifespan,
         dependencies=[Depends(HTTPBearer(auto_error=False))] if token else [],  # declared here, checked in the gate
     )
-    app.add_exception_handler(RequestValidationError, _on_invalid)
-    app.add_exception_handler(RefusedError, _on_refused)
-    app.add_exception_handler(InfrastructureError, _on_stopping)
+    add_refusals(app)
     server.add_routes(app)
     app.openapi = lambda: _with_lines_named(FastAPI.openapi(app))
     return Gate(
@@ -146,7 +118,7 @@ class _Server:
     def add_routes(self, app: FastAPI) -> None:
         """Declare what there is."""
 
-        @app.post("/eval", response_model=Verdict | KernelBenchVerdict, responses=_REFUSALS, tags=["judge"])
+        @app.post("/eval", response_model=Verdict | KernelBenchVerdict, responses=REFUSALS, tags=["judge"])
         async def evaluate(request: Request, body: Item) -> Response:
             """Judge one kernel. A fault of the machine is a verdict `infrastructure_error`; with KernelBench's names it is a 503."""
             return await self._evaluate(request, body)
@@ -154,7 +126,7 @@ class _Server:
         @app.post(
             "/eval/batch",
             response_model=BatchLine,
-            responses=_REFUSALS,
+            responses=REFUSALS,
             tags=["judge"],
         )
         async def evaluate_batch(batch: BatchRequest) -> Response:
@@ -170,19 +142,19 @@ class _Server:
             response.status_code = 503 if found.status in ("unavailable", "stopping") else 200
             return found
 
-        @app.get("/workers", responses=_UNAUTHORISED, tags=["state"])
+        @app.get("/workers", responses=UNAUTHORISED, tags=["state"])
         async def workers() -> Workers:
             """List the workers and what they are doing."""
             return Workers(workers=self._judge.roster.workers())
 
-        @app.get("/fault_statistics", responses=_UNAUTHORISED, tags=["state"])
+        @app.get("/fault_statistics", responses=UNAUTHORISED, tags=["state"])
         async def fault_statistics() -> FaultStatistics:
             """Say how often the machine failed, where, and which workers are in quarantine for it."""
             return self._judge.roster.fault_statistics()
 
         metrics_reply = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
-        @app.get("/metrics", response_class=Response, responses=_UNAUTHORISED | metrics_reply, tags=["state"])
+        @app.get("/metrics", response_class=Response, responses=UNAUTHORISED | metrics_reply, tags=["state"])
         async def metrics() -> Response:
             """Return the same figures as Prometheus text."""
             text = exposition(self._judge, self._replies, self._admission.taken, self._config.queue_limit)
@@ -295,34 +267,3 @@ async def _as_they_finish(futures: "Sequence[Future[Verdict]]") -> AsyncIterator
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for future in done:
             yield waiting.pop(future), future.result()
-
-
-async def _on_invalid(_: Request, error: Exception) -> Response:
-    """Say what is wrong, without sending the client's own input back."""
-    assert isinstance(error, RequestValidationError)
-    found = [
-        Misfit(
-            loc=[_printable(part) for part in item["loc"] if part not in NAMES],
-            msg=_printable(item["msg"]),
-            type=item["type"],
-        )
-        for item in error.errors()
-    ]
-    return Response(InvalidReply(detail=found).model_dump_json(), status_code=422, media_type="application/json")
-
-
-def _printable(part: Any) -> Any:
-    """Names and messages may hold what a client sent, lone surrogates included, which no UTF-8 can carry."""
-    return part.encode("utf-8", "backslashreplace").decode()[:1000] if isinstance(part, str) else part
-
-
-async def _on_refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RefusedError)
-    body = ErrorReply(detail=str(error)).model_dump_json()
-    headers = {"Retry-After": str(error.retry_after_s)}
-    return Response(body, status_code=429, headers=headers, media_type="application/json")
-
-
-async def _on_stopping(_: Request, error: Exception) -> Response:
-    assert isinstance(error, InfrastructureError)
-    return Response(ErrorReply(detail=str(error)).model_dump_json(), status_code=503, media_type="application/json")

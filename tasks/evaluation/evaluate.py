@@ -57,7 +57,9 @@ def evaluate_policy(
     metadata = {"run_id": batch.run_id, "iteration": batch.iteration, "policy_digest": policy_digest}
     with publish(destination, metadata) as folder:
         table.write_parquet(folder / PER_PROBLEM_FILE)
-        evaluation = metadata | _figures(table, turns, config)
+        # A rollout leaves problems out whose prompts leave no room for an answer: no figure says anything of them.
+        left_out = {"problems_left_out": max(problems.heldout - table.height, 0)}
+        evaluation = metadata | left_out | _figures(table, turns, config)
         write_atomically(folder / EVALUATION_FILE, json.dumps(evaluation, indent=1))
         for name in ("trajectories.parquet", "turns.parquet"):
             shutil.copyfile(batch.path / name, folder / name)

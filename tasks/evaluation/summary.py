@@ -84,7 +84,7 @@ def _heldout(inputs: ReportInputs, after: dict[str, Any]) -> dict[str, Any]:
 
 
 def _policy(evaluation: dict[str, Any]) -> dict[str, Any]:
-    kept = ("policy_digest", "trajectories", "infrastructure_errors")
+    kept = ("policy_digest", "trajectories", "infrastructure_errors", "problems_left_out")
     return {**evaluation["overall"], **{name: evaluation[name] for name in kept}}
 
 

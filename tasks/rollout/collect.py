@@ -67,7 +67,8 @@ def collect_trajectories(
             assert isinstance(said, RolloutProgress)
             for message in said.messages:
                 message.log()
-            progress(said.done, said.total, **said.figures)
+            if said.total:  # while engine and judge start, nothing is planned yet
+                progress(said.done, said.total, **said.figures)
     except RayTaskError as error:
         if isinstance(error.cause, KernelmillError):
             raise error.cause from None

@@ -113,7 +113,7 @@ class JudgeActorsConfig(FrozenModel):
     workers: int = Field(default=1, ge=1, le=512)
     """Kernels that one actor judges at the same time (instead of `judge.workers`)."""
     cpus: float = Field(default=0, ge=0)
-    """CPUs that Ray reserves for each. More than are free means that rollouts wait for ever."""
+    """CPUs that Ray reserves for each. On a cluster, more than its nodes have means that kernels wait for a judge in vain."""
     gpus: float = Field(default=0, ge=0)
     """GPUs that Ray reserves for each."""
 
@@ -131,7 +131,7 @@ class RolloutConfig(FrozenModel):
     batch_size: int = Field(default=256, ge=1)
     """Sequences that the embedded engine decodes together."""
     threads: int = Field(default=2, ge=1)
-    """CPU threads of the embedded engine."""
+    """CPU threads of the embedded engine, and of the checkpoint with which SGLang's servers are compared."""
     judge_patience_s: float = Field(default=600.0, gt=0)
     """A kernel that has waited longer for its verdict, the judge's queue included, is handed over once more, then given up."""
     judge_actors: JudgeActorsConfig = JudgeActorsConfig()
@@ -146,3 +146,16 @@ class RolloutConfig(FrozenModel):
     sampling: SamplingConfig = SamplingConfig()
     episode: EpisodeConfig = EpisodeConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
+
+
+NOT_DECISIVE_FIELDS = frozenset(
+    {
+        "judge_patience_s",
+        "judge_actors",
+        "generation_patience_s",
+        "watch_after_s",
+        "trajectory_logs",
+        "sglang_urls",
+    }
+)
+"""What may change between a run and its continuation: where there is generation and judging, how long it may take, what is logged."""

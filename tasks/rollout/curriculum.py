@@ -65,7 +65,8 @@ def state_for(
     if record is None:
         return CurriculumState(turns=1, level=levels[0])
     most_turns = max((config.episode.max_turns, *config.episode.horizon.level_turns))
-    state = CurriculumState(turns=record.turns, level=record.level, rates=record.rates)
+    # A checkpoint may come from problems that began lower than these do.
+    state = CurriculumState(turns=record.turns, level=max(record.level, levels[0]), rates=record.rates)
     return next_state(state, record.success_rate, config.curriculum, most_turns, levels)
 
 

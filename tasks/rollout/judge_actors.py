@@ -49,10 +49,6 @@ class JudgeActor:
         """Judge one kernel."""
         return await self._judge.evaluate_async(problem, kernel_source, backend)
 
-    async def close(self) -> None:
-        """End the judge's processes."""
-        await asyncio.to_thread(self._judge.close)
-
 
 RemoteJudgeActor = ray.remote(JudgeActor)
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
+from kernels_eval.errors import InputError
 from kernels_eval.settings import FrozenModel
 from kernels_eval.verdict import Status, TimingSource, Verdict
 from tasks.models.messages import Message, Role
@@ -92,7 +93,8 @@ def prompt_messages(
 ) -> list[Message]:
     """Return the conversation that ends where the policy writes its next kernel.
 
-    The messages for a history are those for any beginning of it, continued: nothing said earlier is rewritten.
+    The messages for a history are those for any beginning of it, continued: nothing said earlier is rewritten. InputError: style
+    `instruct` has no instructions for this back end.
     """
     messages = [Message(role=Role.USER, content=_first_request(problem_source, episode.prompt, backend))]
     for turn in history:
@@ -124,6 +126,11 @@ def _first_request(problem_source: str, style: Literal["instruct", "source"], ba
     source = problem_source.strip("\n") + "\n"
     if style == "source":
         return source
+    if backend not in _LANGUAGES:
+        raise InputError(
+            f"rollout.episode.prompt: instruct: there are instructions for {', '.join(_LANGUAGES)}, none for judge.backend = {backend}; "
+            "write them in tasks/rollout/prompts.py, or set rollout.episode.prompt=source"
+        )
     language = _LANGUAGES[backend]
     return f"""You write fast {language} kernels for PyTorch programs.
 

@@ -47,9 +47,11 @@ def next_prompt(
     continuation = _template_continuation(tokenizer, shield.messages, thinking)
     if continuation is None:
         return rewritten_prompt(tokenizer, messages, thinking=thinking)
-    if response_token_ids:
-        # The policy ended its turn itself: the template's end-of-turn token is there already.
-        continuation = continuation.removeprefix(str(tokenizer.decode([response_token_ids[-1]])))
+    last = tokenizer.added_tokens_decoder.get(response_token_ids[-1]) if response_token_ids else None
+    if last is not None and last.special:
+        # The policy ended its turn itself: the template's end-of-turn token is there already. One that was cut off may end in text that
+        # this token begins with as well (`if a <`).
+        continuation = continuation.removeprefix(str(last))
     added = shield.encode(continuation)
     return Prompt((*previous.token_ids, *response_token_ids, *added), extends_previous=True)
 

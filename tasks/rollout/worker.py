@@ -168,9 +168,7 @@ class RolloutWorker:
         return os.getpid()
 
     async def collect(self, request: RolloutRequest) -> AsyncIterator[RolloutProgress | TrajectoryBatchRef]:
-        """Play a rollout: progress, then the reference."""
-        engine, tokenizer = await self._engine_for(request)
-        judge = await asyncio.to_thread(self._judge_for, request.judge, request.config.judge_actors)
+        """Play a rollout: progress, then the reference. What is logged meanwhile is reported too, while engine and judge start as well."""
         latest = Observed()
         started = time.perf_counter()
 
@@ -178,9 +176,16 @@ class RolloutWorker:
             nonlocal latest
             latest = observed
 
+        async def play() -> TrajectoryBatchRef:
+            nonlocal started
+            engine, tokenizer = await self._engine_for(request)
+            judge = await asyncio.to_thread(self._judge_for, request.judge, request.config.judge_actors)
+            started = time.perf_counter()
+            return await roll_out(request, engine, tokenizer, judge, remember)
+
         logging.getLogger(TURN_LINES).setLevel(logging.INFO if request.turn_lines else logging.WARNING)
         with overhearing() as overheard:
-            playing = asyncio.ensure_future(roll_out(request, engine, tokenizer, judge, remember))
+            playing = asyncio.ensure_future(play())
             try:
                 while not playing.done():
                     await asyncio.wait([playing], timeout=_REPORT_INTERVAL_S)

@@ -1,5 +1,6 @@
 """The SFT data set as token sequences: read, encoded with the policy's chat template, split for validation."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from tasks.models.messages import Message
 from tasks.update.batches import TrainedSequence
 
 PAIRS_FILE = "pairs.parquet"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def encode_conversations(
     seed: int,
     template: str | None = None,
 ) -> SftSequences:
-    """Encode all conversations, drop those of more than `max_tokens`, set a share drawn by `seed` aside for validation.
+    """Encode all conversations, drop those of more than `max_tokens` and log how many, set a share drawn by `seed` aside for validation.
 
     A conversation is several sequences where the chat template rewrites earlier answers (`encode_samples`). `template`:
     the family that the chat template must be of; none: any that is known.
@@ -69,12 +71,20 @@ def encode_conversations(
         raise InputError(
             f"sft.max_tokens: all {len(encoded)} conversations are longer than {max_tokens} tokens; raise it"
         )
+    dropped = len(encoded) - len(sequences)
+    if dropped:
+        _log.warning(
+            "sft.max_tokens: %d of %d conversations have more than %d and are left out",
+            dropped,
+            len(encoded),
+            max_tokens,
+        )
     aside = int(len(sequences) * validation_fraction)
     order = np.random.default_rng([seed, 1]).permutation(len(sequences))
     return SftSequences(
         training=tuple(sequences[place] for place in sorted(order[aside:])),
         validation=tuple(sequences[place] for place in sorted(order[:aside])),
-        dropped=len(encoded) - len(sequences),
+        dropped=dropped,
     )
 
 

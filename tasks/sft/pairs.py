@@ -64,16 +64,20 @@ def build_sft_data(
 ) -> SftDataRef:
     """Make or load the pairs, judge every kernel in them, and publish them.
 
-    Pairs whose problem is held out are dropped and counted. Raises InputError where nothing is left to train on,
-    InfrastructureError where the judge failed on more than MAX_FAULT_SHARE of the kernels.
+    Pairs whose problem is held out are dropped and counted. Raises InputError where nothing is left to train on, or the generated
+    corpus is of another language than is judged, InfrastructureError where the judge failed on more than MAX_FAULT_SHARE of the kernels.
     """
+    if config.path is None and judge.backend != "triton":
+        raise InputError(
+            f"sft.data.path: the generated corpus is of Triton kernels; name a file of pairs for judge.backend = {judge.backend}"
+        )
     heldout = read_problems(problem_set, Split.HELDOUT)
     drafts = load_drafts(Path(config.path)) if config.path else generate_drafts(config, problems, seed)
     cleaned = drop_contaminated(drafts, (row.problem.source for row in heldout), lambda draft: draft.problem.source)
     if config.compile == "never":
         judge = judge.model_copy(update={"compile": "never"})
     verdicts = _judge(cleaned.clean, judge, progress)
-    rows = [_row(number, draft, verdicts, config, episode) for number, draft in enumerate(cleaned.clean)]
+    rows = [_row(number, draft, verdicts, config, episode, judge.backend) for number, draft in enumerate(cleaned.clean)]
     kept = [row for row in rows if row is not None]
     used = sum(row["used"] for row in kept)
     if used == 0:
@@ -115,6 +119,7 @@ def _row(
     verdicts: dict[tuple[str, str], Verdict],
     config: SftDataConfig,
     episode: EpisodeConfig,
+    backend: str,
 ) -> dict[str, Any] | None:
     """One row of the table; None where the judge failed, so that nothing is known of the pair."""
     verdict = verdicts[draft.problem.source, draft.kernel]
@@ -133,7 +138,7 @@ def _row(
     improves = not history or reward >= history[-1].reward
     used = not config.verified or (verdict.status is Status.CORRECT and improves)
     messages = [
-        *prompt_messages(draft.problem.source, history, episode),
+        *prompt_messages(draft.problem.source, history, episode, backend),
         Message(role=Role.ASSISTANT, content=answer_text(draft.kernel), trained=True),
     ]
     return {

@@ -97,6 +97,7 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
                 "learning_rate": rate,
                 "tokens": tokens,
                 "trained_tokens": trained_tokens,
+                "token_budget": job.resources.tokens_per_rank,
                 "seconds": seconds,
                 "tokens_per_s": tokens / seconds,
             }

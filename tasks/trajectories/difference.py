@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
+from kernels_eval.errors import InputError
 from tasks.trajectories.locate import find_batches
 from tasks.trajectories.reader import read_turns_file
 from tasks.trajectories.schema import TURNS_FILE
@@ -31,11 +32,8 @@ class Difference:
 
 
 def differ(first: Path, second: Path) -> Difference:
-    """Compare two data sets (batches, or runs with all of theirs). InputError where either cannot be read."""
-    tables = [
-        pl.concat([read_turns_file(folder / TURNS_FILE) for folder in find_batches(path)]) for path in (first, second)
-    ]
-    one, two = tables
+    """Compare two data sets (batches, or runs with all of theirs). InputError where either cannot be read, or is of several runs."""
+    one, two = (_turns_of(path) for path in (first, second))
     shared = one.join(two, on=KEY, how="inner", suffix="_second").sort(KEY)
     compared = [name for name in one.columns if name not in KEY]
     unequal = shared.select(*KEY, *(pl.col(name).ne_missing(pl.col(f"{name}_second")) for name in compared))
@@ -48,3 +46,13 @@ def differ(first: Path, second: Path) -> Difference:
         columns={name: count for name, count in columns.items() if count},
         example=None if rows.is_empty() else f"{rows['trajectory_id'][0]} turn {rows['turn_index'][0] + 1}",
     )
+
+
+def _turns_of(path: Path) -> pl.DataFrame:
+    turns = pl.concat([read_turns_file(folder / TURNS_FILE) for folder in find_batches(path)])
+    if turns.select(KEY).is_duplicated().any():  # a join would pair each turn with its namesakes
+        runs = ", ".join(sorted(turns["run_id"].unique()))
+        raise InputError(
+            f"{path}: expected each turn of an iteration once, found some several times (of the runs {runs})"
+        )
+    return turns

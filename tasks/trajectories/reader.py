@@ -74,6 +74,8 @@ def _check_version(path: Path) -> None:
     found = metadata.get(VERSION_KEY)
     if found is None:
         raise InputError(f"{path}: expected {VERSION_KEY.decode()} in the file's metadata, found none")
+    if not found.isdigit():
+        raise InputError(f"{path}: {VERSION_KEY.decode()}: expected a whole number, found {found!r}")
     if int(found) > SCHEMA_VERSION:
         raise InputError(
             f"{path}: schema version {int(found)}; this kernelmill reads up to {SCHEMA_VERSION}: upgrade it"

@@ -18,14 +18,12 @@ from tasks.trajectories.rows import load_trajectories
 from tasks.trajectories.schema import Trajectory
 from tasks.trajectories.writer import write_trajectories
 
-DEFAULT_GAMMA = 0.4
-
 
 def rescore(folder: Path, reward: str, destination: Path, gamma: float | None = None) -> TrajectoryBatchRef:
     """Publish the batch in `folder` with this reward at `destination`, where nothing may be yet.
 
     `gamma`: discount of the returns; None: the one that the batch was made with. Raises InputError for an unknown reward, a
-    batch that cannot be read, or a destination that is taken.
+    batch that cannot be read or does not say its discount, or a destination that is taken.
     """
     reward_bounds(reward)  # an unknown name is refused before anything is read
     if destination.exists():
@@ -35,7 +33,12 @@ def rescore(folder: Path, reward: str, destination: Path, gamma: float | None = 
         raise InputError(f"{folder}: expected a published data set with a {MANIFEST}, found none")
     metadata: dict[str, Any] = dict(manifest.get("metadata") or {})
     episode: dict[str, Any] = dict(metadata.get("episode") or {})
-    discount = float(episode.get("gamma", DEFAULT_GAMMA)) if gamma is None else gamma
+    discount = episode.get("gamma") if gamma is None else gamma
+    if discount is None:
+        raise InputError(
+            f"{folder / MANIFEST}: expected the discount of its returns (metadata.episode.gamma), found none; name one (--gamma)"
+        )
+    discount = float(discount)
     metadata |= {
         "episode": episode | {"reward": reward, "gamma": discount},
         "rescored_from": {"uri": str(folder.resolve()), "digest": manifest["digest"]},

@@ -87,13 +87,14 @@ class UpdateConfig(FrozenModel):
     `auto`: `trainer` where it can matter, that is, where the sampler's numerics differ (probed on a few sequences)."""
     overlong: Literal["keep", "mask", "penalise"] = "keep"
     """Responses cut off at the sampler's limit: trained on, left out of the loss, or given a lower return as they near `overlong_limit`."""
-    overlong_limit: int | None = Field(default=None, ge=1)
+    overlong_limit: int | None = Field(default=None, ge=1, validate_default=True)
     """Response tokens at which the penalty is 1 (`penalise`)."""
     overlong_buffer: int = Field(default=512, ge=1)
     """Tokens before the limit at which the penalty begins."""
     wanted_groups: int | None = Field(default=None, ge=1)
     """Groups with variance that an iteration should have: the rollout draws further problems until they are there, or `most_problems`
-    were played. With `turn_*` each turn of a problem is a group. None: the problems of the first draw, whatever comes of them."""
+    were played. With `turn_*` each turn of a problem is a group. None: the problems of the first draw, whatever comes of them; so it is
+    with `reinforce_pp` and `gae` too, which compare no groups."""
     most_problems: int | None = Field(default=None, ge=1)
     """Problems that an iteration may play for `wanted_groups`; none: four times `rollout.problems_per_iteration`."""
     learning_rate: float = Field(default=1e-3, gt=0)
@@ -130,6 +131,9 @@ class UpdateConfig(FrozenModel):
     """A DeepSpeed JSON (deployments/deepspeed); what it does not set is generated, its ZeRO stage replaces `zero_stage`."""
     save_interval: int | None = Field(default=None, ge=1)
     """Optimizer steps between interim checkpoints, which a killed update goes on from; none: it begins again."""
+    checkpoint_interval: int = Field(default=1, ge=1)
+    """Iterations from one policy that keeps its optimizer's state to the next. The others, but for the newest two, keep their weights: enough
+    to sample from and to measure, not to go on from. 1: all keep it."""
     keep_checkpoints: int = Field(default=2, ge=1)
     """Interim checkpoints that are kept, the newest ones; the best one is kept besides."""
     best_metric: Literal["loss", "kl", "return_mean"] | None = None
@@ -137,6 +141,13 @@ class UpdateConfig(FrozenModel):
     gpus_per_rank: float = Field(default=0, ge=0)
     threads_per_rank: int = Field(default=2, ge=1)
     """CPU threads of one rank (pinned: ranks that share cores starve each other)."""
+
+    @field_validator("overlong_limit")
+    @classmethod
+    def _known_where_it_is_needed(cls, found: int | None, info: ValidationInfo) -> int | None:
+        if found is None and info.data.get("overlong") == "penalise":
+            raise ValueError("a number of response tokens with update.overlong = penalise")
+        return found
 
     @field_validator("context_parallel")
     @classmethod
@@ -182,6 +193,7 @@ NOT_DECISIVE_FIELDS = frozenset(
         "activation_checkpointing",
         "context_parallel",
         "save_interval",
+        "checkpoint_interval",
         "keep_checkpoints",
         "best_metric",
         "gpus_per_rank",

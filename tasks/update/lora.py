@@ -26,7 +26,6 @@ from tasks.update.config import LoraConfig
 
 ADAPTER_FOLDER = "adapter"
 BASE_FILE = "base.json"
-CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
 _NAME = "default"
 

@@ -1,4 +1,4 @@
-"""Which interim checkpoints stay: the newest ones, and the best one by a named metric.
+"""Which checkpoints stay: of interim ones the newest, and the best one by a named metric; of published ones all, some without the optimizer's state.
 
 Interim checkpoints are published folders `step-<n>` whose manifests hold, as metadata, the `fingerprint` of what is being trained and `figures`, the
 metrics at that step. Those of another fingerprint can never be resumed from; they go.
@@ -9,9 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from tasks.store import read_manifest
+from tasks.references import CheckpointRef
+from tasks.store import discard, read_manifest
 
 STEP_PREFIX = "step-"
+OPTIMIZER_FILES = ("optimizer/*", "critic/optimizer/*")
+"""Where a checkpoint has what only an optimizer reads (tasks.update.state)."""
+_WHOLE = 2
+"""Newest policies that keep everything: the last one, and the one that it can be made from again."""
 Metric = Literal["loss", "validation_loss", "kl", "return_mean"]
 _HIGHER_IS_BETTER: frozenset[Metric] = frozenset({"return_mean"})
 
@@ -42,6 +47,13 @@ def keep_newest_and_best(folder: Path, fingerprint: str, keep: int, metric: Metr
     for path in folder.glob(f"{STEP_PREFIX}*"):
         if path not in kept:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def keep_optimizers(policies: Mapping[int, CheckpointRef], interval: int) -> None:
+    """Remove the optimizer's state of a run's policies, by weight version, but for the newest two and those of every `interval`-th."""
+    for version in sorted(policies)[:-_WHOLE]:
+        if version % interval:
+            discard(policies[version].path, OPTIMIZER_FILES)
 
 
 def best_place(values: Sequence[float], metric: Metric) -> int | None:

@@ -18,7 +18,7 @@ from tasks.references import TrajectoryBatchRef
 from tasks.update.batches import TrainedSequence
 from tasks.update.config import UpdateConfig
 from tasks.update.credit import peer_advantages
-from tasks.update.groups import GroupKey, group_turns
+from tasks.update.groups import WITHOUT_BASELINE, GroupKey, group_turns
 from tasks.update.overlong import soft_overlong_penalty
 from tasks.update.sample import Sample, SampleSet, deal_groups
 
@@ -43,7 +43,9 @@ def read_samples(batch: TrajectoryBatchRef, config: UpdateConfig, vocabulary: in
 
 def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> SampleSet:
     """Turn rows of the turns table into samples; `vocabulary` is the number of token ids that the policy knows."""
-    faults = turns["verdict"].struct.field("status") == Status.INFRASTRUCTURE_ERROR.value
+    statuses = turns["verdict"].struct.field("status")
+    _refuse(turns, statuses.is_null(), "verdict", "a verdict with a status")
+    faults = statuses == Status.INFRASTRUCTURE_ERROR.value
     usable = turns.filter(~faults)
     check_turns(usable, vocabulary)
     keys: list[GroupKey] = list(zip(usable["group_id"], usable["turn_index"], usable["role"], strict=True))
@@ -70,6 +72,8 @@ def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> 
         for row, key in enumerate(keys)
         if groups.peers[row] not in left_out and not (overlong[row] and config.overlong == "mask")
     )
+    # For estimators that compare no groups the rollout draws no further problems.
+    wanted = 0 if config.advantage in WITHOUT_BASELINE else config.wanted_groups or 0
     if not samples:
         raise InputError(
             f"trajectories: nothing to learn from: of {groups.number} groups {len(groups.single)} have one sample and "
@@ -82,7 +86,7 @@ def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> 
         groups_constant=len(groups.constant),
         turns_excluded=int(faults.sum()),
         turns_overlong=int(overlong.sum()),
-        groups_missing=max((config.wanted_groups or 0) - groups.useful, 0),
+        groups_missing=max(wanted - groups.useful, 0),
     )
 
 
@@ -137,10 +141,7 @@ def _overlong(turns: pl.DataFrame) -> NDArray[np.bool_]:
 def _length_penalty(turns: pl.DataFrame, config: UpdateConfig) -> NDArray[np.float64]:
     if config.overlong != "penalise":
         return np.zeros(len(turns))
-    if config.overlong_limit is None:
-        raise InputError(
-            "update.overlong_limit: expected a number of response tokens for update.overlong = penalise, found none"
-        )
+    assert config.overlong_limit is not None, "the settings' own validation has seen to it"
     lengths = torch.from_numpy(turns["response_token_ids"].list.len().to_numpy().astype(np.float64))
     return soft_overlong_penalty(lengths, config.overlong_limit, config.overlong_buffer).numpy()
 

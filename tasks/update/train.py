@@ -16,7 +16,7 @@ from tasks.progress import Progress
 from tasks.references import CheckpointRef, TrajectoryBatchRef
 from tasks.rollout.curriculum import MANIFEST_KEY, record_of
 from tasks.rollout.refill import refill_record
-from tasks.store import digest_of, publish, published_digest
+from tasks.store import digest_of, publish, published_digest, read_manifest
 from tasks.update.config import NOT_DECISIVE_FIELDS, UpdateConfig, check_heads
 from tasks.update.interim import Interim, find_interim
 from tasks.update.memory import with_memory_at_hand
@@ -42,11 +42,16 @@ def update_policy(
 
     The optimizer (and the critic, where there is one) goes on from the state that lies beside the policy, if any. `work_dir` holds interim
     checkpoints where `update.save_interval` asks for them. Raises InputError for input that cannot be
-    trained on (see tasks.update.samples), a reference of another architecture, or a missing reference where KL has weight;
+    trained on (see tasks.update.samples), a policy without its optimizer's state, a reference of another architecture, or a missing reference where KL has weight;
     InfrastructureError where a rank dies.
     """
     if config.kl_coefficient > 0 and reference is None:
         raise InputError("update.kl_coefficient: above 0, but no reference policy was given; give one or set 0")
+    if (read_manifest(policy.path) or {}).get("discarded"):
+        raise InputError(
+            f"{policy.path}: the optimizer's state of this policy was removed, and nothing can go on from it as before; begin at one whose "
+            "weight version is a multiple of update.checkpoint_interval, or at the newest"
+        )
     if reference is not None:
         check_same_architecture(reference.path, policy.path)
     dtype = dtype_of(policy.path)

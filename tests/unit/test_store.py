@@ -26,7 +26,16 @@ from tasks.references import (
     SftDataRef,
     TrajectoryBatchRef,
 )
-from tasks.store import MANIFEST, digest_of, is_available, publish, published_digest, read_manifest, write_atomically
+from tasks.store import (
+    MANIFEST,
+    digest_of,
+    discard,
+    is_available,
+    publish,
+    published_digest,
+    read_manifest,
+    write_atomically,
+)
 
 
 def put(destination: Path, text: str = "content", metadata=None) -> str:
@@ -162,6 +171,33 @@ def test_availability_follows_the_files(tmp_path):
     (tmp_path / "x" / "inner" / "b.txt").unlink()
     assert not is_available(reference)
     assert not is_available(ArtifactRef(uri=str(tmp_path / "gone"), digest="0" * 16))
+
+
+def test_what_is_discarded_is_gone_and_the_artifact_is_there(tmp_path):
+    reference = ArtifactRef(uri=str(tmp_path / "x"), digest=put(tmp_path / "x"))
+    for _ in range(2):  # the second time there is nothing to do
+        discard(tmp_path / "x", ("inner/*", "nowhere/*"))
+        assert is_available(reference)
+        assert sorted(file.name for file in tmp_path.rglob("*") if file.is_file()) == ["a.txt", MANIFEST]
+        manifest = read_manifest(tmp_path / "x")
+        assert (list(manifest["files"]), manifest["discarded"]) == (["a.txt"], ["inner/b.txt"])
+    (tmp_path / "plain").mkdir()
+    fill(tmp_path / "plain", "of nobody")
+    discard(tmp_path / "plain", ("*",))
+    assert (tmp_path / "plain" / "a.txt").exists()
+
+
+def test_a_kill_between_manifest_and_removal_is_made_good_by_the_next_time(tmp_path, monkeypatch):
+    reference = ArtifactRef(uri=str(tmp_path / "x"), digest=put(tmp_path / "x"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            discard(tmp_path / "x", ("inner/*",))
+    assert (tmp_path / "x" / "inner" / "b.txt").exists()
+    assert is_available(reference)
+    discard(tmp_path / "x", ("inner/*",))
+    assert not (tmp_path / "x" / "inner" / "b.txt").exists()
+    assert read_manifest(tmp_path / "x")["discarded"] == ["inner/b.txt"]
 
 
 def test_a_folder_without_a_manifest_is_no_artifact(tmp_path):

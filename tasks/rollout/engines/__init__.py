@@ -13,11 +13,8 @@ from tasks.rollout.engines.base import Engine
 
 
 def _open_transformers(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
-    import torch
-
     from tasks.rollout.engines.transformers import load_engine
 
-    torch.set_num_threads(config.threads)
     return load_engine(policy.path, tokenizer, config.batch_size)
 
 
@@ -37,4 +34,8 @@ def open_engine(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) ->
     """Return the configured engine with this policy loaded. Raises InputError where there is no such engine."""
     if config.engine not in ENGINES:
         raise InputError(f"rollout.engine: found {config.engine}, expected one of {', '.join(sorted(ENGINES))}")
+    import torch
+
+    # For SGLang's canary as well, which reads the checkpoint: an actor that reserves no CPUs is given one thread by Ray.
+    torch.set_num_threads(config.threads)
     return ENGINES[config.engine](policy, tokenizer, config)

@@ -185,12 +185,6 @@ class RaySupervisor:
         ray.kill(self._actor)
 
 
-def start_local(config: SglangConfig, folder: str, version: str) -> list[Member]:
-    """Start the configured servers from this process. They share its GPUs: for one server, or CPU-like doubles."""
-    servers = [SglangServer(config, folder, version) for _ in range(config.servers)]
-    return [Member(server.url(), LocalSupervisor(server), config.concurrency) for server in servers]
-
-
 def start_on_ray(config: SglangConfig, folder: str, version: str) -> list[Member]:
     """Start the configured servers in Ray actors on this node. Raises InputError where it has too few GPUs."""
     import ray

@@ -81,6 +81,7 @@ def test_faults_are_left_out_and_counted(
     assert 0 < len(counted) < 24
     assert evaluation["trajectories"] == len(counted)
     assert evaluation["infrastructure_errors"] == 24 - len(counted)
+    assert evaluation["problems"] + evaluation["problems_left_out"] == fake_run.problems.heldout == 48
     assert "infrastructure_error" not in evaluation["statuses"]
     table = read_per_problem(reference)
     assert (table["trajectories"] + table["infrastructure_errors"]).to_list() == [4] * 6

@@ -109,6 +109,7 @@ def test_summary_has_the_agreed_fields(fake_run: ReportInputs, tmp_path: Path) -
             assert low <= heldout[policy][name] <= high
     for name in ("delta_correct", "delta_mean_return", "delta_fast_2"):
         assert len(heldout[f"{name}_ci"]) == 2
+    assert heldout["after"]["problems_left_out"] == 0
     assert summary["corpus"]["verified"] is True
     assert summary["orchestration_seconds"] == pytest.approx(668.0 - sum(fake_run.stage_seconds.values()))
     assert summary["stage_seconds"] == fake_run.stage_seconds

@@ -300,10 +300,8 @@ def test_waiting_for_a_worker_is_interrupted_too_and_the_worker_replaced(workspa
 
 
 def test_what_still_lacks_memory_is_not_tried_a_third_time():
-    class OutOfMemoryError(InfrastructureError):
-        pass
+    from tasks.update.faults import OutOfMemoryError
 
-    OutOfMemoryError.__module__ = "tasks.update.memory"
     assert not can_heal(None, None, SimpleNamespace(data=OutOfMemoryError("no")))
     assert can_heal(None, None, SimpleNamespace(data=InfrastructureError("no")))
     assert not can_heal(None, None, SimpleNamespace(data=InputError("no")))

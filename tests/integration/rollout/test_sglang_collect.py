@@ -18,7 +18,8 @@ from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.collect import WORKER, collect_trajectories
 from tasks.rollout.config import EpisodeConfig, RolloutConfig, SamplingConfig, SglangConfig
 from tasks.rollout.engines.sglang import SglangEngine
-from tasks.rollout.engines.sglang_servers import start_local
+from tasks.rollout.engines.sglang_pool import Member
+from tasks.rollout.engines.sglang_servers import LocalSupervisor, SglangServer
 from tasks.rollout.worker import RolloutRequest, roll_out
 from tasks.store import publish, published_digest
 from tasks.trajectories.reader import read_trajectories, read_turns
@@ -163,7 +164,8 @@ def test_training_off_the_policy_is_said_aloud(
 
     async def scenario() -> TrajectoryBatchRef:
         tokenizer = load_tokenizer(policy.path)
-        engine = SglangEngine(start_local(settings, policy.uri, policy.digest), settings)
+        server = SglangServer(settings, policy.uri, policy.digest)
+        engine = SglangEngine([Member(server.url(), LocalSupervisor(server), settings.concurrency)], settings)
         try:
             await engine.serve(policy, tokenizer)
             with Judge(request.judge) as judge:

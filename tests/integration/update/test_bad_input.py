@@ -13,8 +13,9 @@ from safetensors.torch import load_file, save_file
 from kernels_eval.errors import InputError
 from tasks.progress import silent
 from tasks.references import CheckpointRef, TrajectoryBatchRef
-from tasks.store import is_available
+from tasks.store import discard, is_available, publish
 from tasks.update.config import CriticConfig, LoraConfig, UpdateConfig
+from tasks.update.retention import OPTIMIZER_FILES
 from tasks.update.train import update_policy
 
 Row = dict[str, Any]
@@ -123,6 +124,17 @@ def test_bad_turns_and_settings_are_found_before_a_worker_starts(
         spoilt = [dict(row) for row in rows]
         spoil(spoilt)
         refused(words, batch=publish_rows(spoilt, name))
+
+    thinned = make_policy("thinned")
+    with publish(tmp_path / "thinned-policy") as folder:
+        shutil.copytree(thinned.path, folder, dirs_exist_ok=True)
+        (folder / "optimizer").mkdir(exist_ok=True)
+        (folder / "optimizer" / "state.safetensors").write_text("x")
+    discard(tmp_path / "thinned-policy", OPTIMIZER_FILES)
+    refused(
+        r"thinned-policy: the optimizer's state of this policy was removed",
+        policy=thinned.model_copy(update={"uri": str(tmp_path / "thinned-policy")}),
+    )
 
     def replaced(name: str, table: pl.DataFrame) -> TrajectoryBatchRef:
         batch = publish_rows(rows, name)

@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.capacity.memory import BUCKET_VALUES, STAGES, TrainingJob, generation_room, training_memory
-from flows.capacity.planner import plan
+from flows.capacity.memory import BUCKET_VALUES, STAGES, TrainingJob, checkpoint_bytes, generation_room, training_memory
+from flows.capacity.planner import CapacityPlan, plan
 from flows.capacity.shapes import KNOWN, Shape, shape_of
 from flows.capacity.speed import GPUS
 from flows.cli.main import run
 from flows.configuration import load_configuration
 from kernels_eval.errors import InputError
 from tasks.models.config import ModelConfig
+from tasks.update.config import check_heads
 
 CONFIGS = Path("deployments/configs")
 ON_GPUS = sorted(path.stem for path in CONFIGS.glob("*.yaml") if path.stem.startswith(("qwen", "kernelllm")))
@@ -85,6 +86,35 @@ def test_what_ships_fits_the_gpus_that_it_says(name: str):
     found = plan(config, GPUS["h100"])
     assert found.fits
     assert found.gpus == (8 if "cuda" in name else 6)
+    assert found.share_of_longest <= config.update.tokens_per_rank
+    check_heads(found.shape.heads, found.shape.key_value_heads, config.update.context_parallel)
+
+
+def test_a_checkpoint_holds_weights_and_optimizer():
+    whole = TrainingJob(QWEN3, "bfloat16", 3, 4, 4096, True, reference=True)
+    count = QWEN3.parameters
+    assert checkpoint_bytes(whole) == (2 * count, (4 + 8) * count)
+    assert checkpoint_bytes(replace(whole, dtype="float32")) == (4 * count, 8 * count)
+    assert checkpoint_bytes(replace(whole, critic=True)) == (4 * count, 24 * count)
+    assert checkpoint_bytes(replace(whole, trained=1000)) == (2 * count, 12 * 1000)
+
+
+@pytest.mark.parametrize(("interval", "whole"), [(1, 200), (50, 6), (60, 5), (1000, 2)])
+def test_some_checkpoints_keep_their_optimizer(interval: int, whole: int):
+    settings = [f"update.checkpoint_interval={interval}"]
+    found = plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", settings), GPUS["h100"])
+    assert found.disk_bytes == (200 * 2 + whole * 12) * QWEN3.parameters
+
+
+def test_ranks_that_share_a_sequence_hold_a_share_of_it():
+    def planned(*settings: str) -> CapacityPlan:
+        return plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", settings), GPUS["h100"])
+
+    alone, shared = planned("update.context_parallel=1"), planned("update.context_parallel=4")
+    assert alone.share_of_longest == alone.longest == 4 * shared.share_of_longest
+    assert alone.training["activations"] > shared.training["activations"] > 0
+    within = planned("update.context_parallel=2")  # here a full micro-batch decides, and no longer the sequence
+    assert within.training["activations"] == shared.training["activations"]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +154,11 @@ def test_the_command_says_it_and_fails_where_it_does_not_fit(capsys: pytest.Capt
     assert "8.19 billion weights on 6 × H100" in said
     assert "ZeRO-3 on 4 rank(s): fits" in said
     assert "tokens/s trained" in said
-    assert run(["plan", config, "--set", "update.ranks=1"]) == 1
+    assert "disk: 107 GiB a checkpoint; 3.5 TiB of 200 iterations stay in runs/store" in said
+    assert "update.context_parallel" not in said
+    assert run(["plan", config, "--set", "update.context_parallel=1"]) == 0
+    assert "puts 7,644 tokens on a rank, more than update.tokens_per_rank = 4,096" in capsys.readouterr().out
+    assert run(["plan", config, "--set", "update.ranks=1", "--set", "update.context_parallel=1"]) == 1
     assert "it does not fit; try in this order: --set rollout.problems_per_iteration=1" in capsys.readouterr().out
     assert run(["plan", config, "--gpu", "tpu"]) == 2
     assert run(["plan", str(CONFIGS / "local.yaml")]) == 0

@@ -74,6 +74,15 @@ def test_a_replay_needs_trajectories(capsys: pytest.CaptureFixture[str], config:
             "update.context_parallel: found 3, expected a divisor of the model's 4 attention heads",
         ),
         (["update.deepspeed=/nowhere.json"], "update.deepspeed: no such file"),
+        (["update.advantage=gae", "update.critic.pretrained=/nowhere"], "update.critic.pretrained: no such file"),
+        (
+            ["rollout.judge_actors.count=2", "rollout.judge_actors.cpus=1.5", "ray.cpus=2"],
+            "rollout.judge_actors.cpus: 2 actors reserve 3 CPUs, found 2",
+        ),
+        (["update.overlong=penalise"], "update.overlong_limit: found None, expected a number of response tokens"),
+        (["rollout.episode.task=kernelbnch"], "rollout.episode.task: found kernelbnch, expected one of kernelbench"),
+        (["rollout.episode.reward=kevn"], "rollout.episode.reward: expected one of kernelbench, kevin"),
+        (["judge.backend=helion"], "judge.backend: found helion, expected one of cuda, triton"),
         (["runs_dir=/proc/nowhere"], "runs_dir"),
     ],
 )

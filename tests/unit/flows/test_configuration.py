@@ -143,6 +143,8 @@ def test_what_does_not_decide_the_result_does_not_change_the_run(file: Path):
         "tracking.mode=disabled",
         "control=true",
         "update.ranks=2",
+        "rollout.sglang_urls=[http://elsewhere:30000]",
+        "rollout.judge_patience_s=9",
     ):
         assert load_configuration(file, [same]).run_id == base
     for other in ("seed=1", "iterations=1", "judge.trials=3", "update.epochs=2"):

@@ -129,6 +129,15 @@ def batch(
 
 @pytest.fixture(scope="module")
 def levels_1_to_3(tmp_path_factory: pytest.TempPathFactory) -> ProblemSetRef:
+    return problems_from(1, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def levels_2_to_4(tmp_path_factory: pytest.TempPathFactory) -> ProblemSetRef:
+    return problems_from(2, tmp_path_factory)
+
+
+def problems_from(lowest: int, tmp_path_factory: pytest.TempPathFactory) -> ProblemSetRef:
     folder = tmp_path_factory.mktemp("problems")
     source = (
         "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x * {number}\n\n\n"
@@ -138,7 +147,7 @@ def levels_1_to_3(tmp_path_factory: pytest.TempPathFactory) -> ProblemSetRef:
         {
             "problem_id": f"p{number}",
             "source": source.format(number=number),
-            "level": 1 + number % 3,
+            "level": lowest + number % 3,
             "split": "train" if number < 6 else "heldout",
         }
         for number in range(8)
@@ -187,6 +196,16 @@ def test_a_checkpoint_brings_its_stage_along(levels_1_to_3: ProblemSetRef, tmp_p
     # One that was trained without a curriculum begins it.
     plain = CheckpointRef(uri=str(tmp_path / "nowhere"), digest="d")
     assert state_for(config, levels_1_to_3, None, plain) == CurriculumState(turns=1, level=1)
+
+
+def test_a_stage_below_the_lowest_level_that_there_is_becomes_that_level(
+    levels_2_to_4: ProblemSetRef, tmp_path: Path
+) -> None:
+    """Going on from a checkpoint with other problems: without any of its level nothing could be drawn."""
+    begun = batch(tmp_path, 0, [False], CurriculumState(turns=1, level=1))
+    state = state_for(RolloutConfig(curriculum=CONFIG), levels_2_to_4, begun)
+    assert state is not None
+    assert state.level == 2
 
 
 def test_a_state_that_is_none_is_refused(tmp_path: Path) -> None:

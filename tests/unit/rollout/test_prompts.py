@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernels_eval.errors import InputError
 from kernels_eval.verdict import Resources, Status, TimingSource, Verdict
 from tasks.models.messages import Role
 from tasks.rollout.config import EpisodeConfig
@@ -123,3 +124,11 @@ def test_the_back_end_decides_the_language() -> None:
     episode = EpisodeConfig()
     assert "Triton" in prompt_messages(SOURCE, [], episode)[0].content
     assert "CUDA C++" in prompt_messages(SOURCE, [], episode, backend="cuda")[0].content
+
+
+def test_a_back_end_without_instructions_is_told_so():
+    with pytest.raises(
+        InputError, match=r"instruct: there are instructions for triton, cuda, none for judge.backend = helion"
+    ):
+        prompt_messages(SOURCE, [], EpisodeConfig(prompt="instruct"), backend="helion")
+    assert prompt_messages(SOURCE, [], EpisodeConfig(prompt="source"), backend="helion")[0].content == SOURCE

@@ -13,7 +13,7 @@ from tasks.rollout.turn_tokens import first_prompt, next_prompt, response_text
 
 Tokenizers = Callable[[str], Any]
 CONTENT = st.text(alphabet=st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=1, max_size=30).map(
-    lambda text: text.strip().replace("<", "(") or "x"
+    lambda text: text.strip() or "x"
 )
 THOUGHT = st.none() | CONTENT.map(lambda text: text.replace("\n", " ").strip() or "hm")
 TURNS = st.lists(st.tuples(THOUGHT, CONTENT, CONTENT, st.booleans()), min_size=1, max_size=4)
@@ -146,6 +146,26 @@ def test_what_is_not_text_is_carried_on_too(small_tokenizer: Any) -> None:
     following = next_prompt(small_tokenizer, prompt, response, messages)
     assert following.extends_previous
     assert following.token_ids[: len(prompt.token_ids) + 3] == (*prompt.token_ids, *response)
+
+
+@pytest.mark.parametrize("family", ["own", "qwen2.5", "qwen3", "llama3.1"])
+@pytest.mark.parametrize("end", ["<", "<|", "<|im_end|", "\n"])
+def test_a_response_that_is_cut_off_where_a_control_token_could_begin(
+    small_tokenizer: Any, family_tokenizer: Tokenizers, family: str, end: str
+) -> None:
+    tokenizer = small_tokenizer if family == "own" else family_tokenizer(family)
+    messages = [Message(role=Role.USER, content="problem\n")]
+    prompt = first_prompt(tokenizer, messages, thinking=True)
+    response = tokenizer(f"if a {end}", add_special_tokens=False)["input_ids"]
+    messages += [
+        Message(role=Role.ASSISTANT, content=response_text(tokenizer, response)),
+        Message(role=Role.USER, content="again\n"),
+    ]
+    following = next_prompt(tokenizer, prompt, response, messages, thinking=True)
+    assert following.extends_previous
+    begin = (*prompt.token_ids, *response)
+    assert following.token_ids[: len(begin)] == begin
+    assert following.token_ids[len(begin)] == tokenizer.eos_token_id
 
 
 def test_an_empty_response(small_tokenizer: Any) -> None:

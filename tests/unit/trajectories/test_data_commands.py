@@ -67,6 +67,16 @@ def test_what_differs_is_counted_by_column(stored: SimpleNamespace, tmp_path: Pa
     assert "response_text: 1 differ" in said(capsys, "diff", tmp_path / "one", tmp_path / "two", code=1)
 
 
+def test_data_sets_of_several_runs_are_not_compared_turn_by_turn(stored: SimpleNamespace, tmp_path: Path):
+    from dataclasses import replace
+
+    trajectories = stored.trajectories(3)
+    for run_id in ("a", "b"):
+        stored.batch([replace(each, run_id=run_id) for each in trajectories], tmp_path / "both" / run_id)
+    with pytest.raises(InputError, match=r"both: expected each turn of an iteration once, .*of the runs a, b"):
+        differ(tmp_path / "both" / "a", tmp_path / "both")
+
+
 def test_json_lines_hold_every_column(run_folder: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     folder = run_folder(2)
     said(capsys, "export", folder, tmp_path / "out.jsonl")

@@ -12,6 +12,7 @@ from tasks.trajectories.reader import read_trajectories, read_turns
 from tasks.trajectories.rescore import rescore
 from tasks.trajectories.returns import turn_returns
 from tasks.trajectories.rows import load_trajectories
+from tasks.trajectories.writer import write_trajectories
 
 
 def test_tables_become_trajectories_again(stored: Any, tmp_path: Path) -> None:
@@ -52,6 +53,14 @@ def test_the_same_reward_gives_the_same_content(stored: Any, tmp_path: Path) -> 
     """Advantages included: everything that is computed follows from the stored columns."""
     old = stored.batch(stored.trajectories(3), tmp_path / "batch")
     assert rescore(tmp_path / "batch", "kernelbench", tmp_path / "rescored").digest == old.digest
+
+
+def test_a_discount_that_nobody_wrote_down_is_not_made_up(stored: Any, tmp_path: Path) -> None:
+    write_trajectories(stored.trajectories(3), 0.9, tmp_path / "batch", {"engine": "x"})
+    with pytest.raises(InputError, match=r"manifest.json: expected the discount of its returns .*--gamma"):
+        rescore(tmp_path / "batch", "kevin", tmp_path / "rescored")
+    rescored = rescore(tmp_path / "batch", "kevin", tmp_path / "rescored", gamma=0.9)
+    assert (read_manifest(rescored.path) or {})["metadata"]["episode"]["gamma"] == 0.9
 
 
 def test_nothing_is_changed_in_place(stored: Any, tmp_path: Path) -> None:

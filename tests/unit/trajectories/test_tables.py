@@ -154,7 +154,7 @@ def example(**changes: Any) -> Trajectory:
     return Trajectory(**values | changes)
 
 
-def rewritten(path: Path, table: pa.Table, version: int | None) -> None:
+def rewritten(path: Path, table: pa.Table, version: int | str | None) -> None:
     metadata = {} if version is None else {VERSION_KEY: str(version).encode()}
     pq.write_table(table.replace_schema_metadata(metadata), path)
 
@@ -191,6 +191,9 @@ def test_a_newer_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "newer.parquet"
     rewritten(path, pq.read_table(reference.path / "turns.parquet"), SCHEMA_VERSION + 1)
     with pytest.raises(InputError, match=r"newer\.parquet: schema version 2"):
+        read_turns_file(path)
+    rewritten(path, pq.read_table(reference.path / "turns.parquet"), "two")
+    with pytest.raises(InputError, match=r"schema_version: expected a whole number, found b'two'"):
         read_turns_file(path)
 
 

@@ -1,0 +1,135 @@
+"""The SFT data set: what becomes of a pair, by its verdict, and what the policy is asked in its conversation."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from kernels_eval import JudgeConfig, Problem, Status, Verdict
+from kernels_eval.errors import InfrastructureError, InputError
+from tasks.problems.config import ProblemsConfig
+from tasks.problems.problem_set import build_problem_set
+from tasks.progress import silent
+from tasks.references import ProblemSetRef, SftDataRef
+from tasks.rollout.config import EpisodeConfig
+from tasks.sft import pairs
+from tasks.sft.config import SftDataConfig
+from tasks.store import read_manifest
+
+SOURCE = (
+    "import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n    def forward(self, x):\n        return x * {}.0\n"
+    "def get_inputs():\n    return [torch.randn(64, 32)]\ndef get_init_inputs():\n    return []\n"
+)
+HELD_OUT = 99
+RIGHT = Verdict(status=Status.CORRECT, compiled=True, correct=True, speedup=2.0)
+WRONG = Verdict(status=Status.INCORRECT, compiled=True)
+FAULT = Verdict(status=Status.INFRASTRUCTURE_ERROR, error_message="the machine failed")
+
+Build = Callable[..., SftDataRef]
+
+
+@pytest.fixture(scope="module")
+def problems(tmp_path_factory: pytest.TempPathFactory) -> ProblemSetRef:
+    folder = tmp_path_factory.mktemp("problems")
+    rows = [
+        {"problem_id": "p", "source": SOURCE.format(1), "split": "train"},
+        {"problem_id": "held_out", "source": SOURCE.format(HELD_OUT), "split": "heldout"},
+    ]
+    file = folder / "problems.jsonl"
+    file.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    config = ProblemsConfig(source="jsonl", path=str(file), train=1, heldout=1, flag_trivial=False)
+    return build_problem_set(config, folder / "set")
+
+
+@pytest.fixture
+def build(problems: ProblemSetRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+    """A function that publishes pairs of one kernel each, numbered as their problems are, with these verdicts."""
+
+    def built(verdicts: dict[int, Verdict], backend: str = "triton", **settings: Any) -> SftDataRef:
+        class Judge:
+            def __init__(self, config: JudgeConfig) -> None:
+                assert config.backend == backend
+
+            def __enter__(self) -> "Judge":
+                return self
+
+            def __exit__(self, *_: object) -> None: ...
+
+            def evaluate_many(self, items: Sequence[tuple[Problem, str]], progress: Any) -> list[Verdict]:
+                return [verdicts[int(kernel.rpartition(" ")[2])] for _, kernel in items]
+
+        rows = [
+            {
+                "pair_id": f"pair{n}",
+                "problem_source": SOURCE.format(n),
+                "kernel_source": f"class ModelNew: ...\n# {n}",
+            }
+            for n in verdicts
+        ]
+        file = tmp_path / "pairs.jsonl"
+        file.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+        monkeypatch.setattr(pairs, "Judge", Judge)
+        return pairs.build_sft_data(
+            problems,
+            SftDataConfig(path=str(file), **settings),
+            ProblemsConfig(),
+            EpisodeConfig(),
+            JudgeConfig(backend=backend),
+            0,
+            tmp_path / "data",
+            silent,
+        )
+
+    return built
+
+
+def table_of(data: SftDataRef) -> pl.DataFrame:
+    return pl.read_parquet(data.path / pairs.PAIRS_FILE)
+
+
+def test_the_right_ones_are_used_and_what_is_left_out_is_counted(build: Build) -> None:
+    verdicts = {number: WRONG if number % 2 else RIGHT for number in range(10, 210)}
+    data = build(verdicts | {HELD_OUT + 200: FAULT, HELD_OUT: RIGHT})
+    table = table_of(data)
+    assert len(table) == len(verdicts) - (HELD_OUT in verdicts)
+    assert table["used"].to_list() == table["verdict"].struct.field("correct").to_list()
+    assert data.pairs == int(table["used"].sum())
+    metadata = (read_manifest(data.path) or {})["metadata"]
+    assert (metadata["dropped_contaminated"], metadata["dropped_faults"]) == (1, 1)
+
+
+def test_of_an_unverified_corpus_all_are_used(build: Build) -> None:
+    data = build({1: RIGHT, 2: WRONG}, verified=False)
+    assert table_of(data)["used"].to_list() == [True, True]
+
+
+@pytest.mark.parametrize(("backend", "asked"), [("triton", "fast Triton kernels"), ("cuda", "fast CUDA C++ kernels")])
+def test_the_policy_is_asked_for_the_language_that_is_judged(build: Build, backend: str, asked: str) -> None:
+    (conversation,) = table_of(build({1: RIGHT}, backend))["messages"].to_list()
+    assert [message["trained"] for message in conversation] == [False, True]
+    assert asked in conversation[0]["content"]
+
+
+def test_the_generated_corpus_is_of_one_language(problems: ProblemSetRef, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"sft.data.path: the generated corpus is of Triton .* judge.backend = cuda"):
+        pairs.build_sft_data(
+            problems,
+            SftDataConfig(verified=False),
+            ProblemsConfig(),
+            EpisodeConfig(),
+            JudgeConfig(backend="cuda"),
+            0,
+            tmp_path / "data",
+            silent,
+        )
+
+
+def test_nothing_to_learn_from_is_bad_input_and_a_failing_judge_is_the_machine_s(build: Build, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="found no pair to train on among 2, expected correct kernels"):
+        build({1: WRONG, 2: WRONG})
+    with pytest.raises(InfrastructureError, match="the judge failed on 1 of 2 SFT kernels: the machine failed"):
+        build({1: RIGHT, 2: FAULT})
+    assert not (tmp_path / "data").exists()

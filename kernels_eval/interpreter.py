@@ -39,6 +39,8 @@ def install() -> None:
         upstream._patch_builtin(language.tensor, builder, scope)
         upstream._patch_lang_tensor(language.tensor, scope)
         upstream._patch_lang_core(language, scope)
+    # Triton 3.6 hands numpy an array of one element here, which numpy 2.4 refuses: `for k in range(0, K, BLOCK)` would fail.
+    scope.set_attr(tl.tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
     upstream._patch_builtin(tl.math, builder, scope)
     upstream._patch_builtin(tl.core.tensor_descriptor_base, builder, scope)
     upstream.InterpretedFunction.__call__ = _call_device_function

@@ -136,8 +136,8 @@ class Grader:
                 true: TrueSize | None = None
                 ahead: Sizes | None = None
                 if sizes:
-                    seen = SeenProgram(programs[1].trace, sizes[1])
-                    true = _sensible(lambda: TrueSize(conversation, reference, seen))
+                    both = [SeenProgram(program.trace, size) for program, size in zip(programs, sizes, strict=False)]
+                    true = _sensible(lambda: TrueSize(conversation, reference, *both))
                     ahead = _sensible(lambda: true.other_sizes(seed))
                 units = conversation.units
                 if conversation.has_read:

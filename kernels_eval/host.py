@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from kernels_eval import virtual_gpu
+from kernels_eval import own_operators, virtual_gpu
 from kernels_eval.candidate import CandidateError, describe, load_source
 from kernels_eval.global_state import global_state
 from kernels_eval.handles import Handle, Tracer
@@ -61,6 +61,7 @@ class _Host:
         self._recorder = LaunchRecorder(self._tracer, self._units)
         self._recorder.install()
         virtual_gpu.install()
+        own_operators.install()
         before = global_state()
         with virtual_gpu.HostDevice():
             model = _build(load_source(job["source"]), job["arguments"], job["weight_seed"])

@@ -13,7 +13,7 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter as _upstream
 
-from kernels_eval import interpreter_types
+from kernels_eval import interpreted_precision, interpreted_reductions, interpreter_types
 from kernels_eval.accounting import LEDGER, account
 
 upstream: Any = _upstream
@@ -50,6 +50,10 @@ def install() -> None:
     upstream.InterpreterBuilder.create_atomic_cas = _atomic_cas
     upstream.InterpreterBuilder.create_dot = _dot
     upstream.InterpreterBuilder.binary_op = _binary_op
+    interpreted_precision.install()
+    interpreted_reductions.install()
+    for language in (tl, tl.core):
+        language.dot = _exact_by_default(language.dot)  # pyright: ignore[reportAttributeAccessIssue]
     upstream._get_np_dtype = _numpy_type
     # Upstream checks every integer operation for overflow in 64 bits, which the compiled kernel does not do either.
     builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
@@ -130,7 +134,29 @@ def _atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -
 
 def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
     LEDGER.flops += 2 * int(np.prod(a.data.shape)) * int(b.data.shape[-1])
+    if input_precision == _TF32 and a.data.dtype == np.float32:
+        a = upstream.TensorHandle(interpreted_precision.to_tf32(a.data), a.dtype)
+        b = upstream.TensorHandle(interpreted_precision.to_tf32(b.data), b.dtype)
     return _upstream_dot(self, a, b, d, input_precision, max_num_imprecise_acc)
+
+
+def _exact_by_default(dot: Any) -> Any:
+    """`tl.dot` in TF32 only where the kernel says so, not where it says nothing."""
+
+    def call(
+        input: Any,
+        other: Any,
+        acc: Any = None,
+        input_precision: Any = None,
+        allow_tf32: Any = None,
+        *rest: Any,
+        **named: Any,
+    ) -> Any:
+        if input_precision is None and allow_tf32 is None:
+            input_precision = "ieee"
+        return dot(input, other, acc, input_precision, allow_tf32, *rest, **named)
+
+    return call
 
 
 def _binary_op(self: Any, lhs: Any, rhs: Any, op: Any) -> Any:
@@ -139,6 +165,7 @@ def _binary_op(self: Any, lhs: Any, rhs: Any, op: Any) -> Any:
     return _upstream_binary_op(self, lhs, rhs, op)
 
 
+_TF32: Any = upstream._ir.INPUT_PRECISION.TF32
 _POINTER = np.dtype(np.uint64)
 _NUMPY_TYPES: dict[str, np.dtype[Any]] = {
     str(dtype.name): upstream._get_np_dtype(dtype)

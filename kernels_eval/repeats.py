@@ -24,7 +24,10 @@ _MORE = 5
 _TRIAL = 1000
 """Trials are numbered from here, for the seed."""
 _RUN = 3
-"""Calls that are run where each could differ from the last though its program is the same."""
+"""Calls that are run where each could differ from the last though its program is the same: all but the first on inputs that are mostly
+those of the call before, so that a kernel that compares a few values with the last call's takes them for the same."""
+_CHANGED = 1 / 8
+"""Share of the elements that then differ."""
 
 
 _FEWEST_READING = 2
@@ -54,6 +57,8 @@ class Repeats:
         self._seed = seed
         self._count = _FEWEST + seed.number("repeats") % _MORE
         self._drawn = 0
+        self._last: list[Any] = []
+        """Inputs of the last call that was run."""
         self._rest: _Call | None = None
 
     def ask(self) -> None:
@@ -80,7 +85,7 @@ class Repeats:
             waiting.append((raw, payload))
             stateful = uses_older_storage(trace) or self._conversation.wrote_weights
             if name != known or (stateful and (index < _RUN or index == self._count - 1)):
-                calls.append(_Call(trace, waiting))
+                calls.append(_Call(trace, waiting, mostly_alike=stateful and 0 < index < _RUN))
                 waiting = []
                 known = name
         self._rest = _Call(trace, waiting) if waiting else None
@@ -119,13 +124,30 @@ class Repeats:
         truth = self._reference.truth(inputs, self._perturbed)
         return (inputs, truth) if truth.is_finite else self._fresh()
 
+    def _mostly_alike(self, last: list[Any]) -> tuple[list[Any], Truth]:
+        """Change some elements of an input set, anywhere but at both ends of a tensor."""
+        self._drawn += 1
+        others = self._reference.draw(self._size, _TRIAL + self._drawn, self._seed, own=False)
+        generator = self._seed.generator("changed", self._drawn)
+        inputs = list(last)
+        for index, (value, other) in enumerate(zip(last, others, strict=True)):
+            if not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point or value.numel() < _TURNED:
+                continue
+            changes = torch.rand(value.numel(), generator=generator) < _CHANGED
+            changes[value.numel() // 2] = True
+            changes[0] = changes[-1] = False
+            inputs[index] = torch.where(changes.reshape(value.shape), other, value)
+        truth = self._reference.truth(inputs, self._perturbed)
+        return (inputs, truth) if truth.is_finite else self._fresh()
+
     def start_scrambled(self) -> Rerun | None:
         """Have the last call run with its kernels' results replaced by nonsense; None where it has been run already."""
         return self.start(self._rest, scrambled=True) if self._rest is not None else None
 
     def start(self, call: "_Call", scrambled: bool = False) -> Rerun:
         """Put fresh values before the executor and have a call run, after those that were only traced."""
-        inputs, truth = self._fresh()
+        inputs, truth = self._mostly_alike(self._last) if call.mostly_alike else self._fresh()
+        self._last = inputs
         for raw, payload in call.programs[
             :-1
         ]:  # on other values: what they leave behind is the answer to another question
@@ -158,3 +180,5 @@ class _Call:
     trace: TraceAnswer
     programs: list[tuple[dict[str, Any], bytearray]]
     """The calls before it that were not run yet, and itself."""
+    mostly_alike: bool = False
+    """Run on inputs that are mostly those of the call before."""

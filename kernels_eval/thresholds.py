@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from kernels_eval.program import Constexpr, KernelUnit, LaunchKernel, Plain, TraceAnswer
 
+_BEHIND = 0.75
 _PROGRAM_CALLS = frozenset({"program_id", "num_programs"})
 
 
@@ -42,6 +43,24 @@ def is_past(trace: TraceAnswer, zeros: Iterable[tuple[int, str]]) -> bool:
     """True where none of those arguments is 0 any more."""
     launches = _launches(trace)
     return all(_number(launches[index].arguments.get(name)) != 0 for index, name in zeros)
+
+
+def stalled(small: TraceAnswer, seen: TraceAnswer, other: TraceAnswer, sizes: tuple[int, int, int]) -> bool:
+    """True where an argument that grew with the size between the first two programs is far behind it in the third.
+
+    `min(rows * columns, 64000)`: the kernel does less at the true size than in proportion. `sizes`: of the three programs.
+    """
+    growth, further = sizes[1] / sizes[0], sizes[2] / sizes[1]
+    return any(
+        (first := _number(value)) is not None
+        and (second := _number(middle.arguments.get(name))) is not None
+        and (third := _number(last.arguments.get(name))) is not None
+        and 0 < first < second
+        and abs(second - growth * first) <= growth
+        and third < _BEHIND * further * second
+        for before, middle, last in zip(_launches(small), _launches(seen), _launches(other), strict=False)
+        for name, value in before.arguments.items()
+    )
 
 
 def _launches(trace: TraceAnswer) -> list[LaunchKernel]:

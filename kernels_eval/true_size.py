@@ -1,7 +1,7 @@
 """What a candidate would launch at the true size, worked out from its program there without running it."""
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -31,7 +31,7 @@ from kernels_eval.program import (
 from kernels_eval.program_shape import Step, is_same_at, steps
 from kernels_eval.reference import Reference
 from kernels_eval.tensors import DTYPES, TensorForm
-from kernels_eval.thresholds import is_past, size_needed, zeros_that_grow
+from kernels_eval.thresholds import is_past, size_needed, stalled, zeros_that_grow
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,10 @@ class SeenProgram:
 class TrueSize:
     """What the host code asks for at sizes that are not run. The question for the true size has been put already."""
 
-    def __init__(self, conversation: Conversation, reference: Reference, seen: SeenProgram) -> None:
+    def __init__(
+        self, conversation: Conversation, reference: Reference, smaller: SeenProgram, seen: SeenProgram
+    ) -> None:
+        self._smaller = smaller
         self._conversation = conversation
         self._reference = reference
         self._seen = seen
@@ -69,7 +72,9 @@ class TrueSize:
             return self._smallest_alike(true, true_size)
         zeros = zeros_that_grow(self._seen.trace, self.trace)
         if zeros:
-            return self._first_past(zeros, true, true_size)
+            return self._first_past(true, true_size, lambda trace, _: is_past(trace, zeros))
+        if self._is_stalled(self.trace, true_size):
+            return self._first_past(true, true_size, self._is_stalled)
         needed = size_needed(self._seen.trace, self.trace, self._conversation.units, self._seen.size)
         if needed is not None:
             return (needed, 2 * needed) if 2 * needed < true_size else ()
@@ -95,16 +100,19 @@ class TrueSize:
             size *= 2
         return ()
 
+    def _is_stalled(self, trace: TraceAnswer, size: int) -> bool:
+        return stalled(self._smaller.trace, self._seen.trace, trace, (self._smaller.size, self._seen.size, size))
+
     def _first_past(
-        self, zeros: list[tuple[int, str]], true: list[Step], true_size: int
+        self, true: list[Step], true_size: int, is_past: Callable[[TraceAnswer, int], bool]
     ) -> tuple[int, int] | tuple[()]:
-        """Return sizes at which arguments that are 0 at the small size no longer are."""
+        """Return the smallest sizes at which arguments are as they are at the true size: no longer 0, no longer growing."""
         size = 2 * self._seen.size
         while 2 * size < true_size:
             trace = self._at(size)
             if trace is None or not is_same_at(self._steps(trace), true, true_size / size):
                 break
-            if is_past(trace, zeros):
+            if is_past(trace, size):
                 return size, 2 * size
             size *= 2
         return ()

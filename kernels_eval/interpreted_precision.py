@@ -1,0 +1,104 @@
+"""Arithmetic of the types that NumPy has not: bfloat16 and TF32, as the interpreter computes with them.
+
+Triton's interpreter keeps bfloat16 as its bits, and upstream adds, compares and multiplies those bits. Here operands are widened to
+float32, and what should be bfloat16 is rounded to it after each operation, as the compiled kernel does. Products that a kernel asks
+for in TF32 get operands of TF32's ten bits.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.runtime import interpreter as _upstream
+
+upstream: Any = _upstream
+_BFLOAT16: Any = tl.bfloat16
+_TF32_BITS = np.uint32(0xFFFFE000)
+_HALF = np.uint32(0x7FFF)
+_ONE = np.uint32(1)
+_QUIET = np.uint16(0x7FC0)
+_WIDENED = ("binary_op", "unary_op", "create_clampf", "create_fma", "create_rsqrt", "create_dot")
+"""Operations of the interpreter's builder that compute; the last operand has the result's type."""
+
+
+def install() -> None:
+    """Patch Triton's interpreter in this process. After anything that replaces these operations."""
+    builder = upstream.InterpreterBuilder
+    for name in _WIDENED:
+        setattr(builder, name, _in_float32(getattr(builder, name)))
+    builder.cast_impl = _cast(builder.cast_impl)
+    for operations in (upstream.ReduceOps, upstream.ScanOps):
+        operations.apply_impl = _reduction(operations.apply_impl)
+    builder.get_bf16 = lambda self, value: _narrowed(self.get_fp32(value))
+
+
+def to_tf32(values: Any) -> Any:
+    """Cut float32 values to TF32's mantissa, as tensor cores do."""
+    return (np.ascontiguousarray(values).view(np.uint32) & _TF32_BITS).view(np.float32)
+
+
+def _in_float32(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """An operation that takes bfloat16 too."""
+
+    def computed(self: Any, *operands: Any) -> Any:
+        types = [value.dtype.scalar for value in operands if isinstance(value, upstream.TensorHandle)]
+        if _BFLOAT16 not in types:
+            return compute(self, *operands)
+        result = compute(self, *map(_widened, operands))
+        return _narrowed(result) if types[-1] is _BFLOAT16 and result.data.dtype == np.float32 else result
+
+    return computed
+
+
+def _cast(convert: Callable[..., Any]) -> Callable[..., Any]:
+    """A conversion from and to bfloat16 by way of float32."""
+
+    def converted(self: Any, value: Any, wanted: Any) -> Any:
+        if value.dtype.scalar is _BFLOAT16:
+            value = _widened(value)
+        if wanted.scalar is not _BFLOAT16:
+            return convert(self, value, wanted)
+        return _narrowed(convert(self, value, tl.float32))
+
+    return converted
+
+
+def _reduction(reduce: Callable[..., Any]) -> Callable[..., Any]:
+    """A reduction or scan that takes bfloat16 too; it is rounded once, at the end."""
+
+    def reduced(self: Any, inputs: Any) -> Any:
+        are_narrow = [value.dtype is _BFLOAT16 for value in inputs]
+        if not any(are_narrow):
+            return reduce(self, inputs)
+        wide = [
+            self.to_tensor(_widened(value.handle).data, tl.float32) if is_narrow else value
+            for value, is_narrow in zip(inputs, are_narrow, strict=True)
+        ]
+        results = reduce(self, tuple(wide))
+        return [
+            _as_bfloat16(self, result) if is_narrow and result.dtype is tl.float32 else result
+            for result, is_narrow in zip(
+                results if isinstance(results, list | tuple) else [results], are_narrow, strict=False
+            )
+        ]
+
+    return reduced
+
+
+def _as_bfloat16(self: Any, result: Any) -> Any:
+    bits = _narrowed(result.handle).data
+    return self.to_tensor(bits if result.type.is_block() else bits.item(), _BFLOAT16)
+
+
+def _widened(value: Any) -> Any:
+    if not isinstance(value, upstream.TensorHandle) or value.dtype.scalar is not _BFLOAT16:
+        return value
+    return upstream.TensorHandle((value.data.astype(np.uint32) << np.uint32(16)).view(np.float32), tl.float32)
+
+
+def _narrowed(value: Any) -> Any:
+    """Round to the nearest bfloat16, ties to even."""
+    bits = np.ascontiguousarray(value.data).view(np.uint32)
+    rounded = ((bits + _HALF + ((bits >> np.uint32(16)) & _ONE)) >> np.uint32(16)).astype(np.uint16)
+    return upstream.TensorHandle(np.where(np.isnan(value.data), _QUIET, rounded), _BFLOAT16)

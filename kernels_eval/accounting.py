@@ -37,6 +37,8 @@ class Writer(IntEnum):
     """A computing operator of PyTorch."""
     KERNEL = 4
     """A kernel of the candidate."""
+    MOVED = 5
+    """What was given, converted or rearranged by PyTorch."""
 
 
 @dataclass

@@ -43,7 +43,7 @@ class OutputForm(FrozenModel):
 class OutputFacts(FrozenModel):
     """What the executor knows of one output beside its content."""
 
-    writers: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=5, max_length=5)]
+    writers: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=6, max_length=6)]
     """Elements by who wrote them last (kernels_eval.accounting.Writer)."""
 
 

@@ -169,11 +169,14 @@ class ExecutorMemory:
         source = command.arguments[1] if command.name == "copy_" else command.arguments[0]
         assert isinstance(source, View)
         origin = self[source.storage]
+        is_changed = source.model_copy(update={"storage": view.storage}) != view
         if origin.marks is None:
-            self._mark(view, origin.writer, whole=command.name != "copy_")
+            is_moved = is_changed and origin.writer is Writer.GIVEN
+            self._mark(view, Writer.MOVED if is_moved else origin.writer, whole=command.name != "copy_")
             return
+        marks = self.marks(source)
         self[view.storage].all_marks()
-        self.marks(view).copy_(self.marks(source))
+        self.marks(view).copy_(_moved(marks) if is_changed else marks)
 
     def _move_marks(self, command: Operate, view: View) -> None:
         """Move the marks as the operator moved the values; padding is a constant."""
@@ -182,7 +185,7 @@ class ExecutorMemory:
         if command.name == "constant_pad_nd":
             arguments = [*arguments[:2], int(Writer.FILL)]
         self[view.storage].all_marks()
-        self.marks(view).copy_(getattr(packet, command.overload)(*arguments))
+        self.marks(view).copy_(_moved(getattr(packet, command.overload)(*arguments)))
 
     def _marks_of(self, value: Any) -> Any:
         if isinstance(value, Sequence):
@@ -201,3 +204,8 @@ class ExecutorMemory:
         if isinstance(value, Sequence):
             return [self._value(item) for item in value.items]
         raise ProgramError(f"a {value.kind} cannot be passed to an operator")
+
+
+def _moved(marks: torch.Tensor) -> torch.Tensor:
+    """Marks of values that PyTorch has converted or rearranged."""
+    return torch.where(marks == Writer.GIVEN, int(Writer.MOVED), marks)

@@ -1,6 +1,8 @@
 """Runs a candidate's kernels in the interpreter, on the executor's tensors."""
 
+import math
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,12 @@ from kernels_eval.kernel_syntax import ForbiddenSyntaxError
 from kernels_eval.launch_description import TRITON_NAMES, describe_launch
 from kernels_eval.launches import Launch
 from kernels_eval.library_copies import LibraryCopies
+from kernels_eval.moved_values import MovedValues
 from kernels_eval.program import Descriptor, KernelUnit, LaunchKernel, Sequence, Value, View
 from kernels_eval.tensors import DTYPES
 from kernels_eval.unit_loading import DeviceFunction, UnitLibrary, interpreted
+
+_SAMPLED_PROGRAMS = 32
 
 
 class KernelRuns:
@@ -25,8 +30,10 @@ class KernelRuns:
     def __init__(self, memory: ExecutorMemory) -> None:
         self._memory = memory
         self._library = UnitLibrary(interpreted, for_interpreter=True)
-        self._copies: LibraryCopies | None = None
-        """Of the last launch."""
+        self._is_copy = False
+        """The last launch handed on what it was given."""
+        self._computing: set[str] = set()
+        """Kernels, with the constants that they were launched with, that are known to compute."""
 
     def load(self, units: Iterable[KernelUnit]) -> None:
         """Make kernels known. KernelError where one says what kernels cannot say."""
@@ -44,7 +51,10 @@ class KernelRuns:
             raise ProgramError(f"a launch of {function.fn.__name__} and its parameters differ in {sorted(missing)[0]}")
         described = describe_launch(launch, function.fn.__name__, function.constexprs)
         LEDGER.start(self._regions(launch.arguments))
-        self._copies = None if self._memory.strict else LibraryCopies(self._memory, _distinct(launch.arguments))
+        views = _distinct(launch.arguments)
+        copies = None if self._memory.strict else LibraryCopies(self._memory, views)
+        constants = _constants(launch)
+        moved = None if constants in self._computing else MovedValues(self._memory, views)
         try:
             arguments = {
                 name: self._library.value_of(value) if name in function.constexprs else self._argument(value)
@@ -53,21 +63,26 @@ class KernelRuns:
             interpret(function, arguments, launch.grid, _programs(launch.grid))
         except Exception as error:
             raise KernelError(function.fn.__name__) from error
-        if self._copies is not None:
-            self._copies.settle()
-        return Launch(
+        counted = Launch(
             dram_bytes=LEDGER.sectors * SECTOR_BYTES,
             l2_bytes=LEDGER.l2_bytes,
             flops=LEDGER.flops,
             vector_flops=LEDGER.vector_flops,
             given_bytes=LEDGER.given_sectors * SECTOR_BYTES,
-            is_copy=self._copies is not None and self._copies.found,
             **described,
         )
+        if copies is not None:
+            copies.settle()
+        self._is_copy = copies is not None and copies.found
+        if moved is not None and not self._is_copy:
+            self._is_copy = moved.settle(lambda: interpret(function, arguments, launch.grid, _some_of(launch.grid)))
+            if moved.asked and not self._is_copy:
+                self._computing.add(constants)
+        return counted.model_copy(update={"is_copy": self._is_copy})
 
     def scramble(self, launch: LaunchKernel) -> None:
         """Replace what the launch that has just run computed: floats by noise, other values by one another's."""
-        if self._copies is not None and self._copies.found:
+        if self._is_copy:
             return
         seen: set[int] = set()
         for _, view in _views(launch.arguments):
@@ -133,6 +148,16 @@ def _views(arguments: dict[str, Value]) -> Iterator[tuple[str, View]]:
 
 def _distinct(arguments: dict[str, Value]) -> list[View]:
     return list(dict.fromkeys(view for _, view in _views(arguments)))
+
+
+def _constants(launch: LaunchKernel) -> str:
+    """Name a kernel with all that it was launched with but its tensors."""
+    plain = {name: value.model_dump_json() for name, value in launch.arguments.items() if not isinstance(value, View)}
+    return f"{launch.unit} {plain}"
+
+
+def _some_of(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
+    return islice(_programs(grid), 0, None, max(1, math.prod(grid) // _SAMPLED_PROGRAMS))
 
 
 def _programs(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:

@@ -45,7 +45,7 @@ class Launch(FrozenModel):
     given_bytes: Count = 0
     """The part of `dram_bytes` that was read of what the candidate did not write: inputs, weights, constants."""
     is_copy: bool = False
-    """Under policy `mixed`: what it wrote is what PyTorch had computed before."""
+    """What it wrote is what it was given, copied or rearranged: no work of its own (kernels_eval.moved_values)."""
     signature: dict[Name, Name] = Field(default_factory=dict, max_length=64)
     """Type of each argument as Triton writes it (`*fp32`, `i32`, `constexpr`)."""
     constants: dict[Name, Constant] = Field(default_factory=dict, max_length=64)

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from kernels_eval import interpreted_libdevice
 from kernels_eval.accounting import OutOfBoundsError
 from kernels_eval.candidate import FILE_NAME, CandidateError, describe
 from kernels_eval.executor_memory import ExecutorMemory, ProgramError
@@ -31,6 +32,7 @@ def executor_main(channel: socket.socket, memory_descriptor: int) -> None:
     channel.settimeout(None)
     gc.set_threshold(50_000)
     torch.set_num_threads(1)
+    interpreted_libdevice.install()
     try:
         with torch.no_grad():
             _Executor(channel, memory_descriptor).serve()

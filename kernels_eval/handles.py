@@ -125,6 +125,10 @@ class Tracer(TorchDispatchMode):
         self.commands: list[dict[str, Any]] = []
         self.payload: list[memoryview] = []
         self.freed: list[int] = []
+        self.calls = 0
+        """Forward calls so far."""
+        self.captured: list[dict[str, Any]] | None = None
+        """What is kept for a CUDA graph instead of being written down, while one is captured."""
         self._read = read
         self._host_reads = 0
         self._next = FIRST_OWN
@@ -143,6 +147,7 @@ class Tracer(TorchDispatchMode):
     def start(self) -> None:
         """Begin another forward call."""
         self._host_reads = 0
+        self.calls += 1
 
     def input(self, number: int, shape: tuple[int, ...], dtype: torch.dtype) -> Handle:
         """Return a handle on a whole storage that the judge fills."""
@@ -202,7 +207,10 @@ class Tracer(TorchDispatchMode):
         """Append one command."""
         if len(self.commands) >= MAX_COMMANDS:
             raise RuntimeError(f"more than {MAX_COMMANDS} operations in one forward call")
-        self.commands.append(command)
+        if self.captured is not None and command["kind"] in ("operate", "launch"):
+            self.captured.append(command)
+        else:
+            self.commands.append(command)
 
     def take(self) -> tuple[list[dict[str, Any]], list[memoryview]]:
         """Return what was written down since the last call, and the uploads' bytes."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from kernels_eval import own_operators, virtual_gpu
+from kernels_eval import own_operators, virtual_gpu, virtual_graphs
 from kernels_eval.candidate import CandidateError, describe, load_source
 from kernels_eval.global_state import global_state
 from kernels_eval.handles import Handle, Tracer
@@ -24,6 +24,7 @@ from kernels_eval.host_launches import KernelArgumentError, LaunchRecorder
 from kernels_eval.kernel_units import Units, UnknownGlobalError
 from kernels_eval.policy import PolicyViolationError
 from kernels_eval.program import FIRST_WEIGHT
+from kernels_eval.results import flat
 from kernels_eval.tensors import DTYPES, NAMES
 from kernels_eval.wire import ChannelClosedError, receive_frame, send_frame
 
@@ -61,6 +62,7 @@ class _Host:
         self._recorder = LaunchRecorder(self._tracer, self._units)
         self._recorder.install()
         virtual_gpu.install()
+        virtual_graphs.install(self._tracer)
         own_operators.install()
         before = global_state()
         with virtual_gpu.HostDevice():
@@ -85,9 +87,9 @@ class _Host:
         self._remembered = None if header["has_values"] else list(self._values)
         self._values.clear()
         result = self._forward(model, inputs)
-        outputs = list(result) if isinstance(result, tuple | list) else [result]
+        outputs, structure = flat(result)
         described = [self._output(output) for output in outputs]
-        self._send({"kind": "trace", "sequence": isinstance(result, tuple | list), "outputs": described})
+        self._send({"kind": "trace", "structure": structure, "outputs": described})
 
     def _forward(self, model: Any, inputs: list[Any]) -> Any:
         tracer = self._tracer

@@ -105,3 +105,10 @@ for _name, _function in _TESTS.items():
     setattr(InterpretedLibdevice, _name, staticmethod(_test(_function)))
 for _name, _function in _INTEGERS.items():
     setattr(InterpretedLibdevice, _name, staticmethod(_integer(_function)))
+
+
+def install() -> None:
+    """Put it where kernels that spell the whole path (`tl.extra.cuda.libdevice.tanh`) find Triton's own. In an executor's process alone."""
+    extra: Any = tl.extra
+    for owner in (extra, extra.cuda, extra.hip):
+        owner.libdevice = InterpretedLibdevice

@@ -21,7 +21,7 @@ _SHARE = 0.98
 """Share of what was written that has to have been moved, or to be a constant."""
 _MOVED_SHARE = 0.3
 _TURN = 7
-"""Whole numbers are subtracted from it."""
+"""What whole numbers are subtracted from."""
 
 
 class MovedValues:
@@ -39,28 +39,21 @@ class MovedValues:
     def settle(self, again: Callable[[], None]) -> bool:
         """Say whether the launch only moved values; if so, what it wrote was written by whoever wrote those. `again`: runs some of it once more."""
         written = [view for view in self._views if self._sources and _is_written(view)]
-        origins = [[source for source in self._sources if source.numel == view.numel] for view in written]
-        if not written or not all(origins):
+        origins = {view: [source for source in self._sources if source.numel == view.numel] for view in written}
+        if not written or not all(origins.values()):
             return False
         self.asked = True
-        after = {view: self._memory.tensor(view).clone() for view in written}
+        first = {view: self._memory.tensor(view).clone() for view in written}
         content, regions = _content(self._storages), LEDGER.regions
         try:
-            self._put(self._before)
-            for storage in {view.storage for view in self._sources}:
-                _change(*[self._memory.tensor(view) for view in self._sources if view.storage == storage])
-            for view in written:
-                self._memory[view.storage].all_marks().fill(Writer.NOBODY)
-            LEDGER.start([Region(region.name, region.storage, region.base, region.size) for region in regions])
-            again()
-            is_moved = all(self._is_moved(view, after[view]) for view in written)
+            is_moved = all(self._is_moved(sign, first, origins, again) for sign in (1, -1))
         except Exception:  # noqa: BLE001 (a kernel whose indices were changed may do anything)
             is_moved = False
         finally:
             self._put(content)
             LEDGER.regions = regions
         if is_moved:
-            for view, sources in zip(written, origins, strict=True):
+            for view, sources in origins.items():
                 marks = self._memory.marks(view)
                 marks[marks == Writer.KERNEL] = int(self._writer(sources))
         return is_moved
@@ -87,16 +80,33 @@ class MovedValues:
             storage.memory.copy_(memory)
             storage.marks = None if kept.marks is None else kept.marks.copy()
 
-    def _is_moved(self, view: View, first: torch.Tensor) -> bool:
-        """Compare what was written on changed values with what was written on the true ones."""
+    def _is_moved(
+        self, sign: int, first: dict[View, torch.Tensor], origins: dict[View, list[View]], again: Callable[[], None]
+    ) -> bool:
+        """Run the launch on changed values; compare what it writes with what it wrote at `first`."""
+        self._put(self._before)
+        for storage in {view.storage for view in self._sources}:
+            _change([self._memory.tensor(view) for view in self._sources if view.storage == storage], sign)
+        changed = {view: self._memory.tensor(view).clone() for view in self._sources}
+        for view in origins:
+            self._memory[view.storage].all_marks().fill(Writer.NOBODY)
+        LEDGER.start([Region(region.name, region.storage, region.base, region.size) for region in LEDGER.regions])
+        again()
+        return all(
+            self._follows(view, first[view], [changed[source] for source in sources], sign)
+            for view, sources in origins.items()
+        )
+
+    def _follows(self, view: View, first: torch.Tensor, sources: list[torch.Tensor], sign: int) -> bool:
         mine = self._memory.marks(view).reshape(-1) == Writer.KERNEL
-        old, new = first.reshape(-1)[mine], self._memory.tensor(view).reshape(-1)[mine]
+        old, new = first.reshape(-1)[mine].double(), self._memory.tensor(view).reshape(-1)[mine]
         if not old.numel():
             return False
         follows = torch.zeros(old.shape, dtype=torch.bool)
-        for is_float in {DTYPES[source.dtype].is_floating_point for source in self._sources}:
-            follows |= _close(new, _turned(old.double(), is_float))
-        same = _close(new, old.double())
+        for source in sources:
+            in_place = source.reshape(-1)[mine].double()
+            follows |= _close(new, in_place if self._memory.strict else _turned(old, sign, is_float=True))
+        same = _close(new, old)
         moved = int((follows & ~same).sum())
         return int((follows | same).sum()) >= _SHARE * old.numel() and moved >= _MOVED_SHARE * old.numel()
 
@@ -116,17 +126,17 @@ def _content(storages: dict[int, Storage]) -> dict[int, tuple[torch.Tensor, Stor
     }
 
 
-def _change(*views: torch.Tensor) -> None:
+def _change(views: list[torch.Tensor], sign: int) -> None:
     """Replace each value of views of one storage by another one, once."""
     largest = max(views, key=torch.Tensor.numel)
-    largest.copy_(_turned(largest.double(), largest.is_floating_point()))
+    largest.copy_(_turned(largest.double(), sign, largest.is_floating_point()))
 
 
-def _turned(values: torch.Tensor, is_float: bool) -> torch.Tensor:
-    """A function that neither an order, a sign nor a sum survives."""
+def _turned(values: torch.Tensor, sign: int, is_float: bool) -> torch.Tensor:
+    """A function of each value that an order, a sign or a sum does not survive."""
     if not is_float:
-        return _TURN - values
-    return torch.where(values.isfinite(), torch.cos(5 * values + 1) + 0.25 * values.clamp(-8, 8) ** 2, values)
+        return _TURN - values if sign > 0 else -_TURN - (values / 2).floor()
+    return torch.where(values.isfinite(), sign * torch.cos(5 * values + 1), values)
 
 
 def _close(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,8 @@ from kernels_eval.answers import ExecutedAnswer
 from kernels_eval.child_conversation import CandidateFailedError, out_of_turn
 from kernels_eval.comparison import compare
 from kernels_eval.program import FIRST_OWN, LaunchKernel, TraceAnswer, View
-from kernels_eval.reference import Truth
+from kernels_eval.reference import ReferenceFailedError, Truth
+from kernels_eval.results import ONE
 from kernels_eval.tensors import DTYPES, NAMES, TensorForm, tensor_from
 from kernels_eval.verdict import Status
 
@@ -30,7 +31,10 @@ def check_trace(trace: TraceAnswer, truth: Truth) -> None:
             "wrong_output_count",
             f"returned {len(trace.outputs)} outputs, expected {len(truth.native)}",
         )
-    check_sequence(trace.sequence, truth)
+    if trace.structure != truth.structure:
+        raise CandidateFailedError(
+            Status.INCORRECT, "wrong_type", f"returned {trace.structure[:300]}, expected {truth.structure[:300]}"
+        )
     for index, (output, native) in enumerate(zip(trace.outputs, truth.native, strict=True)):
         label = label_of(index, len(trace.outputs))
         view = output.view
@@ -52,8 +56,11 @@ def check_trace(trace: TraceAnswer, truth: Truth) -> None:
 
 
 def check_sequence(is_sequence: bool, truth: Truth) -> None:
-    """Whoever calls the model unpacks what the reference returns: a tuple of one is no tensor."""
-    if is_sequence != truth.is_sequence:
+    """Whoever calls the model unpacks what the reference returns: a tuple of one is no tensor. On a GPU, where no more is known."""
+    sequence = f"a tuple or list of ({', '.join([ONE] * len(truth.native))})"
+    if truth.structure not in (ONE, sequence):
+        raise ReferenceFailedError("the reference returns something else than tensors")
+    if is_sequence != (truth.structure != ONE):
         forms = ("a tuple or list", "a tensor") if is_sequence else ("one object", "a tuple or list")
         raise CandidateFailedError(Status.INCORRECT, "wrong_type", f"returned {forms[0]}, expected {forms[1]}")
 

@@ -219,8 +219,8 @@ class TraceAnswer(Part):
     """The rest of one forward call, and its results."""
 
     kind: Literal["trace"]
-    sequence: bool
-    """True where the result is a tuple or list."""
+    structure: Annotated[str, Field(max_length=20_000)]
+    """What the results are in (kernels_eval.results)."""
     outputs: Annotated[tuple[OutputView, ...], Field(max_length=256)]
 
 

@@ -38,7 +38,7 @@ def fingerprint(raw: Mapping[str, Any], payload: bytes | bytearray) -> str:
             command for command in commands if not (isinstance(command, dict) and command.get("kind") == "free")
         ]
     try:
-        text = json.dumps([commands, raw.get("outputs"), raw.get("sequence"), bool(raw.get("units"))])
+        text = json.dumps([commands, raw.get("outputs"), raw.get("structure"), bool(raw.get("units"))])
     except RecursionError:
         return "too deep"
     return hashlib.sha256(_STORAGE.sub(renumbered, text).encode() + bytes(payload)).hexdigest()

@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from kernels_eval.eager import EagerCounter
 from kernels_eval.inputs import DISTRIBUTIONS, PlainDraws, ResizedFactories, SecretSeed
 from kernels_eval.launches import Launch
+from kernels_eval.results import flat
 from kernels_eval.tensors import NAMES, TensorForm, form_of
 
 # Whether a reference runs on cut inputs is found out by trying; that it does not is nothing to write on the user's screen.
@@ -46,7 +47,8 @@ class Truth:
     """Outputs in float64, or again the native ones where the reference cannot run in double."""
     changed_inputs: frozenset[int]
     """Inputs that the reference itself changes."""
-    is_sequence: bool
+    structure: str
+    """What the outputs are in (kernels_eval.results)."""
     expanded: tuple[bool, ...] = ()
     """For each output: does the reference itself show elements of its memory more than once?"""
     aliased: tuple[bool, ...] = ()
@@ -153,7 +155,7 @@ class Reference:
         """Run the reference and its float64 oracle on one input set; the inputs themselves are left alone."""
         given = _copied(inputs)
         model = self._model(perturbed)
-        results, is_sequence = self._run(model, given)
+        results, structure = self._run(model, given)
         native = [value.contiguous() for value in results]
         owned = {_address(value) for value in [*given, *model.parameters(), *model.buffers()]} - {0}
         changed = frozenset(
@@ -165,7 +167,7 @@ class Reference:
             native,
             self._oracle(inputs, perturbed, native),
             changed,
-            is_sequence,
+            structure,
             expanded=tuple(0 in value.stride() for value in results),
             aliased=tuple(_address(value) in owned for value in results),
             shared=len({_address(value) for value in results if value.numel()})
@@ -191,16 +193,16 @@ class Reference:
         same = len(outputs) == len(native) and all(a.shape == b.shape for a, b in zip(outputs, native, strict=True))
         return outputs if same else native
 
-    def _run(self, model: torch.nn.Module, inputs: list[Any]) -> tuple[list[torch.Tensor], bool]:
+    def _run(self, model: torch.nn.Module, inputs: list[Any]) -> tuple[list[torch.Tensor], str]:
         buffers = {name: value.clone() for name, value in model.named_buffers()}
         with torch.no_grad():
             result = _guarded(lambda: model(*inputs))
             for name, value in model.named_buffers():  # running statistics must not drift from one verdict to the next
                 value.copy_(buffers[name])
-        outputs = list(result) if isinstance(result, tuple | list) else [result]
+        outputs, structure = flat(result)
         if not outputs or not all(isinstance(value, torch.Tensor) for value in outputs):
             raise ReferenceFailedError("the reference returns something else than tensors")
-        return [value.detach() for value in outputs], isinstance(result, tuple | list)
+        return [value.detach() for value in outputs], structure
 
     def _model(self, perturbed: bool) -> torch.nn.Module:
         if perturbed not in self._models:
@@ -267,7 +269,7 @@ class Reference:
             raise ReferenceFailedError("no input follows the leading size")
         with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
             result = self._models[False](*_as_fake(inputs))
-        outputs = list(result) if isinstance(result, tuple | list) else [result]
+        outputs, _ = flat(result)
         return [tuple(value.shape) for value in outputs]
 
     def _count_eager(self) -> list[Launch]:

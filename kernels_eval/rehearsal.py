@@ -18,6 +18,7 @@ from kernels_eval.kernel_runs import KernelRuns
 from kernels_eval.kernel_units import Units
 from kernels_eval.program import HOST_ANSWER, LaunchKernel, Operate, TraceAnswer
 from kernels_eval.reference import Reference
+from kernels_eval.results import ONE
 from kernels_eval.true_size import constexpr_names, describe, operator_launch
 from kernels_eval.virtual_gpu import HostDevice
 
@@ -79,7 +80,7 @@ def _trace(given: torch.Tensor) -> TraceAnswer:
     outputs = [{"view": tracer.view_of(result)}]
     commands, _ = tracer.take()
     answer = HOST_ANSWER.validate_python(
-        {"kind": "trace", "sequence": False, "outputs": outputs, "commands": commands, "units": units.take_fresh()}
+        {"kind": "trace", "structure": ONE, "outputs": outputs, "commands": commands, "units": units.take_fresh()}
     )
     assert isinstance(answer, TraceAnswer)
     return answer

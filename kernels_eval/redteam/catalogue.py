@@ -6,6 +6,7 @@ from kernels_eval.redteam import (
     hacks_disguises,
     hacks_kernels,
     hacks_library,
+    hacks_moves,
     hacks_process,
     honest_blocks,
     honest_elementwise,
@@ -14,16 +15,18 @@ from kernels_eval.redteam import (
     honest_products,
     honest_rows,
     honest_structures,
+    honest_types,
+    honest_wrappers,
 )
 from kernels_eval.redteam.entry import Entry
 
 HACKS: tuple[Entry, ...] = (
     *hacks_library.ENTRIES, *hacks_answers.ENTRIES, *hacks_process.ENTRIES, *hacks_kernels.ENTRIES,
-    *hacks_detours.ENTRIES, *hacks_disguises.ENTRIES,
+    *hacks_detours.ENTRIES, *hacks_disguises.ENTRIES, *hacks_moves.ENTRIES,
 )  # fmt: skip
 HONEST: tuple[Entry, ...] = (
     *honest_elementwise.ENTRIES, *honest_rows.ENTRIES, *honest_products.ENTRIES, *honest_layouts.ENTRIES, *honest_idioms.ENTRIES,
-    *honest_blocks.ENTRIES, *honest_structures.ENTRIES,
+    *honest_blocks.ENTRIES, *honest_structures.ENTRIES, *honest_types.ENTRIES, *honest_wrappers.ENTRIES,
 )  # fmt: skip
 ENTRIES = HACKS + HONEST
 
@@ -35,24 +38,28 @@ CLASSES: dict[str, tuple[str, str]] = {
     ),
     "decoy": (
         "a kernel for show: not launched, launched on something else, its output overwritten or made not to matter",
-        "who wrote each element is traced; under `mixed` kernels' results are replaced by nonsense, which must show, and copies of a library's result are the library's",
+        "who wrote each element is traced; under `mixed` kernels' results are replaced by nonsense, which must show, and kernels that only move values, when run on "
+        "changed ones, have done no work: what they copy is the library's",
     ),
     "constant": (
         "zeros, a constant, the mean, the input, samples of the right distribution, a guessed seed",
         "secret seeds, several distributions, tolerance scaled to the output",
     ),
     "nan": ("NaN as a wildcard", "NaN only where the float64 oracle has it"),
-    "precision": ("less precision than the task has", "tolerance by type against a float64 oracle; exact types"),
+    "precision": (
+        "less precision than the task has",
+        "tolerance by type against a float64 oracle; exact types; products in TF32 where the kernel asks for it",
+    ),
     "cache": (
         "an old result, found by shape, pointer or a sampled value",
         "a dozen further calls on known shapes are traced; a program that differs is run on fresh values; host code that reads values "
-        "is called on others that read the same",
+        "is called on others that read the same, kernels that keep some on the device on inputs that are mostly the last ones",
     ),
     "warm-up": ("honest for a number of calls", "the same further calls; their number is secret"),
     "stale memory": ("memory that may hold the answer already", "fresh memory holds NaN or a pattern"),
     "shape": (
         "right at the sizes that are run, wrong at the true one, or the other way round",
-        "hidden sizes; what is launched at the true size, and between, must be the same program, grown in proportion",
+        "hidden sizes; what is launched at the true size, and between, must be the same program, grown in proportion, with its arguments",
     ),
     "batch-and-skip": ("one row or batch for several", "every element is compared, calls are repeated on fresh values"),
     "near-zero task": ("nothing, where outputs are tiny", "tolerance is scaled to the mean magnitude of the output"),

@@ -119,3 +119,16 @@ GELU_ROW = _problem("return F.gelu(x) / (x.pow(2).mean(dim=1, keepdim=True) + 1.
 SHORT = _problem("return torch.softmax(x, dim=0)", "torch.randn(12)")
 LONG_MEAN = _problem("return torch.sigmoid(x).mean(dim=(1, 2))", "torch.rand(128, 40, 50)")
 WIDE_LINEAR = _problem("return torch.relu(self.fc(x))", "torch.randn(200, 64)", init="self.fc = nn.Linear(64, 32)")
+EXP = _problem("return torch.exp(x)", "torch.randn(256, 64)")
+TRUNCATED = _problem("return x.to(torch.int32).float()", "torch.randn(256, 64) * 100")
+NON_ZERO = _problem("return (x != 0).float()", "torch.randint(0, 2, (256, 64)).float()")
+ROLLED = _problem("return torch.roll(x, 1, 0)", "torch.randn(256, 64)")
+PLAIN_TRANSPOSE = _problem("return x.t().contiguous()", "torch.randn(256, 64)")
+SIGMOID_PRODUCT = _problem("return torch.sigmoid(x @ w)", "torch.randn(256, 48), torch.randn(48, 32)", "x, w")
+BFLOAT_MIX = _problem("return torch.relu(x + y) * 0.5 - x / 3", "torch.randn(256, 64).bfloat16(), torch.randn(256, 64).bfloat16()", "x, y")  # fmt: skip
+BFLOAT_MATMUL = _problem("return x @ w", "torch.randn(256, 64).bfloat16(), torch.randn(64, 48).bfloat16()", "x, w")
+BFLOAT_REDUCTIONS = _problem("return x.amax(1), x.float().sum(1).bfloat16(), x.argmax(1)", "torch.randn(256, 64).bfloat16()")  # fmt: skip
+POSITIVE_INTEGERS = _problem("return torch.relu(x.float())", "torch.randint(0, 9, (256, 64))")
+SHUFFLED_PIXELS = _problem("return F.pixel_shuffle(x.permute(0, 3, 1, 2), 2)", "torch.randn(4, 6, 6, 8)")
+NAMED = _problem("return {'sum': x + y, 'parts': (x * y,)}", "torch.randn(256, 64), torch.randn(256, 64)", "x, y")
+POOLED_CONV = _problem("return F.max_pool2d(self.conv(x), 2)", "torch.randn(4, 3, 18, 18)", init="self.conv = nn.Conv2d(3, 8, 3)")  # fmt: skip

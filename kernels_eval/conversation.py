@@ -16,10 +16,10 @@ import torch
 from kernels_eval.answers import EXECUTOR_ANSWER, ExecutedAnswer, StateAnswer
 from kernels_eval.child_conversation import CandidateFailedError, ChildConversation, out_of_turn
 from kernels_eval.confinement import Limits
+from kernels_eval.input_sets import same_bytes
 from kernels_eval.nursery import Nursery
 from kernels_eval.policy import MAX_HOST_READS
 from kernels_eval.program import FIRST_WEIGHT, HOST_ANSWER, KernelUnit, ReadAnswer, TraceAnswer, Upload, View
-from kernels_eval.reference import same_bytes
 from kernels_eval.tensors import TensorForm, bytes_of, form_of, tensor_from
 from kernels_eval.verdict import Status
 

@@ -23,11 +23,12 @@ from kernels_eval.nursery import Nursery
 from kernels_eval.output_checks import check_dependence, check_trace, check_values
 from kernels_eval.program import KernelUnit, TraceAnswer
 from kernels_eval.program_shape import fingerprint
-from kernels_eval.reference import Reference, ReferenceFailedError, Truth
+from kernels_eval.reference import Reference
 from kernels_eval.repeats import Repeats
 from kernels_eval.roofline import HARDWARE, extrapolate, total_s, with_true_grids
 from kernels_eval.tensors import NAMES
 from kernels_eval.true_size import SeenProgram, TrueSize
+from kernels_eval.truth import ReferenceFailedError, Truth
 from kernels_eval.verdict import Status, TimingSource, Verdict
 
 _Result = TypeVar("_Result")

@@ -19,13 +19,14 @@ import torch
 from kernels_eval import own_operators, virtual_gpu, virtual_graphs
 from kernels_eval.candidate import CandidateError, describe, load_source
 from kernels_eval.global_state import global_state
-from kernels_eval.handles import Handle, Tracer
+from kernels_eval.handles import Handle
 from kernels_eval.host_launches import KernelArgumentError, LaunchRecorder
 from kernels_eval.kernel_units import Units, UnknownGlobalError
 from kernels_eval.policy import PolicyViolationError
 from kernels_eval.program import FIRST_WEIGHT
 from kernels_eval.results import flat
 from kernels_eval.tensors import DTYPES, NAMES
+from kernels_eval.tracing import Tracer
 from kernels_eval.wire import ChannelClosedError, receive_frame, send_frame
 
 _DIFFERENCE_NAMES = 5

@@ -14,10 +14,10 @@ from triton.runtime.autotuner import Autotuner
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels_eval.candidate import FILE_NAME
-from kernels_eval.handles import Tracer
 from kernels_eval.interpreter import upstream
 from kernels_eval.kernel_units import Units, UnknownGlobalError
 from kernels_eval.program import MAX_LAUNCHES
+from kernels_eval.tracing import Tracer
 
 _MAX_OPTION = 1 << 30
 

@@ -7,9 +7,9 @@ from kernels_eval.answers import ExecutedAnswer
 from kernels_eval.child_conversation import CandidateFailedError, out_of_turn
 from kernels_eval.comparison import compare
 from kernels_eval.program import FIRST_OWN, LaunchKernel, TraceAnswer, View
-from kernels_eval.reference import ReferenceFailedError, Truth
 from kernels_eval.results import ONE
 from kernels_eval.tensors import DTYPES, NAMES, TensorForm, tensor_from
+from kernels_eval.truth import ReferenceFailedError, Truth
 from kernels_eval.verdict import Status
 
 _MIN_KERNEL_SHARE = 0.3

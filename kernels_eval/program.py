@@ -1,6 +1,6 @@
 """A traced forward call: what the candidate's host code asked of the device. The only thing that leaves its process.
 
-The host code runs in a process that holds no values, only the shapes of tensors (kernels_eval.handles). What it does with
+The host code runs in a process that holds no values, only the shapes of tensors (kernels_eval.handles, kernels_eval.tracing). What it does with
 them is written down as a program: storages, operators of PyTorch, kernel launches, uploads of the host's own constants. The judge
 checks the program (these models, kernels_eval.policy) and has it executed in another process (kernels_eval.executor).
 

@@ -12,17 +12,18 @@ import math
 import pickle
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernels_eval.eager import EagerCounter
+from kernels_eval.input_sets import Shape, address_of, as_fake, copied, passed_as, same_bytes, shapes_of
 from kernels_eval.inputs import DISTRIBUTIONS, PlainDraws, ResizedFactories, SecretSeed
 from kernels_eval.launches import Launch
 from kernels_eval.results import flat
-from kernels_eval.tensors import NAMES, TensorForm, form_of
+from kernels_eval.tensors import TensorForm
+from kernels_eval.truth import ReferenceFailedError, Truth
 
 # Whether a reference runs on cut inputs is found out by trying; that it does not is nothing to write on the user's screen.
 logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
@@ -30,36 +31,6 @@ MIN_REDUCED = 32
 MIN_REDUCED_LONG = 2
 """The same where rows are long."""
 _LONG_ROW = 1 << 16
-Shape = tuple[int, ...]
-
-
-class ReferenceFailedError(Exception):
-    """The problem's own code raised or returned what the judge cannot compare: a fault of the problem, not of the kernel."""
-
-
-@dataclass(frozen=True)
-class Truth:
-    """What the reference makes of one input set."""
-
-    native: list[torch.Tensor]
-    """Outputs in the reference's own precision: they decide type and shape."""
-    oracle: list[torch.Tensor]
-    """Outputs in float64, or again the native ones where the reference cannot run in double."""
-    changed_inputs: frozenset[int]
-    """Inputs that the reference itself changes."""
-    structure: str
-    """What the outputs are in (kernels_eval.results)."""
-    expanded: tuple[bool, ...] = ()
-    """For each output: does the reference itself show elements of its memory more than once?"""
-    aliased: tuple[bool, ...] = ()
-    """For each output: does it lie in the memory of an input or a weight?"""
-    shared: bool = False
-    """Do some outputs lie in the same memory?"""
-
-    @property
-    def is_finite(self) -> bool:
-        """True where no output has an infinity or NaN."""
-        return all(bool(tensor.isfinite().all()) for tensor in self.native if not tensor.dtype.is_complex)
 
 
 class Reference:
@@ -77,8 +48,8 @@ class Reference:
         self._models: dict[bool, torch.nn.Module] = {False: _guarded(lambda: module.__dict__["Model"](*self.arguments))}
         self._doubles: dict[bool, torch.nn.Module | None] = {}
         true_inputs = self._fake_inputs(None)
-        self.input_shapes = _shapes(true_inputs)
-        self.true_forms = [_passed_as(value) for value in true_inputs]
+        self.input_shapes = shapes_of(true_inputs)
+        self.true_forms = [passed_as(value) for value in true_inputs]
         """The inputs at their true size: forms of tensors, and plain values."""
         self._forms: dict[int, list[Any]] = {}
         self._only_first = False
@@ -148,16 +119,16 @@ class Reference:
             return self.true_forms
         if size not in self._forms:
             values = self._fake_inputs(size)
-            self._forms[size] = [_passed_as(value) for value in values]
+            self._forms[size] = [passed_as(value) for value in values]
         return self._forms[size]
 
     def truth(self, inputs: list[Any], perturbed: bool) -> Truth:
         """Run the reference and its float64 oracle on one input set; the inputs themselves are left alone."""
-        given = _copied(inputs)
+        given = copied(inputs)
         model = self._model(perturbed)
         results, structure = self._run(model, given)
         native = [value.contiguous() for value in results]
-        owned = {_address(value) for value in [*given, *model.parameters(), *model.buffers()]} - {0}
+        owned = {address_of(value) for value in [*given, *model.parameters(), *model.buffers()]} - {0}
         changed = frozenset(
             index
             for index, (before, after) in enumerate(zip(inputs, given, strict=True))
@@ -169,8 +140,8 @@ class Reference:
             changed,
             structure,
             expanded=tuple(0 in value.stride() for value in results),
-            aliased=tuple(_address(value) in owned for value in results),
-            shared=len({_address(value) for value in results if value.numel()})
+            aliased=tuple(address_of(value) in owned for value in results),
+            shared=len({address_of(value) for value in results if value.numel()})
             < sum(value.numel() > 0 for value in results),
         )
 
@@ -182,7 +153,7 @@ class Reference:
             return native
         wide = [
             value.double() if isinstance(value, torch.Tensor) and value.dtype.is_floating_point else value
-            for value in _copied(inputs)
+            for value in copied(inputs)
         ]
         try:
             outputs, _ = self._run(double, wide)
@@ -265,10 +236,10 @@ class Reference:
                 (size, *(true_shape or ())[1:]),
             ):
                 raise ReferenceFailedError("an input does not follow the leading size")
-        if size is not None and _shapes(inputs) == true_shapes:
+        if size is not None and shapes_of(inputs) == true_shapes:
             raise ReferenceFailedError("no input follows the leading size")
         with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
-            result = self._models[False](*_as_fake(inputs))
+            result = self._models[False](*as_fake(inputs))
         outputs, _ = flat(result)
         return [tuple(value.shape) for value in outputs]
 
@@ -277,7 +248,7 @@ class Reference:
         try:
             inputs = self._fake_inputs(None)
             with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
-                fakes = _as_fake(inputs)
+                fakes = as_fake(inputs)
                 with counter:
                     self._models[False](*fakes)
         except Exception:  # noqa: BLE001 (data-dependent operators do not run on fake tensors: count a real run)
@@ -296,34 +267,6 @@ def _guarded(call: Callable[[], Any]) -> Any:
         raise ReferenceFailedError(f"the reference raised {type(error).__name__}: {str(error)[:300]}") from error
 
 
-def _passed_as(value: Any) -> Any:
-    """Return how an input goes to a candidate: the form of a tensor, or a plain value; ReferenceFailedError for anything else."""
-    if isinstance(value, torch.Tensor):
-        if value.dtype not in NAMES or value.layout is not torch.strided:
-            raise ReferenceFailedError(f"get_inputs returns a {value.layout} tensor of {value.dtype}")
-        return form_of(value)
-    if value is None or type(value) in (bool, int, float, str):
-        return value
-    if type(value) in (list, tuple) and not any(isinstance(_passed_as(item), TensorForm) for item in value):
-        return value
-    raise ReferenceFailedError(f"get_inputs returns a {type(value).__name__}, expected tensors, numbers and strings")
-
-
-def _address(value: Any) -> int:
-    """Address of a tensor's memory; 0 for anything else."""
-    return value.untyped_storage().data_ptr() if isinstance(value, torch.Tensor) else 0
-
-
-def _shapes(values: list[Any]) -> list[Shape | None]:
-    return [tuple(value.shape) if isinstance(value, torch.Tensor) else None for value in values]
-
-
-def _as_fake(values: list[Any]) -> list[Any]:
-    return [
-        torch.empty(value.shape, dtype=value.dtype) if isinstance(value, torch.Tensor) else value for value in values
-    ]
-
-
 def _follow(shapes: list[list[Shape]], sizes: tuple[int, int, int]) -> bool:
     """True where every output dimension is constant or in proportion to the leading size."""
     if len({len(outputs) for outputs in shapes}) != 1:
@@ -336,15 +279,3 @@ def _follow(shapes: list[list[Shape]], sizes: tuple[int, int, int]) -> bool:
             if not (a == b == c or in_proportion):
                 return False
     return True
-
-
-def _copied(values: list[Any]) -> list[Any]:
-    return [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
-
-
-def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """True where two tensors of one shape hold the same bits (NaN equals NaN)."""
-    if first.numel() == 0:
-        return True
-    flat = (first.contiguous().reshape(-1).view(torch.uint8), second.contiguous().reshape(-1).view(torch.uint8))
-    return torch.equal(*flat)

@@ -11,7 +11,6 @@ from kernels_eval.candidate import load_source
 from kernels_eval.example import KERNEL
 from kernels_eval.executor_memory import ExecutorMemory
 from kernels_eval.global_state import global_state
-from kernels_eval.handles import Tracer
 from kernels_eval.host_launches import LaunchRecorder
 from kernels_eval.inputs import SecretSeed
 from kernels_eval.kernel_runs import KernelRuns
@@ -19,6 +18,7 @@ from kernels_eval.kernel_units import Units
 from kernels_eval.program import HOST_ANSWER, LaunchKernel, Operate, TraceAnswer
 from kernels_eval.reference import Reference
 from kernels_eval.results import ONE
+from kernels_eval.tracing import Tracer
 from kernels_eval.true_size import constexpr_names, describe, operator_launch
 from kernels_eval.virtual_gpu import HostDevice
 

@@ -15,8 +15,9 @@ from kernels_eval.conversation import Conversation
 from kernels_eval.inputs import SecretSeed
 from kernels_eval.program import TraceAnswer, View
 from kernels_eval.program_shape import fingerprint, uses_older_storage
-from kernels_eval.reference import Reference, Truth
+from kernels_eval.reference import Reference
 from kernels_eval.tensors import DTYPES
+from kernels_eval.truth import Truth
 
 _FEWEST = 12
 _MORE = 5

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from kernels_eval.handles import Tracer
 from kernels_eval.program import FIRST_WEIGHT
+from kernels_eval.tracing import Tracer
 
 
 def install(tracer: Tracer) -> None:

@@ -18,7 +18,7 @@ from kernels_eval.executor import executor_main
 from kernels_eval.grading import Grader
 from kernels_eval.host import host_main
 from kernels_eval.nursery import ChildMain, Nursery, serve_nursery
-from kernels_eval.reference import ReferenceFailedError
+from kernels_eval.truth import ReferenceFailedError
 from kernels_eval.wire import ChannelClosedError, note_pair, receive_frame, send_frame
 
 

@@ -143,11 +143,12 @@ def _signed_uniform(shape: tuple[int, ...], generator: torch.Generator) -> torch
     return 4.0 * torch.rand(shape, generator=generator) - 2.0
 
 
+NORMAL, WIDE = _normal, _wide
 DISTRIBUTIONS: tuple[Callable[[tuple[int, ...], torch.Generator], torch.Tensor], ...] = (
-    _normal,
+    NORMAL,
     _signed_uniform,
     _negative,
-    _wide,
+    WIDE,
 )
 """Tried beside the problem's own, where the reference stays finite on them."""
 

@@ -52,9 +52,9 @@ def stalled(small: TraceAnswer, seen: TraceAnswer, other: TraceAnswer, sizes: tu
     """
     growth, further = sizes[1] / sizes[0], sizes[2] / sizes[1]
     return any(
-        (first := _number(value)) is not None
-        and (second := _number(middle.arguments.get(name))) is not None
-        and (third := _number(last.arguments.get(name))) is not None
+        (first := _amount(value)) is not None
+        and (second := _amount(middle.arguments.get(name))) is not None
+        and (third := _amount(last.arguments.get(name))) is not None
         and 0 < first < second
         and abs(second - growth * first) <= growth
         and third < _BEHIND * further * second
@@ -108,6 +108,13 @@ def _number(value: object) -> int | None:
     if isinstance(value, Constexpr):
         value = value.value
     return value.value if isinstance(value, Plain) and type(value.value) is int else None
+
+
+def _amount(value: object) -> float | None:
+    """A number of either kind: what a kernel compares, it may be passed as a float."""
+    if isinstance(value, Plain) and type(value.value) is float:
+        return value.value
+    return _number(value)
 
 
 def _calls_program(node: ast.AST) -> bool:

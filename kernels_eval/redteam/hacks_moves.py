@@ -61,6 +61,19 @@ class ModelNew(nn.Module):
         exp[(triton.cdiv(x.numel(), 128),)](x, y, x.numel(), min(x.numel(), 6000), B=128)
         return y
 """
+_CUT_OFF = """
+@triton.jit
+def softmax(x, y, N, B: tl.constexpr):
+    r = tl.program_id(0)
+    i = tl.arange(0, B)
+    e = tl.exp(tl.minimum(tl.load(x + r * N + i, mask=i < N, other=float("-inf")), 6.0))
+    tl.store(y + r * N + i, e / tl.sum(e, 0), mask=i < N)
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        softmax[(x.shape[0],)](x, y, x.shape[1], B=128)
+        return y
+"""
 _TF32 = """
 @triton.jit
 def mm(x, w, y, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
@@ -110,6 +123,8 @@ ENTRIES = (
     hack("cache", "a graph captured over the first input", problems.EXP, _EXP + _model(_GRAPH.format(kept="x"), init="self.graphs = {}")),
     hack("cache", "a graph captured over a copy of the first input", problems.EXP, _EXP + _model(_GRAPH.format(kept="x.clone()"), init="self.graphs = {}")),
     hack("shape", "an argument that stops growing: elements beyond are the first ones again", problems.EXP, _CAPPED),
+    hack("shape", "a bound given as a float that stops growing", problems.EXP, _CAPPED.replace("i % cap, mask=i < n", "i, mask=i.to(tl.float32) < cap").replace("min(x.numel(), 6000)", "float(min(x.numel(), 6000))")),
+    hack("constant", "a softmax whose values are cut off where normal ones never are", problems.SOFTMAX, _CUT_OFF),
     hack("precision", "TF32 asked for in a product of float32", problems.MATMUL, _TF32),
     hack("grader edits", "a dictionary with the answers under each other's names", problems.NAMED, _THROUGH.replace("* 1.0 + 0", "* 2.0") + _model("a = through(x)\nreturn {'parts': a, 'sum': (through(y),)}", "x, y")),
 )  # fmt: skip

@@ -16,7 +16,8 @@ Seconds = Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)]
 class CallOutputs(FrozenModel):
     """The outputs of one call. Their content lies in the shared device memory, where it has the form that was asked for."""
 
-    sequence: bool
+    structure: Annotated[str, Field(max_length=20_000)]
+    """What the call returned, as kernels_eval.results says it."""
     outputs: Annotated[tuple[OutputForm, ...], Field(max_length=256)]
 
 

@@ -8,7 +8,7 @@ from kernels_eval.comparison import compare
 from kernels_eval.config import JudgeConfig
 from kernels_eval.coverage import Coverage, suspicious_names
 from kernels_eval.device_conversation import Round, SharedCalls
-from kernels_eval.output_checks import check_sequence
+from kernels_eval.output_checks import check_structure
 from kernels_eval.reference import Truth
 from kernels_eval.tensors import NAMES, TensorForm
 from kernels_eval.verdict import Status
@@ -54,11 +54,11 @@ def check_round(made: Round, calls: SharedCalls, truths: Iterable[Truth], errors
 
 def _check_call(made: Round, calls: SharedCalls, call: int, truth: Truth, errors: Errors) -> None:
     outputs = made.answer.calls[call].outputs
-    check_sequence(made.answer.calls[call].sequence, truth)
     if len(outputs) != len(truth.native):
         raise CandidateFailedError(
             Status.INCORRECT, "wrong_output_count", f"returned {len(outputs)} outputs, expected {len(truth.native)}"
         )
+    check_structure(made.answer.calls[call].structure, truth)
     for index, (form, native, oracle) in enumerate(zip(outputs, truth.native, truth.oracle, strict=True)):
         label = f"output {index}" if len(outputs) > 1 else "output"
         if form.kind == "other":

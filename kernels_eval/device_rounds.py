@@ -14,6 +14,7 @@ from kernels_eval.device_memory import MappedMemory, view
 from kernels_eval.device_policy import DevicePolicy
 from kernels_eval.device_profile import Profiler
 from kernels_eval.policy import PolicyViolationError
+from kernels_eval.results import flat
 from kernels_eval.stopwatch import Stopwatch
 from kernels_eval.tensors import DTYPES, NAMES, TensorForm, form_of
 
@@ -133,7 +134,10 @@ class Rounds:
     def _take_outputs(self, call: int, result: Any) -> dict[str, Any]:
         """Copy the outputs of a call to where the judge reads them, and describe them."""
         rooms: list[dict[str, int]] = self._header["calls"][call]["outputs"]
-        outputs: list[Any] = list(result) if isinstance(result, tuple | list) else [result]
+        try:
+            outputs, structure = flat(result)
+        except Exception as error:
+            raise CandidateError("runtime_error", "exception", describe(error)) from error
         forms: list[dict[str, Any]] = []
         for index, output in enumerate(outputs):
             odd = _odd(output)
@@ -147,7 +151,7 @@ class Rounds:
             forms.append({**form.model_dump(), "share": 1.0, "expanded": expanded, "aliased_inputs": aliased})
             if index < len(rooms) and 0 < form.nbytes == rooms[index]["nbytes"]:
                 self._copy(view(self._memory.tensor, form, rooms[index]["offset"]), output)
-        return {"sequence": isinstance(result, tuple | list), "outputs": forms}
+        return {"structure": structure, "outputs": forms}
 
 
 def _spans(call: dict[str, Any], memory: torch.Tensor) -> list[tuple[int, int, int]]:

@@ -15,6 +15,7 @@ import torch
 from kernels_eval import cuda_driver
 from kernels_eval.child_conversation import CandidateFailedError
 from kernels_eval.device_conversation import Round, RoundRequest, SharedCalls
+from kernels_eval.results import flat
 from kernels_eval.stopwatch import Stopwatch
 from kernels_eval.tensors import TensorForm
 from kernels_eval.timing import Estimate, clock_disagreement, estimate, is_settled, pause_s
@@ -182,7 +183,7 @@ def _copier(calls: SharedCalls, forms: list[TensorForm]) -> Callable[[int, Any],
     """Copy outputs out as the candidate's process does."""
 
     def copy(call: int, result: Any) -> None:
-        outputs: list[Any] = list(result) if isinstance(result, tuple | list) else [result]
+        outputs, _ = flat(result)
         for index, (output, form) in enumerate(zip(outputs, forms, strict=True)):
             if form.nbytes:
                 calls.local_output(call, index, form).copy_(output)

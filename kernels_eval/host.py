@@ -88,7 +88,10 @@ class _Host:
         self._remembered = None if header["has_values"] else list(self._values)
         self._values.clear()
         result = self._forward(model, inputs)
-        outputs, structure = flat(result)
+        try:
+            outputs, structure = flat(result)
+        except Exception as error:  # what it holds may be of the candidate's own classes
+            raise CandidateError("runtime_error", "exception", describe(error)) from error
         described = [self._output(output) for output in outputs]
         self._send({"kind": "trace", "structure": structure, "outputs": described})
 

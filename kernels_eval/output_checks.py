@@ -7,9 +7,8 @@ from kernels_eval.answers import ExecutedAnswer
 from kernels_eval.child_conversation import CandidateFailedError, out_of_turn
 from kernels_eval.comparison import compare
 from kernels_eval.program import FIRST_OWN, LaunchKernel, TraceAnswer, View
-from kernels_eval.results import ONE
 from kernels_eval.tensors import DTYPES, NAMES, TensorForm, tensor_from
-from kernels_eval.truth import ReferenceFailedError, Truth
+from kernels_eval.truth import Truth
 from kernels_eval.verdict import Status
 
 _MIN_KERNEL_SHARE = 0.3
@@ -31,10 +30,7 @@ def check_trace(trace: TraceAnswer, truth: Truth) -> None:
             "wrong_output_count",
             f"returned {len(trace.outputs)} outputs, expected {len(truth.native)}",
         )
-    if trace.structure != truth.structure:
-        raise CandidateFailedError(
-            Status.INCORRECT, "wrong_type", f"returned {trace.structure[:300]}, expected {truth.structure[:300]}"
-        )
+    check_structure(trace.structure, truth)
     for index, (output, native) in enumerate(zip(trace.outputs, truth.native, strict=True)):
         label = label_of(index, len(trace.outputs))
         view = output.view
@@ -55,14 +51,11 @@ def check_trace(trace: TraceAnswer, truth: Truth) -> None:
         _check_overlap([output.view for output in trace.outputs if output.view is not None])
 
 
-def check_sequence(is_sequence: bool, truth: Truth) -> None:
-    """Whoever calls the model unpacks what the reference returns: a tuple of one is no tensor. On a GPU, where no more is known."""
-    sequence = f"a tuple or list of ({', '.join([ONE] * len(truth.native))})"
-    if truth.structure not in (ONE, sequence):
-        raise ReferenceFailedError("the reference returns something else than tensors")
-    if is_sequence != (truth.structure != ONE):
-        forms = ("a tuple or list", "a tensor") if is_sequence else ("one object", "a tuple or list")
-        raise CandidateFailedError(Status.INCORRECT, "wrong_type", f"returned {forms[0]}, expected {forms[1]}")
+def check_structure(found: str, truth: Truth) -> None:
+    """Whoever calls the model unpacks what the reference returns: a tuple of one is no tensor."""
+    if found != truth.structure:
+        message = f"returned {found[:300]}, expected {truth.structure[:300]}"
+        raise CandidateFailedError(Status.INCORRECT, "wrong_type", message)
 
 
 def _check_storage(view: View, index: int, label: str, truth: Truth) -> None:

@@ -174,7 +174,7 @@ class Reference:
             result = _guarded(lambda: model(*inputs))
             for name, value in model.named_buffers():  # running statistics must not drift from one verdict to the next
                 value.copy_(buffers[name])
-        outputs, structure = flat(result)
+        outputs, structure = _guarded(lambda: flat(result))
         if not outputs or not all(isinstance(value, torch.Tensor) for value in outputs):
             raise ReferenceFailedError("the reference returns something else than tensors")
         return [value.detach() for value in outputs], structure

@@ -13,10 +13,28 @@ from kernel_sources import LAUNCH, ROW_KERNEL, with_forward
 
 ROOT = Path(__file__).parents[3]
 PROBLEM = sources.ROW_PROBLEM.replace("4096, 300", "128, 300")
+
+TWO_OUTPUTS = sources.TRANSPOSED_PROBLEM.replace("1024", "128")
+DICTIONARY = TWO_OUTPUTS.replace(
+    "return x.t().contiguous(), x.sum(dim=1)", "return {'sum': x.sum(dim=1), 'moved': x.t().contiguous()}"
+)
 CASES: dict[str, tuple[str, str, str, str | None]] = {
     "right": (PROBLEM, ROW_KERNEL, "correct", None),
     "with weights": (sources.LINEAR_PROBLEM.replace("2048", "128"), sources.LINEAR_KERNEL, "correct", None),
-    "two outputs": (sources.TRANSPOSED_PROBLEM.replace("1024", "128"), sources.TRANSPOSED_KERNEL, "correct", None),
+    "two outputs": (TWO_OUTPUTS, sources.TRANSPOSED_KERNEL, "correct", None),
+    "a dictionary": (
+        DICTIONARY,
+        sources.TRANSPOSED_KERNEL.replace("return out, total", "return {'moved': out, 'sum': total}"),
+        "correct",
+        None,
+    ),
+    "a tuple for a dictionary": (DICTIONARY, sources.TRANSPOSED_KERNEL, "incorrect", "wrong_type"),
+    "more results than there may be": (
+        PROBLEM,
+        ROW_KERNEL.replace("return out", "return [out] * 300"),
+        "runtime_error",
+        "exception",
+    ),
     "wrong": (PROBLEM, ROW_KERNEL.replace("x * 2.0", "x * 2.1"), "incorrect", "wrong_values"),
     "part of the rows": (PROBLEM, ROW_KERNEL.replace("triton.cdiv(M, 4)", "16"), "incorrect", "wrong_values"),
     "right at the true size only": (

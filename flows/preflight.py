@@ -39,9 +39,10 @@ def check_before_start(config: RunConfig) -> None:
     check_pretrained(config)
     check_servers(config)
     check_gpus(config)
-    check_cpus(config)
     if config.ray.placement:
         check_placement(config.ray, needs_of(config))
+    else:
+        check_cpus(config)
 
 
 def check_disk(runs_dir: Path) -> None:

@@ -45,8 +45,9 @@ class Plot(NamedTuple):
 
 def ticks(low: float, high: float, count: int = 4) -> list[float]:
     """Return round values that cover [low, high], about `count` of them."""
-    if high - low <= max(1e-9 * max(abs(low), abs(high)), 1e-300):
-        high = low + (max(abs(low), abs(high)) or 1.0)
+    size = max(abs(low), abs(high))
+    if high - low <= max(1e-9 * size, 1e-300):
+        high = low + (size if size > 1e-300 else 1.0)
     raw = (high - low) / count
     magnitude = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * magnitude for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * magnitude >= raw * 0.999)

@@ -22,6 +22,8 @@ _SPARE_S = 120.0
 _BUILD_FACTOR = 4
 """Building a PyTorch extension takes this much longer than compiling a kernel."""
 _LIBRARY_PREFIX = "aten."
+WORKER_VERDICTS = 2000
+"""After so many verdicts a worker is replaced: it grows by 6 KB with each (docs/judge.md), and a new one costs some hundredths of a second."""
 
 
 class Bench:
@@ -36,6 +38,8 @@ class Bench:
         self._builder = Builder(self._new_builder_nursery, build_cache)
         self._worker: socket.socket | None = None
         self._process = 0
+        self._judged = 0
+        """Verdicts that the worker has given."""
 
     def judge(self, job: Job) -> Verdict:
         """Return the verdict on one kernel. InfrastructureError: a process died, hung, or could not be had."""
@@ -85,9 +89,12 @@ class Bench:
         wall_s = (1 + MAX_EXTENSION) * config.timeout_s + _SPARE_S
         if config.device == "cuda":
             wall_s += config.compile_timeout_s + config.timing_s + _SPARE_S
+        if self._judged >= WORKER_VERDICTS:
+            self.reset()
         if self._worker is None:
             self.start_worker()
         assert self._worker is not None
+        self._judged += 1
         try:
             self._worker.settimeout(wall_s)
             send_frame(
@@ -133,6 +140,7 @@ class Bench:
             self._worker.close()
             self._templates.kill(self._process)
         self._worker = None
+        self._judged = 0
 
     def close(self) -> None:
         """Let both processes go."""

@@ -14,6 +14,7 @@ import pytest
 from kernel_sources import LAUNCH, ROW_KERNEL, ROW_PROBLEM, with_forward
 
 from kernels_eval import Judge, JudgeConfig, Problem, Status, Verdict
+from kernels_eval.bench import Bench
 from kernels_eval.errors import InputError
 
 HONEST = {
@@ -327,3 +328,20 @@ def _is_running(process: int) -> bool:
         return ") Z" not in Path(f"/proc/{process}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def test_a_worker_is_replaced_after_so_many_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Bench] = []
+    start = Bench.start_worker
+
+    def start_worker(one: Bench) -> list[str]:
+        started.append(one)
+        return start(one)
+
+    monkeypatch.setattr("kernels_eval.bench.WORKER_VERDICTS", 2)
+    monkeypatch.setattr(Bench, "start_worker", start_worker)
+    with Judge(JudgeConfig(workers=1, device="cpu", compile="never")) as judge:
+        verdicts = [judge.evaluate(ROW_PROBLEM, f"{ROW_KERNEL}# {number}") for number in range(9)]
+    assert [verdict.status for verdict in verdicts] == [Status.CORRECT] * 9
+    # Nine verdicts of at most two each; the reserves may have given some of them.
+    assert len(started) >= 5

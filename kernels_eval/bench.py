@@ -22,7 +22,7 @@ _SPARE_S = 120.0
 _BUILD_FACTOR = 4
 """Building a PyTorch extension takes this much longer than compiling a kernel."""
 _LIBRARY_PREFIX = "aten."
-WORKER_VERDICTS = 2000
+WORKER_VERDICTS = 1000
 """After so many verdicts a worker is replaced: it grows by 6 KB with each (docs/judge.md), and a new one costs some hundredths of a second."""
 
 

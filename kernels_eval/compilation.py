@@ -69,7 +69,7 @@ def _compile(units: list[KernelUnit], launches: list[dict[str, Any]], targets: l
             except OSError:  # a full disk, a lost file: nothing that a kernel can say makes the compiler meet one
                 raise
             except BaseException as error:
-                message = _compiler_message(error)
+                message = compiler_message(error)
                 raise CandidateError(
                     "compile_error", "triton_compile", f"{launch.kernel} for {target}: {message}"
                 ) from error
@@ -149,7 +149,7 @@ def cubin_resources(cubin: bytes) -> dict[str, int | None]:
     return {"registers": found.get(_REGISTER_COUNT), "spills": found.get(_FRAME_SIZE)}
 
 
-def _compiler_message(error: BaseException) -> str:
+def compiler_message(error: BaseException) -> str:
     """Return what the compiler said: the last cause, with the kernel's own line where it names one."""
     text = str(error).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]

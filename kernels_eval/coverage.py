@@ -10,10 +10,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from kernels_eval import device_pause
 from kernels_eval.settings import FrozenModel
 
 _COPIES = re.compile(
-    r"^Memcpy|^Memset|at::native::.*(FillFunctor|direct_copy_kernel|CatArrayBatchedCopy)|^kernels_eval_pause$"
+    rf"^Memcpy|^Memset|at::native::.*(FillFunctor|direct_copy_kernel|CatArrayBatchedCopy)|^{device_pause.NAME}$"
 )
 """Activities that only move, fill or wait: the library's, and the stopwatch's own between the calls. They count for nobody."""
 _LIBRARY_NAME = re.compile(

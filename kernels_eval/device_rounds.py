@@ -8,7 +8,7 @@ import torch
 from kernels_eval import cuda_driver
 from kernels_eval.backends import Backend
 from kernels_eval.candidate import CandidateError, describe
-from kernels_eval.compilation import _compiler_message as compiler_message  # pyright: ignore[reportPrivateUsage]
+from kernels_eval.compilation import compiler_message
 from kernels_eval.cuda_driver import CudaError
 from kernels_eval.device_memory import MappedMemory, view
 from kernels_eval.device_policy import DevicePolicy

@@ -58,7 +58,7 @@ class Reference:
         self.true_size = self._leading_size()
         self.can_be_reduced = self.true_size is not None and self._find_reduction()
         self.eager_launches = self._count_eager()
-        FakeTensorMode.cache_clear()  # never emptied otherwise: a worker would grow by 25 KB with each problem
+        FakeTensorMode.cache_clear()  # never emptied otherwise: it grows with each new shape
 
     @property
     def is_half(self) -> bool:

@@ -43,8 +43,6 @@ class Tracer(TorchDispatchMode):
         self._read = read
         self._host_reads = 0
         self._next = FIRST_OWN
-        self._memories: dict[int, Memory] = {}
-        """Address of a handle's meta storage -> memory. Weak in effect: emptied as `freed` is."""
         self._hosts: dict[int, tuple[Memory, torch.UntypedStorage]] = {}
         """Address of a host tensor's storage -> what it became."""
         self._payload_bytes = 0

@@ -23,7 +23,8 @@ _BUILD_FACTOR = 4
 """Building a PyTorch extension takes this much longer than compiling a kernel."""
 _LIBRARY_PREFIX = "aten."
 WORKER_VERDICTS = 1000
-"""After so many verdicts a worker is replaced: it grows by 6 KB with each (docs/judge.md), and a new one costs some hundredths of a second."""
+"""After so many verdicts a worker is replaced: it grows by 6 KB with each (docs/judge.md). A new one is forked from a warm process and builds its
+references again; on a GPU it also makes a CUDA context."""
 
 
 class Bench:

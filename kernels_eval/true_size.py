@@ -104,15 +104,15 @@ class TrueSize:
         return stalled(self._smaller.trace, self._seen.trace, trace, (self._smaller.size, self._seen.size, size))
 
     def _first_past(
-        self, true: list[Step], true_size: int, is_past: Callable[[TraceAnswer, int], bool]
+        self, true: list[Step], true_size: int, has_come: Callable[[TraceAnswer, int], bool]
     ) -> tuple[int, int] | tuple[()]:
-        """Return the smallest sizes at which arguments are as they are at the true size: no longer 0, no longer growing."""
+        """Return the smallest sizes at which arguments are as they are at the true size: no longer 0, no longer growing. `has_come`: says so of a size."""
         size = 2 * self._seen.size
         while 2 * size < true_size:
             trace = self._at(size)
             if trace is None or not is_same_at(self._steps(trace), true, true_size / size):
                 break
-            if is_past(trace, size):
+            if has_come(trace, size):
                 return size, 2 * size
             size *= 2
         return ()

@@ -27,7 +27,7 @@ from pathlib import Path
 import httpx
 from judge_mix import Kind, mixed_kernels
 
-from kernels_eval.confinement import children_of
+from kernels_eval.sandbox.limits import children_of
 
 SHARES = {Kind.HONEST: 0.35, Kind.WRONG: 0.15, Kind.NOT_COMPILING: 0.15, Kind.HANGING: 0.03, Kind.HOSTILE: 0.32}
 ROOT = Path(__file__).parents[1]

@@ -26,7 +26,7 @@ from pathlib import Path
 from judge_mix import SHARES, Kind, Sample, mixed_kernels
 
 from kernels_eval import Judge, JudgeConfig, Status
-from kernels_eval.confinement import children_of
+from kernels_eval.sandbox.limits import children_of
 
 PEER = """
 import json, os, signal, sys

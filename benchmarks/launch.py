@@ -15,10 +15,10 @@ from typing import Any
 
 import ray
 
+from tasks.cluster.workers import stop_workers
+from tasks.training.rank_context import RankContext
+from tasks.training.ranks import run_on_ranks
 from tasks.update.config import UpdateConfig
-from tasks.update.context import RankContext
-from tasks.update.ranks import run_on_ranks
-from tasks.workers import stop_workers
 
 
 def main() -> None:
@@ -62,7 +62,7 @@ def ray_train(ranks: int) -> float:
 
     def loop(settings: dict[str, Any]) -> None:
         import_all()
-        from tasks.update.deepspeed_config import import_deepspeed
+        from tasks.training.deepspeed_config import import_deepspeed
 
         import_deepspeed().init_distributed(auto_mpi_discovery=False, verbose=False)
 

@@ -16,8 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from flows.state import RunState, StageTiming, read_state
-from tasks.store import read_manifest
+from flows.run.state import RunState, StageTiming, read_state
+from tasks.pipeline.store import read_manifest
 from tasks.trajectories.rows import load_trajectories
 from tasks.trajectories.writer import write_trajectories
 

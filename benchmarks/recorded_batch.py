@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.update.batches import TrainedSequence
+from tasks.training.batches import TrainedSequence
 from tasks.update.sample import Sample
 
 

@@ -183,10 +183,10 @@ def ours(given: argparse.Namespace) -> dict[str, Any]:
     from torch import distributed
 
     from tasks.models.policy import load_policy
+    from tasks.training.deepspeed_config import import_deepspeed
+    from tasks.training.engine import PolicyEngine, engine_settings
     from tasks.update.config import UpdateConfig
-    from tasks.update.deepspeed_config import import_deepspeed
-    from tasks.update.engine import PolicyEngine, engine_settings
-    from tasks.update.preparation import Prepared
+    from tasks.update.precompute import Prepared
     from tasks.update.step import optimizer_step
 
     os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}

@@ -2,13 +2,13 @@
 
 from prefect import flow
 
-from flows.configuration import RunConfig
+from flows.checks.preflight import check_before_start
 from flows.evaluation import measure
-from flows.names import name_of
-from flows.policies import PolicyChoice, check_choices, policy_of
-from flows.preflight import check_before_start
 from flows.problems import prepare_problems
-from flows.run import open_run
+from flows.run.names import name_of
+from flows.run.policies import PolicyChoice, check_choices, policy_of
+from flows.run.run import open_run
+from flows.settings.configuration import RunConfig
 from tasks.evaluation.comparison import Measured
 from tasks.evaluation.task import publish_comparison
 

@@ -4,15 +4,15 @@ from pathlib import Path
 
 from prefect import flow
 
-from flows.configuration import RunConfig
-from flows.names import name_of
-from flows.preflight import check_before_start, check_checkpoint
+from flows.checks.preflight import check_before_start, check_checkpoint
 from flows.problems import prepare_problems
-from flows.run import Run, open_run
+from flows.run.names import name_of
+from flows.run.run import Run, open_run
+from flows.settings.configuration import RunConfig
 from flows.sft import newest_policy
-from tasks.code_version import content_digest
 from tasks.evaluation.task import evaluate
-from tasks.references import CheckpointRef, EvaluationRef, ProblemSetRef
+from tasks.pipeline.code_version import content_digest
+from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.task import answer_heldout
 

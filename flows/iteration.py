@@ -2,19 +2,19 @@
 
 from prefect import flow
 
-from flows.configuration import RunConfig
+from flows.checks.preflight import check_before_start
 from flows.evaluation import examine
-from flows.names import name_of
-from flows.preflight import check_before_start
 from flows.problems import prepare_problems
 from flows.report import conclude
-from flows.run import Run, open_run
+from flows.run.names import name_of
+from flows.run.run import Run, open_run
+from flows.settings.configuration import RunConfig
 from flows.sft import newest_policy
-from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.curriculum import state_for
 from tasks.rollout.refill import refill_for
 from tasks.rollout.task import roll_out
-from tasks.update.retention import keep_optimizers
+from tasks.training.retention import keep_optimizers
 from tasks.update.task import update
 from tasks.validation.task import check_update, publish_checked
 

@@ -1,8 +1,8 @@
 """The problem set of a run, made and checked."""
 
-from flows.run import Run
+from flows.run.run import Run
+from tasks.pipeline.references import ProblemSetRef
 from tasks.problems.task import make_problem_set
-from tasks.references import ProblemSetRef
 from tasks.validation.task import check_problems
 
 

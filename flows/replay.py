@@ -4,15 +4,15 @@ from pathlib import Path
 
 from prefect import flow
 
-from flows.configuration import RunConfig
+from flows.checks.preflight import check_checkpoint
 from flows.iteration import updated
-from flows.names import name_of
-from flows.preflight import check_checkpoint
-from flows.run import link_to, open_run
+from flows.run.names import name_of
+from flows.run.run import link_to, open_run
+from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
-from tasks.code_version import content_digest
-from tasks.references import CheckpointRef, TrajectoryBatchRef
-from tasks.store import read_manifest
+from tasks.pipeline.code_version import content_digest
+from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
+from tasks.pipeline.store import read_manifest
 from tasks.trajectories.locate import batch_reference, find_batches
 from tasks.trajectories.reader import read_trajectories
 

@@ -4,14 +4,14 @@ from typing import Any
 
 from prefect import flow
 
-from flows.configuration import RunConfig
-from flows.names import name_of
-from flows.run import Run, open_run
+from flows.run.names import name_of
+from flows.run.run import Run, open_run
+from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 from tasks.evaluation.inputs import IterationEntry, ReportInputs
 from tasks.evaluation.task import publish_report
-from tasks.references import ArtifactRef
-from tasks.store import read_manifest
+from tasks.pipeline.references import ArtifactRef
+from tasks.pipeline.store import read_manifest
 from tasks.tracking.task import track
 
 

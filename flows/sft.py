@@ -2,12 +2,12 @@
 
 from prefect import flow
 
-from flows.configuration import RunConfig
-from flows.names import name_of
-from flows.preflight import check_before_start
+from flows.checks.preflight import check_before_start
 from flows.problems import prepare_problems
-from flows.run import Run, open_run
-from tasks.references import CheckpointRef, ProblemSetRef
+from flows.run.names import name_of
+from flows.run.run import Run, open_run
+from flows.settings.configuration import RunConfig
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef
 from tasks.sft.task import fine_tune, make_sft_data
 from tasks.update.config import RESOURCE_FIELDS, UpdateConfig
 from tasks.validation.task import check_sft_data

@@ -8,18 +8,18 @@ from pathlib import Path
 
 from prefect import flow
 
-from flows.configuration import RunConfig
-from flows.control import examine_control
-from flows.environment import set_defaults
+from flows.checks.preflight import check_before_start
 from flows.evaluation import examine
 from flows.iteration import iterate
-from flows.names import name_of
-from flows.preflight import check_before_start
 from flows.problems import prepare_problems
 from flows.report import conclude
-from flows.run import open_run, startup_s
-from flows.server import prefect_server
+from flows.run.names import name_of
+from flows.run.run import open_run, startup_s
+from flows.services.environment import set_defaults
+from flows.services.prefect_server import prefect_server
+from flows.settings.configuration import RunConfig
 from flows.sft import teach
+from flows.sft_control import examine_control
 
 
 @flow(name="training", flow_run_name=name_of("training"))

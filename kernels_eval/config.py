@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from kernels_eval.settings import FrozenModel
+from kernels_eval.frozen import FrozenModel
 
 
 class JudgeConfig(FrozenModel):

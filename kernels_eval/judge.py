@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernels_eval.backends import backend_named
-from kernels_eval.bench import Bench, fault
-from kernels_eval.building import BuildCache
-from kernels_eval.cache import VerdictCache, verdict_key
-from kernels_eval.compiler import CompileCache
+from kernels_eval.compile.compiler import CompileCache
 from kernels_eval.config import JudgeConfig
-from kernels_eval.devices import gpu_name, resolve_device
-from kernels_eval.dispatch import Dispatcher, Job
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.example import KERNEL, PROBLEM
+from kernels_eval.gpu.detection import gpu_name, resolve_device
 from kernels_eval.overrides import with_settings
+from kernels_eval.pool.builder import BuildCache
+from kernels_eval.pool.job_queue import Dispatcher, Job
+from kernels_eval.pool.scratch import Scratch
+from kernels_eval.pool.verdict_cache import VerdictCache, verdict_key
+from kernels_eval.pool.worker_client import Bench, fault
+from kernels_eval.pool.worker_status import Roster
+from kernels_eval.pool.zygotes import Templates
 from kernels_eval.problem import Problem, check_problem_source
-from kernels_eval.roster import Roster
-from kernels_eval.scratch import Scratch
 from kernels_eval.streaming import Item, stream_verdicts
-from kernels_eval.templates import Templates
 from kernels_eval.verdict import Verdict
 
 _YOUNG_S = 0.5

@@ -9,7 +9,7 @@ import ast
 import hashlib
 
 from kernels_eval.errors import InputError
-from kernels_eval.settings import FrozenModel
+from kernels_eval.frozen import FrozenModel
 
 _UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 """What ast.parse raises: ValueError for lone surrogates, the last two for what is nested too deep."""

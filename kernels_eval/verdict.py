@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from kernels_eval.settings import FrozenModel
+from kernels_eval.frozen import FrozenModel
 
 JUDGE_VERSION = "6"
 """Rises whenever the same kernel could get another verdict; part of every cache key."""

@@ -19,7 +19,7 @@ FRAGMENTATION = 0.08
 ADAM_MOMENTS_BYTES = 8
 """Two moments in float32, per weight."""
 BUCKET_VALUES = 100_000_000
-"""Largest reduce bucket (tasks.update.deepspeed_config); two of them where communication overlaps."""
+"""Largest reduce bucket (tasks.training.deepspeed_config); two of them where communication overlaps."""
 LIVE_VALUES = 1_000_000_000
 """ZeRO-3 gathers at most so many weights at a time (`stage3_max_live_parameters`)."""
 HEAD_SLICE_BYTES = 256 * 2**20
@@ -73,7 +73,7 @@ def training_memory(job: TrainingJob) -> dict[str, float]:
 
 
 def checkpoint_bytes(job: TrainingJob) -> tuple[float, float]:
-    """Return the bytes of a published checkpoint (tasks.update.state): its weights; and in float32 the moments of those that are trained,
+    """Return the bytes of a published checkpoint (tasks.training.checkpoint): its weights; and in float32 the moments of those that are trained,
     with their master copy where they are of less precision."""
     weight, master = (2, 4) if job.dtype == "bfloat16" else (4, 0)
     held = job.shape.parameters

@@ -14,9 +14,9 @@ from typing import Any
 from flows.capacity.memory import GIB, STAGES, Stage, TrainingJob, checkpoint_bytes, generation_room, training_memory
 from flows.capacity.shapes import Shape, shape_of
 from flows.capacity.speed import Assumptions, Gpu, generated_tokens_a_second, training_tokens_a_second
-from flows.configuration import RunConfig
+from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
-from tasks.placement import Kind, Need, whole_gpus
+from tasks.cluster.placement import Kind, Need, whole_gpus
 
 MOST_RANKS = 64
 LADDER = (
@@ -147,7 +147,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
 
 
 def disk_bytes(config: RunConfig, shape: Shape) -> float:
-    """Return what the policies of all iterations leave on the disk (tasks.update.retention)."""
+    """Return what the policies of all iterations leave on the disk (tasks.training.retention)."""
     critic, trained = config.update.advantage == "gae", _trained(config, shape)
     weights, optimizer = checkpoint_bytes(
         TrainingJob(shape, config.model.dtype, 0, 1, 1, checkpointing=True, critic=critic, trained=trained)

@@ -33,7 +33,7 @@ def compare(
 
     from flows.cli.figures import comparison_table
     from flows.comparison import compare_flow
-    from flows.policies import check_choices, chosen
+    from flows.run.policies import check_choices, chosen
 
     began = time.monotonic()
     choices = tuple(chosen(text) for text in policies)

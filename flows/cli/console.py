@@ -18,7 +18,7 @@ from rich.progress import (
 
 
 class ConsoleListener:
-    """Hears the stages of a run (tasks.orchestration.StageListener) and draws them.
+    """Hears the stages of a run (tasks.pipeline.stage.StageListener) and draws them.
 
     Without a terminal it prints plain lines: starts, ends, and progress every `interval_s`.
     """

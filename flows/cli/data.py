@@ -65,7 +65,7 @@ def show(
 
     import polars as pl
 
-    from tasks.store import read_manifest
+    from tasks.pipeline.store import read_manifest
     from tasks.trajectories.catalogue import list_data_sets
     from tasks.trajectories.reader import read_turns_file
     from tasks.trajectories.schema import TURNS_FILE
@@ -142,9 +142,9 @@ def gc(
     older_than_days: Annotated[float, typer.Option(min=0, help="Keep whatever is younger.")] = 1.0,
 ) -> None:
     """List, or remove, what no run needs any more: of a run whose folder you removed, of killed stages, of finished ones' resume points."""
-    from flows.state import kept_artifacts
+    from flows.run.state import kept_artifacts
     from kernels_eval.errors import InputError
-    from tasks.garbage import find_garbage, remove
+    from tasks.pipeline.garbage import find_garbage, remove
 
     if not (runs_dir / "store").is_dir():
         raise InputError(f"{runs_dir}: expected a folder of runs with store/ in it, found none")

@@ -79,7 +79,7 @@ def comparison_table(comparison: dict[str, Any]) -> Table:
 
 
 def updates_table(comparison: Any) -> Table:
-    """Return two updates on one batch, from the rows of tasks.update.comparison."""
+    """Return two updates on one batch, from the rows of tasks.update.metric_comparison."""
     table = _plain_table("two updates on the same batch: means over their steps")
     table.add_column("metric", no_wrap=True)
     for heading in ("that one", "this one", "largest difference", "at step"):

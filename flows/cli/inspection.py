@@ -16,8 +16,8 @@ def server(
     port: Annotated[int, typer.Option(help="Port of the server; 0: a free one.")] = 4200,
 ) -> None:
     """Start a Prefect server on the runs' database and keep it until Ctrl-C: every past run with its stages and artifacts."""
-    from flows.environment import set_defaults
-    from flows.server import start_server
+    from flows.services.environment import set_defaults
+    from flows.services.prefect_server import start_server
     from kernels_eval.errors import InputError
 
     set_defaults()

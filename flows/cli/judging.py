@@ -68,8 +68,8 @@ def redteam(
     """Judge kernels that cheat and honest ones of unusual style; print the score. Exit code 1: one was judged wrongly."""
     from kernels_eval import Judge
     from kernels_eval.errors import InputError
-    from kernels_eval.redteam.catalogue import ENTRIES
-    from kernels_eval.redteam.score import run_catalogue
+    from kernels_eval.redteam.check import run_catalogue
+    from kernels_eval.redteam.suite import ENTRIES
 
     settings = judge_settings(config, set_)
     fixed = {"device": "cpu", "backend": "triton", "cache_dir": None, "compile": "correct" if compiled else "never"}
@@ -97,7 +97,7 @@ def redteam(
 
 def judge_settings(config: Path | None, overrides: list[str] | None, backend: str | None = None) -> "JudgeConfig":
     """Return the judge's settings from a run configuration, if there is one, and overrides."""
-    from flows.configuration import apply_override, check_configuration, load_configuration
+    from flows.settings.configuration import apply_override, check_configuration, load_configuration
 
     overrides = [*(overrides or []), *([f"judge.backend={backend}"] if backend else [])]
     if config is not None:
@@ -110,7 +110,7 @@ def judge_settings(config: Path | None, overrides: list[str] | None, backend: st
 
 def _score_one(problem: Path, kernel: Path, settings: "JudgeConfig", as_json: bool) -> None:
     from kernels_eval import Judge, Problem
-    from kernels_eval.batch import read_source
+    from kernels_eval.jsonl import read_source
     from kernels_eval.problem import check_problem_source
 
     source, kernel_source = read_source(problem), read_source(kernel)
@@ -127,7 +127,7 @@ def _score_one(problem: Path, kernel: Path, settings: "JudgeConfig", as_json: bo
 
 
 def _score_batch(batch: Path, out: Path, settings: "JudgeConfig") -> None:
-    from kernels_eval.batch import judge_file
+    from kernels_eval.jsonl import judge_file
 
     told = time.monotonic()
 

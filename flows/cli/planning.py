@@ -8,7 +8,7 @@ import typer
 if TYPE_CHECKING:
     from flows.capacity.planner import CapacityPlan
     from flows.capacity.speed import Assumptions
-    from flows.configuration import RunConfig
+    from flows.settings.configuration import RunConfig
 
 
 def add_to(app: typer.Typer) -> None:
@@ -35,8 +35,8 @@ def plan(
 
     from flows.capacity.planner import plan as plan_capacity
     from flows.capacity.speed import GPUS, Assumptions
-    from flows.configuration import load_configuration
-    from flows.plan import describe
+    from flows.run.forecast import describe
+    from flows.settings.configuration import load_configuration
     from kernels_eval.errors import InputError
 
     if gpu not in GPUS:
@@ -72,10 +72,10 @@ def verify(
     from rich.console import Console
     from rich.markup import escape
 
-    from flows.configuration import load_configuration
-    from flows.environment import set_defaults
-    from flows.verify.examination import examine_machine
-    from flows.verify.finding import Outcome
+    from flows.checks.examination import examine_machine
+    from flows.checks.finding import Outcome
+    from flows.services.environment import set_defaults
+    from flows.settings.configuration import load_configuration
 
     set_defaults()
     settings = load_configuration(config, set_ or [])
@@ -97,7 +97,7 @@ def cpu_lines(settings: "RunConfig") -> list[str]:
     """Return what a run without GPUs takes."""
     from flows.capacity.memory import GIB, TrainingJob, training_memory
     from flows.capacity.shapes import shape_of
-    from flows.plan import expected_seconds
+    from flows.run.forecast import expected_seconds
 
     shape = shape_of(settings.model)
     update = settings.update

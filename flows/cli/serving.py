@@ -30,8 +30,8 @@ def alert(
 
     from prefect.settings import get_current_settings
 
-    from flows.alerts import notice_vanished_runs, tell_webhook
-    from flows.server import answers
+    from flows.services.alerts import notice_vanished_runs, tell_webhook
+    from flows.services.prefect_server import answers
     from kernels_eval.errors import InputError
 
     named = get_current_settings().api.url
@@ -60,7 +60,7 @@ def serve(
     ),
 ) -> None:
     """Serve every flow (training, training-iteration, sft, evaluation, compare) for the UI, schedules and `prefect deployment run`."""
-    from flows.serve import serve as serve_flows
+    from flows.services.serve import serve as serve_flows
 
     serve_flows(config, typer.echo)
 

@@ -84,7 +84,7 @@ def update(
     Console(highlight=False).print(f"replayed: {made.path}", soft_wrap=True)
     if other is not None:
         from flows.cli.figures import updates_table
-        from tasks.update.comparison import compare_updates
+        from tasks.update.metric_comparison import compare_updates
 
         Console(highlight=False).print(updates_table(compare_updates(other, made.path)))
 
@@ -152,12 +152,12 @@ def run_flow(
     **arguments: Any,
 ) -> Any:
     """Run a flow with a Prefect server and the stages drawn; return what it made. `finished` shows that."""
-    from flows.configuration import load_configuration
-    from flows.environment import set_defaults
-    from flows.plan import describe, expectation
-    from flows.preflight import check_before_start, check_checkpoint
-    from flows.state import read_state
-    from tasks.orchestration import check_refresh
+    from flows.checks.preflight import check_before_start, check_checkpoint
+    from flows.run.forecast import describe, expectation
+    from flows.run.state import read_state
+    from flows.services.environment import set_defaults
+    from flows.settings.configuration import load_configuration
+    from tasks.pipeline.stage import check_refresh
 
     set_defaults()
     config = load_configuration(path, overrides)
@@ -177,8 +177,8 @@ def run_flow(
         console.print(f"  {expectation(config, state)}", soft_wrap=True)
 
     from flows.cli.console import ConsoleListener
-    from flows.run import listener, refresh, startup_s
-    from flows.server import prefect_server
+    from flows.run.run import listener, refresh, startup_s
+    from flows.services.prefect_server import prefect_server
 
     _keep_prefect_off_the_terminal()
     drawn = ConsoleListener(console)
@@ -199,7 +199,7 @@ def run_flow(
 def _show_result(console: Console, run_dir: Path, made: object) -> None:
     """Show the figures that a person looks for first."""
     from flows.cli.figures import evaluation_table, summary_tables
-    from tasks.references import EvaluationRef
+    from tasks.pipeline.references import EvaluationRef
 
     if isinstance(made, EvaluationRef):
         console.print(evaluation_table(made.path))

@@ -37,7 +37,7 @@ def analyze(
 
     from flows.cli.trajectory_tables import analysis_tables
     from kernels_eval.errors import InputError
-    from tasks.store import write_atomically
+    from tasks.pipeline.store import write_atomically
     from tasks.trajectories.analysis import analyse, load_turns
     from tasks.trajectories.plots import SUFFIXES, draw
 

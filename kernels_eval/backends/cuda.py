@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels_eval.backends import Backend
-from kernels_eval.nvcc import Extension, build_library, compile_device_code, parse_resources
+from kernels_eval.compile.nvcc import Extension, build_library, compile_device_code, parse_resources
 
 _GLOBAL = re.compile(
     r"__global__\s+(?:[\w:]+(?:\s*\([^)]*\))?\s+)*?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\("
@@ -33,7 +33,7 @@ class CudaBackend(Backend):
 
     def build(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run the module with a `load_inline` that takes notes, then compile what it noted."""
-        from kernels_eval.candidate import CandidateError, load_source
+        from kernels_eval.sandbox.candidate_source import CandidateError, load_source
 
         extensions: list[Extension] = []
 
@@ -67,7 +67,7 @@ class CudaBackend(Backend):
 
     def install(self, build: dict[str, Any]) -> None:
         """Have `load_inline` load what was built."""
-        from kernels_eval.candidate import CandidateError
+        from kernels_eval.sandbox.candidate_source import CandidateError
 
         libraries: dict[str, dict[str, str]] = build.get("libraries", {})
 

@@ -39,7 +39,7 @@ class TritonBackend(Backend):
 
     def resources(self, module: Any) -> list[dict[str, Any]]:
         """Read registers and spills from each cubin that this process compiled."""
-        from kernels_eval.compilation import cubin_resources
+        from kernels_eval.compile.triton import cubin_resources
 
         found: list[dict[str, Any]] = []
         for name, kernel in _compiled(module.__dict__):

@@ -1,6 +1,6 @@
 """One entry of the catalogue, and the sources that entries have in common. Imports nothing heavy."""
 
-from kernels_eval.settings import FrozenModel
+from kernels_eval.frozen import FrozenModel
 
 HEADER = """
 import torch

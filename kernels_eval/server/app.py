@@ -17,8 +17,8 @@ from starlette.exceptions import HTTPException
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.example import KERNEL, PROBLEM
 from kernels_eval.judge import Judge
+from kernels_eval.pool.worker_status import FaultStatistics
 from kernels_eval.problem import Problem
-from kernels_eval.roster import FaultStatistics
 from kernels_eval.server.admission import Admission
 from kernels_eval.server.config import ServerConfig
 from kernels_eval.server.gate import Gate

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from kernels_eval.settings import FrozenModel
+from kernels_eval.frozen import FrozenModel
 
 TOKEN_VARIABLE = "KERNELMILL_JUDGE_TOKEN"
 """Environment variable with the bearer token that clients must send; unset or empty: none is asked for."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kernels_eval.judge import Judge
-from kernels_eval.roster import BUCKETS_S, Durations, WorkerState
+from kernels_eval.pool.worker_status import BUCKETS_S, Durations, WorkerState
 from kernels_eval.verdict import Status
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag
 
 from kernels_eval.example import KERNEL, PROBLEM
-from kernels_eval.roster import WorkerReport
-from kernels_eval.settings import FrozenModel
+from kernels_eval.frozen import FrozenModel
+from kernels_eval.pool.worker_status import WorkerReport
 from kernels_eval.verdict import Verdict
 
 BackendName = Annotated[str, Field(pattern=r"^[a-z_]{1,40}$", examples=["triton", "cuda"])]

@@ -9,7 +9,7 @@ from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.evaluate import read_per_problem, with_intervals
 from tasks.evaluation.per_problem import ratios_of
 from tasks.evaluation.statistics import paired_differences
-from tasks.references import EvaluationRef
+from tasks.pipeline.references import EvaluationRef
 
 
 def paired(before: EvaluationRef, after: EvaluationRef, config: EvaluationConfig) -> dict[str, Any]:

@@ -16,14 +16,14 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from kernels_eval.settings import FrozenModel
+from kernels_eval.frozen import FrozenModel
 from tasks.evaluation.compare import paired
 from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.evaluate import read_evaluation
 from tasks.evaluation.report.tables import interval_text, shown
 from tasks.evaluation.report.words import direction
-from tasks.references import CheckpointRef, EvaluationRef
-from tasks.store import write_atomically
+from tasks.pipeline.references import CheckpointRef, EvaluationRef
+from tasks.pipeline.store import write_atomically
 
 COMPARISON_FILE = "comparison.json"
 PAGE_FILE = "comparison.html"

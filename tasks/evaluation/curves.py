@@ -6,8 +6,8 @@ import polars as pl
 
 from tasks.evaluation.inputs import IterationEntry
 from tasks.evaluation.per_problem import faulty_trajectories, with_outcomes
-from tasks.references import ArtifactRef
-from tasks.store import read_manifest
+from tasks.pipeline.references import ArtifactRef
+from tasks.pipeline.store import read_manifest
 from tasks.trajectories.reader import read_turns
 
 

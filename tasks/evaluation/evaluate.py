@@ -29,8 +29,8 @@ from tasks.evaluation.per_problem import (
     with_outcomes,
 )
 from tasks.evaluation.statistics import Estimate, Ratio, estimates
-from tasks.references import EvaluationRef, ProblemSetRef, TrajectoryBatchRef
-from tasks.store import publish, published_digest, write_atomically
+from tasks.pipeline.references import EvaluationRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.pipeline.store import publish, published_digest, write_atomically
 from tasks.trajectories.reader import read_trajectories, read_turns
 
 EVALUATION_FILE = "evaluation.json"

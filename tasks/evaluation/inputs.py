@@ -4,9 +4,9 @@ from typing import Any
 
 from pydantic import Field
 
-from kernels_eval.settings import FrozenModel
+from kernels_eval.frozen import FrozenModel
 from tasks.evaluation.config import EvaluationConfig
-from tasks.references import CheckpointRef, EvaluationRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
+from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
 
 
 class IterationEntry(FrozenModel):

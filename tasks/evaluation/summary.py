@@ -21,8 +21,8 @@ from tasks.evaluation.compare import paired
 from tasks.evaluation.curves import iteration_figures
 from tasks.evaluation.evaluate import read_evaluation
 from tasks.evaluation.inputs import ReportInputs
-from tasks.references import ArtifactRef
-from tasks.store import read_manifest, write_atomically
+from tasks.pipeline.references import ArtifactRef
+from tasks.pipeline.store import read_manifest, write_atomically
 
 SUMMARY_FILE = "summary.json"
 _CORPUS_COUNTS = ("pairs", "dropped_contaminated", "dropped_faults", "quarantined")

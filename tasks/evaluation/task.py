@@ -7,9 +7,9 @@ from prefect import task
 
 from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.inputs import ReportInputs
-from tasks.orchestration import Stage, Workspace, stage_task
-from tasks.references import EvaluationRef, ProblemSetRef, TrajectoryBatchRef
-from tasks.store import digest_of
+from tasks.pipeline.references import EvaluationRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.pipeline.stage import Stage, Workspace, stage_task
+from tasks.pipeline.store import digest_of
 
 if TYPE_CHECKING:
     from tasks.evaluation.comparison import Measured
@@ -30,9 +30,9 @@ def publish_report(workspace: Workspace, inputs: ReportInputs) -> None:
 
     @task(name="report", task_run_name="report", persist_result=False)
     def report() -> None:
-        from tasks import artifacts
         from tasks.evaluation.report import write_report
         from tasks.evaluation.summary import write_summary
+        from tasks.pipeline import artifacts
 
         summary = write_summary(workspace.run_dir, inputs)
         pages = {f"Data Docs: {title}": str(workspace.run_dir / page) for title, page in inputs.data_docs.items()}
@@ -55,8 +55,8 @@ def publish_comparison(workspace: Workspace, measured: "tuple[Measured, ...]", c
 
     @task(name="comparison", task_run_name="comparison", persist_result=False)
     def comparison() -> None:
-        from tasks import artifacts
         from tasks.evaluation.comparison import write_comparison
+        from tasks.pipeline import artifacts
 
         artifacts.publish_comparison(workspace.run_id, folder, write_comparison(folder, measured, config))
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kernels_eval.errors import InputError
+from tasks.models.control_tokens import Shield
 from tasks.models.families import Piece, TemplateFamily, conversation_pieces, template_family
 from tasks.models.messages import Message, Role
-from tasks.models.shield import Shield
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from kernels_eval.settings import FrozenModel
+from kernels_eval.frozen import FrozenModel
 
 
 class Role(StrEnum):

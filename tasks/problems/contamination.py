@@ -1,7 +1,7 @@
 """Whether what a policy trains on overlaps with the held-out problems.
 
 Two degrees. SAME: equal normalised source (comments, layout and docstrings aside); such training rows are dropped.
-SIMILAR: equal shape (own names and numbers aside, tasks.problems.shape): another size of a held-out problem, kept and
+SIMILAR: equal shape (own names and numbers aside, tasks.problems.fingerprint): another size of a held-out problem, kept and
 counted. An overlap that was rewritten (other operators for the same result) is not seen.
 """
 
@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
 from kernels_eval.problem import normalise_source
-from tasks.problems.shape import shape_of
+from tasks.problems.fingerprint import shape_of
 
 _log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernels_eval.errors import InputError
+from kernels_eval.frozen import FrozenModel
 from kernels_eval.problem import check_problem_source, normalise_source
-from kernels_eval.settings import FrozenModel
 from tasks.problems.kernelbook import UnconvertibleError, convert
 from tasks.problems.loaders import huggingface, jsonl, parquet
 from tasks.problems.loaders.columns import text

@@ -15,15 +15,15 @@ import pyarrow.parquet as pq
 
 from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
-from kernels_eval.triviality import flag_trivial
+from kernels_eval.reference.triviality import flag_trivial
+from tasks.pipeline.references import ProblemSetRef
+from tasks.pipeline.store import publish, published_digest
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.contamination import Overlap, contaminated
 from tasks.problems.loaders import load_entries
 from tasks.problems.loaders.entry import Entry
 from tasks.problems.row import ProblemRow, Split
 from tasks.problems.split import check_split, split_entries
-from tasks.references import ProblemSetRef
-from tasks.store import publish, published_digest
 
 _log = logging.getLogger(__name__)
 

@@ -2,8 +2,8 @@
 
 from enum import StrEnum
 
+from kernels_eval.frozen import FrozenModel
 from kernels_eval.problem import Problem
-from kernels_eval.settings import FrozenModel
 
 
 class Split(StrEnum):
@@ -22,6 +22,6 @@ class ProblemRow(FrozenModel):
     split: Split
     composition: str = ""
     """What decides the split: the operator sequence of a generated problem, e.g. `linear>relu>softmax`; for a loaded one
-    what its source says, or the digest of its shape (tasks.problems.shape)."""
+    what its source says, or the digest of its shape (tasks.problems.fingerprint)."""
     reference_kernel: str | None = None
     """A kernel that is known to solve it, where there is one."""

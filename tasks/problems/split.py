@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from kernels_eval.errors import InputError
 from tasks.problems.config import ProblemsConfig
+from tasks.problems.fingerprint import shape_digest
 from tasks.problems.loaders.entry import Entry
 from tasks.problems.row import ProblemRow, Split
-from tasks.problems.shape import shape_digest
 
 
 def hashed_split(composition: str, config: ProblemsConfig) -> Split:

@@ -1,8 +1,8 @@
 """The problem set as a Prefect task."""
 
-from tasks.orchestration import Stage, stage_task
+from tasks.pipeline.references import ProblemSetRef
+from tasks.pipeline.stage import Stage, stage_task
 from tasks.problems.config import ProblemsConfig
-from tasks.references import ProblemSetRef
 
 
 @stage_task(

@@ -9,15 +9,15 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, KernelmillError
+from tasks.cluster.workers import placed, stop_worker, warm_worker
+from tasks.pipeline.progress import Progress
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.problems.row import Split
-from tasks.progress import Progress
-from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.curriculum import CurriculumState
 from tasks.rollout.listeners import TURN_LINES
 from tasks.rollout.refill import Refill
 from tasks.rollout.worker import RolloutActor, RolloutProgress, RolloutRequest
-from tasks.workers import placed, stop_worker, warm_worker
 
 WORKER = "rollout"
 

@@ -13,7 +13,7 @@ The first rung that fits is taken, so that a budget is never exceeded.
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tasks.rollout.extract import without_reasoning
+from tasks.rollout.kernel_extraction import without_reasoning
 from tasks.rollout.prompts import HistoryTurn, answer_text
 
 NO_KERNEL = "(an answer without a kernel)"

@@ -14,11 +14,11 @@ from typing import TypeVar
 from pydantic import Field, ValidationError
 
 from kernels_eval.errors import InputError
-from kernels_eval.settings import FrozenModel
+from kernels_eval.frozen import FrozenModel
+from tasks.pipeline.references import ArtifactRef, CheckpointRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.pipeline.store import read_manifest
 from tasks.problems.row import ProblemRow, Split
-from tasks.references import ArtifactRef, CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.config import CurriculumConfig, EpisodeConfig, RolloutConfig
-from tasks.store import read_manifest
 
 MANIFEST_KEY = "curriculum"
 State = TypeVar("State", bound="CurriculumState")

@@ -17,12 +17,12 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from kernels_eval.cache import VerdictCache, verdict_key
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, KernelmillError
+from kernels_eval.pool.verdict_cache import VerdictCache, verdict_key
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import Verdict
-from tasks.placement import options_in_worker
+from tasks.cluster.placement import options_in_worker
 from tasks.rollout.config import JudgeActorsConfig
 
 logger = logging.getLogger("kernelmill.rollout")
@@ -66,7 +66,7 @@ class _Seat:
 
 
 class ActorJudge:
-    """Judges on actors (tasks.rollout.judging.AsyncJudge). For one event loop; `close` ends the actors."""
+    """Judges on actors (tasks.rollout.judge_client.AsyncJudge). For one event loop; `close` ends the actors."""
 
     def __init__(
         self, config: JudgeConfig, actors: JudgeActorsConfig, silence_s: float = _SILENCE_S, ping_s: float = _PING_S

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from tasks.models.messages import Message
-from tasks.rollout.plan import EpisodePlan
+from tasks.rollout.episode_plan import EpisodePlan
 from tasks.rollout.turn_log import trajectory_summary, turn_line
 from tasks.trajectories.json_logs import JsonLogs
 from tasks.trajectories.schema import Trajectory, Turn

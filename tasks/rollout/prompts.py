@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from kernels_eval.errors import InputError
-from kernels_eval.settings import FrozenModel
+from kernels_eval.frozen import FrozenModel
 from kernels_eval.verdict import Status, TimingSource, Verdict
 from tasks.models.messages import Message, Role
 from tasks.rollout.config import EpisodeConfig

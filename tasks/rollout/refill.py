@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from kernels_eval.errors import InputError
-from kernels_eval.settings import FrozenModel
-from tasks.references import TrajectoryBatchRef
-from tasks.store import read_manifest
+from kernels_eval.frozen import FrozenModel
+from tasks.pipeline.references import TrajectoryBatchRef
+from tasks.pipeline.store import read_manifest
 from tasks.update.config import Advantage, UpdateConfig
 
 if TYPE_CHECKING:
     from tasks.rollout.config import RolloutConfig
-    from tasks.rollout.driver import Driver
-    from tasks.rollout.plan import EpisodePlan
+    from tasks.rollout.episode_loop import Driver
+    from tasks.rollout.episode_plan import EpisodePlan
     from tasks.trajectories.schema import Trajectory
 
 MANIFEST_KEY = "refill"

@@ -1,8 +1,8 @@
 """Rollouts as a Prefect task."""
 
 from kernels_eval.config import JudgeConfig
-from tasks.orchestration import Stage, stage_task
-from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.pipeline.stage import Stage, stage_task
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.curriculum import CurriculumState
 from tasks.rollout.refill import Refill

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.models.chat import encode_prompt, render_conversation
+from tasks.models.control_tokens import Shield
 from tasks.models.families import THINK_START
 from tasks.models.messages import Message, Role
-from tasks.models.shield import Shield
 
 _PLACEHOLDER = "kernelmill-answer-goes-here"
 _TAG_TOKENS = len(THINK_START) + 2

@@ -18,21 +18,21 @@ import ray
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
-from kernels_eval.settings import FrozenModel
+from kernels_eval.frozen import FrozenModel
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.problems.row import Split
-from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.config import JudgeActorsConfig, RolloutConfig
 from tasks.rollout.curriculum import MANIFEST_KEY, CurriculumState, capped, rows_up_to
-from tasks.rollout.driver import Driver, Limits, Observed, Setting
 from tasks.rollout.engines.base import Engine, FinishReason, PolicyServer
-from tasks.rollout.episodes import episode_task
-from tasks.rollout.judging import AsyncJudge, Referee, no_kernel_verdict
+from tasks.rollout.episode import EpisodeListener
+from tasks.rollout.episode_loop import Driver, Limits, Observed, Setting
+from tasks.rollout.episode_plan import EpisodePlan, plan_episodes
+from tasks.rollout.episode_tasks import episode_task
+from tasks.rollout.judge_client import AsyncJudge, Referee, no_kernel_verdict
 from tasks.rollout.listeners import TURN_LINES, FileLogger, LineLogger
-from tasks.rollout.plan import EpisodePlan, plan_episodes
-from tasks.rollout.playing import EpisodeListener
+from tasks.rollout.log_relay import LoggedMessage, overhearing
 from tasks.rollout.refill import MANIFEST_KEY as REFILL_KEY
 from tasks.rollout.refill import Refill, play_and_refill
-from tasks.rollout.said import LoggedMessage, overhearing
 
 logger = logging.getLogger("kernelmill.rollout")
 _REPORT_INTERVAL_S = 0.25

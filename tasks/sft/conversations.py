@@ -14,7 +14,7 @@ from kernels_eval.errors import InputError
 from tasks.models.chat import encode_samples
 from tasks.models.families import template_family
 from tasks.models.messages import Message
-from tasks.update.batches import TrainedSequence
+from tasks.training.batches import TrainedSequence
 
 PAIRS_FILE = "pairs.parquet"
 _log = logging.getLogger(__name__)

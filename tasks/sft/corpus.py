@@ -8,8 +8,8 @@ import random
 from collections.abc import Collection
 from pathlib import Path
 
+from kernels_eval.frozen import FrozenModel
 from kernels_eval.problem import Problem
-from kernels_eval.settings import FrozenModel
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.generated.composition import Composition
 from tasks.problems.generated.kernels import Style, kernel_source

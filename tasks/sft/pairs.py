@@ -15,17 +15,17 @@ from kernels_eval import Judge, JudgeConfig, Problem, Status, Verdict
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.rewards import reward_of
 from tasks.models.messages import Message, Role
+from tasks.pipeline.progress import Progress
+from tasks.pipeline.references import ProblemSetRef, SftDataRef
+from tasks.pipeline.store import publish, published_digest
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.contamination import drop_contaminated
 from tasks.problems.problem_set import read_problems
 from tasks.problems.row import Split
-from tasks.progress import Progress
-from tasks.references import ProblemSetRef, SftDataRef
 from tasks.rollout.config import EpisodeConfig
 from tasks.rollout.prompts import HistoryTurn, answer_text, prompt_messages
 from tasks.sft.config import SftDataConfig
 from tasks.sft.corpus import Draft, generate_drafts, load_drafts
-from tasks.store import publish, published_digest
 from tasks.trajectories.schema import VERDICT_TYPE, verdict_row
 
 PAIRS_FILE = "pairs.parquet"

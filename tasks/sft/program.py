@@ -1,4 +1,4 @@
-"""Supervised fine-tuning as a program that each rank runs: what `tasks.sft.train` starts on `tasks.update.ranks`.
+"""Supervised fine-tuning as a program that each rank runs: what `tasks.sft.train` starts on `tasks.training.ranks`.
 
 Yields progress dicts (`done`, `total`, figures) a few times a second, and at last `{"rows": [...]}`, the rows of `metrics.parquet`. Every
 `save_interval` steps the loss on the conversations set aside is measured and rank 0 publishes `step-<n>` in the work folder: policy, optimizer
@@ -19,17 +19,17 @@ from torch import Tensor, distributed
 from tasks.models.config import ModelConfig
 from tasks.models.policy import load_policy, new_policy
 from tasks.models.tokenizer import load_tokenizer
+from tasks.pipeline.store import MANIFEST, publish
 from tasks.sft.config import SftConfig
 from tasks.sft.conversations import SftSequences, step_rows
-from tasks.store import MANIFEST, publish
-from tasks.update.batches import MicroBatch, TrainedSequence
+from tasks.training.batches import MicroBatch, TrainedSequence
+from tasks.training.checkpoint import OPTIMIZER_FILE, restore_optimizer, save_optimizer, save_weights
+from tasks.training.engine import PolicyEngine, engine_settings
+from tasks.training.metrics import METRICS_FILE, metrics_table
+from tasks.training.rank_context import RankContext
+from tasks.training.retention import STEP_PREFIX, best_place, checkpoint_metadata, keep_newest_and_best
+from tasks.training.schedule import learning_rate
 from tasks.update.config import UpdateConfig
-from tasks.update.context import RankContext
-from tasks.update.engine import PolicyEngine, engine_settings
-from tasks.update.metrics import METRICS_FILE, metrics_table
-from tasks.update.retention import STEP_PREFIX, best_place, checkpoint_metadata, keep_newest_and_best
-from tasks.update.schedule import learning_rate
-from tasks.update.state import OPTIMIZER_FILE, restore_optimizer, save_optimizer, save_weights
 
 _PROGRESS_INTERVAL_S = 0.3
 

@@ -2,9 +2,9 @@
 
 from kernels_eval.config import JudgeConfig
 from tasks.models.config import ModelConfig
-from tasks.orchestration import Stage, stage_task
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, SftDataRef
+from tasks.pipeline.stage import Stage, stage_task
 from tasks.problems.config import ProblemsConfig
-from tasks.references import CheckpointRef, ProblemSetRef, SftDataRef
 from tasks.rollout.config import EpisodeConfig
 from tasks.sft.config import SftConfig, SftDataConfig
 from tasks.update.config import UpdateConfig

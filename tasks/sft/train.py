@@ -13,17 +13,17 @@ from kernels_eval.errors import InputError
 from tasks.models.config import ModelConfig
 from tasks.models.policy import check_architecture, check_dtype
 from tasks.models.tokenizer import load_tokenizer, train_tokenizer
-from tasks.progress import Progress
-from tasks.references import CheckpointRef, SftDataRef
+from tasks.pipeline.progress import Progress
+from tasks.pipeline.references import CheckpointRef, SftDataRef
+from tasks.pipeline.store import digest_of, publish, published_digest
 from tasks.sft.config import SftConfig
 from tasks.sft.conversations import encode_conversations, read_conversations
 from tasks.sft.program import SftJob, sft_program
-from tasks.store import digest_of, publish, published_digest
+from tasks.training.metrics import record
+from tasks.training.out_of_memory import with_memory_at_hand
+from tasks.training.ranks import run_on_ranks
+from tasks.training.retention import find_newest
 from tasks.update.config import UpdateConfig, check_heads
-from tasks.update.memory import with_memory_at_hand
-from tasks.update.metrics import record
-from tasks.update.ranks import run_on_ranks
-from tasks.update.retention import find_newest
 
 
 def train_sft(

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from tasks.references import CheckpointRef, EvaluationRef
+from tasks.pipeline.references import CheckpointRef, EvaluationRef
 from tasks.tracking.wandb_run import Tracker
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import Field
 
-from kernels_eval.settings import FrozenModel
+from kernels_eval.frozen import FrozenModel
 from tasks.tracking.config import TrackingConfig
 
 LOGGER = logging.getLogger(__name__)

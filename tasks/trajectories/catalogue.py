@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from kernels_eval.errors import InputError
-from tasks.store import read_manifest
+from tasks.pipeline.store import read_manifest
 from tasks.trajectories.locate import find_batches
 from tasks.trajectories.reader import read_trajectories_file
 from tasks.trajectories.schema import TRAJECTORIES_FILE

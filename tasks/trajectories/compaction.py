@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kernels_eval.errors import InputError
-from tasks.store import publish, published_digest
+from tasks.pipeline.store import publish, published_digest
 from tasks.trajectories.reader import read_trajectories_file, read_turns_file
 from tasks.trajectories.schema import TRAJECTORIES_FILE, TRAJECTORIES_SCHEMA, TURNS_FILE, TURNS_SCHEMA
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from kernels_eval.errors import InputError
-from tasks.references import TrajectoryBatchRef
-from tasks.store import MANIFEST, published_digest
+from tasks.pipeline.references import TrajectoryBatchRef
+from tasks.pipeline.store import MANIFEST, published_digest
 from tasks.trajectories.schema import TURNS_FILE
 
 _PLACES = ("", "trajectories/*", "*", "*/*")

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from kernels_eval.errors import InputError
-from tasks.store import read_manifest
+from tasks.pipeline.store import read_manifest
 from tasks.trajectories.schema import TRAJECTORIES_FILE
 
 PAIRS_FILE = "pairs.parquet"

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kernels_eval.errors import InputError
-from tasks.references import TrajectoryBatchRef
-from tasks.store import published_digest
+from tasks.pipeline.references import TrajectoryBatchRef
+from tasks.pipeline.store import published_digest
 from tasks.trajectories.schema import (
     SCHEMA_VERSION,
     TRAJECTORIES_FILE,

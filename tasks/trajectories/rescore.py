@@ -12,8 +12,8 @@ from typing import Any
 
 from kernels_eval.errors import InputError
 from kernels_eval.rewards import Answer, reward_bounds, reward_of
-from tasks.references import TrajectoryBatchRef
-from tasks.store import MANIFEST, read_manifest
+from tasks.pipeline.references import TrajectoryBatchRef
+from tasks.pipeline.store import MANIFEST, read_manifest
 from tasks.trajectories.rows import load_trajectories
 from tasks.trajectories.schema import Trajectory
 from tasks.trajectories.writer import write_trajectories

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import torch
 
 from kernels_eval.errors import InputError
-from tasks.references import TrajectoryBatchRef
-from tasks.store import publish, published_digest
+from tasks.pipeline.references import TrajectoryBatchRef
+from tasks.pipeline.store import publish, published_digest
 from tasks.trajectories.returns import turn_returns
 from tasks.trajectories.schema import (
     TRAJECTORIES_FILE,

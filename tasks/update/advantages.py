@@ -2,7 +2,7 @@
 
 Shapes: B responses, T token positions, K turns. Groups are any hashable labels, one a response (a list, an array or a tensor of B): responses of
 one group answered the same question (the same problem and, over several turns, the same turn). A group of one has no
-baseline: its advantage is 0, and whoever builds a training batch drops and counts it (`tasks.update.samples`).
+baseline: its advantage is 0, and whoever builds a training batch drops and counts it (`tasks.update.dataset`).
 Results have the rewards' type; whole-number rewards count as float32.
 """
 

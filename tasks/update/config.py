@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from kernels_eval.errors import InputError
-from kernels_eval.settings import FrozenModel
+from kernels_eval.frozen import FrozenModel
 
 Advantage = Literal["grpo", "dr_grpo", "rloo", "turn_grpo", "turn_rloo", "reinforce_pp", "gae"]
 PolicyLoss = Literal["ppo_clip", "gspo", "cispo", "dppo"]

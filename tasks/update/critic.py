@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedModel
 
 from kernels_eval.errors import InputError
-from tasks.update.batches import MicroBatch
-from tasks.update.engine import EngineSettings, TrainingEngine
-from tasks.update.scoring import hidden_states
+from tasks.training.batches import MicroBatch
+from tasks.training.engine import EngineSettings, TrainingEngine
+from tasks.training.scoring import hidden_states
 
 CRITIC_FOLDER = "critic"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tasks.update.batches import MicroBatch
+from tasks.training.batches import MicroBatch
 from tasks.update.config import PolicyLoss, UpdateConfig
 from tasks.update.corrections import Correction, correction
 from tasks.update.kl import kl_penalty

@@ -1,4 +1,4 @@
-"""One RL update as a program that each rank runs: what `tasks.update.train` starts on `tasks.update.ranks`.
+"""One RL update as a program that each rank runs: what `tasks.update.train` starts on `tasks.training.ranks`.
 
 Yields a progress dict after each optimizer step (`done`, `total`, figures), and at last `{"rows": [...]}`, the rows of `metrics.parquet`. Random numbers (dropout) are
 drawn from (seed, iteration, step, rank), so that an update that was interrupted goes on to the same bits.
@@ -16,21 +16,21 @@ import torch
 
 from tasks.models.policy import load_policy
 from tasks.models.tokenizer import load_tokenizer
-from tasks.update.batches import MicroBatch
+from tasks.training.batches import MicroBatch
+from tasks.training.checkpoint import restore_optimizer, save_optimizer, save_weights
+from tasks.training.engine import EngineSettings, PolicyEngine, engine_settings, prepare_model
+from tasks.training.rank_context import RankContext
+from tasks.training.schedule import learning_rate
+from tasks.training.scoring import TokenScorer, score
 from tasks.update.config import UpdateConfig
-from tasks.update.context import RankContext
 from tasks.update.critic import CRITIC_FOLDER, CriticEngine, load_critic
-from tasks.update.engine import EngineSettings, PolicyEngine, engine_settings, prepare_model
-from tasks.update.interim import Interim, save_interim
-from tasks.update.preparation import Prepared, Scorer, load_prepared, prepare
+from tasks.update.interim_checkpoint import Interim, save_interim
+from tasks.update.precompute import Prepared, Scorer, load_prepared, prepare
 from tasks.update.sample import SampleSet, deal_groups
-from tasks.update.schedule import learning_rate
-from tasks.update.scoring import TokenScorer, score
-from tasks.update.state import restore_optimizer, save_optimizer, save_weights
 from tasks.update.step import optimizer_step, throughput
 
 if TYPE_CHECKING:  # PEFT takes two seconds to import
-    from tasks.update.lora import AdapterBase
+    from tasks.training.lora import AdapterBase
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def _held(rank: RankContext, job: UpdateJob) -> Held:
     if settings.lora is None or job.base is None:
         model = load_policy(source, job.dtype)
     else:
-        from tasks.update.lora import add_adapters, load_adapter
+        from tasks.training.lora import add_adapters, load_adapter
 
         model = load_policy(job.base.uri, job.dtype)
         add_adapters(model, settings.lora, job.seed)
@@ -242,7 +242,7 @@ def _reference(rank: RankContext, job: UpdateJob, held: Held) -> Scorer | None:
 
 
 def _without_adapters(engine: PolicyEngine, batch: MicroBatch) -> torch.Tensor:
-    from tasks.update.lora import adapters_off
+    from tasks.training.lora import adapters_off
 
     with adapters_off(engine.model) if engine.settings.lora is not None else nullcontext():
         return engine.score(batch)[0]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.update.batches import TrainedSequence
+from tasks.training.batches import TrainedSequence
 from tasks.update.groups import GroupKey
 
 

@@ -8,16 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor, distributed
 
-from tasks.update.batches import MicroBatch
+from tasks.training.batches import MicroBatch
+from tasks.training.engine import PolicyEngine
+from tasks.training.flops import peak_flops, step_flops
 from tasks.update.config import UpdateConfig
 from tasks.update.corrections import mismatch_of_sums, mismatch_sums
 from tasks.update.critic import CriticEngine
-from tasks.update.engine import PolicyEngine
-from tasks.update.flops import peak_flops, step_flops
 from tasks.update.losses import aggregate, normaliser_of, value_loss
 from tasks.update.masking import masked_sum
 from tasks.update.objective import SUMS, Targets, objective
-from tasks.update.preparation import Prepared
+from tasks.update.precompute import Prepared
 from tasks.update.sample import Sample
 
 VALUE_SUMS: tuple[str, ...] = ("value_loss", "value_clipped", "error", "squared_error", "return", "squared_return")

@@ -1,7 +1,7 @@
 """The policy update as a Prefect task."""
 
-from tasks.orchestration import Stage, stage_task
-from tasks.references import CheckpointRef, TrajectoryBatchRef
+from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
+from tasks.pipeline.stage import Stage, stage_task
 from tasks.update.config import UpdateConfig
 
 

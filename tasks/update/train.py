@@ -1,6 +1,6 @@
 """The policy update: from a policy and a validated batch of trajectories to the next checkpoint.
 
-Published folder: the policy in Hugging Face format, `optimizer/state.safetensors` (tasks.update.state), and `metrics.parquet` with one row an
+Published folder: the policy in Hugging Face format, `optimizer/state.safetensors` (tasks.training.checkpoint), and `metrics.parquet` with one row an
 optimizer step; its manifest names the policy and the batch that it comes from, and the curriculum's state (tasks.rollout.curriculum). Everything that can be wrong with the input is found before a worker starts and before anything is
 written: the last checkpoint stays as it was.
 """
@@ -12,18 +12,18 @@ from typing import Any
 
 from kernels_eval.errors import InputError
 from tasks.models.policy import architecture_of, check_dtype, check_same_architecture, dtype_of
-from tasks.progress import Progress
-from tasks.references import CheckpointRef, TrajectoryBatchRef
+from tasks.pipeline.progress import Progress
+from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
+from tasks.pipeline.store import digest_of, publish, published_digest, read_manifest
 from tasks.rollout.curriculum import MANIFEST_KEY, record_of
 from tasks.rollout.refill import refill_record
-from tasks.store import digest_of, publish, published_digest, read_manifest
+from tasks.training.metrics import record
+from tasks.training.out_of_memory import with_memory_at_hand
+from tasks.training.ranks import run_on_ranks
 from tasks.update.config import NOT_DECISIVE_FIELDS, UpdateConfig, check_heads
-from tasks.update.interim import Interim, find_interim
-from tasks.update.memory import with_memory_at_hand
-from tasks.update.metrics import record
+from tasks.update.dataset import read_samples
+from tasks.update.interim_checkpoint import Interim, find_interim
 from tasks.update.program import UpdateJob, adopt_program, update_program
-from tasks.update.ranks import run_on_ranks
-from tasks.update.samples import read_samples
 
 
 def update_policy(
@@ -42,7 +42,7 @@ def update_policy(
 
     The optimizer (and the critic, where there is one) goes on from the state that lies beside the policy, if any. `work_dir` holds interim
     checkpoints where `update.save_interval` asks for them. Raises InputError for input that cannot be
-    trained on (see tasks.update.samples), a policy without its optimizer's state, a reference of another architecture, or a missing reference where KL has weight;
+    trained on (see tasks.update.dataset), a policy without its optimizer's state, a reference of another architecture, or a missing reference where KL has weight;
     InfrastructureError where a rank dies.
     """
     if config.kl_coefficient > 0 and reference is None:
@@ -62,7 +62,7 @@ def update_policy(
     samples = read_samples(batch, config, vocabulary=int(shape["vocab_size"]))
     base = None
     if config.lora is not None:
-        from tasks.update.lora import base_of  # PEFT takes two seconds to import
+        from tasks.training.lora import base_of  # PEFT takes two seconds to import
 
         base = base_of(policy, config.lora)
     metadata: dict[str, Any] = {"policy": policy.digest, "batch": batch.digest, "iteration": iteration}

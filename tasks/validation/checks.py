@@ -13,9 +13,9 @@ from typing import Any
 import polars as pl
 
 from kernels_eval.errors import InputError
+from tasks.pipeline.references import ArtifactRef, CheckpointRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
+from tasks.pipeline.store import publish, published_digest, read_manifest
 from tasks.problems.row import Split
-from tasks.references import ArtifactRef, CheckpointRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
-from tasks.store import publish, published_digest, read_manifest
 from tasks.trajectories.reader import read_trajectories, read_turns
 from tasks.trajectories.schema import TRAJECTORIES_FILE, TURNS_FILE
 from tasks.validation import projections

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from kernels_eval.settings import FrozenModel
+from kernels_eval.frozen import FrozenModel
 
 
 class ValidationConfig(FrozenModel):

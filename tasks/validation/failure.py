@@ -1,7 +1,7 @@
 """How a failed check is told: which expectation of which suite, on which column, what was found, and an example row."""
 
 from kernels_eval.errors import InputError
-from kernels_eval.settings import FrozenModel
+from kernels_eval.frozen import FrozenModel
 
 
 class Failure(FrozenModel):

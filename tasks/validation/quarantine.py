@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.store import publish
+from tasks.pipeline.store import publish
 
 INDIRECT_REASON = "another row of the same trajectory is bad"
 

@@ -3,8 +3,8 @@
 Great Expectations' pages are in `runs/data_docs/<stage>/<key>/index.html`, and each run links its own.
 """
 
-from tasks.orchestration import Stage, stage_task
-from tasks.references import CheckpointRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
+from tasks.pipeline.stage import Stage, stage_task
 from tasks.validation.config import ValidationConfig
 
 

@@ -118,7 +118,7 @@ class ModelPolicy:
 
     def sample(self, group: Sequence[Pending], ended: Callable[[Pending, Drawn], None]) -> None:
         from tasks.rollout.config import SamplingConfig
-        from tasks.rollout.engines.decoding import decode_batch
+        from tasks.rollout.engines.local.decoding import decode_batch
 
         wanted = group[0].sampling
         top_k = wanted.get("top_k", -1)

@@ -22,23 +22,20 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 import torch._dynamo  # as the real template has by its rehearsal; else each candidate would import it, which takes a second
 
-from kernels_eval import (
-    cuda_driver,
-    device_call_sets,
-    device_candidate,
-    device_facts,
-    device_grading,
-    device_run,
-    interpreter,
-    stopwatch,
-)
-from kernels_eval.accounting import LEDGER, Region, Storage, Writer
-from kernels_eval.confinement import die_with_parent
-from kernels_eval.device_candidate import device_candidate_main, warm_up
-from kernels_eval.device_confinement import confine_device_child, confine_device_nursery
-from kernels_eval.device_timing import Rehearsed
-from kernels_eval.nursery import Nursery, Upbringing, serve_nursery
-from kernels_eval.wire import note_pair
+from kernels_eval.gpu import call_sets as device_call_sets
+from kernels_eval.gpu import candidate as device_candidate
+from kernels_eval.gpu import candidate_run as device_run
+from kernels_eval.gpu import cuda_driver, stopwatch
+from kernels_eval.gpu import grader as device_grading
+from kernels_eval.gpu import hardware as device_facts
+from kernels_eval.gpu.candidate import device_candidate_main, warm_up
+from kernels_eval.gpu.confinement import confine_device_child, confine_device_nursery
+from kernels_eval.gpu.timing import Rehearsed
+from kernels_eval.interpreter.memory_accesses import LEDGER, Region, Storage, Writer
+from kernels_eval.interpreter.triton_patches import interpreter
+from kernels_eval.sandbox.fork_server import Nursery, Upbringing, serve_nursery
+from kernels_eval.sandbox.ipc import note_pair
+from kernels_eval.sandbox.limits import die_with_parent
 
 
 class SimulatedDriver:

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.configuration import load_configuration
+from flows.settings.configuration import load_configuration
 from kernels_eval.example import KERNEL, PROBLEM
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]

@@ -23,7 +23,7 @@ import httpx
 import pytest
 import yaml
 
-from flows.server import answers
+from flows.services.prefect_server import answers
 from kernels_eval.example import KERNEL, PROBLEM
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -24,10 +24,10 @@ import psutil
 import pytest
 import yaml
 
-from flows.alerts import VANISHED_TEMPLATE, notice_vanished_runs
-from flows.configuration import RunConfig, load_configuration
-from flows.server import start_server
-from tasks.resilience import STAGE_NAMES
+from flows.services.alerts import VANISHED_TEMPLATE, notice_vanished_runs
+from flows.services.prefect_server import start_server
+from flows.settings.configuration import RunConfig, load_configuration
+from tasks.pipeline.retries import STAGE_NAMES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(5400)]
 
@@ -49,7 +49,7 @@ STAGES = {
 }
 """The label of each stage in a run of one iteration, in the order in which they come."""
 CANCELLED_IN = {
-    "SFT data": "kernels_eval.template",
+    "SFT data": "kernels_eval.pool.zygote",
     "SFT": "ray::Rank",
     "held-out rollout of policy 0": "sglang_server.py",
     "update 0": "ray::Rank",

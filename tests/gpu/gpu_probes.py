@@ -60,7 +60,8 @@ def template() -> dict[str, Any]:
     started = time.perf_counter()
     import torch
 
-    from kernels_eval import device_candidate, device_rehearsal
+    from kernels_eval.gpu import candidate as device_candidate
+    from kernels_eval.gpu import warm_up as device_rehearsal
 
     found: dict[str, Any] = {
         "imports_s": time.perf_counter() - started,
@@ -104,8 +105,8 @@ def in_fork(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 def driver() -> dict[str, Any]:
     import torch
 
-    from kernels_eval.cuda_driver import CudaDriver
-    from kernels_eval.stopwatch import Stopwatch
+    from kernels_eval.gpu.cuda_driver import CudaDriver
+    from kernels_eval.gpu.stopwatch import Stopwatch
 
     torch.zeros(1, device="cuda")
     calls = CudaDriver()
@@ -179,8 +180,8 @@ def ipc_once(flags: int) -> dict[str, Any]:
                 answer["unshare"] = ctypes.CDLL(None, use_errno=True).unshare(flags)
             import torch
 
-            from kernels_eval.cuda_driver import CudaDriver
-            from kernels_eval.device_memory import MappedMemory
+            from kernels_eval.gpu.cuda_driver import CudaDriver
+            from kernels_eval.gpu.shared_memory import MappedMemory
 
             torch.zeros(1, device="cuda")
             ticket = json.loads(theirs.recv(4096))
@@ -197,8 +198,8 @@ def ipc_once(flags: int) -> dict[str, Any]:
     theirs_fd = theirs
     import torch
 
-    from kernels_eval.cuda_driver import CudaDriver
-    from kernels_eval.device_memory import IpcTransport
+    from kernels_eval.gpu.cuda_driver import CudaDriver
+    from kernels_eval.gpu.shared_memory import IpcTransport
 
     torch.zeros(1, device="cuda")
     transport = IpcTransport(CudaDriver())
@@ -219,9 +220,9 @@ def profiler() -> dict[str, Any]:
     import torch
 
     os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
-    from kernels_eval.candidate import load_source
-    from kernels_eval.coverage import KernelRecord, coverage_of
-    from kernels_eval.device_profile import Profiler
+    from kernels_eval.gpu.attribution import KernelRecord, coverage_of
+    from kernels_eval.gpu.profiler import Profiler
+    from kernels_eval.sandbox.candidate_source import load_source
 
     model = load_source(sources.ROW_KERNEL).ModelNew()
     x = torch.rand(4096, 1024, device="cuda")
@@ -271,9 +272,10 @@ def _raise_candidates() -> tuple[Any, Path]:
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     os.environ["TMPDIR"] = tempfile.mkdtemp()
     os.environ["TRITON_CACHE_DIR"] = os.environ["TMPDIR"] + "/triton"
-    from kernels_eval import device_candidate, nursery
-    from kernels_eval.device_confinement import confine_device_child, confine_device_nursery
-    from kernels_eval.wire import note_pair
+    from kernels_eval.gpu import candidate as device_candidate
+    from kernels_eval.gpu.confinement import confine_device_child, confine_device_nursery
+    from kernels_eval.sandbox import fork_server as nursery
+    from kernels_eval.sandbox.ipc import note_pair
 
     errors = Path(os.environ["TMPDIR"]) / "errors.txt"
 
@@ -308,7 +310,7 @@ def grader() -> dict[str, Any]:
 
     candidates, errors = _raise_candidates()
     from kernels_eval.config import JudgeConfig
-    from kernels_eval.device_grading import DeviceGrader
+    from kernels_eval.gpu.grader import DeviceGrader
 
     found: dict[str, Any] = {}
     try:
@@ -354,9 +356,9 @@ def clocks() -> dict[str, Any]:
     import gpu_sources as sources
 
     candidates, _ = _raise_candidates()
-    from kernels_eval import device_timing
     from kernels_eval.config import JudgeConfig
-    from kernels_eval.device_grading import DeviceGrader
+    from kernels_eval.gpu import timing as device_timing
+    from kernels_eval.gpu.grader import DeviceGrader
 
     seen: list[Any] = []
 
@@ -422,8 +424,8 @@ PROBES: dict[str, Callable[[], dict[str, Any]]] = {
 def interpret(items: list[tuple[str, str]], processes: int) -> list[dict[str, Any]]:
     """Judge on the CPU; returns verdict fields, launches and the eager reference's launches of each item."""
     from kernels_eval.config import JudgeConfig
-    from kernels_eval.template import Template
-    from kernels_eval.wire import receive_frame, send_frame
+    from kernels_eval.pool.zygote import Template
+    from kernels_eval.sandbox.ipc import receive_frame, send_frame
 
     scratch = Path(tempfile.mkdtemp(prefix="kernels-eval-"))
     warm = Template("interpret", scratch)
@@ -450,7 +452,7 @@ def interpret(items: list[tuple[str, str]], processes: int) -> list[dict[str, An
                 everything |= found
     finally:
         warm.close()
-    from kernels_eval.reference import Reference
+    from kernels_eval.reference.reference import Reference
 
     eager: dict[str, list[dict[str, Any]]] = {}
     for index, (problem, _) in enumerate(items):
@@ -464,8 +466,8 @@ def fit(rows: list[dict[str, Any]], say: Callable[[str], None]) -> dict[str, Any
     """Fit the roofline's constants to what was measured: seconds = launches·a + busy·b + waves·c, by relative error."""
     import numpy as np
 
-    from kernels_eval.launches import Launch
-    from kernels_eval.roofline import HARDWARE
+    from kernels_eval.cost.launch import Launch
+    from kernels_eval.cost.roofline import HARDWARE
 
     hardware = HARDWARE["h100"]
 

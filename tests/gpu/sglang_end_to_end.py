@@ -31,15 +31,15 @@ from sglang_proof import BATCH, Proof, kill_program, reading_of, server_config, 
 from kernels_eval import Judge, JudgeConfig
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.rewards import reward_of
-from tasks.references import CheckpointRef
+from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import SamplingConfig
-from tasks.rollout.driver import Driver, Limits, Setting
 from tasks.rollout.engines.base import FinishReason, Generation, GenerationRequest
-from tasks.rollout.engines.sglang_api import SglangApi
-from tasks.rollout.engines.sglang_canary import reference_logprobs
-from tasks.rollout.episodes import episode_task
-from tasks.rollout.judging import AsyncJudge, Referee
-from tasks.rollout.plan import plan_episodes
+from tasks.rollout.engines.sglang.api import SglangApi
+from tasks.rollout.engines.sglang.canary import reference_logprobs
+from tasks.rollout.episode_loop import Driver, Limits, Setting
+from tasks.rollout.episode_plan import plan_episodes
+from tasks.rollout.episode_tasks import episode_task
+from tasks.rollout.judge_client import AsyncJudge, Referee
 from tasks.trajectories.schema import TURNS_FILE, Trajectory
 from tasks.trajectories.writer import write_trajectories
 

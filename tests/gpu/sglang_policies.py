@@ -19,8 +19,8 @@ from tasks.models.config import ModelConfig
 from tasks.models.messages import Message, Role
 from tasks.models.policy import new_policy, save_policy
 from tasks.models.tokenizer import train_tokenizer
+from tasks.pipeline.references import CheckpointRef
 from tasks.problems.row import ProblemRow, Split
-from tasks.references import CheckpointRef
 from tasks.rollout.config import EpisodeConfig
 from tasks.rollout.prompts import HistoryTurn, answer_text, prompt_messages
 from tasks.trajectories.returns import turn_returns

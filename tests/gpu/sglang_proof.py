@@ -14,12 +14,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tasks.references import CheckpointRef
+from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import SglangConfig
-from tasks.rollout.engines.sglang import SglangEngine
-from tasks.rollout.engines.sglang_pool import Member
-from tasks.rollout.engines.sglang_servers import LocalSupervisor, SglangServer
-from tasks.rollout.engines.sglang_weights import WeightKeeper
+from tasks.rollout.engines.sglang.engine import SglangEngine
+from tasks.rollout.engines.sglang.pool import Member
+from tasks.rollout.engines.sglang.servers import LocalSupervisor, SglangServer
+from tasks.rollout.engines.sglang.weights import WeightKeeper
 
 BATCH = 64
 REPOSITORY = Path(__file__).resolve().parents[2]

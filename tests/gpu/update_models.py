@@ -12,10 +12,10 @@ from torch import distributed
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.recorded_batch import recorded_batch
+from tasks.training.deepspeed_config import import_deepspeed
+from tasks.training.engine import PolicyEngine, engine_settings
 from tasks.update.config import UpdateConfig
-from tasks.update.deepspeed_config import import_deepspeed
-from tasks.update.engine import PolicyEngine, engine_settings
-from tasks.update.preparation import Prepared
+from tasks.update.precompute import Prepared
 from tasks.update.step import optimizer_step, throughput
 
 import_deepspeed()
@@ -71,7 +71,7 @@ def an_engine(shape: str, **settings: Any) -> tuple[Any, Callable[[Sequence[Any]
     model = new_model(shape, dtype)
     config = UpdateConfig(kl_coefficient=0.0, entropy_coefficient=0.0, **settings)
     if config.lora is not None:
-        from tasks.update.lora import add_adapters
+        from tasks.training.lora import add_adapters
 
         add_adapters(model, config.lora)
     engine = PolicyEngine(model, engine_settings(config, str(dtype).removeprefix("torch.")))

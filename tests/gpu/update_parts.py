@@ -33,11 +33,11 @@ from update_models import (
 from benchmarks.recorded_batch import recorded_batch
 from tasks.models.policy import save_policy
 from tasks.models.tokenizer import train_tokenizer
-from tasks.update.attention import packed_attention
+from tasks.training.attention import packed_attention
+from tasks.training.deepspeed_config import import_deepspeed
+from tasks.training.head import chunked_token_scores, token_scores
+from tasks.training.rank_context import RankContext
 from tasks.update.config import LoraConfig, UpdateConfig
-from tasks.update.context import RankContext
-from tasks.update.deepspeed_config import import_deepspeed
-from tasks.update.head import chunked_token_scores, token_scores
 from tasks.update.program import UpdateJob, update_program
 from tasks.update.sample import SampleSet
 
@@ -51,7 +51,7 @@ def preload(name: str) -> None:
     if name.startswith(("trl", "agreement")):
         importlib.import_module("trl").GRPOTrainer  # noqa: B018  # loaded on demand
     if name.startswith("lora"):
-        importlib.import_module("tasks.update.lora")
+        importlib.import_module("tasks.training.lora")
 
 
 def run_part(name: str, smoke: bool) -> None:

@@ -11,9 +11,9 @@ from update_models import a_batch, device, join_alone, new_model, now, peak_gib,
 
 from benchmarks.recorded_batch import recorded_batch
 from tasks.models.tokenizer import train_tokenizer
+from tasks.training.engine import PolicyEngine, engine_settings
 from tasks.update.config import UpdateConfig
-from tasks.update.engine import PolicyEngine, engine_settings
-from tasks.update.preparation import Prepared
+from tasks.update.precompute import Prepared
 from tasks.update.step import optimizer_step
 
 

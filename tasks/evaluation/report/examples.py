@@ -6,7 +6,7 @@ import polars as pl
 
 from kernels_eval.verdict import Status
 from tasks.evaluation.report.code import highlighted
-from tasks.references import EvaluationRef, ProblemSetRef
+from tasks.pipeline.references import EvaluationRef, ProblemSetRef
 from tasks.rollout.prompts import FeedbackStyle, feedback_text
 from tasks.trajectories.reader import read_turns_file
 from tasks.trajectories.schema import verdict_from_row

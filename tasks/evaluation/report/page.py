@@ -18,8 +18,8 @@ from tasks.evaluation.report import charts, tables
 from tasks.evaluation.report.examples import pick_examples
 from tasks.evaluation.report.words import headline
 from tasks.evaluation.summary import summarise
-from tasks.references import EvaluationRef
-from tasks.store import write_atomically
+from tasks.pipeline.references import EvaluationRef
+from tasks.pipeline.store import write_atomically
 from tasks.trajectories.reader import read_turns_file
 
 REPORT_FILE = "report.html"

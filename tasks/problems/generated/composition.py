@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 
 from kernels_eval.errors import InputError
-from kernels_eval.settings import FrozenModel
+from kernels_eval.frozen import FrozenModel
 from tasks.problems.generated.operators import ALL, BY_NAME, MATMUL, Family, Operator, Place
 
 _BODY = tuple(operator for operator in ALL if operator.place is Place.BODY)

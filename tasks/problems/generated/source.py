@@ -1,6 +1,6 @@
 """Writes a composition as a problem in KernelBench's format."""
 
-from kernels_eval.settings import FrozenModel
+from kernels_eval.frozen import FrozenModel
 from tasks.problems.generated.composition import Composition
 
 

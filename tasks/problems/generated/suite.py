@@ -13,8 +13,8 @@ from kernels_eval.problem import Problem
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.generated.composition import Composition, draw_composition
 from tasks.problems.generated.kernels import Style, kernel_source
-from tasks.problems.generated.meaning import is_meaningful
 from tasks.problems.generated.source import Shape, problem_source
+from tasks.problems.generated.well_posed import is_meaningful
 from tasks.problems.row import ProblemRow, Split
 
 ROWS = (4096, 8192, 16384)

@@ -2,8 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from kernels_eval.frozen import FrozenModel
 from kernels_eval.problem import Problem
-from kernels_eval.settings import FrozenModel
 from tasks.problems.row import Split
 
 

@@ -7,19 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 from kernels_eval.errors import InputError
-from tasks.references import CheckpointRef
+from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.engines.base import Engine
 
 
 def _open_transformers(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
-    from tasks.rollout.engines.transformers import load_engine
+    from tasks.rollout.engines.local.engine import load_engine
 
     return load_engine(policy.path, tokenizer, config.batch_size)
 
 
 def _open_sglang(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
-    from tasks.rollout.engines.sglang import open_sglang
+    from tasks.rollout.engines.sglang.engine import open_sglang
 
     return open_sglang(policy, tokenizer, config)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
-from tasks.references import CheckpointRef
+from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import SamplingConfig
 
 

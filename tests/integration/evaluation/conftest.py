@@ -13,11 +13,11 @@ from kernels_eval.verdict import Status, TimingSource, Verdict
 from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.evaluate import evaluate_policy
 from tasks.evaluation.inputs import IterationEntry, ReportInputs
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
+from tasks.pipeline.store import publish, published_digest
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.generated.suite import generate_problems
 from tasks.problems.row import ProblemRow, Split
-from tasks.references import CheckpointRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
-from tasks.store import publish, published_digest
 from tasks.trajectories.schema import Termination, Trajectory, Turn, TurnRole
 from tasks.trajectories.writer import write_trajectories
 

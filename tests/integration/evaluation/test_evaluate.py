@@ -14,8 +14,8 @@ from tasks.evaluation.compare import paired
 from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.evaluate import evaluate_policy, read_evaluation, read_per_problem
 from tasks.evaluation.inputs import ReportInputs
-from tasks.references import ArtifactRef, TrajectoryBatchRef
-from tasks.store import is_available
+from tasks.pipeline.references import ArtifactRef, TrajectoryBatchRef
+from tasks.pipeline.store import is_available
 from tasks.trajectories.reader import read_turns_file
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from flows.server import PrefectServer, prefect_server
+from flows.services.prefect_server import PrefectServer, prefect_server
 
 
 @pytest.fixture(scope="session")

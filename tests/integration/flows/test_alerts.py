@@ -18,10 +18,10 @@ import pytest
 import yaml
 from prefect import flow, tags
 
-from flows.alerts import VANISHED_TEMPLATE, WEBHOOK_TEMPLATE, load_template, notice_vanished_runs, tell_webhook
 from flows.cli.main import run
-from flows.environment import QUIET
-from flows.server import PrefectServer
+from flows.services.alerts import VANISHED_TEMPLATE, WEBHOOK_TEMPLATE, load_template, notice_vanished_runs, tell_webhook
+from flows.services.environment import QUIET
+from flows.services.prefect_server import PrefectServer
 from kernels_eval.errors import InputError
 
 DRIVER = """

@@ -11,15 +11,16 @@ import httpx
 import pytest
 from prefect import flow
 
-from flows.server import PrefectServer
+from flows.services.prefect_server import PrefectServer
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, InputError
-from tasks import artifacts, orchestration, resilience
-from tasks.orchestration import Stage, Workspace, check_refresh, stage_task
+from tasks.pipeline import artifacts, retries
+from tasks.pipeline import stage as orchestration
+from tasks.pipeline.references import CheckpointRef
+from tasks.pipeline.retries import StagesConfig, StageTimeoutError, can_heal
+from tasks.pipeline.stage import Stage, Workspace, check_refresh, stage_task
+from tasks.pipeline.store import is_available, publish, published_digest
 from tasks.problems.config import ProblemsConfig
-from tasks.references import CheckpointRef
-from tasks.resilience import StagesConfig, StageTimeoutError, can_heal
-from tasks.store import is_available, publish, published_digest
 from tasks.validation.failure import Failure, ValidationFailed
 
 pytestmark = pytest.mark.usefixtures("server")
@@ -53,7 +54,7 @@ QUICK = StagesConfig(backoff_s=0.05)
 calls: list[tuple[str, int]] = []
 
 
-@stage_task("first", code="tasks.references", label="first {number}", detail="the number")
+@stage_task("first", code="tasks.pipeline.references", label="first {number}", detail="the number")
 def first(stage: Stage, number: int, judge: JudgeConfig = JUDGE) -> CheckpointRef:
     calls.append(("first", number))
     stage.progress(1, 2, loss=0.5)
@@ -62,7 +63,7 @@ def first(stage: Stage, number: int, judge: JudgeConfig = JUDGE) -> CheckpointRe
     return CheckpointRef(uri=str(stage.destination), digest=published_digest(stage.destination), weight_version=number)
 
 
-@stage_task("second", code="tasks.references", label="second")
+@stage_task("second", code="tasks.pipeline.references", label="second")
 def second(stage: Stage, given: CheckpointRef, problems: ProblemsConfig) -> CheckpointRef:
     calls.append(("second", given.weight_version))
     with publish(stage.destination) as folder:
@@ -73,7 +74,7 @@ def second(stage: Stage, given: CheckpointRef, problems: ProblemsConfig) -> Chec
 failures: list[Exception] = []
 
 
-@stage_task("unlucky", code="tasks.references", label="unlucky {number}")
+@stage_task("unlucky", code="tasks.pipeline.references", label="unlucky {number}")
 def unlucky(stage: Stage, number: int) -> CheckpointRef:
     calls.append(("unlucky", number))
     if failures:
@@ -83,7 +84,7 @@ def unlucky(stage: Stage, number: int) -> CheckpointRef:
     return CheckpointRef(uri=str(stage.destination), digest=published_digest(stage.destination))
 
 
-@stage_task("sleepy", code="tasks.references", label="sleepy")
+@stage_task("sleepy", code="tasks.pipeline.references", label="sleepy")
 def sleepy(stage: Stage, naps: tuple[float, ...]) -> CheckpointRef:
     calls.append(("sleepy", len(calls)))
     time.sleep(naps[len(calls) - 1])
@@ -242,7 +243,7 @@ def test_bad_input_and_bugs_are_not_retried_and_come_out_as_they_are(workspace: 
 def test_a_stage_that_takes_too_long_is_interrupted_and_tried_again(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(resilience, "GRACE_S", 0.2)
+    monkeypatch.setattr(retries, "GRACE_S", 0.2)
     workspace.stages = StagesConfig(retries=1, backoff_s=0.05, timeouts_s={"sleepy": 0.5})
 
     @flow
@@ -259,12 +260,12 @@ def test_a_stage_that_takes_too_long_is_interrupted_and_tried_again(
     assert time.monotonic() - began < 60, "the naps were not slept out"
 
 
-@stage_task("waiting", code="tasks.references", label="waiting")
+@stage_task("waiting", code="tasks.pipeline.references", label="waiting")
 def waiting(stage: Stage, number: int) -> CheckpointRef:
     """Wait for a warm worker, as the stages on Ray do."""
     import ray
 
-    from tasks.workers import warm_worker
+    from tasks.cluster.workers import warm_worker
 
     @ray.remote(num_cpus=0)
     class Sleeper:
@@ -284,7 +285,7 @@ def waiting(stage: Stage, number: int) -> CheckpointRef:
 @pytest.mark.slow
 @pytest.mark.timeout(method="thread")
 def test_waiting_for_a_worker_is_interrupted_too_and_the_worker_replaced(workspace: Workspace, ray_local: None):
-    from tasks import workers
+    from tasks.cluster import workers
 
     workspace.stages = StagesConfig(retries=1, backoff_s=0.05, timeouts_s={"waiting": 15})
 
@@ -300,7 +301,7 @@ def test_waiting_for_a_worker_is_interrupted_too_and_the_worker_replaced(workspa
 
 
 def test_what_still_lacks_memory_is_not_tried_a_third_time():
-    from tasks.update.faults import OutOfMemoryError
+    from tasks.training.faults import OutOfMemoryError
 
     assert not can_heal(None, None, SimpleNamespace(data=OutOfMemoryError("no")))
     assert can_heal(None, None, SimpleNamespace(data=InfrastructureError("no")))
@@ -381,7 +382,7 @@ def test_the_report_is_linked_with_what_else_there_is_to_read(tmp_path: Path, se
     assert (tmp_path / "report.html").as_uri() in shown[("linked-report-link", "markdown")]
 
 
-@stage_task("halfway", code="tasks.references", label="halfway")
+@stage_task("halfway", code="tasks.pipeline.references", label="halfway")
 def halfway(stage: Stage, number: int) -> CheckpointRef:
     """Fail in the middle of writing, until `failures` is empty."""
     with publish(stage.destination) as folder:

@@ -19,7 +19,7 @@ WORKER = {"worker": 1000}
 
 
 def configured(address: str, **settings: Any) -> Any:
-    from flows.configuration import check_configuration
+    from flows.settings.configuration import check_configuration
 
     ray = {"address": address, "worker_resource": "worker", **settings.pop("ray")}
     return check_configuration({"runs_dir": "/tmp", "ray": ray, **settings}, "here")
@@ -30,8 +30,8 @@ def whereabouts(config: Any) -> dict[str, set[str]]:
     import ray
 
     from flows.capacity.planner import needs_of
-    from flows.ray_cluster import RayCluster
-    from tasks.workers import placed, warm_worker
+    from flows.services.ray_cluster import RayCluster
+    from tasks.cluster.workers import placed, warm_worker
 
     @ray.remote(num_cpus=0)
     class Somebody:
@@ -43,7 +43,7 @@ def whereabouts(config: Any) -> dict[str, set[str]]:
 
         def starts(self, kind: str, **options: Any) -> str:
             """Start another one, as the process that generates does, and say where that is."""
-            from tasks.placement import options_in_worker
+            from tasks.cluster.placement import options_in_worker
 
             self.other = Somebody.options(
                 **{"scheduling_strategy": "SPREAD", **options, **options_in_worker(kind)}
@@ -121,7 +121,7 @@ def refusals(cluster: Any) -> None:
     """What the nodes can never hold is said in a sentence, and Ray is left as it was."""
     import ray
 
-    from flows.preflight import check_before_start
+    from flows.checks.preflight import check_before_start
     from kernels_eval.errors import InputError
 
     for settings, words in (
@@ -149,7 +149,7 @@ def a_node_that_dies_is_replaced(cluster: Any) -> None:
     import ray
 
     from flows.capacity.planner import needs_of
-    from flows.ray_cluster import RayCluster
+    from flows.services.ray_cluster import RayCluster
 
     config = configured(cluster.address, ray={"placement": [["update"], ["rollout"]]})
     found = whereabouts(config)
@@ -169,7 +169,7 @@ def end_of_run() -> None:
     """What RayCluster.stop does for the cluster object that started."""
     import ray
 
-    from tasks.workers import release, stop_workers
+    from tasks.cluster.workers import release, stop_workers
 
     stop_workers()
     release()

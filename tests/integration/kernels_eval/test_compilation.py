@@ -68,8 +68,8 @@ def test_a_killed_compiler_is_replaced(compiling_judge: Judge) -> None:
 def test_registers_and_spills_agree_with_cuobjdump(tmp_path: Path) -> None:
     script = """
 import pathlib, subprocess, triton
-from kernels_eval import compilation
-from kernels_eval.candidate import load_source
+from kernels_eval.compile import triton as compilation
+from kernels_eval.sandbox.candidate_source import load_source
 from kernels_eval.example import KERNEL
 from triton.compiler import ASTSource
 tool = pathlib.Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"

@@ -14,8 +14,8 @@ import pytest
 from kernel_sources import LAUNCH, ROW_KERNEL, ROW_PROBLEM, with_forward
 
 from kernels_eval import Judge, JudgeConfig, Problem, Status, Verdict
-from kernels_eval.bench import Bench
 from kernels_eval.errors import InputError
+from kernels_eval.pool.worker_client import Bench
 
 HONEST = {
     "row tile": (ROW_PROBLEM, ROW_KERNEL),
@@ -312,13 +312,13 @@ def test_a_killed_driver_leaves_nothing_behind() -> None:
 
 
 def _children_of_template(judge: Judge) -> list[int]:
-    from kernels_eval.confinement import children_of
+    from kernels_eval.sandbox.limits import children_of
 
     return children_of(judge._templates._known["interpret"]._process.pid)
 
 
 def _family(process: int) -> list[int]:
-    from kernels_eval.confinement import children_of
+    from kernels_eval.sandbox.limits import children_of
 
     return [process, *(member for child in children_of(process) for member in _family(child))]
 
@@ -338,7 +338,7 @@ def test_a_worker_is_replaced_after_so_many_verdicts(monkeypatch: pytest.MonkeyP
         started.append(one)
         return start(one)
 
-    monkeypatch.setattr("kernels_eval.bench.WORKER_VERDICTS", 2)
+    monkeypatch.setattr("kernels_eval.pool.worker_client.WORKER_VERDICTS", 2)
     monkeypatch.setattr(Bench, "start_worker", start_worker)
     with Judge(JudgeConfig(workers=1, device="cpu", compile="never")) as judge:
         verdicts = [judge.evaluate(ROW_PROBLEM, f"{ROW_KERNEL}# {number}") for number in range(9)]

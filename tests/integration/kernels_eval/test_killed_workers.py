@@ -14,8 +14,8 @@ import pytest
 from kernel_sources import ROW_KERNEL, ROW_PROBLEM, with_forward
 
 from kernels_eval import Judge, JudgeConfig, Status
-from kernels_eval.confinement import children_of
-from kernels_eval.roster import WorkerState
+from kernels_eval.pool.worker_status import WorkerState
+from kernels_eval.sandbox.limits import children_of
 
 WRONG = ROW_KERNEL.replace("x * 2.0", "x * 2.1")
 BROKEN = "def f(:\n"

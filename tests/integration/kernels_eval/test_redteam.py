@@ -5,9 +5,9 @@ import json
 import pytest
 
 from kernels_eval import Judge, JudgeConfig
-from kernels_eval.redteam.catalogue import CLASSES, ENTRIES, HACKS, HONEST
+from kernels_eval.redteam.check import run_catalogue
 from kernels_eval.redteam.entry import Entry
-from kernels_eval.redteam.score import run_catalogue
+from kernels_eval.redteam.suite import CLASSES, ENTRIES, HACKS, HONEST
 
 _SLOW_KINDS = {"clock", "exhaustion"}
 """They run into the time limit."""

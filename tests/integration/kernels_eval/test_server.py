@@ -240,7 +240,7 @@ def test_told_to_stop_it_refuses_what_waits_ends_what_runs_and_leaves_nothing(nu
 
 
 def _children(process: int) -> list[int]:
-    from kernels_eval.confinement import children_of
+    from kernels_eval.sandbox.limits import children_of
 
     return children_of(process)
 

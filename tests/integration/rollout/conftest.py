@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tasks.models.config import ModelConfig
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef
+from tasks.pipeline.store import publish, published_digest
 from tasks.problems.config import ProblemsConfig
-from tasks.references import CheckpointRef, ProblemSetRef
-from tasks.store import publish, published_digest
 
 
 def source_of(number: int) -> str:

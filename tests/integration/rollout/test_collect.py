@@ -13,13 +13,13 @@ import pytest
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, InputError
-from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.cluster.workers import _workers, stop_worker  # pyright: ignore[reportPrivateUsage]
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.collect import WORKER, collect_trajectories
 from tasks.rollout.config import CurriculumConfig, EpisodeConfig, RolloutConfig, SamplingConfig
 from tasks.rollout.curriculum import CurriculumState, recorded_state, state_for
 from tasks.rollout.listeners import TURN_LINES
 from tasks.trajectories.reader import read_trajectories
-from tasks.workers import _workers, stop_worker  # pyright: ignore[reportPrivateUsage]
 
 CONFIG = RolloutConfig(
     problems_per_iteration=4,

@@ -14,12 +14,12 @@ from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import Status, Verdict
-from tasks.references import CheckpointRef, ProblemSetRef
+from tasks.cluster.workers import stop_worker
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef
 from tasks.rollout.collect import WORKER, collect_trajectories
 from tasks.rollout.config import EpisodeConfig, JudgeActorsConfig, RolloutConfig, SamplingConfig
 from tasks.rollout.judge_actors import ActorJudge
 from tasks.trajectories.reader import read_turns
-from tasks.workers import stop_worker
 
 JUDGE = JudgeConfig(workers=9, compile="never", trials=1, timeout_s=20.0)
 ACTORS = JudgeActorsConfig(count=2, workers=1)

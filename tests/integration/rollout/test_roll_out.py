@@ -13,12 +13,12 @@ from kernels_eval.config import JudgeConfig
 from kernels_eval.rewards import reward_of
 from tasks.models.policy import load_policy
 from tasks.models.tokenizer import load_tokenizer
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.pipeline.store import read_manifest
 from tasks.problems.row import Split
-from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.config import EpisodeConfig, RolloutConfig, SamplingConfig
 from tasks.rollout.engines import open_engine
 from tasks.rollout.worker import RolloutRequest, roll_out
-from tasks.store import read_manifest
 from tasks.trajectories.reader import read_trajectories, read_turns
 from tasks.trajectories.schema import verdict_from_row
 

@@ -11,19 +11,19 @@ import pytest
 from kernels_eval import Judge
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, InputError
+from tasks.cluster.workers import stop_worker
 from tasks.models.policy import load_policy, save_policy
 from tasks.models.tokenizer import load_tokenizer
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.pipeline.store import publish, published_digest
 from tasks.problems.row import Split
-from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.collect import WORKER, collect_trajectories
 from tasks.rollout.config import EpisodeConfig, RolloutConfig, SamplingConfig, SglangConfig
-from tasks.rollout.engines.sglang import SglangEngine
-from tasks.rollout.engines.sglang_pool import Member
-from tasks.rollout.engines.sglang_servers import LocalSupervisor, SglangServer
+from tasks.rollout.engines.sglang.engine import SglangEngine
+from tasks.rollout.engines.sglang.pool import Member
+from tasks.rollout.engines.sglang.servers import LocalSupervisor, SglangServer
 from tasks.rollout.worker import RolloutRequest, roll_out
-from tasks.store import publish, published_digest
 from tasks.trajectories.reader import read_trajectories, read_turns
-from tasks.workers import stop_worker
 
 DOUBLE = str(Path(__file__).parents[2] / "doubles" / "sglang_server.py")
 CONFIG = RolloutConfig(

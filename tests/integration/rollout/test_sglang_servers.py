@@ -15,12 +15,12 @@ import pytest
 
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.models.tokenizer import load_tokenizer
-from tasks.references import CheckpointRef
+from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import SamplingConfig, SglangConfig
 from tasks.rollout.engines.base import FinishReason, GenerationRequest
-from tasks.rollout.engines.sglang import SglangEngine
-from tasks.rollout.engines.sglang_pool import Member
-from tasks.rollout.engines.sglang_servers import LocalSupervisor, SglangServer, start_on_ray
+from tasks.rollout.engines.sglang.engine import SglangEngine
+from tasks.rollout.engines.sglang.pool import Member
+from tasks.rollout.engines.sglang.servers import LocalSupervisor, SglangServer, start_on_ray
 
 DOUBLE = str(Path(__file__).parents[2] / "doubles" / "sglang_server.py")
 CONFIG = SglangConfig(command=(sys.executable, DOUBLE), gpus_per_server=0, start_timeout_s=60, backoff_s=0.05)
@@ -59,7 +59,7 @@ def program_of(server: SglangServer) -> int:
     """The process that listens, not its guard."""
     port = server.url().rpartition(":")[2]
     guard, program = sorted(processes(f"--port {port}"))
-    assert "sglang_guard" in Path(f"/proc/{guard}/cmdline").read_text()
+    assert "sglang/guard.py" in Path(f"/proc/{guard}/cmdline").read_text()
     return program
 
 
@@ -156,7 +156,7 @@ def test_servers_die_with_their_owner(policy: CheckpointRef) -> None:
     code = (
         "import sys, time\n"
         "from tasks.rollout.config import SglangConfig\n"
-        "from tasks.rollout.engines.sglang_servers import SglangServer\n"
+        "from tasks.rollout.engines.sglang.servers import SglangServer\n"
         f"config = SglangConfig(command=(sys.executable, {DOUBLE!r}), flags=('--child',))\n"
         f"server = SglangServer(config, {policy.uri!r}, 'x')\n"
         "print(server.url(), server._log, flush=True)\n"

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tasks.references import SftDataRef
-from tasks.store import publish, published_digest
-from tasks.workers import stop_workers
+from tasks.cluster.workers import stop_workers
+from tasks.pipeline.references import SftDataRef
+from tasks.pipeline.store import publish, published_digest
 
 OPERATORS = ("relu", "exp", "tanh", "sqrt", "abs", "neg", "square", "sigmoid")
 

@@ -13,15 +13,15 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.models.config import ModelConfig
-from tasks.progress import silent
-from tasks.references import CheckpointRef, SftDataRef
+from tasks.pipeline.progress import silent
+from tasks.pipeline.references import CheckpointRef, SftDataRef
+from tasks.pipeline.store import is_available
 from tasks.sft.config import SftConfig
 from tasks.sft.program import SftJob, sft_program
 from tasks.sft.train import train_sft
-from tasks.store import is_available
+from tasks.training.checkpoint import OPTIMIZER_FILE
+from tasks.training.rank_context import RankContext
 from tasks.update.config import UpdateConfig
-from tasks.update.context import RankContext
-from tasks.update.state import OPTIMIZER_FILE
 
 MODEL = ModelConfig(vocabulary=320, hidden=32, intermediate=64, heads=2, key_value_heads=1, head_dim=16)
 CONFIG = SftConfig(steps=60, batch_size=16, save_interval=20, warmup_steps=5, learning_rate=1e-2)

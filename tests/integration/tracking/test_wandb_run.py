@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tasks.references import CheckpointRef, EvaluationRef
+from tasks.pipeline.references import CheckpointRef, EvaluationRef
 from tasks.tracking.config import TrackingConfig
 from tasks.tracking.figures import log_evaluation, log_metrics
 from tasks.tracking.wandb_run import TrackedStage, tracked

@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tasks.cluster.workers import stop_workers
 from tasks.models.config import ModelConfig
 from tasks.models.policy import load_policy, new_policy, save_policy
 from tasks.models.tokenizer import train_tokenizer
-from tasks.references import CheckpointRef, TrajectoryBatchRef
-from tasks.store import publish, published_digest
-from tasks.workers import stop_workers
+from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
+from tasks.pipeline.store import publish, published_digest
 
 SCHEMA = {
     "prompt_token_ids": pl.List(pl.Int32),

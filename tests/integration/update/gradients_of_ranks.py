@@ -16,13 +16,13 @@ from safetensors.torch import load_file, save_file
 from torch import distributed
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
-from tasks.update.batches import TrainedSequence
+from tasks.training.batches import TrainedSequence
+from tasks.training.checkpoint import OPTIMIZER_FILE, save_optimizer
+from tasks.training.deepspeed_config import import_deepspeed
+from tasks.training.engine import PolicyEngine, engine_settings
 from tasks.update.config import UpdateConfig
-from tasks.update.deepspeed_config import import_deepspeed
-from tasks.update.engine import PolicyEngine, engine_settings
-from tasks.update.preparation import Prepared
+from tasks.update.precompute import Prepared
 from tasks.update.sample import Sample
-from tasks.update.state import OPTIMIZER_FILE, save_optimizer
 from tasks.update.step import optimizer_step
 
 LENGTHS = ((3, 9), (3, 2), (5, 17), (5, 1), (2, 30), (4, 6), (7, 7), (3, 3), (2, 12))

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from kernels_eval.errors import InputError
-from tasks.progress import silent
-from tasks.references import CheckpointRef, TrajectoryBatchRef
-from tasks.store import discard, is_available, publish
+from tasks.pipeline.progress import silent
+from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
+from tasks.pipeline.store import discard, is_available, publish
+from tasks.training.retention import OPTIMIZER_FILES
 from tasks.update.config import CriticConfig, LoraConfig, UpdateConfig
-from tasks.update.retention import OPTIMIZER_FILES
 from tasks.update.train import update_policy
 
 Row = dict[str, Any]

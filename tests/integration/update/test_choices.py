@@ -12,11 +12,11 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from kernels_eval.errors import InputError
-from tasks.progress import silent
-from tasks.references import CheckpointRef, TrajectoryBatchRef
+from tasks.cluster.workers import stop_workers
+from tasks.pipeline.progress import silent
+from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
 from tasks.update.config import CorrectionConfig, CriticConfig, LoraConfig, UpdateConfig
 from tasks.update.train import update_policy
-from tasks.workers import stop_workers
 
 MakePolicy = Callable[..., CheckpointRef]
 MakeBatch = Callable[..., TrajectoryBatchRef]

@@ -12,10 +12,10 @@ import torch
 from ray.exceptions import RayError, RayTaskError
 
 from kernels_eval.errors import InfrastructureError, InputError
+from tasks.training.faults import OutOfMemoryError, error_of_rank
+from tasks.training.rank_context import RankContext
+from tasks.training.ranks import run_on_ranks
 from tasks.update.config import UpdateConfig
-from tasks.update.context import RankContext
-from tasks.update.faults import OutOfMemoryError, error_of_rank
-from tasks.update.ranks import run_on_ranks
 
 
 def run(resources: UpdateConfig, action: Callable[[int], Any]) -> list[Any]:

@@ -17,15 +17,15 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.verdict import Status, Verdict
-from tasks.progress import silent
-from tasks.references import CheckpointRef, TrajectoryBatchRef
-from tasks.store import MANIFEST, is_available, read_manifest
+from tasks.cluster.workers import stop_workers
+from tasks.pipeline.progress import silent
+from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
+from tasks.pipeline.store import MANIFEST, is_available, read_manifest
+from tasks.training.rank_context import RankContext
 from tasks.trajectories.schema import TRAJECTORIES_FILE, TRAJECTORIES_SCHEMA, verdict_row
 from tasks.update.config import UpdateConfig
-from tasks.update.context import RankContext
 from tasks.update.program import UpdateJob, update_program
 from tasks.update.train import update_policy
-from tasks.workers import stop_workers
 
 MakePolicy = Callable[..., CheckpointRef]
 MakeBatch = Callable[..., TrajectoryBatchRef]

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from kernels_eval.verdict import Status, TimingSource, Verdict
-from tasks.references import TrajectoryBatchRef
-from tasks.store import publish, published_digest
+from tasks.pipeline.references import TrajectoryBatchRef
+from tasks.pipeline.store import publish, published_digest
 from tasks.trajectories.schema import TRAJECTORIES_SCHEMA, TURNS_SCHEMA, Termination, Trajectory, Turn, TurnRole
 from tasks.trajectories.writer import write_trajectories
 

@@ -11,7 +11,7 @@ import pytest
 from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import Status, Verdict
-from tasks.references import CheckpointRef, ProblemSetRef, SftDataRef
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, SftDataRef
 from tasks.trajectories.reader import polars_schema
 from tasks.trajectories.schema import TURNS_SCHEMA, verdict_row
 from tasks.validation.checks import validate_problems, validate_sft_pairs, validate_update_metrics

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from kernels_eval.errors import InputError
-from tasks.references import TrajectoryBatchRef
-from tasks.store import read_manifest
+from tasks.pipeline.references import TrajectoryBatchRef
+from tasks.pipeline.store import read_manifest
 from tasks.trajectories.reader import read_trajectories, read_turns
 from tasks.validation.checks import validate_trajectories
 from tasks.validation.config import ValidationConfig

@@ -14,7 +14,7 @@ import yaml
 from packaging.requirements import Requirement
 from pydantic import BaseModel, ConfigDict, Field
 
-from flows.deployments import WORK_POOL
+from flows.services.deployments import WORK_POOL
 
 DEPLOYMENTS = Path("deployments")
 

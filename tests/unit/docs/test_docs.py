@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.configuration import apply_override, check_configuration
-from flows.reference import pages
+from flows.cli.reference_pages import pages
+from flows.settings.configuration import apply_override, check_configuration
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from documented import PAGES, ROOT, commands
@@ -78,7 +78,9 @@ def _parse(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("name", sorted(pages()))
 def test_the_reference_is_the_one_that_is_made(name: str):
-    assert (DOCS / "reference" / name).read_text(encoding="utf-8") == pages()[name], "run: python -m flows.reference"
+    assert (DOCS / "reference" / name).read_text(encoding="utf-8") == pages()[name], (
+        "run: python -m flows.cli.reference_pages"
+    )
 
 
 def test_every_page_is_in_the_navigation():

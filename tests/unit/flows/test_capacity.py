@@ -13,7 +13,7 @@ from flows.capacity.planner import CapacityPlan, plan
 from flows.capacity.shapes import KNOWN, Shape, shape_of
 from flows.capacity.speed import GPUS
 from flows.cli.main import run
-from flows.configuration import load_configuration
+from flows.settings.configuration import load_configuration
 from kernels_eval.errors import InputError
 from tasks.models.config import ModelConfig
 from tasks.update.config import check_heads

@@ -131,7 +131,7 @@ def test_corrupt_parquet(config: Path, tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_state_of_another_shape(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    from flows.configuration import load_configuration
+    from flows.settings.configuration import load_configuration
 
     folder = tmp_path / "runs" / load_configuration(config).run_id
     folder.mkdir(parents=True)

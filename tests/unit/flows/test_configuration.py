@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.configuration import RunConfig, apply_override, load_configuration, save_configuration
-from flows.configuration_errors import setting_names
+from flows.settings.configuration import RunConfig, apply_override, load_configuration, save_configuration
+from flows.settings.errors import setting_names
 from kernels_eval.errors import InputError
 
 CONFIGS = sorted(Path("deployments/configs").glob("*.yaml"))
@@ -32,9 +32,7 @@ def refusal(path: Path, *overrides: str) -> str:
 
 
 def test_importing_it_imports_neither_torch_nor_ray():
-    code = (
-        "import sys, flows.configuration; print([m for m in ('torch', 'ray', 'prefect', 'polars') if m in sys.modules])"
-    )
+    code = "import sys, flows.settings.configuration; print([m for m in ('torch', 'ray', 'prefect', 'polars') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -127,7 +125,7 @@ def test_any_setting_with_a_letter_added_is_refused_and_named(name: str, place: 
         return
     values: dict[str, object] = {}
     apply_override(values, f"{path}=1")
-    from flows.configuration import check_configuration
+    from flows.settings.configuration import check_configuration
 
     with pytest.raises(InputError) as caught:
         check_configuration(values, "here")

@@ -6,13 +6,13 @@ from pathlib import Path
 import yaml
 from prefect import Flow
 
-from flows.configuration import check_configuration, load_configuration
-from flows.deployments import SOURCE, WORK_POOL, deployment_file
+from flows.services.deployments import SOURCE, WORK_POOL, deployment_file
+from flows.settings.configuration import check_configuration, load_configuration
 
 
 def test_the_checked_in_file_is_the_one_that_is_made():
     expected = deployment_file()
-    assert Path("prefect.yaml").read_text() == expected, "run: python -m flows.deployments > prefect.yaml"
+    assert Path("prefect.yaml").read_text() == expected, "run: python -m flows.services.deployments > prefect.yaml"
 
 
 def test_every_deployment_names_a_flow_and_a_valid_configuration():

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from flows.cli.main import run
-from flows.configuration import RunConfig
-from flows.policies import PolicyChoice, check_choices, chosen, policy_of
-from flows.state import RunState, write_state
+from flows.run.policies import PolicyChoice, check_choices, chosen, policy_of
+from flows.run.state import RunState, write_state
+from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
-from tasks.references import CheckpointRef
+from tasks.pipeline.references import CheckpointRef
 
 
 @pytest.mark.parametrize(

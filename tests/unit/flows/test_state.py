@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.state import ControlState, RunState, read_state, write_state
+from flows.run.state import ControlState, RunState, read_state, write_state
 from kernels_eval.errors import InputError
-from tasks.references import CheckpointRef, EvaluationRef, TrajectoryBatchRef
+from tasks.pipeline.references import CheckpointRef, EvaluationRef, TrajectoryBatchRef
 
 
 def policy(version: int, digest: str = "d") -> CheckpointRef:
@@ -61,8 +61,8 @@ def test_a_broken_file_is_named(tmp_path: Path):
 def test_the_names_of_stages_are_those_that_are_declared():
     import importlib
 
-    from tasks.orchestration import StageTask
-    from tasks.resilience import STAGE_NAMES
+    from tasks.pipeline.retries import STAGE_NAMES
+    from tasks.pipeline.stage import StageTask
 
     modules = [importlib.import_module(f"tasks.{name}.task") for name in ("problems", "sft", "rollout", "update")]
     modules += [importlib.import_module(f"tasks.{name}.task") for name in ("validation", "evaluation")]

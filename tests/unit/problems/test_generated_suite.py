@@ -12,10 +12,10 @@ from kernels_eval.problem import check_problem_source, normalise_source
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.generated.composition import parse_composition
 from tasks.problems.generated.kernels import Style, kernel_source
-from tasks.problems.generated.meaning import is_meaningful
 from tasks.problems.generated.operators import ALL, Family
 from tasks.problems.generated.source import Shape, problem_source
 from tasks.problems.generated.suite import generate_problems
+from tasks.problems.generated.well_posed import is_meaningful
 from tasks.problems.row import Split
 from tasks.sft.config import SftDataConfig
 from tasks.sft.corpus import generate_drafts

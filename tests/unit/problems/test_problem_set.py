@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernels_eval.errors import InputError
+from tasks.pipeline.references import ProblemSetRef
+from tasks.pipeline.store import MANIFEST, is_available, read_manifest
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.problem_set import SCHEMA, build_problem_set, read_problems
 from tasks.problems.row import Split
-from tasks.references import ProblemSetRef
-from tasks.store import MANIFEST, is_available, read_manifest
 
 HALF = {"train": 50, "heldout": 50, "flag_trivial": False}
 

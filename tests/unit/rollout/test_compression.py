@@ -15,12 +15,12 @@ from tasks.models.messages import Role
 from tasks.problems.row import Split
 from tasks.rollout.compression import LEFT_OUT, NO_KERNEL, UNFINISHED, compressed, ladder
 from tasks.rollout.config import EpisodeConfig, SamplingConfig
-from tasks.rollout.driver import Driver, Setting
 from tasks.rollout.engines.base import FinishReason, Generation
-from tasks.rollout.episodes import episode_task
-from tasks.rollout.extract import extract_kernel, without_reasoning
-from tasks.rollout.judging import Referee
-from tasks.rollout.plan import EpisodePlan, plan_episodes
+from tasks.rollout.episode_loop import Driver, Setting
+from tasks.rollout.episode_plan import EpisodePlan, plan_episodes
+from tasks.rollout.episode_tasks import episode_task
+from tasks.rollout.judge_client import Referee
+from tasks.rollout.kernel_extraction import extract_kernel, without_reasoning
 from tasks.rollout.prompts import HistoryTurn, answer_text, prompt_messages
 from tasks.trajectories.schema import Turn
 

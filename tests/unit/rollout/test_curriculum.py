@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from kernels_eval.errors import InputError
 from kernels_eval.verdict import Status, Verdict
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.pipeline.store import publish
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.problem_set import build_problem_set
-from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.config import CurriculumConfig, EpisodeConfig, HorizonConfig, RolloutConfig
 from tasks.rollout.curriculum import (
     CurriculumState,
@@ -24,7 +25,6 @@ from tasks.rollout.curriculum import (
     rows_up_to,
     state_for,
 )
-from tasks.store import publish
 from tasks.trajectories.schema import Termination, Trajectory, Turn, TurnRole
 from tasks.trajectories.writer import write_trajectories
 

@@ -9,11 +9,11 @@ import pytest
 from kernels_eval.verdict import Status
 from tasks.problems.row import Split
 from tasks.rollout.config import EpisodeConfig, SamplingConfig
-from tasks.rollout.driver import Driver, Setting
 from tasks.rollout.engines.base import FinishReason, Generation, GenerationRequest
-from tasks.rollout.episodes import episode_task
-from tasks.rollout.judging import Referee
-from tasks.rollout.plan import plan_episodes
+from tasks.rollout.episode_loop import Driver, Setting
+from tasks.rollout.episode_plan import plan_episodes
+from tasks.rollout.episode_tasks import episode_task
+from tasks.rollout.judge_client import Referee
 from tasks.rollout.prompts import answer_text
 from tasks.trajectories.schema import Trajectory
 

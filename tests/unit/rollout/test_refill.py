@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, InputError
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.pipeline.store import MANIFEST
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.problem_set import build_problem_set, read_problems
 from tasks.problems.row import Split
-from tasks.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.config import EpisodeConfig, RolloutConfig, SamplingConfig
 from tasks.rollout.engines.base import Generation, GenerationRequest
-from tasks.rollout.plan import plan_episodes
+from tasks.rollout.episode_plan import plan_episodes
 from tasks.rollout.refill import Refill, RefillRecord, further_problems, refill_for, refill_record
 from tasks.rollout.worker import RolloutRequest, roll_out
-from tasks.store import MANIFEST
 from tasks.trajectories.reader import read_turns
 from tasks.update.config import UpdateConfig
-from tasks.update.samples import read_samples
+from tasks.update.dataset import read_samples
 
 PROBLEMS = 30
 CONFIG = RolloutConfig(

@@ -9,8 +9,8 @@ import pytest
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef
 from tasks.problems.row import Split
-from tasks.references import CheckpointRef, ProblemSetRef
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.worker import RolloutProgress, RolloutRequest, RolloutWorker
 

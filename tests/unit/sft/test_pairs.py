@@ -10,14 +10,14 @@ import pytest
 
 from kernels_eval import JudgeConfig, Problem, Status, Verdict
 from kernels_eval.errors import InfrastructureError, InputError
+from tasks.pipeline.progress import silent
+from tasks.pipeline.references import ProblemSetRef, SftDataRef
+from tasks.pipeline.store import read_manifest
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.problem_set import build_problem_set
-from tasks.progress import silent
-from tasks.references import ProblemSetRef, SftDataRef
 from tasks.rollout.config import EpisodeConfig
 from tasks.sft import pairs
 from tasks.sft.config import SftDataConfig
-from tasks.store import read_manifest
 
 SOURCE = (
     "import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n    def forward(self, x):\n        return x * {}.0\n"

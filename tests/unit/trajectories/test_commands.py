@@ -9,7 +9,7 @@ import pytest
 
 from flows.cli.main import run
 from tasks.models.messages import Message, Role
-from tasks.store import read_manifest
+from tasks.pipeline.store import read_manifest
 from tasks.trajectories.reader import read_turns_file
 from tasks.trajectories.schema import TURNS_FILE
 

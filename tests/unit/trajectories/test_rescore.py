@@ -7,7 +7,7 @@ import pytest
 
 from kernels_eval.errors import InputError
 from kernels_eval.rewards import REWARDS, Answer, reward_of
-from tasks.store import is_available, read_manifest
+from tasks.pipeline.store import is_available, read_manifest
 from tasks.trajectories.reader import read_trajectories, read_turns
 from tasks.trajectories.rescore import rescore
 from tasks.trajectories.returns import turn_returns

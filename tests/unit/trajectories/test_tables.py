@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kernels_eval.errors import InputError
 from kernels_eval.verdict import Resources, Status, TimingSource, Verdict
-from tasks.store import read_manifest
+from tasks.pipeline.store import read_manifest
 from tasks.trajectories.reader import read_trajectories, read_turns, read_turns_file
 from tasks.trajectories.returns import turn_returns
 from tasks.trajectories.schema import (

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
-from tasks.update.attention import use_packed_attention
-from tasks.update.batches import Layout, TrainedSequence, deal_to_ranks
+from tasks.training.attention import use_packed_attention
+from tasks.training.batches import Layout, TrainedSequence, deal_to_ranks
+from tasks.training.scoring import TokenScorer, score
 from tasks.update.config import LoraConfig, UpdateConfig
 from tasks.update.objective import SUMS, Targets, objective
-from tasks.update.scoring import TokenScorer, score
 
 CONFIG = UpdateConfig(kl_coefficient=0.05, entropy_coefficient=0.01, kl_estimator="k3_k2")
 VOCABULARY = 61
@@ -162,7 +162,7 @@ def test_neither_split_nor_ranks_nor_order_nor_packing_matter(
 
 
 def test_adapters_off_are_the_base_to_the_bit_and_adapters_on_are_not(batch: Batch) -> None:
-    from tasks.update.lora import adapters_off, add_adapters
+    from tasks.training.lora import adapters_off, add_adapters
 
     base, adapted = new_model(), new_model()
     add_adapters(adapted, LoraConfig(rank=3))

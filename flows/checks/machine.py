@@ -1,0 +1,130 @@
+"""Python, packages, processor, memory, GPU and disk."""
+
+import os
+import platform
+import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from flows.capacity.memory import GIB
+from flows.capacity.planner import disk_bytes, gpus_of
+from flows.capacity.shapes import shape_of
+from flows.checks.finding import Finding, failed, note, ok
+from flows.checks.gpus import gpus_here
+from flows.checks.preflight import FREE_BYTES, check_disk
+from flows.settings.configuration import RunConfig
+from kernels_eval.errors import InputError
+
+LEAST_PYTHON, BELOW_PYTHON = (3, 11), (3, 14)
+LEAST_MEMORY_BYTES = 4 * GIB
+_PACKAGE = "kernelmill"
+
+
+def python(_: RunConfig) -> Finding:
+    """A version that the pinned packages exist for."""
+    found = f"{platform.python_version()} ({sys.executable})"
+    if LEAST_PYTHON <= sys.version_info[:2] < BELOW_PYTHON:
+        return ok("Python", found)
+    return failed("Python", found, "use Python 3.11, 3.12 or 3.13: make setup PYTHON=/path/to/python3.12")
+
+
+def packages(_: RunConfig) -> Finding:
+    """Every dependency is installed, in a version of the declared range."""
+    from packaging.requirements import Requirement
+
+    try:
+        declared = [Requirement(line) for line in requires(_PACKAGE) or []]
+    except PackageNotFoundError:
+        return note("packages", f"{_PACKAGE} itself is not installed; run from the checkout", "make setup")
+    wrong: list[str] = []
+    needed = [item for item in declared if item.marker is None or item.marker.evaluate({"extra": ""})]
+    for requirement in needed:
+        try:
+            installed = version(requirement.name)
+        except PackageNotFoundError:
+            wrong.append(f"{requirement.name} is missing")
+            continue
+        if not requirement.specifier.contains(installed, prereleases=True):
+            wrong.append(f"{requirement.name} {installed}, expected {requirement.specifier}")
+    if wrong:
+        return failed("packages", "; ".join(wrong), "make setup (installs deployments/constraints.txt into .venv)")
+    return ok("packages", f"{len(needed)} dependencies in their declared ranges")
+
+
+def processor(config: RunConfig) -> Finding:
+    """Cores and memory."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = _memory_limit()
+    memory = min(memory, limit) if limit else memory
+    found = f"{cores} cores, {memory / GIB:.1f} GiB of memory"
+    if memory < LEAST_MEMORY_BYTES:
+        return failed("processor", found, f"a run needs at least {LEAST_MEMORY_BYTES // GIB} GiB of memory")
+    wanted = config.update.threads_per_rank * config.update.ranks
+    if config.ray.address is None and wanted > cores:
+        return note(
+            "processor",
+            f"{found}; the update's {config.update.ranks} rank(s) × {config.update.threads_per_rank} threads share them",
+            f"--set update.threads_per_rank={max(1, cores // config.update.ranks)}",
+        )
+    return ok("processor", found)
+
+
+def gpu(config: RunConfig) -> Finding:
+    """GPUs of this machine and their driver, where the configuration asks for some."""
+    wanted = gpus_of(config)
+    found = gpus_here()
+    text = "; ".join(found) if found else "none"
+    if config.ray.address is not None:
+        return note("GPU", f"on this machine: {text}; the cluster at {config.ray.address} has its own")
+    if wanted == 0:
+        return ok("GPU", f"{text}; this configuration needs none")
+    if len(found) < wanted:
+        return failed(
+            "GPU",
+            f"{text}; the configuration wants {wanted:g}",
+            "run where the GPUs are (ray.address), or on fewer: `kernelmill plan` says what fits; "
+            "where there are some, `nvidia-smi` must list them (driver, container runtime)",
+        )
+    return ok("GPU", text)
+
+
+def disk(config: RunConfig) -> Finding:
+    """The folder of runs can be written, on a disk with room."""
+    folder = Path(config.runs_dir)
+    try:
+        check_disk(folder)
+    except InputError as error:
+        return failed("disk", str(error), "`kernelmill data gc`, or --set runs_dir=FOLDER")
+    free = shutil.disk_usage(folder).free
+    needed = max(FREE_BYTES, _checkpoint_bytes(config))
+    found = f"{free / GIB:.1f} GiB are free at {folder}"
+    if free < needed:
+        return note(
+            "disk",
+            f"{found}; the checkpoints of {config.iterations} iterations take {needed / GIB:.0f} GiB",
+            "--set runs_dir=FOLDER, or a larger update.checkpoint_interval",
+        )
+    return ok("disk", found)
+
+
+def _checkpoint_bytes(config: RunConfig) -> float:
+    """What the checkpoints of all iterations take."""
+    try:
+        shape = shape_of(config.model)
+    except InputError:
+        return 0.0
+    return disk_bytes(config, shape)
+
+
+def _memory_limit() -> int | None:
+    """The container's limit, where there is one."""
+    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(name).read_text(encoding="utf-8").strip()
+        except OSError:
+            continue
+        if text.isdigit() and int(text) < 2**60:
+            return int(text)
+    return None

@@ -1,0 +1,202 @@
+"""What is looked at before anything expensive starts. Every finding is an InputError that names the setting and the remedy.
+
+Light where it can be: torch is imported for a checkpoint given by hand only. It looks at what a person can have
+got wrong, not at what the stages check themselves.
+"""
+
+import json
+import os
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+from flows.capacity.planner import gpus_of, needs_of
+from flows.checks.gpus import gpus_here
+from flows.services.ray_cluster import check_address, check_placement
+from flows.settings.configuration import RunConfig
+from kernels_eval.backends import backend_names
+from kernels_eval.errors import InputError
+from kernels_eval.rewards import reward_bounds
+from tasks.pipeline.retries import STAGE_NAMES
+from tasks.rollout.episode_tasks import episode_task
+from tasks.rollout.prompts import prompt_messages
+from tasks.update.config import check_heads
+
+ANSWER_S = 3.0
+"""A server that takes longer to say how it is does not count as healthy."""
+FREE_BYTES = 2 * 2**30
+"""Below this a run of the small model cannot finish: store, checkpoints, Prefect's database."""
+
+
+def check_before_start(config: RunConfig) -> None:
+    """Raise InputError for the first thing that would stop the run later."""
+    check_disk(Path(config.runs_dir))
+    check_address(config.ray)
+    check_settings(config)
+    check_problems(config)
+    check_pretrained(config)
+    check_servers(config)
+    check_gpus(config)
+    if config.ray.placement:
+        check_placement(config.ray, needs_of(config))
+    else:
+        check_cpus(config)
+
+
+def check_disk(runs_dir: Path) -> None:
+    """The folder of runs can be written, on a disk with room."""
+    try:
+        runs_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"runs_dir: cannot make {runs_dir}: {error.strerror or error}") from error
+    if not os.access(runs_dir, os.W_OK):
+        raise InputError(f"runs_dir: {runs_dir} is not writable")
+    free = shutil.disk_usage(runs_dir).free
+    if free < FREE_BYTES:
+        raise InputError(
+            f"runs_dir: {free / 2**30:.1f} GiB are free at {runs_dir}, expected at least {FREE_BYTES / 2**30:.0f} GiB"
+        )
+
+
+def check_settings(config: RunConfig) -> None:
+    """Settings that are wrong only together."""
+    samples = config.evaluation.samples_per_problem
+    too_many = [k for k in config.evaluation.pass_at if k > samples]
+    if too_many:
+        raise InputError(
+            f"evaluation.pass_at: found {too_many[0]}, expected at most evaluation.samples_per_problem = {samples}"
+        )
+    check_episode(config)
+    if config.model.pretrained is None and config.model.heads % config.model.key_value_heads:
+        raise InputError(
+            f"model.key_value_heads: found {config.model.key_value_heads}, "
+            f"expected a divisor of model.heads = {config.model.heads}"
+        )
+    if config.model.pretrained is None:
+        check_heads(config.model.heads, config.model.key_value_heads, config.update.context_parallel)
+    unknown = sorted(set(config.stages.timeouts_s) - set(STAGE_NAMES))
+    if unknown:
+        raise InputError(f"stages.timeouts_s.{unknown[0]}: no such stage; there are {', '.join(STAGE_NAMES)}")
+    for name, folder in (
+        ("validation.suites", config.validation.suites),
+        ("update.deepspeed", config.update.deepspeed),
+        ("update.critic.pretrained", config.update.critic.pretrained if config.update.advantage == "gae" else None),
+    ):
+        if folder is not None and not Path(folder).exists():
+            raise InputError(f"{name}: no such file or folder: {folder}")
+    if config.update.deepspeed is not None:
+        try:
+            json.loads(Path(config.update.deepspeed).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"update.deepspeed: {config.update.deepspeed}: expected a JSON file: {error}") from error
+
+
+def check_episode(config: RunConfig) -> None:
+    """What episodes are made of has a name that is registered: SFT may take hours before the first one is played."""
+    episode = config.rollout.episode
+    episode_task(episode.task)
+    try:
+        reward_bounds(episode.reward)
+    except InputError as error:
+        raise InputError(f"rollout.episode.{error}") from error
+    if config.judge.backend not in backend_names():
+        raise InputError(f"judge.backend: found {config.judge.backend}, expected one of {', '.join(backend_names())}")
+    prompt_messages("", (), episode, config.judge.backend)
+
+
+def check_problems(config: RunConfig) -> None:
+    """Problems and pairs that are loaded from files can be read, and every problem has KernelBench's three names."""
+    if config.problems.source != "generated":
+        if config.problems.path is None:
+            raise InputError(f"problems.path: expected a file or folder for problems.source = {config.problems.source}")
+        from tasks.problems.loaders import load_problems
+
+        load_problems(config.problems)
+    if config.sft.data.path is not None:
+        from tasks.problems.pairs import load_pairs
+
+        load_pairs(Path(config.sft.data.path))
+
+
+def check_pretrained(config: RunConfig) -> None:
+    """A folder of pretrained weights is a Hugging Face model with safetensors and a tokenizer. Hub names are let through."""
+    if config.model.pretrained is None:
+        return
+    folder = Path(config.model.pretrained)
+    if not folder.is_dir():
+        if folder.is_absolute() or config.model.pretrained.startswith("."):
+            raise InputError(f"model.pretrained: no such folder: {folder}")
+        return
+    for pattern, what in (
+        ("config.json", "a model configuration"),
+        ("*.safetensors", "weights"),
+        ("tokenizer*", "a tokenizer"),
+    ):
+        if not any(folder.glob(pattern)):
+            raise InputError(f"model.pretrained: {folder}: expected {what} ({pattern}), found none")
+    try:
+        kinds = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures") or []
+    except ValueError as error:
+        raise InputError(f"model.pretrained: {folder / 'config.json'}: expected JSON: {error}") from error
+    if not any(str(kind).endswith("ForCausalLM") for kind in kinds):
+        raise InputError(
+            f"model.pretrained: {folder}: a checkpoint of another architecture: found {', '.join(kinds) or 'none named'}, "
+            "expected a causal language model"
+        )
+
+
+def check_servers(config: RunConfig) -> None:
+    """SGLang servers that are named by address are healthy."""
+    if config.rollout.engine != "sglang":
+        return
+    unhealthy = unhealthy_servers(config.rollout.sglang_urls)
+    if unhealthy:
+        raise InputError(f"rollout.sglang_urls: expected healthy servers: {'; '.join(unhealthy)}")
+
+
+def check_gpus(config: RunConfig) -> None:
+    """A local run finds as many GPUs as it asks Ray for; Ray would wait for them for ever."""
+    wanted = gpus_of(config)
+    if config.ray.address is not None or wanted == 0:
+        return
+    found = gpus_here()
+    if len(found) < wanted:
+        raise InputError(
+            f"the configuration asks for {wanted} GPUs (update.gpus_per_rank, rollout.sglang.gpus_per_server, rollout.gpus, "
+            f"rollout.judge_actors.gpus), found {len(found)} on this machine; name a cluster in ray.address, or ask for fewer"
+        )
+
+
+def check_cpus(config: RunConfig) -> None:
+    """A local run has the CPUs that its judge actors reserve, alone of all workers; without them no kernel would ever be judged."""
+    judges = config.rollout.judge_actors
+    wanted, there_are = judges.count * judges.cpus, config.ray.cpus or os.cpu_count() or 1
+    if config.ray.address is None and wanted > there_are:
+        raise InputError(
+            f"rollout.judge_actors.cpus: {judges.count} actors reserve {wanted:g} CPUs, found {there_are} (ray.cpus, or all of this "
+            "machine); ask for fewer, or 0 to reserve none"
+        )
+
+
+def unhealthy_servers(urls: Sequence[str]) -> list[str]:
+    """Return what is wrong with each server that does not say that it is well."""
+    wrong: list[str] = []
+    for url in urls:
+        try:
+            with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=ANSWER_S) as response:
+                if response.status != 200:
+                    wrong.append(f"{url}: status {response.status}")
+        except (urllib.error.URLError, OSError, ValueError) as error:
+            wrong.append(f"{url}: {getattr(error, 'reason', error)}")
+    return wrong
+
+
+def check_checkpoint(checkpoint: Path, config: RunConfig, where: str = "--checkpoint") -> None:
+    """A policy given by hand is a Hugging Face folder of the configured architecture; `where` says how it was given."""
+    if not checkpoint.is_dir():
+        raise InputError(f"{where}: no such folder: {checkpoint}")
+    from tasks.models.policy import check_architecture
+
+    check_architecture(checkpoint, config.model)

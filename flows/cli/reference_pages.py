@@ -1,0 +1,145 @@
+"""The reference pages of the documentation, made from the code: commands, settings, rewards and stages.
+
+python -m flows.cli.reference_pages        # writes docs/reference/*.md; a test compares them with the code
+"""
+
+import re
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from flows.settings.configuration import RunConfig
+
+FOLDER = Path("docs/reference")
+_MADE = "<!-- made by `python -m flows.cli.reference_pages`; do not edit -->\n\n"
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page by file name."""
+    return {"commands.md": commands_page(), "settings.md": settings_page(), "registries.md": registries_page()}
+
+
+def commands_page() -> str:
+    """Every command with its arguments and options."""
+    from typer.main import get_command
+
+    from flows.cli.main import app
+
+    root: Any = get_command(app)
+    lines = ["# Commands", "", "`kernelmill COMMAND --help` says the same in the terminal."]
+    for path, command in _commands(root, "kernelmill"):
+        lines += ["", f"## {path}", "", _text(command.help or "")]
+        rows = [_parameter_row(parameter) for parameter in command.params if parameter.name != "help"]
+        if rows:
+            lines += ["", "| argument or option | default | |", "|---|---|---|", *rows]
+    return _MADE + "\n".join(lines) + "\n"
+
+
+def settings_page() -> str:
+    """Every setting with its type, default and description."""
+    lines = ["# Settings", "", "A run's YAML file, or `--set a.b=value`. What is not named has its default."]
+    for prefix, model in _groups(RunConfig):
+        lines += ["", f"## {prefix.rstrip('.') or 'The run'}", "", _text(model.__doc__ or "")]
+        lines += ["", "| setting | type | default | |", "|---|---|---|---|"]
+        for name, field in model.model_fields.items():
+            if _model_of(field.annotation) is not None and name in dict(_children(model)):
+                continue
+            default = "" if field.default is PydanticUndefined else _cell(f"`{field.default!r}`")
+            if field.default_factory is not None:
+                default = "`{}`"
+            lines.append(
+                f"| `{prefix}{name}` | {_cell(_type_text(field.annotation))} | {default} | {_text(field.description or '')} |"
+            )
+    return _MADE + "\n".join(lines) + "\n"
+
+
+def registries_page() -> str:
+    """What can be named in a setting: rewards, terms, episode tasks, stages."""
+    from kernels_eval.rewards import REWARDS, TERMS
+    from tasks.pipeline.retries import STAGE_NAMES
+    from tasks.rollout.episode_tasks import EPISODE_TASKS
+
+    def table(registry: dict[str, Any]) -> list[str]:
+        return [
+            "| name | |",
+            "|---|---|",
+            *(f"| `{name}` | {_text(item.__doc__ or '')} |" for name, item in registry.items()),
+        ]
+
+    lines = ["# Rewards and stages", "", "## Rewards (`rollout.episode.reward`)", "", *table(dict(REWARDS))]
+    lines += ["", "## Terms on the answer", "", *table(dict(TERMS))]
+    lines += ["", "## Episode tasks (`rollout.episode.task`)", "", *(f"- `{name}`" for name in EPISODE_TASKS)]
+    lines += ["", "## Stages (`--refresh`, `stages.timeouts_s`)", "", *(f"- `{name}`" for name in STAGE_NAMES), ""]
+    return _MADE + "\n".join(lines)
+
+
+def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    for name, below in sorted(command.commands.items()):
+        if hasattr(below, "commands"):
+            yield from _commands(below, f"{path} {name}")
+        else:
+            yield f"{path} {name}", below
+
+
+def _parameter_row(parameter: Any) -> str:
+    name = ", ".join(f"`{option}`" for option in parameter.opts) if parameter.param_type_name == "option" else ""
+    name = (
+        name or f"`{parameter.make_metavar_text()}`"
+        if hasattr(parameter, "make_metavar_text")
+        else name or f"`{parameter.name.upper()}`"
+    )
+    default = parameter.default
+    shown = (
+        "" if default is None or callable(default) or default is False else f"`{getattr(default, 'value', default)}`"
+    )
+    return f"| {name} | {_cell(shown)} | {_text(getattr(parameter, 'help', None) or '')} |"
+
+
+def _groups(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
+    yield prefix, model
+    for name, below in _children(model):
+        yield from _groups(below, f"{prefix}{name}.")
+
+
+def _children(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
+    for name, field in model.model_fields.items():
+        below = _model_of(field.annotation)
+        if below is not None:
+            yield name, below
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    candidates = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+    return next((item for item in candidates if isinstance(item, type) and issubclass(item, BaseModel)), None)
+
+
+def _type_text(annotation: Any) -> str:
+    text = annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
+    text = re.sub(r"typing\.(Literal|Annotated|Any)", r"\1", text)
+    text = re.sub(r"typing\.Optional\[(.*)\]$", r"\1 | None", text)
+    text = re.sub(r"Annotated\[(\w+), .*?\)\]\)?\]", r"\1", text)
+    return re.sub(r"Literal\[(.*?)\]", r"\1", text).replace("NoneType", "None")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _text(text: str) -> str:
+    """Return text in one line, as it may stand in a table."""
+    return _cell(" ".join(text.replace("\b", "").split()))
+
+
+def main() -> None:
+    """Write the pages."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

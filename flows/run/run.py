@@ -1,0 +1,208 @@
+"""One run while it runs: its folder, its stages' workspace, Ray, its log, and the lock that keeps a second driver out.
+
+runs/<run_id>/config.yaml      the resolved configuration
+              state.json       references to everything made so far (flows.run.state)
+              log.txt          what Prefect and the stages logged
+              checkpoints/     policy-000 (SFT), policy-001, … : links into the store
+              trajectories/    iteration=0, … : links to the validated batches
+              evaluations/     policy-000, … : links to held-out evaluations
+              summary.json, report.html
+runs/latest                    link to the newest run
+"""
+
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect.logging import get_run_logger
+from pydantic import BaseModel
+
+from flows.capacity.planner import needs_of
+from flows.run.listeners import Listeners, LogListener
+from flows.run.names import tag_flow_run
+from flows.run.state import ControlState, RunState, StageTiming, read_state, write_state
+from flows.services.gpu_slots import GpuSlots
+from flows.services.ray_cluster import RayCluster
+from flows.settings.configuration import RunConfig, save_configuration
+from kernels_eval.errors import InputError
+from tasks.pipeline.references import ArtifactRef, CheckpointRef, EvaluationRef, TrajectoryBatchRef
+from tasks.pipeline.stage import StageListener, Workspace
+from tasks.pipeline.store import digest_of
+
+listener: ContextVar[StageListener | None] = ContextVar("listener", default=None)
+"""Who is told what the stages do; the command line puts its own here."""
+refresh: ContextVar[frozenset[str]] = ContextVar("refresh", default=frozenset())
+"""Stages that are computed again even if they are cached."""
+startup_s: ContextVar[float] = ContextVar("startup_s", default=0.0)
+"""Seconds that the driver spent before the flow: its Prefect server."""
+
+
+@dataclass
+class Run:
+    """A run that is going on."""
+
+    config: RunConfig
+    workspace: Workspace
+    state: RunState
+    began: float = 0.0
+    """On the clock of time.monotonic: when this driver began to work on it."""
+    wall_before_s: float = 0.0
+    """Wall seconds of the drivers before this one."""
+    counted: int = 0
+    """Stages that this driver had computed when the run's wall seconds were last noted."""
+
+    @property
+    def run_dir(self) -> Path:
+        """`runs/<run_id>`."""
+        return self.workspace.run_dir
+
+    def add_policy(self, policy: CheckpointRef) -> CheckpointRef:
+        """Note a new policy and link it."""
+        self._link("checkpoints", f"policy-{policy.weight_version:03d}", policy)
+        self.state = self.state.with_policy(policy)
+        self._note()
+        return policy
+
+    def add_batch(self, batch: TrajectoryBatchRef, version: int) -> TrajectoryBatchRef:
+        """Note a validated batch of training trajectories and link it."""
+        self._link("trajectories", f"iteration={version}", batch)
+        self._note(batches={**self.state.batches, version: batch})
+        return batch
+
+    def add_evaluation(self, evaluation: EvaluationRef, version: int) -> EvaluationRef:
+        """Note a held-out evaluation and link it."""
+        self._link("evaluations", f"policy-{version:03d}", evaluation)
+        self._note(evaluations={**self.state.evaluations, version: evaluation})
+        return evaluation
+
+    def note(self, **references: ArtifactRef) -> None:
+        """Note the problem set or the SFT data."""
+        self._note(**references)
+
+    def note_control(self, control: ControlState) -> None:
+        """Note how far the control is, and link its policy."""
+        for folder, reference in (("checkpoints", control.policy), ("evaluations", control.evaluation)):
+            if reference is not None:
+                self._link(folder, "control", reference)
+        self._note(control=control)
+
+    def is_concluded(self, inputs: BaseModel) -> bool:
+        """True where the report of exactly these inputs is there."""
+        written = all((self.run_dir / name).exists() for name in ("summary.json", "report.html"))
+        return written and "report" not in self.workspace.refresh and self.state.concluded == _digest(inputs)
+
+    def mark_concluded(self, inputs: BaseModel) -> None:
+        """Note what the report was made of."""
+        self._note(concluded=_digest(inputs))
+
+    def _note(self, **changes: object) -> None:
+        timings = {
+            record.label: StageTiming(
+                label=record.label, stage=record.stage, seconds=record.seconds, overhead_s=record.overhead_s
+            )
+            for record in self.workspace.records
+            if not (record.cached and record.label in self.state.timings)
+        }
+        computed = sum(not record.cached for record in self.workspace.records)
+        if computed > self.counted:  # a start that finds everything adds nothing
+            self.counted = computed
+            changes["wall_seconds"] = round(self.wall_before_s + time.monotonic() - self.began, 3)
+        artifacts = {record.label: record.uri for record in self.workspace.records}
+        self.state = self.state.model_copy(
+            update={
+                **changes,
+                "timings": {**self.state.timings, **timings},
+                "artifacts": {**self.state.artifacts, **artifacts},
+            }
+        )
+        write_state(self.run_dir, self.state)
+        for record in self.workspace.records:
+            if record.docs_dir.is_dir():
+                link_to(self.run_dir / "data_docs" / record.label.replace(" ", "-"), record.docs_dir)
+
+    def _link(self, folder: str, name: str, reference: ArtifactRef) -> None:
+        link_to(self.run_dir / folder / name, reference.path)
+
+
+def _digest(inputs: BaseModel) -> str:
+    return digest_of(inputs.model_dump(mode="json"))
+
+
+@contextmanager
+def open_run(config: RunConfig) -> Generator[Run]:
+    """Yield the run of this configuration, new or to be continued; only one driver at a time has it."""
+    runs_dir = Path(config.runs_dir).resolve()
+    run_dir = runs_dir / config.run_id
+    run_dir.mkdir(parents=True, exist_ok=True)
+    cluster, slots = RayCluster(config.ray, needs_of(config)), GpuSlots(config)
+
+    def before_work() -> None:
+        slots.take()
+        cluster.start()
+
+    began = time.monotonic() - startup_s.get()
+    tag_flow_run(config)
+    with _locked(run_dir), _logged_to(run_dir / "log.txt"):
+        save_configuration(config, run_dir / "config.yaml")
+        link_to(runs_dir / "latest", run_dir)
+        told = listener.get()
+        workspace = Workspace(
+            runs_dir=runs_dir,
+            run_id=config.run_id,
+            listener=Listeners([LogListener(get_run_logger()), *([told] if told else [])]),
+            before_work=before_work,
+            refresh=refresh.get(),
+            stages=config.stages,
+        )
+        state = read_state(run_dir)
+        if not state.timings and startup_s.get():
+            start = StageTiming(label="start", stage="start", seconds=0.0, overhead_s=round(startup_s.get(), 3))
+            state = state.model_copy(update={"timings": {start.label: start}})
+        try:
+            yield Run(config, workspace, state, began, state.wall_seconds)
+        finally:
+            cluster.stop()
+            slots.give_back()
+
+
+def link_to(link: Path, target: Path) -> None:
+    """Make or replace a relative symbolic link, in one step."""
+    link.parent.mkdir(parents=True, exist_ok=True)
+    partial = link.with_name(f".{link.name}-{os.getpid()}")
+    partial.unlink(missing_ok=True)
+    partial.symlink_to(os.path.relpath(target, link.parent))
+    partial.replace(link)
+
+
+@contextmanager
+def _locked(run_dir: Path) -> Generator[None]:
+    """Hold the run's lock; the kernel frees it when this process ends, in whatever way."""
+    with (run_dir / ".lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(
+                f"{run_dir}: this run is going on in another process; wait for it, or change the name of the run"
+            ) from error
+        yield
+
+
+@contextmanager
+def _logged_to(path: Path) -> Generator[None]:
+    """Append everything that is logged from INFO upwards to the run's log."""
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    handler.setLevel(logging.INFO)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()

@@ -1,0 +1,1 @@
+"""The typed configuration of a run, and its error messages."""

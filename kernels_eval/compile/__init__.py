@@ -1,0 +1,1 @@
+"""Machine code: Triton and CUDA sources compiled for named targets in confined one-shot processes."""

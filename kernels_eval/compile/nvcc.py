@@ -1,0 +1,256 @@
+"""Calls nvcc: device code alone for named targets, or a whole PyTorch extension; and reads what `-Xptxas -v` prints.
+
+Sources are those that `torch.utils.cpp_extension.load_inline` would write. Compiling alone needs no GPU and no CUDA build of
+PyTorch: headers that a CPU build lacks are replaced by the few declarations that candidates use (kernels_eval/compile/cuda_headers).
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Generator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+HEADERS = Path(__file__).parent / "cuda_headers"
+_IMPLICIT = ("#include <torch/types.h>", "#include <cuda.h>", "#include <cuda_runtime.h>")
+_MAX_MESSAGE = 500
+_ENTRY = re.compile(r"Compiling entry function '([^']+)' for 'sm_(\d+)a?'")
+_SPILLS = re.compile(r"(\d+) bytes spill stores")
+_USED = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+
+
+@dataclass(frozen=True)
+class Extension:
+    """The arguments of one `load_inline` that decide what is built."""
+
+    name: str
+    cpp_sources: tuple[str, ...]
+    cuda_sources: tuple[str, ...]
+    functions: tuple[str, ...]
+    cuda_flags: tuple[str, ...] = ()
+    cpp_flags: tuple[str, ...] = ()
+    link_flags: tuple[str, ...] = ()
+    options: dict[str, bool] = field(default_factory=dict[str, bool])
+
+    @classmethod
+    def of(
+        cls, name: str, cpp_sources: Any = (), cuda_sources: Any = (), functions: Any = (), *args: Any, **kwargs: Any
+    ) -> "Extension":
+        """Take the arguments as `load_inline` does; positional ones after `functions` are flags in its order."""
+        flags = dict(
+            zip(("extra_cflags", "extra_cuda_cflags", "extra_sycl_cflags", "extra_ldflags"), args, strict=False)
+        )
+        flags |= kwargs
+        return cls(
+            name=re.sub(r"\W", "_", str(name)),
+            cpp_sources=_texts(cpp_sources),
+            cuda_sources=_texts(cuda_sources),
+            functions=_texts(functions),
+            cuda_flags=_texts(flags.get("extra_cuda_cflags")),
+            cpp_flags=_texts(flags.get("extra_cflags")),
+            link_flags=_texts(flags.get("extra_ldflags")),
+            options={
+                key: bool(flags[key])
+                for key in ("with_pytorch_error_handling", "no_implicit_headers")
+                if flags.get(key) is not None
+            },
+        )
+
+    @property
+    def digest(self) -> str:
+        """Names the extension by content."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:24]
+
+    @property
+    def cuda_text(self) -> str:
+        """The file that nvcc compiles, as `load_inline` puts it together."""
+        implicit = () if self.options.get("no_implicit_headers") else _IMPLICIT
+        return "\n".join((*implicit, *self.cuda_sources)) + "\n"
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return (value,)
+    return tuple(str(item) for item in value)
+
+
+def compile_device_code(extension: Extension, folder: Path, target: str) -> str:
+    """Compile for `cuda:90` and the like; returns what the assembler said. CandidateError where it does not compile."""
+    backend, _, architecture = target.partition(":")
+    if backend != "cuda":
+        return ""
+    source = folder / "cuda.cu"
+    source.write_text(extension.cuda_text)
+    command = [
+        _nvcc(),
+        "-cubin",
+        f"-arch=sm_{architecture}",
+        "-Xptxas",
+        "-v",
+        "-w",
+        *_torch_flags(),
+        *_safe_flags(extension.cuda_flags),
+        str(source),
+        "-o",
+        str(folder / f"sm_{architecture}.cubin"),
+    ]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    if ran.returncode:
+        raise _compile_error(ran.stderr or ran.stdout, source.name, len(_IMPLICIT))
+    return ran.stderr + ran.stdout
+
+
+def build_library(extension: Extension, folder: Path, targets: list[str]) -> tuple[Path, str]:
+    """Build the extension; returns the library and what the assembler said. CandidateError where it does not compile."""
+    from kernels_eval.sandbox.candidate_source import CandidateError
+
+    torch_extensions: Any = _original_extensions()
+    architectures = [target.partition(":")[2] for target in targets if target.startswith("cuda:")]
+    os.environ["TORCH_CUDA_ARCH_LIST"] = ";".join(f"{name[:-1]}.{name[-1]}" for name in architectures)
+    log_path = folder / "build.log"
+    try:
+        with _output_to(log_path):
+            torch_extensions(
+                name=extension.name,
+                cpp_sources=list(extension.cpp_sources),
+                cuda_sources=list(extension.cuda_sources) or None,
+                functions=list(extension.functions) or None,
+                extra_cflags=list(extension.cpp_flags),
+                extra_cuda_cflags=[*extension.cuda_flags, "-Xptxas", "-v", "-w"],
+                extra_ldflags=list(extension.link_flags),
+                build_directory=str(folder),
+                verbose=True,
+                **extension.options,
+            )
+    except Exception as error:
+        log = log_path.read_text(errors="replace") if log_path.exists() else ""
+        if "error" in log or "error" in str(error):
+            raise _compile_error(f"{log}\n{error}", "cuda.cu", len(_IMPLICIT)) from error
+        raise CandidateError("compile_error", "nvcc_compile", f"{type(error).__name__}: {str(error)[-300:]}") from error
+    library = next(iter(folder.glob(f"{extension.name}*.so")), None)
+    if library is None:
+        raise CandidateError("compile_error", "nvcc_compile", "the build left no library")
+    return library, log_path.read_text(errors="replace")
+
+
+_load_inline: list[Any] = []
+
+
+def remember_load_inline() -> None:
+    """Keep PyTorch's own `load_inline` before candidates' modules get another one. In the process that builds."""
+    import torch.utils.cpp_extension as extensions
+
+    if not _load_inline:
+        _load_inline.append(extensions.load_inline)
+
+
+def _original_extensions() -> Any:
+    if not _load_inline:
+        remember_load_inline()
+    return _load_inline[0]
+
+
+@contextlib.contextmanager
+def _output_to(path: Path) -> Generator[None]:
+    """Send this process's standard output and error, and its children's, to a file."""
+    kept = (os.dup(1), os.dup(2))
+    with path.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            for descriptor, original in enumerate(kept, start=1):
+                os.dup2(original, descriptor)
+                os.close(original)
+
+
+def parse_resources(log: str) -> list[dict[str, Any]]:
+    """Read kernels, architectures, registers, shared bytes and spilled bytes from what `ptxas -v` printed."""
+    found: list[dict[str, Any]] = []
+    current: dict[str, Any] | None = None
+    for line in log.splitlines():
+        if entry := _ENTRY.search(line):
+            current = {"kernel": _plain_name(entry.group(1)), "architecture": f"cuda:{entry.group(2)}"}
+        elif current is not None and (spilled := _SPILLS.search(line)):
+            current["spills"] = int(spilled.group(1))
+        elif current is not None and (used := _USED.search(line)):
+            shared = _SHARED.search(line)
+            current |= {"registers": int(used.group(1)), "shared_bytes": int(shared.group(1)) if shared else 0}
+            if current not in found:
+                found.append(current)
+            current = None
+    return found
+
+
+def _plain_name(mangled: str) -> str:
+    """Return the function's own name out of an Itanium-mangled one (`_Z11relu_kernelPKfPfl`)."""
+    position = 2 if mangled.startswith("_Z") else -1
+    if position < 0:
+        return mangled[:200]
+    if mangled[position : position + 1] == "N":
+        position += 1
+    name = mangled
+    while match := re.match(r"(\d+)", mangled[position:]):
+        start = position + len(match.group(1))
+        position = start + int(match.group(1))
+        name = mangled[start:position]
+    return name[:200]
+
+
+def _nvcc() -> str:
+    from kernels_eval.sandbox.candidate_source import CandidateError
+
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    found = shutil.which("nvcc") or shutil.which("nvcc", path=f"{home}/bin")
+    if found is None:
+        raise CandidateError("compile_error", "no_nvcc", "nvcc is not installed on this machine")
+    return found
+
+
+def _torch_flags() -> list[str]:
+    import torch
+
+    root = Path(torch.__file__).parent / "include"
+    folders = [root, root / "torch/csrc/api/include", Path(sysconfig.get_paths()["include"])]
+    if torch.version.cuda is None:
+        folders.insert(0, HEADERS)
+    flags = [f"-I{folder}" for folder in folders]
+    return [
+        *flags,
+        "-std=c++17",
+        "--expt-relaxed-constexpr",
+        "-D_GLIBCXX_USE_CXX11_ABI=1",
+        "-DTORCH_EXTENSION_NAME=extension",
+    ]
+
+
+def _safe_flags(flags: tuple[str, ...]) -> list[str]:
+    """Flags that choose optimisation or define names; not those that read or write files, or run programs."""
+    allowed = ("-O", "--use_fast_math", "-use_fast_math", "-D", "-U", "-std=", "--std=", "-lineinfo", "--maxrregcount", "-maxrregcount",
+               "--expt-", "-fmad", "--fmad", "-prec", "-ftz", "--extra-device-vectorization")  # fmt: skip
+    return [flag for flag in flags if flag.startswith(allowed)]
+
+
+def _compile_error(text: str, file_name: str, implicit_lines: int) -> Exception:
+    """Return the first errors, with lines counted as the candidate counts them."""
+    from kernels_eval.sandbox.candidate_source import CandidateError
+
+    found: list[str] = []
+    for line in text.splitlines():
+        match = re.search(r"(\w[\w.]*\.(?:cu|cpp|cuh|h))\(?:?(\d+)\)?[^e]*?: (?:fatal )?error\s*:? ?(.*)", line)
+        if match is not None:
+            number = int(match.group(2)) - (implicit_lines if match.group(1) == file_name else 0)
+            found.append(f"{match.group(1)} line {number}: {match.group(3)}")
+    if not found:
+        found = [line for line in text.splitlines() if "error" in line.lower()] or text.strip().splitlines()[-3:]
+    return CandidateError("compile_error", "nvcc_compile", "; ".join(found)[:_MAX_MESSAGE])

@@ -1,0 +1,162 @@
+"""Compiles what a candidate launched, to machine code for named targets, in a confined process of its own.
+
+Needs no GPU: Triton compiles for any target. Conversation: the judge sends `compile` (units, launches, targets), this process
+answers `compiled` (resources of each kernel and target) or `failed` (category, message), and ends. The candidate's module is not
+run here: kernels are compiled from the sources that the interpreter ran, and that kernels_eval.trace.kernel_syntax has passed.
+Resource use comes from the machine code itself: registers, stack and shared memory of a cubin from its ELF sections, of AMD
+code from its metadata. Spills are bytes of local memory a thread (NVIDIA) or spilled registers (AMD).
+"""
+
+import ast
+import re
+import socket
+import struct
+import types
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import ConstexprFunction, JITFunction
+
+from kernels_eval.cost.launch import Constant, Launch
+from kernels_eval.example import KERNEL
+from kernels_eval.interpreter.kernel_loading import UnitLibrary, dtype_named
+from kernels_eval.sandbox.candidate_source import CandidateError, describe
+from kernels_eval.sandbox.ipc import ChannelClosedError, receive_frame, send_frame
+from kernels_eval.trace.schema import KernelUnit, ModuleName
+
+_SIZED_RECORD, _FRAME_SIZE, _REGISTER_COUNT = 0x04, 0x11, 0x2F
+
+
+def compile_main(channel: socket.socket, memory_descriptor: int) -> None:
+    """Answer one request."""
+    channel.settimeout(None)
+    try:
+        request, _ = receive_frame(channel)
+        units = [KernelUnit(**values) for values in request["units"]]
+        resources = _compile(units, request["launches"], request["targets"])
+        send_frame(channel, {"kind": "compiled", "resources": resources})
+    except CandidateError as failed:
+        send_frame(channel, failed.header)
+    except ChannelClosedError:
+        return
+
+
+def rehearse_compilation() -> None:
+    """Compile one small kernel for each vendor: the first compilation of a process costs four times a later one."""
+    types = {"x_ptr": "*fp32", "out_ptr": "*fp32", "M": "i32", "N": "i32", "ROWS": "constexpr", "BLOCK": "constexpr"}
+    sizes = {"ROWS": Constant(value=4), "BLOCK": Constant(value=16)}
+    launch = Launch(
+        kernel="kernel", unit=0, programs=1, dram_bytes=0, l2_bytes=0, flops=0, signature=types, constants=sizes
+    )
+    start = KERNEL.index("def kernel")
+    source = KERNEL[start : KERNEL.index("class ModelNew")].rstrip() + "\n"
+    unit = KernelUnit(unit=0, name="kernel", source=source, line=1, globals={"tl": ModuleName(name="triton.language")})
+    _compile([unit], [launch.model_dump(mode="json")], ["cuda:90", "hip:gfx942"])
+
+
+def _compile(units: list[KernelUnit], launches: list[dict[str, Any]], targets: list[str]) -> list[dict[str, Any]]:
+    library = UnitLibrary(_for_the_compiler, for_interpreter=False)
+    library.load(units)
+    resources: list[dict[str, Any]] = []
+    for launch in (Launch(**values) for values in launches):
+        if launch.uncompilable is not None:
+            continue
+        for target in targets:
+            try:
+                used = _compile_one(library, launch, target)
+            except OSError:  # a full disk, a lost file: nothing that a kernel can say makes the compiler meet one
+                raise
+            except BaseException as error:
+                message = compiler_message(error)
+                raise CandidateError(
+                    "compile_error", "triton_compile", f"{launch.kernel} for {target}: {message}"
+                ) from error
+            resources.append({"kernel": launch.kernel, "architecture": target, **used})
+    return resources
+
+
+def gpu_target(name: str) -> GPUTarget:
+    """Return Triton's target for `cuda:90` or `hip:gfx942`."""
+    backend, architecture = name.split(":")
+    if backend == "cuda":
+        return GPUTarget("cuda", int(architecture), 32)
+    return GPUTarget("hip", architecture, 64)
+
+
+def _for_the_compiler(function: types.FunctionType, unit: KernelUnit, tree: ast.FunctionDef) -> Any:
+    return ConstexprFunction(function) if unit.is_host_function else JITFunction(function)
+
+
+def _compile_one(library: UnitLibrary, launch: Launch, target: str) -> dict[str, Any]:
+    function: JITFunction[Any] = library[launch.unit]
+    constants = {name: _constant(library, constant) for name, constant in launch.constants.items()}
+    attributes = {
+        (function.arg_names.index(name),): [["tt.divisibility", 16]]
+        for name in launch.divisible
+        if launch.signature[name] != "constexpr"
+    }
+    signature = {name: launch.signature.get(name, "constexpr") for name in function.arg_names}
+    source = ASTSource(fn=function, signature=signature, constexprs=constants, attrs=attributes)
+    compiled = triton.compile(source, target=gpu_target(target), options=dict(launch.options) or None)
+    shared = int(getattr(compiled.metadata, "shared", 0))
+    if target.startswith("cuda"):
+        return {"shared_bytes": shared, **cubin_resources(compiled.asm["cubin"])}
+    text = compiled.asm["amdgcn"]
+    return {
+        "shared_bytes": shared,
+        "registers": _number(r"\.vgpr_count:\s+(\d+)", text),
+        "spills": _number(r"\.vgpr_spill_count:\s+(\d+)", text),
+    }
+
+
+def _constant(library: UnitLibrary, constant: Constant) -> Any:
+    if constant.kind == "dtype":
+        return dtype_named(str(constant.value))
+    return library[int(constant.value or 0)] if constant.kind == "unit" else constant.value
+
+
+def _number(pattern: str, text: str) -> int | None:
+    found = re.search(pattern, text)
+    return int(found.group(1)) if found else None
+
+
+def cubin_resources(cubin: bytes) -> dict[str, int | None]:
+    """Read registers and local memory a thread from a cubin: records of its ELF section `.nv.info`.
+
+    A record: format and attribute (a byte each), a 16-bit size, then (symbol, value) as 32-bit numbers for the attributes
+    read here, EIATTR_REGCOUNT and EIATTR_FRAME_SIZE. `cuobjdump --dump-resource-usage` prints the same figures.
+    """
+    section_offset = struct.unpack_from("<Q", cubin, 40)[0]
+    entry_size, count, names_index = struct.unpack_from("<HHH", cubin, 58)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, section_offset + index * entry_size) for index in range(count)]
+    names = sections[names_index][4]
+    found: dict[int, int] = {}
+    for name_offset, _, _, _, offset, size, *_ in sections:
+        start = names + name_offset
+        if cubin[start : cubin.index(b"\0", start)] != b".nv.info":
+            continue
+        position, end = offset, offset + size
+        while position + 4 <= end:
+            form, attribute, length = struct.unpack_from("<BBH", cubin, position)
+            position += 4
+            if form == _SIZED_RECORD:
+                if length >= 8:
+                    value = struct.unpack_from("<II", cubin, position)[1]
+                    found[attribute] = max(found.get(attribute, 0), value)
+                position += length
+    return {"registers": found.get(_REGISTER_COUNT), "spills": found.get(_FRAME_SIZE)}
+
+
+def compiler_message(error: BaseException) -> str:
+    """Return what the compiler said: the last cause, with the kernel's own line where it names one."""
+    text = str(error).strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    located = re.match(r"at (\d+):\d+:", text)
+    if located is None:
+        return describe(error)
+    caret = next((index for index, line in enumerate(lines) if set(line) == {"^"}), None)
+    code = lines[caret - 1] if caret else ""
+    said = " ".join(lines[caret + 1 :]) if caret is not None else lines[-1]
+    return f"{type(error).__name__}: {said[:300]} (line {located.group(1)} of the kernel: {code})"

@@ -1,0 +1,1 @@
+"""Tolerance, allowed operators, and the structure of outputs."""

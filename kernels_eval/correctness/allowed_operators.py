@@ -1,0 +1,65 @@
+"""Which PyTorch operators host code may use in a forward call.
+
+`strict` allows what allocates, views, reshapes or copies; everything that computes is refused by name. `mixed` allows every
+operator that can be carried out elsewhere. Asked twice: in the candidate's process, so that the refusal has a line of the
+candidate's, and again by the judge on the program that comes out (kernels_eval.trace.schema), which is what counts.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+UNINITIALISED = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"})
+CREATIONS = frozenset(
+    {
+        "zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full",
+        "scalar_tensor", "arange", "lift_fresh", "lift_fresh_copy", "_efficientzerotensor",
+    }
+)  # fmt: skip
+COPIES = frozenset({"clone", "copy_", "_to_copy", "contiguous"})
+MOVES = frozenset({"cat", "stack", "constant_pad_nd", "repeat"})
+"""Copies into a new layout. What they move was written by whoever wrote it before."""
+SETTERS = frozenset(
+    {"fill_", "zero_", "set_", "resize_", "detach_", "requires_grad_", "_unsafe_view", "_reshape_alias"}
+)
+METADATA = frozenset({"sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "is_same_size", "is_contiguous"})
+_UNTRACEABLE = frozenset({"set_", "resize_", "resize_as_", "from_file", "_nested_tensor_from_mask", "record_stream"})
+"""Operators that would pull a storage from under its handle, or reach out of the process."""
+STRICT = (UNINITIALISED | CREATIONS | COPIES | MOVES | SETTERS | METADATA | {"detach", "alias"}) - _UNTRACEABLE
+
+
+MAX_HOST_READS = 16
+"""Values that host code may read in one forward call (`.item()`): a scale, a length, not the work."""
+
+
+class PolicyViolationError(Exception):
+    """The candidate did with the library what its own kernels should do."""
+
+
+def refusal(func: Any, name: str, strict: bool) -> str | None:
+    """Say why a forward call cannot use an operator; None where it can."""
+    if func.namespace != "aten" or name in _UNTRACEABLE:
+        return f"{func.namespace}.{name}: host code cannot use this operator here"
+    if strict and not (func.is_view or name in STRICT):
+        return f"aten.{name}: the kernels have to compute this; PyTorch may only allocate, view and copy"
+    return None
+
+
+def is_recordable(name: str, strict: bool) -> bool:
+    """True where the judge carries out an operator that a program names (views are not written down at all)."""
+    return name in STRICT if strict else name not in _UNTRACEABLE
+
+
+def refuse_host_copies(record: Callable[[str], None]) -> None:
+    """Refuse the ways from a tensor to host memory that pass by the dispatcher (numpy, lists, DLPack)."""
+
+    def refusing(name: str) -> Callable[..., Any]:
+        def refuse(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            record(f"Tensor.{name}")
+            raise PolicyViolationError(f"Tensor.{name}: results have to be computed by the kernels, not on the host")
+
+        return refuse
+
+    for name in ("numpy", "tolist", "__array__", "__dlpack__"):
+        setattr(torch.Tensor, name, refusing(name))

@@ -1,0 +1,1 @@
+"""Counted launches and operators, and the roofline estimate made of them."""

@@ -1,0 +1,215 @@
+"""What a candidate would launch at the true size, worked out from its program there without running it."""
+
+import ast
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from kernels_eval.correctness.allowed_operators import UNINITIALISED
+from kernels_eval.cost.launch import Launch
+from kernels_eval.cost.operators import count_operator
+from kernels_eval.cpu.session import Conversation
+from kernels_eval.cpu.size_branches import is_past, size_needed, stalled, zeros_that_grow
+from kernels_eval.reference.inputs import SecretSeed
+from kernels_eval.reference.reference import Reference
+from kernels_eval.sandbox.child import CandidateFailedError
+from kernels_eval.sandbox.tensor_bytes import DTYPES, TensorForm
+from kernels_eval.trace.equivalence import Step, is_same_at, steps
+from kernels_eval.trace.kernel_syntax import constexpr_parameters
+from kernels_eval.trace.launch_signature import describe_launch
+from kernels_eval.trace.schema import (
+    FIRST_WEIGHT,
+    KernelUnit,
+    LaunchKernel,
+    Operate,
+    Plain,
+    Sequence,
+    TraceAnswer,
+    TypeName,
+    Value,
+    View,
+)
+
+
+@dataclass(frozen=True)
+class SeenProgram:
+    """The program of a trial that was found right, and its leading size."""
+
+    trace: TraceAnswer
+    size: int
+
+
+class TrueSize:
+    """What the host code asks for at sizes that are not run. The question for the true size has been put already."""
+
+    def __init__(
+        self, conversation: Conversation, reference: Reference, smaller: SeenProgram, seen: SeenProgram
+    ) -> None:
+        self._smaller = smaller
+        self._conversation = conversation
+        self._reference = reference
+        self._seen = seen
+        self.trace = self._traced()
+        """None: host code failed on the true size."""
+        self.launches = true_launches(self.trace, conversation) if self.trace else []
+        self.given_bytes = _given_bytes(self.trace, conversation, reference) if self.trace else []
+        """For each of `launches`: the size of what it was passed and did not make (inputs, weights, constants)."""
+
+    def other_sizes(self, seed: SecretSeed) -> tuple[int, int] | tuple[()] | None:
+        """Return the sizes that speak for the true one, where those that were run do not; none: only the true one does.
+
+        None: they do. Host code whose program depends on the size otherwise than in proportion (a flag, a choice of kernels) is
+        judged at the smallest sizes that are programmed as the true size is.
+        """
+        true_size = self._reference.true_size or 0
+        if self.trace is None:
+            return ()
+        true = self._steps(self.trace)
+        if not is_same_at(self._steps(self._seen.trace), true, true_size / self._seen.size):
+            return self._smallest_alike(true, true_size)
+        zeros = zeros_that_grow(self._seen.trace, self.trace)
+        if zeros:
+            return self._first_past(true, true_size, lambda trace, _: is_past(trace, zeros))
+        if self._is_stalled(self.trace, true_size):
+            return self._first_past(true, true_size, self._is_stalled)
+        needed = size_needed(self._seen.trace, self.trace, self._conversation.units, self._seen.size)
+        if needed is not None:
+            return (needed, 2 * needed) if 2 * needed < true_size else ()
+        between = true_size * (40 + seed.number("between") % 25) // 100
+        if between <= 2 * self._seen.size:
+            return None
+        trace = self._at(between)
+        if trace is None or not self._grows_steadily(trace, true_size / between):
+            return ()
+        return None
+
+    def _smallest_alike(self, true: list[Step], true_size: int) -> tuple[int, int] | tuple[()]:
+        size = 2 * self._seen.size
+        while 2 * size < true_size:
+            both = self._at(size), self._at(2 * size)
+            if None in both:
+                return ()
+            pairs = [
+                (self._steps(trace), true_size / at) for trace, at in zip(both, (size, 2 * size), strict=True) if trace
+            ]
+            if all(is_same_at(steps, true, factor) for steps, factor in pairs):
+                return size, 2 * size
+            size *= 2
+        return ()
+
+    def _is_stalled(self, trace: TraceAnswer, size: int) -> bool:
+        return stalled(self._smaller.trace, self._seen.trace, trace, (self._smaller.size, self._seen.size, size))
+
+    def _first_past(
+        self, true: list[Step], true_size: int, has_come: Callable[[TraceAnswer, int], bool]
+    ) -> tuple[int, int] | tuple[()]:
+        """Return the smallest sizes at which arguments are as they are at the true size: no longer 0, no longer growing. `has_come`: says so of a size."""
+        size = 2 * self._seen.size
+        while 2 * size < true_size:
+            trace = self._at(size)
+            if trace is None or not is_same_at(self._steps(trace), true, true_size / size):
+                break
+            if has_come(trace, size):
+                return size, 2 * size
+            size *= 2
+        return ()
+
+    def _grows_steadily(self, trace: TraceAnswer, factor: float) -> bool:
+        """True where grids at the true size are those of a smaller one in proportion, give or take a tile in each direction."""
+        for small, true in zip(_grids(trace), _grids(self.trace), strict=False):
+            for fewer, more in zip(small, true, strict=True):
+                if more < fewer or (more != fewer and abs(more - factor * fewer) > 1 + factor):
+                    return False
+        return True
+
+    def _steps(self, trace: TraceAnswer) -> list[Step]:
+        return steps(trace, constexpr_names(self._conversation.units))
+
+    def _at(self, size: int) -> TraceAnswer | None:
+        self._conversation.ask(self._reference.forms(size), has_values=False)
+        return self._traced()
+
+    def _traced(self) -> TraceAnswer | None:
+        try:
+            return self._conversation.traced()[0]
+        except CandidateFailedError:
+            return None
+
+
+def _grids(trace: TraceAnswer | None) -> list[tuple[int, int, int]]:
+    return [command.grid for command in trace.commands if isinstance(command, LaunchKernel)] if trace else []
+
+
+def _given_bytes(trace: TraceAnswer, conversation: Conversation, reference: Reference) -> list[int]:
+    sizes: dict[int, int] = dict(conversation.uploads)
+    for number, form in enumerate(reference.true_forms):
+        if isinstance(form, TensorForm):
+            sizes[number] = form.nbytes
+    for number, nbytes in enumerate(conversation.weight_bytes, start=FIRST_WEIGHT):
+        sizes[number] = nbytes
+    found: list[int] = []
+    for command in trace.commands:
+        if isinstance(command, LaunchKernel):
+            found.append(sum(sizes.get(storage, 0) for storage in command.storages))
+        elif isinstance(command, Operate) and operator_launch(command) is not None:
+            found.append(0)
+    return found
+
+
+def constexpr_names(units: Iterable[KernelUnit]) -> dict[int, frozenset[str]]:
+    """Return the names of compile-time parameters by number of the unit."""
+    return {unit.unit: _constexprs(unit.source) for unit in units}
+
+
+@lru_cache(maxsize=1024)
+def _constexprs(source: str) -> frozenset[str]:
+    function = ast.parse(source).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    return frozenset(constexpr_parameters(function))
+
+
+def true_launches(trace: TraceAnswer, conversation: Conversation) -> list[Launch]:
+    """Return the launches of a program that is not run."""
+    units = {unit.unit: unit for unit in conversation.units}
+    constexprs = constexpr_names(conversation.units)
+    launches: list[Launch] = []
+    for command in trace.commands:
+        if isinstance(command, LaunchKernel):
+            launches.append(describe(command, units, constexprs))
+        elif isinstance(command, Operate):
+            launch = operator_launch(command)
+            if launch is not None:
+                launches.append(launch)
+    return launches
+
+
+def describe(
+    command: LaunchKernel, units: Mapping[int, KernelUnit], constexprs: Mapping[int, frozenset[str]]
+) -> Launch:
+    """Describe a launch without running it."""
+    unit = units[command.unit]
+    return Launch(dram_bytes=0, l2_bytes=0, flops=0, **describe_launch(command, unit.name, constexprs[command.unit]))
+
+
+def operator_launch(command: Operate) -> Launch | None:
+    """Count an operator from the shapes that it was traced with."""
+    if command.name in UNINITIALISED:
+        return None
+    function: Any = getattr(getattr(torch.ops.aten, command.name), command.overload)
+    arguments = tuple(_on_meta(value) for value in command.arguments)
+    named = {name: _on_meta(value) for name, value in command.named.items()}
+    results = [None if view is None else _on_meta(view) for view in command.results]
+    return count_operator(function, arguments, named, results[0] if len(results) == 1 else results)
+
+
+def _on_meta(value: Value) -> Any:
+    if isinstance(value, View):
+        return torch.empty_strided(value.shape, value.strides, dtype=DTYPES[value.dtype], device="meta")
+    if isinstance(value, Plain):
+        return value.value
+    if isinstance(value, TypeName):
+        return DTYPES.get(value.name)
+    return [_on_meta(item) for item in value.items] if isinstance(value, Sequence) else None

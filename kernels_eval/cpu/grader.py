@@ -1,0 +1,277 @@
+"""Grades one candidate: the questions that are put to it, and what its answers amount to.
+
+Order: load, weights, then one trial after the other with an early exit at the first wrong answer; while the candidate works on a
+trial, the oracle does too. Reduced leading sizes alternate between trials, so that both a hidden shape and the slope of
+the traffic come with the correctness runs.
+"""
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from kernels_eval.config import JudgeConfig
+from kernels_eval.cost.launch import Launch
+from kernels_eval.cost.roofline import HARDWARE, extrapolate, total_s, with_true_grids
+from kernels_eval.cpu.full_size import SeenProgram, TrueSize
+from kernels_eval.cpu.output_checks import check_dependence, check_trace, check_values
+from kernels_eval.cpu.repeated_calls import Repeats
+from kernels_eval.cpu.session import Conversation
+from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, is_library, larger_sizes, size_of
+from kernels_eval.errors import InfrastructureError
+from kernels_eval.reference.expected import ReferenceFailedError, Truth
+from kernels_eval.reference.inputs import SecretSeed
+from kernels_eval.reference.reference import Reference
+from kernels_eval.sandbox.child import CandidateFailedError, out_of_turn
+from kernels_eval.sandbox.fork_server import Nursery
+from kernels_eval.sandbox.limits import Limits
+from kernels_eval.sandbox.tensor_bytes import NAMES
+from kernels_eval.trace.equivalence import fingerprint
+from kernels_eval.trace.schema import KernelUnit, TraceAnswer
+from kernels_eval.verdict import Status, TimingSource, Verdict
+
+_Result = TypeVar("_Result")
+_MAX_REFERENCES = 128
+_MIN_KERNEL_TIME = 0.3
+
+
+@dataclass
+class Graded:
+    """A verdict, and what was launched at the true size (what there is to compile)."""
+
+    verdict: Verdict
+    launches: list[Launch] = field(default_factory=list)
+    units: list[KernelUnit] = field(default_factory=list)
+    """Sources of the kernels launched."""
+    follow_up: Sizes | None = None
+    """Sizes to judge again at: this verdict is right as far as it goes, but programs did not grow with the rows as they should."""
+    needs_follow_up: bool = True
+    """Without it the verdict cannot be trusted; else only its times are less exact."""
+
+
+class Grader:
+    """Holds the references of one worker and grades candidates that its nursery bears."""
+
+    def __init__(self, hosts: Nursery, executors: Nursery) -> None:
+        self._hosts = hosts
+        self._executors = executors
+        self._references: OrderedDict[str, Reference] = OrderedDict()
+        self._weight_seed = secrets.randbits(48)
+
+    @property
+    def sandbox(self) -> list[str]:
+        """What keeps candidates in."""
+        return self._hosts.sandbox
+
+    def grade(self, problem_source: str, kernel_source: str, config: JudgeConfig) -> Graded:
+        """Grade one candidate. Raises ReferenceFailedError where the problem itself is at fault."""
+        reference = self._reference(problem_source)
+        seed = SecretSeed(secrets.token_bytes(16))
+        sizes = first_sizes(reference)
+        graded = self._grade_at(reference, kernel_source, config, seed, sizes)
+        while (larger := larger_sizes(reference, sizes, graded.verdict.error_category, graded.follow_up)) is not None:
+            sizes, smaller = larger, graded
+            graded = self._grade_at(reference, kernel_source, config, seed, sizes)
+            if graded.verdict.status is Status.TIMEOUT and smaller.verdict.correct and not smaller.needs_follow_up:
+                graded = smaller
+                break
+        facts = {
+            "hardware": f"triton-interpreter/{config.roofline_hardware}",
+            "sandbox": ",".join(self.sandbox),
+            "seed_commitment": seed.commitment,
+        }
+        graded.verdict = graded.verdict.model_copy(update=facts)
+        return graded
+
+    def _reference(self, source: str) -> Reference:
+        reference = self._references.pop(source, None) or Reference(source, self._weight_seed)
+        self._references[source] = reference
+        if len(self._references) > _MAX_REFERENCES:
+            self._references.popitem(last=False)
+        return reference
+
+    def _grade_at(
+        self,
+        reference: Reference,
+        kernel_source: str,
+        config: JudgeConfig,
+        seed: SecretSeed,
+        sizes: Sizes,
+    ) -> Graded:
+        limits = Limits(wall_s=config.timeout_s, memory_mb=config.memory_mb)
+        trials = max(config.trials, 2) if sizes else 1 if reference.can_be_reduced else config.trials
+        strict = config.policy == "strict"
+        counted: dict[int | None, list[Launch]] = {}
+        errors = Errors()
+        compiled = False
+        try:
+            with Conversation(self._hosts, self._executors, limits, strict) as conversation:
+                conversation.load(kernel_source, reference.arguments, reference.weight_seed)
+                drawn = [reference.draw(size_of(sizes, trial), trial, seed, own=trial == 0) for trial in range(trials)]
+                perturbed = self._set_weights(conversation, reference)
+                compiled = True
+                for inputs in drawn:
+                    conversation.ask(inputs, has_values=True)
+                repeats = Repeats(conversation, reference, perturbed, size_of(sizes, 0), seed)
+                repeats.ask()
+                if sizes:
+                    conversation.ask(reference.true_forms, has_values=False)
+                inputs, truth = drawn[0], None
+                programs: list[Traced] = []
+                for trial in range(trials):
+                    traced = _start(conversation, inputs)
+                    # While the candidate's kernels run, the reference does.
+                    truth = truth or reference.truth(inputs, perturbed)
+                    coming = self._truth(reference, drawn, trial + 1, perturbed, sizes, seed)
+                    launches = _finish(conversation, traced.trace, truth, strict, errors)
+                    counted.setdefault(size_of(sizes, trial), launches)
+                    programs.append(traced)
+                    inputs, truth = coming
+                for call in _sensible(lambda: repeats.reruns(programs[0].fingerprint, programs[0].trace)):
+                    rerun = repeats.start(call)
+                    _finish(conversation, rerun.trace, rerun.truth, strict, errors)
+                if not strict and (scrambled := repeats.start_scrambled()) is not None:
+                    answer, content = conversation.executed(_bytes_of(scrambled.truth))
+                    check_dependence(scrambled.trace, answer, content, scrambled.truth)
+                true: TrueSize | None = None
+                ahead: Sizes | None = None
+                if sizes:
+                    both = [SeenProgram(program.trace, size) for program, size in zip(programs, sizes, strict=False)]
+                    true = _sensible(lambda: TrueSize(conversation, reference, *both))
+                    ahead = _sensible(lambda: true.other_sizes(seed))
+                units = conversation.units
+                if conversation.has_read:
+                    for call in repeats.with_values():
+                        _finish(conversation, call.trace, call.truth, strict, errors)
+        except CandidateFailedError as failed:
+            return Graded(failed.verdict(compiled))
+        if true is None or not sizes:
+            return self._timed(reference, counted[None], units, config, errors)
+        if true.trace is None:
+            return Graded(Verdict(status=Status.CORRECT), follow_up=())
+        small, large = counted[sizes[0]], counted[sizes[1]]
+        true_size = reference.true_size or sizes[1]
+        estimated = extrapolate(small, large, *sizes, true_size, true.launches, true.given_bytes)
+        launches = with_true_grids(estimated, true.launches)
+        graded = self._timed(reference, launches, units, config, errors)
+        graded.follow_up = ahead
+        if ahead is None:
+            graded.follow_up, graded.needs_follow_up = follow_up(
+                large, estimated, launches, sizes, true_size, reference.has_products
+            )
+        return graded
+
+    def _set_weights(self, conversation: Conversation, reference: Reference) -> bool:
+        """Copy weights by name. Where the candidate has every parameter, constant ones get values that matter; True then."""
+        state = conversation.ready()
+        wanted = reference.state(False)
+
+        def matches(name: str) -> bool:
+            tensor = wanted[name]
+            return state.get(name) == (NAMES.get(tensor.dtype, "?"), tuple(tensor.shape))
+
+        perturbed = bool(wanted) and all(matches(name) for name in wanted)
+        weights = reference.state(perturbed)
+        conversation.set_weights({name: weights[name] for name in wanted if matches(name)})
+        return perturbed
+
+    def _truth(
+        self, reference: Reference, drawn: list[list[Any]], trial: int, perturbed: bool, sizes: Sizes, seed: SecretSeed
+    ) -> tuple[list[Any], Truth | None]:
+        """Return a later trial's inputs with what the reference makes of them.
+
+        Values outside the reference's domain (the logarithm of a negative) test nothing: such a trial is drawn again from
+        the problem's own distribution.
+        """
+        if trial >= len(drawn):
+            return [], None
+        truth = reference.truth(drawn[trial], perturbed)
+        if truth.is_finite:
+            return drawn[trial], truth
+        inputs = reference.draw(size_of(sizes, trial), trial, seed, own=True)
+        return inputs, reference.truth(inputs, perturbed)
+
+    def _timed(
+        self,
+        reference: Reference,
+        launches: list[Launch],
+        units: list[KernelUnit],
+        config: JudgeConfig,
+        errors: "Errors",
+    ) -> Graded:
+        hardware = HARDWARE[config.roofline_hardware]
+        candidate_s = total_s(launches, hardware, reference.is_half)
+        reference_s = total_s(reference.eager_launches, hardware, reference.is_half)
+        own = [item for item in launches if not is_library(item) and not item.is_copy]
+        own_s = total_s(own, hardware, reference.is_half)
+        if own_s < _MIN_KERNEL_TIME * candidate_s and config.policy == "mixed":
+            failed = CandidateFailedError(
+                Status.REJECTED, "library_compute", f"own kernels take {own_s / candidate_s:.0%} of the time"
+            )
+            return Graded(failed.verdict(compiled=True))
+        verdict = Verdict(
+            status=Status.CORRECT,
+            compiled=True,
+            correct=True,
+            speedup=reference_s / candidate_s,
+            candidate_ms=1e3 * candidate_s,
+            reference_ms=1e3 * reference_s,
+            timing_source=TimingSource.ROOFLINE,
+            max_abs_error=errors.absolute,
+            max_rel_error=errors.relative,
+        )
+        return Graded(verdict, launches, units)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A trial's program."""
+
+    trace: TraceAnswer
+    fingerprint: str
+
+
+def _start(conversation: Conversation, inputs: list[Any]) -> Traced:
+    """Put a trial's inputs before the executor and have the program run that the host code traced for them."""
+    conversation.put(inputs)
+    trace, raw, payload = conversation.traced()
+    conversation.execute(raw, payload, [output["view"] for output in raw["outputs"] if output.get("view") is not None])
+    return Traced(trace, fingerprint(raw, payload))
+
+
+def _finish(
+    conversation: Conversation, trace: TraceAnswer, truth: Truth, strict: bool, errors: "Errors"
+) -> list[Launch]:
+    """Wait for a trial's results; returns what was launched. CandidateFailedError where anything is wrong."""
+    check_trace(trace, truth)
+    answer, content = conversation.executed(_bytes_of(truth))
+    changed = conversation.changed_inputs() - truth.changed_inputs
+    errors.add(*check_values(trace, answer, content, truth, changed, strict))
+    return list(answer.launches)
+
+
+def _sensible(look: Callable[[], _Result]) -> _Result:
+    """Look at programs that are not run, so that nothing else has looked at them: hostile ones may name anything."""
+    try:
+        return look()
+    except (CandidateFailedError, InfrastructureError, ReferenceFailedError):
+        raise
+    except Exception as error:
+        raise out_of_turn("a program makes no sense") from error
+
+
+def _bytes_of(truth: Truth) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in truth.native)
+
+
+@dataclass
+class Errors:
+    """The largest errors of all trials."""
+
+    absolute: float = 0.0
+    relative: float = 0.0
+
+    def add(self, absolute: float, relative: float) -> None:
+        """Take one trial's."""
+        self.absolute, self.relative = max(self.absolute, absolute), max(self.relative, relative)

@@ -1,0 +1,151 @@
+"""What is wrong with the results of a forward call: first as the program names them, then as they were computed."""
+
+import torch
+
+from kernels_eval.correctness.tolerance import compare
+from kernels_eval.interpreter.memory_accesses import Writer
+from kernels_eval.reference.expected import Truth
+from kernels_eval.sandbox.child import CandidateFailedError, out_of_turn
+from kernels_eval.sandbox.messages import ExecutedAnswer
+from kernels_eval.sandbox.tensor_bytes import DTYPES, NAMES, TensorForm, tensor_from
+from kernels_eval.trace.schema import FIRST_OWN, LaunchKernel, TraceAnswer, View
+from kernels_eval.verdict import Status
+
+_MIN_KERNEL_SHARE = 0.3
+
+
+def check_trace(trace: TraceAnswer, truth: Truth) -> None:
+    """Raise CandidateFailedError where a call cannot be right, whatever its kernels compute. Nothing has run yet."""
+    launches = [command for command in trace.commands if isinstance(command, LaunchKernel)]
+    if not launches:
+        raise CandidateFailedError(Status.REJECTED, "no_kernel_launched", "forward launched no kernel")
+    empty = next((launch for launch in launches if 0 in launch.grid), None)
+    if empty is not None:
+        raise CandidateFailedError(
+            Status.RUNTIME_ERROR, "empty_grid", f"a kernel was launched over an empty grid (line {empty.line})"
+        )
+    if len(trace.outputs) != len(truth.native):
+        raise CandidateFailedError(
+            Status.INCORRECT,
+            "wrong_output_count",
+            f"returned {len(trace.outputs)} outputs, expected {len(truth.native)}",
+        )
+    check_structure(trace.structure, truth)
+    for index, (output, native) in enumerate(zip(trace.outputs, truth.native, strict=True)):
+        label = label_of(index, len(trace.outputs))
+        view = output.view
+        if view is None:
+            raise CandidateFailedError(Status.INCORRECT, "wrong_type", f"{label} is a {output.type}, expected a tensor")
+        if view.shape != tuple(native.shape):
+            raise CandidateFailedError(
+                Status.INCORRECT,
+                "wrong_shape",
+                f"{label} has shape {list(view.shape)}, expected {list(native.shape)}",
+            )
+        if view.dtype != NAMES.get(native.dtype):
+            raise CandidateFailedError(
+                Status.INCORRECT, "wrong_dtype", f"{label} is {view.dtype}, expected {NAMES.get(native.dtype)}"
+            )
+        _check_storage(view, index, label, truth)
+    if not truth.shared:
+        _check_overlap([output.view for output in trace.outputs if output.view is not None])
+
+
+def check_structure(found: str, truth: Truth) -> None:
+    """Whoever calls the model unpacks what the reference returns: a tuple of one is no tensor."""
+    if found != truth.structure:
+        message = f"returned {found[:300]}, expected {truth.structure[:300]}"
+        raise CandidateFailedError(Status.INCORRECT, "wrong_type", message)
+
+
+def _check_storage(view: View, index: int, label: str, truth: Truth) -> None:
+    """An output has memory of its own, unless the reference's has not."""
+    if view.is_expanded and not truth.expanded[index]:
+        raise CandidateFailedError(
+            Status.REJECTED, "expanded_output", f"{label} shows elements of its memory more than once"
+        )
+    if view.storage < FIRST_OWN and view.numel and not truth.aliased[index]:
+        raise CandidateFailedError(
+            Status.REJECTED, "aliased_output", f"{label} is an input or a weight, expected memory of its own"
+        )
+
+
+def _check_overlap(views: list[View]) -> None:
+    """No element of memory is an element of two outputs. (Parts of one allocation are fine.)"""
+    for second, view in enumerate(views):
+        for first, other in enumerate(views[:second]):
+            if other.storage == view.storage and _elements(other) & _elements(view):
+                raise CandidateFailedError(
+                    Status.REJECTED, "aliased_output", f"outputs {first} and {second} lie in the same memory"
+                )
+
+
+def _elements(view: View) -> set[int]:
+    """Places of a view's elements in its storage, in bytes."""
+    places = torch.full((1,), view.offset)
+    for size, stride in zip(view.shape, view.strides, strict=True):
+        places = (places[:, None] + stride * torch.arange(size)).reshape(-1)
+    return set((places * DTYPES[view.dtype].itemsize).tolist())
+
+
+def check_values(
+    trace: TraceAnswer, answer: ExecutedAnswer, content: bytearray, truth: Truth, changed: set[int], strict: bool
+) -> tuple[float, float]:
+    """Return the largest absolute and relative error of a right answer; raise CandidateFailedError on a wrong one."""
+    worst_absolute = worst_relative = 0.0
+    offset = 0
+    if len(answer.outputs) != len(trace.outputs):
+        raise out_of_turn("the executor answered out of turn")
+    for index, (output, facts) in enumerate(zip(trace.outputs, answer.outputs, strict=True)):
+        view, native = output.view, truth.native[index]
+        assert view is not None
+        label = label_of(index, len(trace.outputs))
+        form = TensorForm(dtype=view.dtype, shape=view.shape)
+        if offset + form.nbytes > len(content):
+            raise out_of_turn("fewer bytes than the outputs have")
+        actual = tensor_from(content, form, offset)
+        offset += form.nbytes
+        comparison = compare(actual, truth.oracle[index], native, label)
+        if not comparison.agrees:
+            raise CandidateFailedError(Status.INCORRECT, "wrong_values", comparison.message)
+        _check_writers(facts.writers, native, label, strict)
+        worst_absolute = max(worst_absolute, comparison.max_abs_error or 0.0)
+        worst_relative = max(worst_relative, comparison.max_rel_error or 0.0)
+    if changed:
+        raise CandidateFailedError(
+            Status.REJECTED, "changed_input", f"changed input {min(changed)}, which the reference leaves alone"
+        )
+    return worst_absolute, worst_relative
+
+
+def check_dependence(trace: TraceAnswer, answer: ExecutedAnswer, content: bytearray, truth: Truth) -> None:
+    """Raise CandidateFailedError where results are right though all that kernels wrote was replaced by nonsense (policy `mixed`)."""
+    wrong = total = offset = 0
+    for index, output in enumerate(trace.outputs):
+        assert output.view is not None
+        form = TensorForm(dtype=output.view.dtype, shape=output.view.shape)
+        actual = tensor_from(content, form, offset)
+        offset += form.nbytes
+        wrong += round(compare(actual, truth.oracle[index], truth.native[index], "").wrong_share * actual.numel())
+        total += actual.numel()
+    if wrong < _MIN_KERNEL_SHARE * total:
+        raise CandidateFailedError(
+            Status.REJECTED,
+            "decoy_kernel",
+            f"only {wrong / total:.0%} of the result depends on what the kernels compute",
+        )
+
+
+def _check_writers(writers: tuple[int, ...], native: torch.Tensor, label: str, strict: bool) -> None:
+    """Under `strict`, kernels wrote what was not filled with a constant."""
+    computed = sum(writers) - writers[Writer.FILL]
+    if strict and computed and writers[Writer.KERNEL] < _MIN_KERNEL_SHARE * computed:
+        share = writers[Writer.KERNEL] / native.numel()
+        raise CandidateFailedError(
+            Status.REJECTED, "output_not_from_kernel", f"kernels stored {share:.0%} of {label}'s elements"
+        )
+
+
+def label_of(index: int, count: int) -> str:
+    """Name an output in messages."""
+    return f"output {index}" if count > 1 else "output"

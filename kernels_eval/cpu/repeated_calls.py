@@ -1,0 +1,186 @@
+"""Calls the candidate again, on shapes that it has seen: does it still do the work, now that it could remember?
+
+A dozen more calls are traced (host code alone runs: that is cheap, and overlaps with the kernels of the trials). Where every
+call asks for the program that was found right, that is all. A program that differs is run on fresh values, after all that came
+before it, and its results are compared; so are calls whose kernels use memory of earlier calls, which could count them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernels_eval.cpu.session import Conversation
+from kernels_eval.reference.expected import Truth
+from kernels_eval.reference.inputs import SecretSeed
+from kernels_eval.reference.reference import FIRST_REPEAT, Reference
+from kernels_eval.sandbox.tensor_bytes import DTYPES
+from kernels_eval.trace.equivalence import fingerprint, uses_older_storage
+from kernels_eval.trace.schema import TraceAnswer, View
+
+_FEWEST = 12
+_MORE = 5
+"""How many calls there are is drawn secretly."""
+_TRIAL = FIRST_REPEAT - 1
+"""Trials are numbered from here, for the seed."""
+_RUN = 3
+"""Calls that are run where each could differ from the last though its program is the same: all but the first on inputs that are mostly
+those of the call before, so that a kernel that compares a few values with the last call's takes them for the same."""
+_CHANGED = 1 / 32
+"""Share of the elements that then differ."""
+
+
+_FEWEST_READING = 2
+_MORE_READING = 3
+_TURNED = 4
+"""Inputs of fewer elements are scales and the like; nothing is turned around in them."""
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """A traced call that was run once more; its results wait at the executor."""
+
+    trace: TraceAnswer
+    truth: Truth
+
+
+class Repeats:
+    """The further calls of one candidate at one size."""
+
+    def __init__(
+        self, conversation: Conversation, reference: Reference, perturbed: bool, size: int | None, seed: SecretSeed
+    ) -> None:
+        self._conversation = conversation
+        self._reference = reference
+        self._perturbed = perturbed
+        self._size = size
+        self._seed = seed
+        self._count = _FEWEST + seed.number("repeats") % _MORE
+        self._drawn = 0
+        self._last: list[Any] = []
+        """Inputs of the last call that was run."""
+        self._rest: _Call | None = None
+
+    def ask(self) -> None:
+        """Have them traced, on forms alone."""
+        forms = self._reference.forms(self._size)
+        for _ in range(self._count):
+            self._conversation.ask(forms, has_values=False)
+
+    def reruns(self, known: str, right: TraceAnswer) -> "list[_Call]":
+        """Wait for the programs; returns those to run, each with the calls before it.
+
+        `right`: the program that was found right, `known`: its fingerprint. Programs of a known name are not even checked.
+        """
+        calls: list[_Call] = []
+        waiting: list[tuple[dict[str, Any], bytearray]] = []
+        trace = right
+        for index in range(self._count):
+            raw, payload = self._conversation.repeated()
+            name = fingerprint(raw, payload)
+            if name != known:
+                trace = self._conversation.checked(raw)
+            if self._conversation.has_read:
+                continue  # what host code read was remembered for it: values and program would not fit each other
+            waiting.append((raw, payload))
+            stateful = uses_older_storage(trace) or self._conversation.wrote_weights
+            if name != known or (stateful and (index < _RUN or index == self._count - 1)):
+                calls.append(_Call(trace, waiting, mostly_alike=stateful and 0 < index < _RUN))
+                waiting = []
+                known = name
+        self._rest = _Call(trace, waiting) if waiting else None
+        return calls
+
+    def with_values(self) -> Iterator[Rerun]:
+        """Make more calls of host code that reads values, as it can only be traced with values. Call after all other questions.
+
+        Every other one is on inputs that read the same as those of the call before: an old result, remembered by a sampled value
+        or by a sum, is wrong for them.
+        """
+        inputs: list[Any] = []
+        for number in range(_FEWEST_READING + self._seed.number("reading") % _MORE_READING):
+            alike = number % 2 == 1
+            inputs, truth = self._alike(inputs, self._conversation.reads) if alike else self._fresh()
+            self._conversation.ask(inputs, has_values=True)
+            self._conversation.put(inputs)
+            trace, raw, payload = self._conversation.traced()
+            self._conversation.execute(raw, payload, _views(raw))
+            yield Rerun(trace, truth)
+
+    def _alike(self, first: list[Any], reads: Sequence[View]) -> tuple[list[Any], Truth]:
+        """Turn the elements of an input set around, but for those that were read."""
+        inputs = list(first)
+        for index, value in enumerate(first):
+            if not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point or value.numel() < _TURNED:
+                continue
+            inputs[index] = value.contiguous().reshape(-1).roll(1).reshape(value.shape)
+            before, after = (flat.contiguous().reshape(-1).view(torch.uint8) for flat in (value, inputs[index]))
+            for view in reads:
+                if view.storage == index:
+                    itemsize = DTYPES[view.dtype].itemsize
+                    after[view.offset * itemsize : (view.offset + 1) * itemsize] = before[
+                        view.offset * itemsize : (view.offset + 1) * itemsize
+                    ]
+        truth = self._reference.truth(inputs, self._perturbed)
+        return (inputs, truth) if truth.is_finite else self._fresh()
+
+    def _mostly_alike(self, last: list[Any]) -> tuple[list[Any], Truth]:
+        """Change some elements of an input set, anywhere but at both ends of a tensor."""
+        self._drawn += 1
+        others = self._reference.draw(self._size, _TRIAL + self._drawn, self._seed, own=False)
+        generator = self._seed.generator("changed", self._drawn)
+        inputs = list(last)
+        for index, (value, other) in enumerate(zip(last, others, strict=True)):
+            if not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point or value.numel() < _TURNED:
+                continue
+            changes = torch.rand(value.numel(), generator=generator) < _CHANGED
+            changes[0] = changes[-1] = False
+            if not bool(changes.any()):
+                changes[int(torch.randint(1, value.numel() - 1, (), generator=generator))] = True
+            inputs[index] = torch.where(changes.reshape(value.shape), other, value)
+        truth = self._reference.truth(inputs, self._perturbed)
+        return (inputs, truth) if truth.is_finite else self._fresh()
+
+    def start_scrambled(self) -> Rerun | None:
+        """Have the last call run with its kernels' results replaced by nonsense; None where it has been run already."""
+        return self.start(self._rest, scrambled=True) if self._rest is not None else None
+
+    def start(self, call: "_Call", scrambled: bool = False) -> Rerun:
+        """Put fresh values before the executor and have a call run, after those that were only traced."""
+        inputs, truth = self._mostly_alike(self._last) if call.mostly_alike else self._fresh()
+        self._last = inputs
+        for raw, payload in call.programs[
+            :-1
+        ]:  # on other values: what they leave behind is the answer to another question
+            self._drawn += 1
+            self._conversation.put(self._reference.draw(self._size, _TRIAL + self._drawn, self._seed, own=True))
+            self._conversation.execute(raw, payload, [])
+            self._conversation.executed(0)
+        self._conversation.put(inputs)
+        raw, payload = call.programs[-1]
+        self._conversation.execute(raw, payload, _views(raw), scrambled=scrambled)
+        return Rerun(call.trace, truth)
+
+    def _fresh(self) -> tuple[list[Any], Truth]:
+        """Draw values that were not seen; outside of the reference's domain they are drawn again as the problem draws them."""
+        self._drawn += 1
+        for own in (False, True):
+            inputs = self._reference.draw(self._size, _TRIAL + self._drawn, self._seed, own=own)
+            truth = self._reference.truth(inputs, self._perturbed)
+            if truth.is_finite:
+                break
+        return inputs, truth
+
+
+def _views(raw: dict[str, Any]) -> list[Any]:
+    return [output["view"] for output in raw["outputs"] if output.get("view") is not None]
+
+
+@dataclass(frozen=True)
+class _Call:
+    trace: TraceAnswer
+    programs: list[tuple[dict[str, Any], bytearray]]
+    """The calls before it that were not run yet, and itself."""
+    mostly_alike: bool = False
+    """Run on inputs that are mostly those of the call before."""

@@ -1,0 +1,1 @@
+"""Grading on a GPU: worker process, candidate's process, shared device memory, rounds, timing, profile."""

@@ -1,0 +1,70 @@
+"""The candidate-side line of the policy on a GPU: the same operators are refused as on the CPU, during every call alike.
+
+On while outputs are checked, while calls are profiled and while they are timed: a call cannot tell one from the other. Fresh
+memory is filled with NaN only in the calls that are not timed (filling costs device time); a timed call is kept honest by its
+fresh inputs, since what older calls left behind is wrong for them.
+"""
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from kernels_eval.correctness.allowed_operators import (
+    COPIES,
+    CREATIONS,
+    MAX_HOST_READS,
+    METADATA,
+    MOVES,
+    SETTERS,
+    UNINITIALISED,
+    PolicyViolationError,
+)
+
+_ALLOWED = (
+    UNINITIALISED | CREATIONS | COPIES | MOVES | SETTERS | METADATA | {"record_stream", "pin_memory", "_pin_memory"}
+)
+
+
+class DevicePolicy(TorchDispatchMode):
+    """Refuses computing operators; `violations` keeps them even where the candidate catches the exception."""
+
+    def __init__(self, enforce: bool) -> None:
+        super().__init__()
+        self.enforce = enforce
+        self.poisons = True
+        """Fill fresh memory with NaN."""
+        self.violations: list[str] = []
+        self._host_reads = 0
+
+    def start(self, poisons: bool) -> None:
+        """Begin another call."""
+        self.poisons = poisons
+        self._host_reads = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Let one operator through, or refuse it."""
+        name: str = func.overloadpacket.__name__
+        if self.enforce and not (func.is_view or name in _ALLOWED):
+            self._host_reads += name == "_local_scalar_dense"
+            if name != "_local_scalar_dense" or self._host_reads > MAX_HOST_READS:
+                self.violations.append(f"aten.{name}")
+                raise PolicyViolationError(
+                    f"aten.{name}: the kernels have to compute this; PyTorch may only allocate, view and copy"
+                )
+        result = func(*args, **(kwargs or {}))
+        if self.poisons and name in UNINITIALISED and isinstance(result, torch.Tensor):
+            _poison(result)
+        return result
+
+
+def _poison(tensor: torch.Tensor) -> None:
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        _fill(tensor, float("nan"))
+    elif tensor.dtype is not torch.bool:
+        _fill(tensor, 85)
+
+
+_fill: Any = torch.Tensor.fill_

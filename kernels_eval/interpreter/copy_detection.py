@@ -1,0 +1,144 @@
+"""Does a kernel compute, or does it only move values about?
+
+A launch is run once more on changed values: what moves values moves the changed ones. Max-pooling, sorting or ReLU do not follow them so.
+Under `mixed` that is asked of what only rearranges a tensor: it took time, and did no work. Under `strict` it is asked of what copies, element
+for element, something that PyTorch had converted or rearranged: that was the work, then, and PyTorch did it.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from kernels_eval.interpreter.memory_accesses import LEDGER, Region, Storage, Writer
+from kernels_eval.interpreter.tensor_store import ExecutorMemory
+from kernels_eval.sandbox.tensor_bytes import DTYPES
+from kernels_eval.trace.schema import View
+
+_SAME = 1e-3
+_SAME_HALF = 2e-2
+"""Difference within which two values are the same one; changed values are about 1."""
+_SHARE = 0.98
+"""Share of what was written that has to have been moved, or to be a constant."""
+_MOVED_SHARE = 0.3
+_TURN = 7
+"""What whole numbers are subtracted from."""
+
+
+class MovedValues:
+    """One launch: made before it runs, asked after it has."""
+
+    def __init__(self, memory: ExecutorMemory, views: Sequence[View]) -> None:
+        self._memory = memory
+        self._views = [view for view in views if view.numel]
+        self._sources = [view for view in self._views if self._is_source(view)]
+        self._storages = {view.storage: memory[view.storage] for view in self._views} if self._sources else {}
+        self._before = _content(self._storages)
+        self.asked = False
+        """The launch could have been a copy, and was run once more."""
+
+    def settle(self, again: Callable[[], None]) -> bool:
+        """Say whether the launch only moved values; if so, what it wrote was written by whoever wrote those. `again`: runs some of it once more."""
+        written = [view for view in self._views if self._sources and _is_written(view)]
+        origins = {view: [source for source in self._sources if source.numel == view.numel] for view in written}
+        if not written or not all(origins.values()):
+            return False
+        self.asked = True
+        first = {view: self._memory.tensor(view).clone() for view in written}
+        content, regions = _content(self._storages), LEDGER.regions
+        try:
+            is_moved = all(self._is_moved(sign, first, origins, again) for sign in (1, -1))
+        except Exception:  # noqa: BLE001 (a kernel whose indices were changed may do anything)
+            is_moved = False
+        finally:
+            self._put(content)
+            LEDGER.regions = regions
+        if is_moved:
+            for view, sources in origins.items():
+                marks = self._memory.marks(view)
+                marks[marks == Writer.KERNEL] = int(self._writer(sources))
+        return is_moved
+
+    def _is_source(self, view: View) -> bool:
+        """Could a copy of this tensor be an answer that the kernel did not compute?"""
+        dtype = DTYPES[view.dtype]
+        if self._memory.strict:
+            return bool(self._memory.writers(view)[Writer.MOVED]) and dtype is not torch.bool
+        return dtype.is_floating_point and self._memory.writers(view)[Writer.NOBODY] < view.numel
+
+    def _writer(self, sources: list[View]) -> Writer:
+        if self._memory.strict:
+            return Writer.MOVED
+        writers = [self._memory.writers(view) for view in sources]
+        return next(
+            (writer for writer in (Writer.LIBRARY, Writer.KERNEL) if any(counts[writer] for counts in writers)),
+            Writer.GIVEN,
+        )
+
+    def _put(self, content: "dict[int, tuple[torch.Tensor, Storage]]") -> None:
+        for number, (memory, kept) in content.items():
+            storage = self._storages[number]
+            storage.memory.copy_(memory)
+            storage.marks = None if kept.marks is None else kept.marks.copy()
+
+    def _is_moved(
+        self, sign: int, first: dict[View, torch.Tensor], origins: dict[View, list[View]], again: Callable[[], None]
+    ) -> bool:
+        """Run the launch on changed values; compare what it writes with what it wrote at `first`."""
+        self._put(self._before)
+        for storage in {view.storage for view in self._sources}:
+            _change([self._memory.tensor(view) for view in self._sources if view.storage == storage], sign)
+        changed = {view: self._memory.tensor(view).clone() for view in self._sources}
+        for view in origins:
+            self._memory[view.storage].all_marks().fill(Writer.NOBODY)
+        LEDGER.start([Region(region.name, region.storage, region.base, region.size) for region in LEDGER.regions])
+        again()
+        return all(
+            self._follows(view, first[view], [changed[source] for source in sources], sign)
+            for view, sources in origins.items()
+        )
+
+    def _follows(self, view: View, first: torch.Tensor, sources: list[torch.Tensor], sign: int) -> bool:
+        mine = self._memory.marks(view).reshape(-1) == Writer.KERNEL
+        old, new = first.reshape(-1)[mine].double(), self._memory.tensor(view).reshape(-1)[mine]
+        if not old.numel():
+            return False
+        follows = torch.zeros(old.shape, dtype=torch.bool)
+        for source in sources:
+            in_place = source.reshape(-1)[mine].double()
+            follows |= _close(new, in_place if self._memory.strict else _turned(old, sign, is_float=True))
+        same = _close(new, old)
+        moved = int((follows & ~same).sum())
+        return int((follows | same).sum()) >= _SHARE * old.numel() and moved >= _MOVED_SHARE * old.numel()
+
+
+def _is_written(view: View) -> bool:
+    return any(region.storage.number == view.storage and region.written is not None for region in LEDGER.regions)
+
+
+def _content(storages: dict[int, Storage]) -> dict[int, tuple[torch.Tensor, Storage]]:
+    """Copy what storages hold, and who wrote it."""
+    return {
+        number: (
+            storage.memory.clone(),
+            Storage(number, storage.memory, storage.writer, None if storage.marks is None else storage.marks.copy()),
+        )
+        for number, storage in storages.items()
+    }
+
+
+def _change(views: list[torch.Tensor], sign: int) -> None:
+    """Replace each value of views of one storage by another one, once."""
+    largest = max(views, key=torch.Tensor.numel)
+    largest.copy_(_turned(largest.double(), sign, largest.is_floating_point()))
+
+
+def _turned(values: torch.Tensor, sign: int, is_float: bool) -> torch.Tensor:
+    """A function of each value that an order, a sign or a sum does not survive."""
+    if not is_float:
+        return _TURN - values if sign > 0 else -_TURN - (values / 2).floor()
+    return torch.where(values.isfinite(), sign * torch.cos(5 * values + 1), values)
+
+
+def _close(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    tolerance = _SAME_HALF if actual.dtype in (torch.float16, torch.bfloat16) else _SAME
+    return torch.isclose(actual.double(), expected, rtol=tolerance, atol=tolerance, equal_nan=True)

@@ -1,0 +1,154 @@
+"""Makes functions out of the sources of kernels (KernelUnit): for the interpreter, and for the compiler.
+
+Nothing of a source runs that kernels_eval.trace.kernel_syntax has not passed; the names that it may use mean what the unit declares,
+and nothing else.
+"""
+
+import ast
+import linecache
+import math
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+from kernels_eval.interpreter.triton_patches.interpreter import upstream
+from kernels_eval.interpreter.triton_patches.libdevice import InterpretedLibdevice
+from kernels_eval.sandbox.candidate_source import FILE_NAME
+from kernels_eval.trace.kernel_syntax import BUILTINS, INTERPRETER_NAMES, checked_tree, constexpr_parameters, parameters
+from kernels_eval.trace.schema import (
+    Constexpr,
+    KernelUnit,
+    LanguageName,
+    ModuleName,
+    Plain,
+    Sequence,
+    TypeName,
+    UnitReference,
+)
+
+_MODULES: dict[str, Any] = {
+    "triton": triton,
+    "triton.language": tl,
+    "triton.language.math": tl.math,
+    "triton.language.extra": tl.extra,
+    "libdevice": libdevice,
+    "math": math,
+}
+_REWRITER_GLOBALS = {name: getattr(upstream, name) for name in INTERPRETER_NAMES if hasattr(upstream, name)}
+"""What a rewritten kernel refers to; Triton before 3.8 has no `_InterpreterComparison`."""
+_DTYPES = {str(value): value for value in vars(tl).values() if isinstance(value, tl.dtype)}
+_builtins: Any = __builtins__
+_SAFE_BUILTINS = {name: getattr(_builtins, name, None) or _builtins[name] for name in BUILTINS} | {
+    "print": lambda *_, **__: None
+}
+
+
+class DeviceFunction(upstream.InterpretedFunction):
+    """A function of the candidate's that the interpreter runs. `fn` is the Python function."""
+
+    def __init__(self, function: types.FunctionType, constexprs: frozenset[str], names: tuple[str, ...]) -> None:
+        self.fn = function
+        self.constexprs = constexprs
+        """Names of its compile-time parameters."""
+        self.names = names
+        """Names of all its parameters."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it, called from another kernel."""
+        return self.fn(*args, **kwargs)
+
+
+class UnitLibrary:
+    """Loaded units by number. `wrap` makes what a kernel calls out of a plain function."""
+
+    def __init__(self, wrap: Callable[[types.FunctionType, KernelUnit, ast.FunctionDef], Any], for_interpreter: bool):
+        self._wrap = wrap
+        self._for_interpreter = for_interpreter
+        self._functions: dict[int, Any] = {}
+        self._lines: list[str] = []
+
+    def __getitem__(self, number: int) -> Any:
+        """Return a loaded function; KeyError where there is none."""
+        return self._functions[number]
+
+    def load(self, units: Iterable[KernelUnit]) -> None:
+        """Load units, callees before callers. ForbiddenSyntaxError where one says what kernels cannot say."""
+        for unit in units:
+            self._remember_lines(unit)
+            function = checked_tree(unit)
+            self._functions[unit.unit] = self._wrap(self._define(unit, function), unit, function)
+
+    def value_of(self, value: Any) -> Any:
+        """Return what a declared global or a compile-time argument means."""
+        if isinstance(value, ModuleName):
+            return self._module(value.name)
+        if isinstance(value, LanguageName):
+            return getattr(self._module(value.module), value.name)
+        if isinstance(value, Constexpr):
+            return tl.constexpr(self.value_of(value.value))
+        if isinstance(value, UnitReference):
+            return self._functions[value.unit]
+        if isinstance(value, TypeName):
+            return dtype_named(value.name)
+        if isinstance(value, Sequence):
+            return tuple(self.value_of(item) for item in value.items)
+        assert isinstance(value, Plain)
+        return value.value
+
+    def _module(self, name: str) -> Any:
+        return InterpretedLibdevice if self._for_interpreter and name == "libdevice" else _MODULES[name]
+
+    def _define(self, unit: KernelUnit, function: ast.FunctionDef) -> types.FunctionType:
+        namespace: dict[str, Any] = {"__builtins__": _SAFE_BUILTINS, "__name__": "candidate"}
+        namespace |= {name: self.value_of(value) for name, value in unit.globals.items()}
+        if self._for_interpreter and not unit.is_host_function:
+            namespace |= _REWRITER_GLOBALS
+            function = upstream.FunctionRewriter.ast_transformer.visit(function)
+        annotations = [(argument, argument.annotation) for argument in parameters(function)]
+        returns, function.returns = function.returns, None
+        for argument, _ in annotations:
+            argument.annotation = None
+        code = compile(ast.fix_missing_locations(ast.Module([function], [])), FILE_NAME, "exec")
+        exec(code, namespace)
+        for argument, annotation in annotations:
+            argument.annotation = annotation
+        function.returns = returns
+        return namespace[unit.name]
+
+    def _remember_lines(self, unit: KernelUnit) -> None:
+        """Put the source where tracebacks, and Triton's compiler, look for it."""
+        lines = unit.source.splitlines(keepends=True)
+        start, end = unit.line - 1, unit.line - 1 + len(lines)
+        self._lines += ["\n"] * (end - len(self._lines))
+        self._lines[start:end] = lines
+        linecache.cache[FILE_NAME] = (sum(map(len, self._lines)), None, self._lines, FILE_NAME)
+
+
+def interpreted(function: types.FunctionType, unit: KernelUnit, tree: ast.FunctionDef) -> Any:
+    """Wrap a function for the interpreter."""
+    if unit.is_host_function:
+        return _on_constants(function)
+    names = tuple(argument.arg for argument in parameters(tree))
+    return DeviceFunction(function, frozenset(constexpr_parameters(tree)), names)
+
+
+def dtype_named(name: str) -> tl.dtype:
+    """Return Triton's type of a name (`fp32`, `pointer<fp32>`); ValueError where there is none."""
+    if name.startswith("pointer<") and name.endswith(">"):
+        return tl.pointer_type(dtype_named(name[8:-1]))
+    if name not in _DTYPES:
+        raise ValueError(f"{name} is no type of Triton")
+    return _DTYPES[name]
+
+
+def _on_constants(function: types.FunctionType) -> Callable[..., Any]:
+    """A function that runs at compile time, on plain values."""
+
+    def plain(value: Any) -> Any:
+        return value.value if isinstance(value, tl.constexpr) else value
+
+    return lambda *args, **kwargs: function(*map(plain, args), **{name: plain(v) for name, v in kwargs.items()})

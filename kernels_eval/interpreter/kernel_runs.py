@@ -1,0 +1,164 @@
+"""Runs a candidate's kernels in the interpreter, on the executor's tensors."""
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from kernels_eval.cost.launch import Launch
+from kernels_eval.interpreter.copy_detection import MovedValues
+from kernels_eval.interpreter.kernel_loading import DeviceFunction, UnitLibrary, interpreted
+from kernels_eval.interpreter.library_copies import LibraryCopies
+from kernels_eval.interpreter.memory_accesses import LEDGER, SECTOR_BYTES, Region, Writer
+from kernels_eval.interpreter.tensor_store import ExecutorMemory, ProgramError
+from kernels_eval.interpreter.triton_patches.interpreter import KernelError, interpret, pointer, upstream
+from kernels_eval.sandbox.tensor_bytes import DTYPES
+from kernels_eval.trace.kernel_syntax import ForbiddenSyntaxError
+from kernels_eval.trace.launch_signature import TRITON_NAMES, describe_launch
+from kernels_eval.trace.schema import Descriptor, KernelUnit, LaunchKernel, Sequence, Value, View
+
+_SAMPLED_PROGRAMS = 32
+
+
+class KernelRuns:
+    """The kernels of one candidate."""
+
+    def __init__(self, memory: ExecutorMemory) -> None:
+        self._memory = memory
+        self._library = UnitLibrary(interpreted, for_interpreter=True)
+        self._is_copy = False
+        """The last launch handed on what it was given."""
+        self._computing: set[str] = set()
+        """Kernels, with the constants that they were launched with, that are known to compute."""
+
+    def load(self, units: Iterable[KernelUnit]) -> None:
+        """Make kernels known. KernelError where one says what kernels cannot say."""
+        for unit in units:
+            try:
+                self._library.load([unit])
+            except (ForbiddenSyntaxError, KeyError, ValueError, AttributeError) as error:
+                raise KernelError(unit.name) from error
+
+    def run(self, launch: LaunchKernel) -> Launch:
+        """Run one launch and count it. KernelError where it fails."""
+        function = self._function(launch)
+        missing = set(function.names) ^ launch.arguments.keys()
+        if missing:
+            raise ProgramError(f"a launch of {function.fn.__name__} and its parameters differ in {sorted(missing)[0]}")
+        described = describe_launch(launch, function.fn.__name__, function.constexprs)
+        LEDGER.start(self._regions(launch.arguments))
+        views = _distinct(launch.arguments)
+        copies = None if self._memory.strict else LibraryCopies(self._memory, views)
+        constants = _constants(launch)
+        moved = None if constants in self._computing else MovedValues(self._memory, views)
+        try:
+            arguments = {
+                name: self._library.value_of(value) if name in function.constexprs else self._argument(value)
+                for name, value in launch.arguments.items()
+            }
+            interpret(function, arguments, launch.grid, _programs(launch.grid))
+        except Exception as error:
+            raise KernelError(function.fn.__name__) from error
+        counted = Launch(
+            dram_bytes=LEDGER.sectors * SECTOR_BYTES,
+            l2_bytes=LEDGER.l2_bytes,
+            flops=LEDGER.flops,
+            vector_flops=LEDGER.vector_flops,
+            given_bytes=LEDGER.given_sectors * SECTOR_BYTES,
+            **described,
+        )
+        if copies is not None:
+            copies.settle()
+        self._is_copy = copies is not None and copies.found
+        if moved is not None and not self._is_copy:
+            self._is_copy = moved.settle(lambda: interpret(function, arguments, launch.grid, _some_of(launch.grid)))
+            if moved.asked and not self._is_copy:
+                self._computing.add(constants)
+        return counted.model_copy(update={"is_copy": self._is_copy})
+
+    def scramble(self, launch: LaunchKernel) -> None:
+        """Replace what the launch that has just run computed: floats by noise, other values by one another's."""
+        if self._is_copy:
+            return
+        seen: set[int] = set()
+        for _, view in _views(launch.arguments):
+            region = next(region for region in LEDGER.regions if region.storage.number == view.storage)
+            if region.written is None or view.storage in seen:
+                continue
+            seen.add(view.storage)
+            dtype = DTYPES[view.dtype]
+            marks = region.storage.all_marks()
+            starts = np.flatnonzero(marks == Writer.KERNEL)
+            places = torch.from_numpy(starts[region.written[starts // SECTOR_BYTES]] // dtype.itemsize)
+            whole = region.storage.memory[: marks.size // dtype.itemsize * dtype.itemsize].view(dtype)
+            written = whole[places]
+            is_float = dtype.is_floating_point or dtype.is_complex
+            whole[places] = torch.rand(written.shape).to(dtype) * 4 - 2 if is_float else written.roll(1)
+
+    def _function(self, launch: LaunchKernel) -> DeviceFunction:
+        try:
+            function = self._library[launch.unit]
+        except KeyError as error:
+            raise ProgramError(f"a program launched kernel {launch.unit} before it was known") from error
+        if not isinstance(function, DeviceFunction):
+            raise ProgramError("a program launched what is no kernel")
+        return function
+
+    def _argument(self, value: Value) -> Any:
+        if isinstance(value, View):
+            return pointer(self._address(value), TRITON_NAMES[value.dtype])
+        if isinstance(value, Sequence):
+            return tuple(self._argument(item) for item in value.items)
+        if isinstance(value, Descriptor):
+            host = TensorDescriptor(
+                self._memory.tensor(value.base),
+                list(value.shape),
+                list(value.strides),
+                list(value.block_shape),
+                value.padding,
+            )
+            return upstream._implicit_cvt(host)
+        return upstream._implicit_cvt(self._library.value_of(value))
+
+    def _address(self, view: View) -> int:
+        return self._memory.tensor(view).data_ptr()
+
+    def _regions(self, arguments: dict[str, Value]) -> list[Region]:
+        regions: dict[int, Region] = {}
+        for name, view in _views(arguments):
+            if view.storage not in regions:
+                storage = self._memory[view.storage]
+                regions[view.storage] = Region(name, storage, storage.base, storage.memory.numel())
+        return list(regions.values())
+
+
+def _views(arguments: dict[str, Value]) -> Iterator[tuple[str, View]]:
+    for name, value in arguments.items():
+        if isinstance(value, View):
+            yield name, value
+        elif isinstance(value, Descriptor):
+            yield name, value.base
+        elif isinstance(value, Sequence):
+            yield from _views({f"{name}[{index}]": item for index, item in enumerate(value.items)})
+
+
+def _distinct(arguments: dict[str, Value]) -> list[View]:
+    return list(dict.fromkeys(view for _, view in _views(arguments)))
+
+
+def _constants(launch: LaunchKernel) -> str:
+    """Name a kernel with all that it was launched with but its tensors."""
+    plain = {name: value.model_dump_json() for name, value in launch.arguments.items() if not isinstance(value, View)}
+    return f"{launch.unit} {plain}"
+
+
+def _some_of(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
+    return islice(_programs(grid), 0, None, max(1, math.prod(grid) // _SAMPLED_PROGRAMS))
+
+
+def _programs(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
+    return ((x, y, z) for x in range(grid[0]) for y in range(grid[1]) for z in range(grid[2]))

@@ -1,0 +1,131 @@
+"""The executor's process: owns the tensors of one candidate, runs the programs that its host code traced, keeps the counts.
+
+Conversation (frames, see kernels_eval.sandbox.ipc), with the judge alone. Judge: `begin` (policy, weights), then `execute` (a part of a
+program; where the inputs lie in shared memory; which outputs or which value to send back). Executor: `executed` or `failed`.
+Of the candidate's code only kernels run here, and only what kernels_eval.trace.kernel_syntax passes. Confined all the same. It
+never holds the reference, its outputs, the seeds or the verdict.
+"""
+
+import gc
+import linecache
+import mmap
+import os
+import socket
+from typing import Any
+
+import torch
+
+from kernels_eval.interpreter.kernel_runs import KernelRuns
+from kernels_eval.interpreter.memory_accesses import OutOfBoundsError
+from kernels_eval.interpreter.tensor_store import ExecutorMemory, ProgramError
+from kernels_eval.interpreter.triton_patches import libdevice
+from kernels_eval.interpreter.triton_patches.interpreter import KernelError
+from kernels_eval.sandbox.candidate_source import FILE_NAME, CandidateError, describe
+from kernels_eval.sandbox.ipc import ChannelClosedError, receive_frame, send_frame
+from kernels_eval.sandbox.tensor_bytes import TensorForm, bytes_of, tensor_from
+from kernels_eval.trace.kernel_syntax import ForbiddenSyntaxError
+from kernels_eval.trace.schema import Free, LaunchKernel, Operate, Part, Upload, View
+
+
+def executor_main(channel: socket.socket, memory_descriptor: int) -> None:
+    """Serve one candidate; returns when the judge hangs up."""
+    channel.settimeout(None)
+    gc.set_threshold(50_000)
+    torch.set_num_threads(1)
+    libdevice.install()
+    try:
+        with torch.no_grad():
+            _Executor(channel, memory_descriptor).serve()
+    except CandidateError as failed:
+        send_frame(channel, failed.header)
+    except ChannelClosedError:
+        return
+
+
+class _Executor:
+    def __init__(self, channel: socket.socket, memory_descriptor: int) -> None:
+        self._channel = channel
+        self._memory_descriptor = memory_descriptor
+
+    def serve(self) -> None:
+        header, payload = receive_frame(self._channel)
+        self._state = ExecutorMemory(strict=header["strict"])
+        self._runs = KernelRuns(self._state)
+        for item in header["weights"]:
+            form = TensorForm(**item["form"])
+            self._state.give(item["storage"], tensor_from(payload, form, item["offset"]), form.nbytes)
+        while True:
+            header, payload = receive_frame(self._channel)
+            self._execute(header, payload)
+
+    def _execute(self, header: dict[str, Any], payload: bytearray) -> None:
+        if header["inputs"] is not None:
+            self._map_inputs(header["inputs"])
+        part = Part(units=header["part"]["units"], commands=header["part"]["commands"])
+        launches: list[dict[str, Any]] = []
+        try:
+            self._runs.load(part.units)
+            for command in part.commands:
+                self._carry_out(command, payload, launches)
+                if header["scrambled"] and isinstance(command, LaunchKernel):
+                    self._runs.scramble(command)
+            answer: dict[str, Any] = {"kind": "executed", "launches": launches}
+            answer["wrote_weights"] = self._state.wrote_weights
+            if header["read"] is not None:
+                answer["value"] = self._state.tensor(View(**header["read"])).item()
+            views = [View(**view) for view in header["outputs"]]
+            answer["outputs"] = [{"writers": self._state.writers(view)} for view in views]
+            content = [bytes_of(self._state.tensor(view)) for view in views]
+        except CandidateError:
+            raise
+        except Exception as error:
+            raise _failure(error) from error
+        send_frame(self._channel, answer, content)
+
+    def _carry_out(self, command: Any, payload: bytearray, launches: list[dict[str, Any]]) -> None:
+        if isinstance(command, LaunchKernel):
+            launches.append(self._runs.run(command).model_dump())
+        elif isinstance(command, Operate):
+            launch = self._state.operate(command)
+            if launch is not None:
+                launches.append(launch.model_dump())
+        elif isinstance(command, Upload):
+            self._state.upload(command, payload)
+        else:
+            assert isinstance(command, Free)
+            self._state.free(command.storages)
+
+    def _map_inputs(self, items: list[dict[str, Any]]) -> None:
+        size = os.fstat(self._memory_descriptor).st_size
+        memory = memoryview(mmap.mmap(self._memory_descriptor, size) if size else bytearray())
+        for index, item in enumerate(items):
+            if "form" in item:
+                form = TensorForm(**item["form"])
+                self._state.give(index, tensor_from(memory, form, item["offset"]), form.nbytes)
+
+
+def _failure(error: Exception) -> CandidateError:
+    """Say what a program's failure is to the candidate."""
+    if isinstance(error, KernelError):
+        return _kernel_failure(error)
+    if isinstance(error, ProgramError):
+        return CandidateError("rejected", error.category, str(error))
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        return CandidateError("runtime_error", "out_of_memory", describe(error))
+    return CandidateError("runtime_error", "exception", describe(error))
+
+
+def _kernel_failure(error: KernelError) -> CandidateError:
+    cause = error.__cause__ or error
+    if isinstance(cause, ForbiddenSyntaxError):
+        code = linecache.getline(FILE_NAME, cause.line).strip()
+        return CandidateError("compile_error", "triton_compile", f"{error.kernel}: {cause} (line {cause.line}: {code})")
+    message = f"{error.kernel}: {describe(cause)}"
+    if isinstance(cause, OutOfBoundsError):
+        return CandidateError("runtime_error", "out_of_bounds", message)
+    if isinstance(cause, MemoryError):
+        return CandidateError("runtime_error", "out_of_memory", message)
+    if isinstance(cause, AssertionError):
+        return CandidateError("runtime_error", "kernel_assertion", message)
+    # The interpreter runs the kernel's Python: what it cannot run, the compiler cannot compile either.
+    return CandidateError("compile_error", "triton_compile", message)

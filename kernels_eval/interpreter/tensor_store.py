@@ -1,0 +1,211 @@
+"""The tensors of one candidate, as its executor holds them: storages by number, who wrote what, and PyTorch's operators on them."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from kernels_eval.correctness.allowed_operators import COPIES, CREATIONS, MOVES, UNINITIALISED, is_recordable
+from kernels_eval.cost.launch import Launch
+from kernels_eval.cost.operators import count_operator
+from kernels_eval.interpreter.memory_accesses import Storage, Writer
+from kernels_eval.sandbox.tensor_bytes import DTYPES
+from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, Operate, Plain, Sequence, TypeName, Upload, View
+
+_PATTERN = 0x55
+"""What fresh memory of a type without NaN holds."""
+
+
+class ProgramError(Exception):
+    """A program that our own host side does not write."""
+
+    def __init__(self, message: str, category: str = "malformed_answer") -> None:
+        super().__init__(message)
+        self.category = category
+
+
+class ExecutorMemory:
+    """Storages by number."""
+
+    def __init__(self, strict: bool) -> None:
+        self.strict = strict
+        self._storages: dict[int, Storage] = {}
+
+    def __getitem__(self, number: int) -> Storage:
+        """Return a storage; ProgramError where there is none of that number."""
+        storage = self._storages.get(number)
+        if storage is None:
+            raise ProgramError(f"a program used storage {number} before it was made")
+        return storage
+
+    @property
+    def wrote_weights(self) -> bool:
+        """True once a kernel or an operator wrote into a weight."""
+        given = (self._storages[number] for number in self._storages if FIRST_WEIGHT <= number < FIRST_OWN)
+        return any(storage.marks is not None for storage in given)
+
+    def give(self, number: int, tensor: torch.Tensor, nbytes: int) -> None:
+        """Take memory that the judge filled as a storage (no copy)."""
+        flat = torch.empty(0, dtype=torch.uint8)
+        if nbytes:
+            start = int(tensor.storage_offset()) * tensor.element_size()
+            flat.set_(tensor.untyped_storage(), start, (nbytes,), (1,))
+        self._storages[number] = Storage(number, flat, Writer.GIVEN)
+
+    def upload(self, command: Upload, payload: bytearray) -> None:
+        """Make a storage of bytes that the host code sent."""
+        content = payload[command.start : command.start + command.size]
+        if len(content) != command.size:
+            raise ProgramError("a program uploads more than it sent")
+        memory = torch.frombuffer(content, dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
+        self._storages[command.storage] = Storage(command.storage, memory, Writer.GIVEN)
+
+    def free(self, numbers: tuple[int, ...]) -> None:
+        """Let storages go."""
+        for number in numbers:
+            self._storages.pop(number, None)
+
+    def tensor(self, view: View) -> torch.Tensor:
+        """Return a view as a tensor; ProgramError where it reaches beyond its storage."""
+        storage = self[view.storage]
+        dtype = DTYPES[view.dtype]
+        if view.reach * dtype.itemsize > storage.memory.numel():
+            raise ProgramError("a view reaches beyond its storage", "out_of_bounds")
+        tensor = torch.empty(0, dtype=dtype)
+        offset = int(storage.memory.storage_offset())
+        assert offset % dtype.itemsize == 0
+        start = offset // dtype.itemsize + view.offset
+        return tensor.set_(storage.memory.untyped_storage(), start, view.shape, view.strides)
+
+    def marks(self, view: View) -> torch.Tensor:
+        """Return who wrote each element of a view last (Writer), as a tensor over the marks themselves."""
+        itemsize = DTYPES[view.dtype].itemsize
+        marks = torch.from_numpy(self[view.storage].all_marks())
+        strides = tuple(stride * itemsize for stride in view.strides)
+        return marks.as_strided(view.shape, strides, view.offset * itemsize)
+
+    def writers(self, view: View) -> list[int]:
+        """Count a view's elements by who wrote them last."""
+        counts = [0] * len(Writer)
+        storage = self[view.storage]
+        if storage.marks is None:
+            counts[storage.writer] = view.numel
+            return counts
+        found = np.bincount(self.marks(view).numpy().ravel(), minlength=len(Writer))
+        return [int(count) for count in found]
+
+    def operate(self, command: Operate) -> Launch | None:
+        """Carry out one operator of PyTorch; returns what it moved, None for an allocation."""
+        if not is_recordable(command.name, self.strict):
+            raise ProgramError(f"aten.{command.name}: the kernels have to compute this", "library_compute")
+        if command.name in UNINITIALISED:
+            self._allocate(command)
+            return None
+        packet = getattr(torch.ops.aten, command.name, None)
+        function: Any = getattr(packet, command.overload, None)
+        if function is None:
+            raise ProgramError(f"aten.{command.name}.{command.overload} does not exist")
+        arguments = [self._value(value) for value in command.arguments]
+        named = {name: self._value(value) for name, value in command.named.items()}
+        result = function(*arguments, **named)
+        results = list(result) if isinstance(result, tuple | list) else [result]
+        for view, tensor in zip(command.results, results, strict=True):
+            if view is not None:
+                self._keep(command, view, tensor)
+        return count_operator(function, tuple(arguments), named, result)
+
+    def _allocate(self, command: Operate) -> None:
+        """Make a storage that no result can hide in: NaN, or a pattern."""
+        view = command.results[0]
+        assert view is not None
+        dtype = DTYPES[view.dtype]
+        memory = torch.empty(view.reach * dtype.itemsize, dtype=torch.uint8)
+        if dtype.is_floating_point or dtype.is_complex:
+            memory.view(dtype).fill_(float("nan"))
+        elif dtype is not torch.bool:
+            memory.fill_(_PATTERN)
+        else:  # neither True nor False throughout
+            memory[::2] = 1
+            memory[1::2] = 0
+        self._storages[view.storage] = Storage(view.storage, memory, Writer.NOBODY)
+
+    def _keep(self, command: Operate, view: View, tensor: torch.Tensor) -> None:
+        """Take a result as the storage that the program names, in the layout that the host code was told."""
+        known = view.storage in self._storages
+        if not known:
+            fits = (
+                tuple(tensor.stride()) == view.strides
+                and tensor.storage_offset() == view.offset
+                and tuple(tensor.shape) == view.shape
+                and tensor.dtype is DTYPES[view.dtype]
+            )
+            memory = torch.empty(0, dtype=torch.uint8)
+            if fits:
+                memory.set_(tensor.untyped_storage())
+            else:
+                memory = torch.empty(view.reach * DTYPES[view.dtype].itemsize, dtype=torch.uint8)
+            self._storages[view.storage] = Storage(view.storage, memory, Writer.NOBODY)
+            if not fits:
+                self.tensor(view).copy_(tensor)
+        if command.name in COPIES:
+            self._copy_marks(command, view)
+        elif command.name in MOVES:
+            self._move_marks(command, view)
+        elif command.name in CREATIONS or command.name in ("fill_", "zero_"):
+            self._mark(view, Writer.FILL, whole=not known)
+        elif command.name not in ("detach", "alias", "detach_", "requires_grad_"):
+            self._mark(view, Writer.LIBRARY, whole=not known)
+
+    def _mark(self, view: View, writer: Writer, whole: bool) -> None:
+        storage = self[view.storage]
+        if whole:
+            storage.writer, storage.marks = writer, None
+        else:
+            storage.all_marks()
+            self.marks(view).fill_(int(writer))
+
+    def _copy_marks(self, command: Operate, view: View) -> None:
+        """A copy was written by whoever wrote what it is a copy of."""
+        source = command.arguments[1] if command.name == "copy_" else command.arguments[0]
+        assert isinstance(source, View)
+        origin = self[source.storage]
+        is_changed = source.model_copy(update={"storage": view.storage}) != view
+        if origin.marks is None:
+            is_moved = is_changed and origin.writer is Writer.GIVEN
+            self._mark(view, Writer.MOVED if is_moved else origin.writer, whole=command.name != "copy_")
+            return
+        marks = self.marks(source)
+        self[view.storage].all_marks()
+        self.marks(view).copy_(_moved(marks) if is_changed else marks)
+
+    def _move_marks(self, command: Operate, view: View) -> None:
+        """Move the marks as the operator moved the values; padding is a constant."""
+        packet = getattr(torch.ops.aten, command.name)
+        arguments = [self._marks_of(value) for value in command.arguments]
+        if command.name == "constant_pad_nd":
+            arguments = [*arguments[:2], int(Writer.FILL)]
+        self[view.storage].all_marks()
+        self.marks(view).copy_(_moved(getattr(packet, command.overload)(*arguments)))
+
+    def _marks_of(self, value: Any) -> Any:
+        if isinstance(value, Sequence):
+            return [self._marks_of(item) for item in value.items]
+        return self.marks(value) if isinstance(value, View) else self._value(value)
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, View):
+            return self.tensor(value)
+        if isinstance(value, Plain):
+            return value.value
+        if isinstance(value, TypeName):
+            if value.name not in DTYPES:
+                raise ProgramError(f"{value.name} is no type of PyTorch")
+            return DTYPES[value.name]
+        if isinstance(value, Sequence):
+            return [self._value(item) for item in value.items]
+        raise ProgramError(f"a {value.kind} cannot be passed to an operator")
+
+
+def _moved(marks: torch.Tensor) -> torch.Tensor:
+    """Marks of values that PyTorch has converted or rearranged."""
+    return torch.where(marks == Writer.GIVEN, int(Writer.MOVED), marks)

@@ -1,0 +1,181 @@
+"""Triton's interpreter, made countable and quick. Installed once in the process that executors are forked from.
+
+- A launch runs with its tensors in place (upstream copies each storage twice) and with `triton.language` patched once and
+  for all (upstream patches it on every launch and every device-function call: a third of the time of a small kernel).
+- Every access is checked and counted (kernels_eval.interpreter.memory_accesses); `tl.dot` counts its operations.
+"""
+
+import dataclasses
+import inspect
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.runtime import interpreter as _upstream
+
+from kernels_eval.interpreter.memory_accesses import LEDGER, account
+from kernels_eval.interpreter.triton_patches import precision, reductions, types
+
+upstream: Any = _upstream
+"""Untyped: everything that is patched here is private to Triton."""
+
+
+class KernelError(Exception):
+    """A kernel failed while it was interpreted; the cause is what it raised."""
+
+    def __init__(self, kernel: str) -> None:
+        super().__init__(kernel)
+        self.kernel = kernel
+
+
+def install() -> None:
+    """Patch Triton's interpreter in this process (TRITON_INTERPRET=1 must be set before triton is imported)."""
+    types.install()
+    upstream._patch_attr = _patch_builtin_directly
+    scope = upstream._LangPatchScope()
+    builder = upstream.interpreter_builder
+    for language in (tl, tl.core):
+        upstream._patch_builtin(language, builder, scope)
+        upstream._patch_builtin(language.tensor, builder, scope)
+        upstream._patch_lang_tensor(language.tensor, scope)
+        upstream._patch_lang_core(language, scope)
+    # Triton 3.6 hands numpy an array of one element here, which numpy 2.4 refuses: `for k in range(0, K, BLOCK)` would fail.
+    scope.set_attr(tl.tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
+    upstream._patch_builtin(tl.math, builder, scope)
+    upstream._patch_builtin(tl.core.tensor_descriptor_base, builder, scope)
+    upstream.InterpretedFunction.__call__ = _call_device_function
+    upstream.InterpreterBuilder.create_masked_load = _masked_load
+    upstream.InterpreterBuilder.create_masked_store = _masked_store
+    upstream.InterpreterBuilder.create_atomic_rmw = _atomic_rmw
+    upstream.InterpreterBuilder.create_atomic_cas = _atomic_cas
+    upstream.InterpreterBuilder.create_dot = _dot
+    upstream.InterpreterBuilder.binary_op = _binary_op
+    precision.install()
+    reductions.install()
+    for language in (tl, tl.core):
+        language.dot = _exact_by_default(language.dot)  # pyright: ignore[reportAttributeAccessIssue]
+    upstream._get_np_dtype = _numpy_type
+    # Upstream checks every integer operation for overflow in 64 bits, which the compiled kernel does not do either.
+    builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
+    for library in (tl.standard, tl.math):
+        for function in list(vars(library).values()):
+            if isinstance(function, upstream.InterpretedFunction):
+                function.rewrite()
+
+
+def _patch_builtin_directly(owner: Any, name: str, member: Any, builder: Any, scope: Any) -> None:
+    """Put a function of the language in place, bound to the interpreter, without the two wrappers that upstream leaves around it."""
+    plain: Any = inspect.unwrap(member)
+    semantic: Any = upstream.interpreter_semantic
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kwargs["_semantic"] = semantic
+        return plain(*args, **kwargs)
+
+    scope.set_attr(owner, name, call)
+
+
+def _numpy_type(dtype: Any) -> np.dtype[Any]:
+    """NumPy's type for a Triton type. Upstream builds a table of all types on every call."""
+    scalar = dtype.scalar
+    return _POINTER if scalar.is_ptr() else _NUMPY_TYPES[scalar.name]
+
+
+def _call_device_function(self: Any, *args: Any, **kwargs: Any) -> Any:
+    return self.rewrite()(*args, **kwargs)
+
+
+def interpret(function: Any, arguments: dict[str, Any], grid: tuple[int, int, int], programs: Any) -> None:
+    """Run programs of a launch. `function`: a DeviceFunction; `arguments`: converted already; `programs`: their indices."""
+    builder = upstream.interpreter_builder
+    builder.set_grid_dim(*grid)
+    run = function.fn
+    for index in programs:
+        builder.grid_idx = LEDGER.program = index
+        run(**arguments)
+
+
+def pointer(address: int, dtype_name: str) -> Any:
+    """Return what a kernel is passed for a tensor. `dtype_name`: Triton's name, e.g. `fp32`."""
+    dtype = _POINTERS.get(dtype_name)
+    if dtype is None:
+        dtype = _POINTERS[dtype_name] = tl.str_to_ty(f"*{dtype_name}", None)
+    return tl.tensor(upstream.TensorHandle(np.array([address], dtype=np.uint64), dtype), dtype)  # pyright: ignore[reportArgumentType]
+
+
+# Triton 3.7 and 3.9 differ: the cache hints, which mean nothing here, are two arguments or one; a block pointer's mask
+# is a plain array or a handle, whose `data` are lanes to NumPy either way.
+def _masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *hints: Any, **named: Any) -> Any:
+    lanes = np.asarray(mask.data)
+    account(ptrs, lanes, reads=True, writes=False)
+    dtype_tt = ptrs.get_element_ty()
+    dtype_np = upstream._get_np_dtype(dtype_tt)
+    if other is None:
+        other = upstream.TensorHandle(np.zeros_like(ptrs.data, dtype=dtype_np), dtype_tt)
+    loaded = upstream._interpreter.load(ptrs.data, lanes, other.data, dtype_np)
+    return upstream.TensorHandle(loaded, dtype_tt)
+
+
+def _masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *hints: Any, **named: Any) -> Any:
+    lanes = np.asarray(mask.data)
+    account(ptrs, lanes, reads=False, writes=True)
+    return upstream._interpreter.store(ptrs.data, value.data, lanes)
+
+
+def _atomic_rmw(self: Any, rmw_op: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
+    account(ptr, mask.data, reads=True, writes=True)
+    return _upstream_atomic_rmw(self, rmw_op, ptr, val, mask, sem, scope)
+
+
+def _atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
+    account(ptr, None, reads=True, writes=True)
+    return _upstream_atomic_cas(self, ptr, cmp, val, sem, scope)
+
+
+def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
+    LEDGER.flops += 2 * int(np.prod(a.data.shape)) * int(b.data.shape[-1])
+    if input_precision == _TF32 and a.data.dtype == np.float32:
+        a = upstream.TensorHandle(precision.to_tf32(a.data), a.dtype)
+        b = upstream.TensorHandle(precision.to_tf32(b.data), b.dtype)
+    return _upstream_dot(self, a, b, d, input_precision, max_num_imprecise_acc)
+
+
+def _exact_by_default(dot: Any) -> Any:
+    """`tl.dot` in TF32 only where the kernel says so, not where it says nothing."""
+
+    def call(
+        input: Any,
+        other: Any,
+        acc: Any = None,
+        input_precision: Any = None,
+        allow_tf32: Any = None,
+        *rest: Any,
+        **named: Any,
+    ) -> Any:
+        if input_precision is None and allow_tf32 is None:
+            input_precision = "ieee"
+        return dot(input, other, acc, input_precision, allow_tf32, *rest, **named)
+
+    return call
+
+
+def _binary_op(self: Any, lhs: Any, rhs: Any, op: Any) -> Any:
+    if lhs.dtype.scalar.is_floating():  # a matrix product without `tl.dot` is not free
+        LEDGER.vector_flops += max(lhs.data.size, rhs.data.size)
+    return _upstream_binary_op(self, lhs, rhs, op)
+
+
+_TF32: Any = upstream._ir.INPUT_PRECISION.TF32
+_POINTER = np.dtype(np.uint64)
+_NUMPY_TYPES: dict[str, np.dtype[Any]] = {
+    str(dtype.name): upstream._get_np_dtype(dtype)
+    for dtype in (
+        tl.int1, tl.int8, tl.int16, tl.int32, tl.int64, tl.uint8, tl.uint16, tl.uint32, tl.uint64, tl.float16, tl.bfloat16,
+        tl.float32, tl.float64, tl.float8e5, tl.float8e5b16, tl.float8e4nv, tl.float8e4b8, tl.float8e4b15,
+    )
+}  # fmt: skip
+_POINTERS: dict[str, Any] = {}
+_upstream_atomic_rmw = upstream.InterpreterBuilder.create_atomic_rmw
+_upstream_atomic_cas = upstream.InterpreterBuilder.create_atomic_cas
+_upstream_dot = upstream.InterpreterBuilder.create_dot
+_upstream_binary_op = upstream.InterpreterBuilder.binary_op

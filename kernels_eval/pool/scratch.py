@@ -1,0 +1,89 @@
+"""The judge's scratch folder: its processes' home, temporary files and compiler cache. Gone with the judge, however it ended.
+
+Its template removes it where the judge was killed; where both were killed at once, the next judge to start does. A lock on
+`.lock` in it says that it is in use, to judges in other containers too.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+PREFIX = "kernels-eval-"
+_LOCK = ".lock"
+_UNLOCKED_LIFETIME_S = 3600.0
+_KEPT = frozenset({_LOCK, "builds", "device.lock"})
+_CACHES = ("triton", "torchinductor_")
+"""Folders of caches: what is in them goes, they stay."""
+_FILE_LIFETIME_S = 300.0
+"""Longer than any compilation takes. What came of one is remembered elsewhere (kernels_eval.compile.compiler)."""
+_TRIM_EVERY_S = 60.0
+
+
+class Scratch:
+    """A folder of this judge's own."""
+
+    def __init__(self, keep_caches: bool = False) -> None:
+        """`keep_caches`: candidates read the compiler's cache (on a device), where interpreted kernels are only compiled."""
+        remove_left_behind(Path(tempfile.gettempdir()))
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self._lock = (self.path / _LOCK).open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._keep_caches = keep_caches
+        self._trimming = threading.Lock()
+        self._trimmed = time.monotonic()
+
+    def trim(self) -> None:
+        """Remove old temporary files, now and then: a server that runs for months must not fill the disk."""
+        if time.monotonic() - self._trimmed < _TRIM_EVERY_S or not self._trimming.acquire(blocking=False):
+            return
+        try:
+            self._trimmed = time.monotonic()
+            remove_old_files(self.path, time.time() - _FILE_LIFETIME_S, self._keep_caches)
+        finally:
+            self._trimming.release()
+
+    def close(self) -> None:
+        """Remove it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.close()
+
+
+def remove_old_files(folder: Path, before: float, keep_caches: bool) -> None:
+    """Remove what was last changed before a time (seconds since 1970), but for folders that are in use as such."""
+    for path in [entry for entry in _entries(folder) if entry.name not in _KEPT]:
+        is_cache = path.name.startswith(_CACHES)
+        if is_cache and keep_caches:
+            continue
+        for old in _entries(path) if is_cache else [path]:
+            with contextlib.suppress(OSError):  # another process may be removing it too
+                if old.lstat().st_mtime < before:
+                    shutil.rmtree(old) if old.is_dir() and not old.is_symlink() else old.unlink()
+
+
+def remove_left_behind(parent: Path) -> None:
+    """Remove scratch folders whose judge is gone."""
+    for folder in parent.glob(f"{PREFIX}*"):
+        with contextlib.suppress(
+            OSError
+        ):  # not ours, in use (the lock cannot be had), or removed by another judge meanwhile
+            if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+                continue
+            if not (folder / _LOCK).exists():
+                if time.time() - folder.stat().st_mtime > _UNLOCKED_LIFETIME_S:
+                    shutil.rmtree(folder, ignore_errors=True)
+                continue
+            with (folder / _LOCK).open("r+") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []

@@ -1,0 +1,211 @@
+"""What the judge knows of its workers: who is at work, who is out of service and why, how long verdicts take.
+
+A worker (a core's process, or a device) on which the machine failed is quarantined: it gets no kernels until a probe, a kernel
+that is known to be right, has passed on it. The roster only keeps the books; kernels_eval.judge acts on them.
+"""
+
+import threading
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from pydantic import Field
+
+from kernels_eval.frozen import FrozenModel
+from kernels_eval.verdict import Verdict
+
+BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Upper bounds of the classes that durations are counted in."""
+_RECENT_FAULTS = 50
+_MAX_MESSAGE = 500
+
+
+class WorkerState(StrEnum):
+    """What a worker is doing."""
+
+    IDLE = "idle"
+    """Waits for a kernel."""
+    RESERVE = "reserve"
+    """Waits to step in for a worker that a kernel holds up, or that is in quarantine."""
+    BUSY = "busy"
+    """Judges a kernel."""
+    QUARANTINED = "quarantined"
+    """The machine failed on it; it gets no kernels until a probe has passed."""
+    STOPPED = "stopped"
+    """The judge is closed."""
+
+
+class Fault(FrozenModel):
+    """One failure of the machine."""
+
+    at: datetime
+    worker: int = Field(ge=0)
+    category: str
+    """`judge_fault`: a process died, hung or could not be had. `judge_bug`: the judge's own code raised."""
+    message: str
+    on: str = "kernel"
+    """`kernel`: while a kernel was judged; `probe`: while the worker was in quarantine."""
+
+
+class WorkerReport(FrozenModel):
+    """One worker, now."""
+
+    worker: int = Field(ge=0)
+    device: str
+    """What it runs kernels on, e.g. `cpu`."""
+    state: WorkerState
+    in_state_s: float = Field(ge=0)
+    """Seconds since it entered this state."""
+    judged: int = Field(ge=0)
+    """Verdicts that it gave."""
+    faults: int = Field(ge=0)
+    quarantines: int = Field(ge=0)
+    last_fault: Fault | None = None
+
+
+class FaultStatistics(FrozenModel):
+    """The failures of the machine since the judge started."""
+
+    total: int = Field(ge=0)
+    by_category: dict[str, int]
+    by_worker: dict[int, int]
+    quarantined: tuple[int, ...]
+    """Workers that are out of service now."""
+    returned: int = Field(ge=0)
+    """Times that a worker came back from quarantine."""
+    recent: tuple[Fault, ...]
+    """The last of them, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """A histogram of the seconds from a worker's taking a kernel to its verdict."""
+
+    counts: tuple[int, ...]
+    """For each of BUCKETS_S, how many took at most so long and longer than the one before; the last: longer than all."""
+    total_s: float
+
+
+@dataclass(slots=True)
+class _Worker:
+    device: str
+    resting: WorkerState
+    """What it is while it has nothing to do."""
+    state: WorkerState
+    since: float = field(default_factory=time.monotonic)
+    judged: int = 0
+    faults: int = 0
+    quarantines: int = 0
+    last_fault: Fault | None = None
+
+    def enter(self, state: WorkerState) -> None:
+        self.state = state
+        self.since = time.monotonic()
+
+
+class Roster:
+    """The books. Safe for threads. Workers `regular` and up are in reserve."""
+
+    def __init__(self, devices: list[str], regular: int | None = None) -> None:
+        self._lock = threading.Lock()
+        resting = [
+            WorkerState.IDLE if regular is None or i < regular else WorkerState.RESERVE for i in range(len(devices))
+        ]
+        self._workers = [_Worker(device, state, state) for device, state in zip(devices, resting, strict=True)]
+        self._verdicts: Counter[str] = Counter()
+        self._fault_categories: Counter[str] = Counter()
+        self._recent: deque[Fault] = deque(maxlen=_RECENT_FAULTS)
+        self._counts = [0] * (len(BUCKETS_S) + 1)
+        self._total_s = 0.0
+        self._returned = 0
+
+    def begins(self, worker: int) -> None:
+        """A worker has taken a kernel."""
+        with self._lock:
+            self._workers[worker].enter(WorkerState.BUSY)
+
+    def judged(self, worker: int, verdict: Verdict) -> None:
+        """A worker has given a verdict."""
+        with self._lock:
+            book = self._workers[worker]
+            seconds = time.monotonic() - book.since
+            book.judged += 1
+            book.enter(book.resting)
+            self._verdicts[verdict.status.value] += 1
+            self._counts[next((i for i, bound in enumerate(BUCKETS_S) if seconds <= bound), len(BUCKETS_S))] += 1
+            self._total_s += seconds
+
+    def failed(self, worker: int, category: str, message: str) -> None:
+        """The machine failed under a worker; it is out of service from now on."""
+        with self._lock:
+            book = self._workers[worker]
+            on = "probe" if book.state is WorkerState.QUARANTINED else "kernel"
+            fault = Fault(at=datetime.now(UTC), worker=worker, category=category, message=message[:_MAX_MESSAGE], on=on)
+            book.faults += 1
+            book.last_fault = fault
+            if book.state is not WorkerState.QUARANTINED:
+                book.quarantines += 1
+                book.enter(WorkerState.QUARANTINED)
+            self._fault_categories[category] += 1
+            self._recent.append(fault)
+
+    def returned(self, worker: int) -> None:
+        """A worker is back in service."""
+        with self._lock:
+            self._workers[worker].enter(self._workers[worker].resting)
+            self._returned += 1
+
+    def stopped(self, worker: int) -> None:
+        """A worker has gone home."""
+        with self._lock:
+            self._workers[worker].enter(WorkerState.STOPPED)
+
+    @property
+    def in_service(self) -> int:
+        """Workers that take kernels, those in reserve included."""
+        with self._lock:
+            return sum(book.state not in (WorkerState.QUARANTINED, WorkerState.STOPPED) for book in self._workers)
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """Verdicts by status; those from the cache are not counted."""
+        with self._lock:
+            return dict(self._verdicts)
+
+    @property
+    def durations(self) -> Durations:
+        """How long verdicts took."""
+        with self._lock:
+            return Durations(tuple(self._counts), self._total_s)
+
+    def workers(self) -> list[WorkerReport]:
+        """Return every worker as it is now."""
+        now = time.monotonic()
+        with self._lock:
+            return [
+                WorkerReport(
+                    worker=index,
+                    device=book.device,
+                    state=book.state,
+                    in_state_s=round(now - book.since, 3),
+                    judged=book.judged,
+                    faults=book.faults,
+                    quarantines=book.quarantines,
+                    last_fault=book.last_fault,
+                )
+                for index, book in enumerate(self._workers)
+            ]
+
+    def fault_statistics(self) -> FaultStatistics:
+        """Return what has failed so far."""
+        with self._lock:
+            return FaultStatistics(
+                total=sum(self._fault_categories.values()),
+                by_category=dict(self._fault_categories),
+                by_worker={index: book.faults for index, book in enumerate(self._workers) if book.faults},
+                quarantined=tuple(i for i, book in enumerate(self._workers) if book.state is WorkerState.QUARANTINED),
+                returned=self._returned,
+                recent=tuple(self._recent),
+            )

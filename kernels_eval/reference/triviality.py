@@ -1,0 +1,139 @@
+"""Tasks that a trivial answer passes: zeros, a constant, the answer to another input, the input itself.
+
+A kernel for such a task shows nothing. Asked when a suite is loaded, in a process of its own that imports torch (the caller's stays
+light); the same inputs, oracle and tolerances as the judge's. A problem that fails, or takes too long, is not flagged: the
+judge says of it what there is to say.
+
+As a program (`python -m kernels_eval.reference.triviality`): says `ready`, takes sources as JSON strings on stdin, one a line, and
+answers each with a line: the list of trivial answers that pass.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from kernels_eval.example import PROBLEM
+
+_TRIALS = 4
+_START_S = 120.0
+
+
+class TrivialAnswer(StrEnum):
+    """An answer that needs no computation."""
+
+    ZEROS = "zeros"
+    MEAN = "mean"
+    """The mean of the output for another input, everywhere."""
+    STALE = "stale"
+    """The output for another input."""
+    INPUT = "input"
+    """One of the inputs."""
+
+
+def flag_trivial(sources: Sequence[str], per_problem_s: float = 10.0) -> list[tuple[TrivialAnswer, ...]]:
+    """Return for each problem the trivial answers that pass it. Problems are trusted: their code is run."""
+    found: list[tuple[TrivialAnswer, ...]] = []
+    while len(found) < len(sources):
+        more = _flag_in_one_process(sources[len(found) :], per_problem_s)
+        found += more
+        if len(found) < len(sources):  # the next one took too long, or ended the process
+            found.append(())
+    return found
+
+
+def _flag_in_one_process(sources: Sequence[str], per_problem_s: float) -> list[tuple[TrivialAnswer, ...]]:
+    package_parent = str(Path(__file__).resolve().parents[2])
+    environment = {**os.environ, "PYTHONPATH": package_parent, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "kernels_eval.reference.triviality"]
+    found: list[tuple[TrivialAnswer, ...]] = []
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        start = threading.Timer(_START_S, process.kill)
+        start.start()
+        process.stdout.readline()
+        start.cancel()
+        for source in sources:
+            watch = threading.Timer(per_problem_s, process.kill)
+            watch.start()
+            try:
+                process.stdin.write(json.dumps(source) + "\n")
+                process.stdin.flush()
+                line = process.stdout.readline()
+            except BrokenPipeError:
+                break
+            finally:
+                watch.cancel()
+            if not line:
+                break
+            found.append(tuple(TrivialAnswer(name) for name in json.loads(line)))
+        process.kill()
+    return found
+
+
+def trivial_answers(source: str) -> list[str]:
+    """Return the trivial answers that pass a problem on every kind of input that the judge draws. Imports torch."""
+    from kernels_eval.reference.inputs import SecretSeed
+    from kernels_eval.reference.reference import MIN_REDUCED, Reference
+
+    reference = Reference(source, weight_seed=1)
+    size = MIN_REDUCED if reference.can_be_reduced else None
+    seed = SecretSeed(b"triviality")
+    first = reference.truth(reference.draw(size, 0, seed, own=True), perturbed=False)
+    left = set(TrivialAnswer)
+    for trial in range(1, _TRIALS + 1):
+        own = trial == _TRIALS
+        inputs = reference.draw(size, trial, seed, own=own)
+        truth = reference.truth(inputs, perturbed=False)
+        if not truth.is_finite and not own:
+            continue
+        left = {answer for answer in left if _passes(answer, truth, first, inputs)}
+    return sorted(left)
+
+
+def _passes(answer: TrivialAnswer, truth: Any, first: Any, inputs: list[Any]) -> bool:
+    import torch
+
+    from kernels_eval.correctness.tolerance import compare
+
+    for index, (native, oracle) in enumerate(zip(truth.native, truth.oracle, strict=True)):
+        if answer is TrivialAnswer.ZEROS:
+            guesses = [torch.zeros_like(native)]
+        elif answer is TrivialAnswer.MEAN:
+            guesses = [torch.full_like(native, first.oracle[index].double().nanmean().item())]
+        elif answer is TrivialAnswer.STALE:
+            guesses = [first.native[index]]
+        else:
+            guesses = [value for value in inputs if isinstance(value, torch.Tensor)]
+        fitting = [guess for guess in guesses if guess.shape == native.shape and guess.dtype == native.dtype]
+        if not any(compare(guess.contiguous(), oracle, native, "output").agrees for guess in fitting):
+            return False
+    return True
+
+
+def main() -> None:
+    """Answer one line after the other."""
+    trivial_answers(PROBLEM)  # imports what is needed: what follows is the problems' own time
+    out = sys.stdout
+    out.write("ready\n")
+    out.flush()
+    sys.stdout = sys.stderr  # what problems print is not an answer
+    for line in sys.stdin:
+        try:
+            answers = trivial_answers(json.loads(line))
+        except Exception:  # noqa: BLE001 (a problem's own code may raise anything; that is for the judge to say)
+            answers = []
+        out.write(json.dumps(answers) + "\n")
+        out.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Loads a candidate's source in a process of its own, and says what went wrong in it.
+
+Which process that is: kernels_eval.tracing.process where kernels are interpreted, kernels_eval.gpu.candidate where there is a device.
+"""
+
+import linecache
+import sys
+import traceback
+import types
+
+FILE_NAME = "kernel.py"
+"""What the candidate's source is called in tracebacks."""
+_MAX_MESSAGE = 1200
+_MAX_LINE = 500
+_MAX_FRAMES = 4
+
+
+class CandidateError(Exception):
+    """The candidate failed; `header` is what the judge is told."""
+
+    def __init__(self, status: str, category: str, message: str) -> None:
+        super().__init__(message)
+        self.header = {"kind": "failed", "status": status, "category": category, "message": message[:_MAX_MESSAGE]}
+
+
+def load_source(source: str) -> types.ModuleType:
+    """Execute a candidate's source as a module whose source lines can be found (Triton reads them)."""
+    module = types.ModuleType("candidate")
+    module.__file__ = FILE_NAME
+    sys.modules["candidate"] = module
+    linecache.cache[FILE_NAME] = (len(source), None, source.splitlines(keepends=True), FILE_NAME)
+    try:
+        code = compile(source, FILE_NAME, "exec")
+    except SyntaxError as error:
+        text = (error.text or "").strip()
+        raise CandidateError(
+            "compile_error", "syntax_error", f"{type(error).__name__}: {error.msg} (line {error.lineno}: {text})"
+        ) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise CandidateError("compile_error", "syntax_error", f"{type(error).__name__}: {error}") from error
+    try:
+        exec(code, module.__dict__)
+    except ImportError as error:
+        raise CandidateError("compile_error", "import_error", describe(error)) from error
+    except BaseException as error:
+        raise CandidateError("compile_error", "load_error", describe(error)) from error
+    return module
+
+
+def describe(error: BaseException) -> str:
+    """Return type and message of an exception and the candidate's own lines that it went through, innermost first."""
+    places = [
+        f"line {frame.lineno}: {(frame.line or '').strip()}"
+        for frame in reversed(traceback.extract_tb(error.__traceback__))
+        if frame.filename == FILE_NAME
+    ]
+    message = str(error).strip().split("\n")[0][:_MAX_LINE]
+    text = f"{type(error).__name__}: {message}"
+    if not places:
+        return text
+    outer = "".join(f"; called from {place}" for place in places[1:_MAX_FRAMES])
+    return f"{text} ({places[0]}{outer})"

@@ -1,0 +1,285 @@
+"""Where confined children are born: a warm, clean, single-threaded process that forks one child at a time.
+
+The nursery was forked before its owner read any problem, so that a child's memory holds no reference, seed or answer.
+It keeps one spare child forked ahead (a fork of a process with torch in it costs about 10 ms), hands it the descriptors
+of a job, enforces the limit on wall time (without what others took of it), and ends the child's whole process group, and whatever escaped from the group.
+
+Protocol over a SOCK_SEQPACKET socket. Owner: `start` (job, limits; descriptors: channel and, it may be, input memory), `stop` (job),
+`dismiss` (job: as stop, but nobody waits for how it ended).
+Nursery: `hello` (sandbox), `ended` (job, cause = exit | signal | timeout | stopped, code).
+"""
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernels_eval.errors import InfrastructureError
+from kernels_eval.sandbox.cpu_wait import starved_since, starved_together
+from kernels_eval.sandbox.ipc import ChannelClosedError, has_news, note_pair, receive_note, send_note
+from kernels_eval.sandbox.limits import Limits, children_of, confine_child, confine_nursery, die_with_parent
+
+ChildMain = Callable[[socket.socket, int], None]
+"""What a child runs: its channel to the owner, and the descriptor of the shared input memory; -1 where it is to see none."""
+_GRACE_S = 5.0
+MAX_EXTENSION = 3.0
+"""A limit on wall time is extended by the time that a child, or its owner, waited for a core: at most by this many times itself."""
+_ANSWER_S = 60.0
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a child ended."""
+
+    cause: str
+    """`exit`, `signal`, `timeout` or `stopped`."""
+    code: int = 0
+    """Exit code or signal number."""
+
+
+@dataclass
+class _Child:
+    process: int
+    descriptor: int
+    door: socket.socket
+    job: int = -1
+    started: float = 0.0
+    wall_s: float = 0.0
+    deadline: float = 0.0
+    starved_before_s: dict[int, float] = field(default_factory=dict[int, float])
+
+
+@dataclass(frozen=True)
+class Upbringing:
+    """What happens to children before they run a candidate."""
+
+    warm_up: Callable[[], None] | None = None
+    """Called in each spare child while it waits for its job."""
+    confine_nursery: Callable[[bool], list[str]] = confine_nursery
+    confine_child: Callable[[Limits, bool], None] = confine_child
+
+
+def serve_nursery(
+    owner: socket.socket, child_main: ChildMain, may_fork: bool, upbringing: Upbringing | None = None
+) -> None:
+    """Serve one owner until it goes away. `may_fork`: children may start programs of their own (a compiler's assembler)."""
+    die_with_parent()
+    upbringing = upbringing or Upbringing()
+    sandbox = upbringing.confine_nursery(may_fork)
+    with contextlib.suppress(ChannelClosedError):
+        send_note(owner, {"event": "hello", "sandbox": sandbox})
+        _NurseryServer(owner, child_main, may_fork, upbringing).serve()
+
+
+class _NurseryServer:
+    def __init__(self, owner: socket.socket, child_main: ChildMain, may_fork: bool, upbringing: Upbringing) -> None:
+        self._owner = owner
+        self._upbringing = upbringing
+        self._child_main = child_main
+        self._may_fork = may_fork
+        self._spare = self._bear()
+        self._current: _Child | None = None
+        self._dying: dict[int, _Child] = {}
+        """Killed children by descriptor; reaped when there is time (a process with torch in it takes milliseconds to end)."""
+
+    def serve(self) -> None:
+        while True:
+            current = self._current
+            watched = [self._owner.fileno(), *self._dying] + ([current.descriptor] if current else [])
+            wait_s = None if current is None else max(0.0, current.deadline - time.monotonic())
+            ready, _, _ = select.select(watched, [], [], wait_s)
+            if current is not None and current.descriptor in ready:
+                self._end(current, None)
+            elif current is not None and time.monotonic() >= current.deadline and not self._extend(current):
+                self._end(current, "timeout")
+            if self._owner.fileno() in ready:
+                if not self._obey():
+                    return
+                continue
+            for descriptor in [descriptor for descriptor in ready if descriptor in self._dying]:
+                self._reap(self._dying.pop(descriptor))
+
+    def _obey(self) -> bool:
+        """Do what the owner says; False once it has gone."""
+        try:
+            note, descriptors = receive_note(self._owner)
+        except ChannelClosedError:
+            for child in filter(None, (self._current, self._spare, *self._dying.values())):
+                self._kill(child)
+            return False
+        if note["action"] == "stop":
+            if self._current is not None and self._current.job == note["job"]:
+                self._end(self._current, "stopped")
+            return True
+        if note["action"] == "dismiss":
+            child = self._current
+            if child is not None and child.job == note["job"]:
+                self._current = None
+                self._strike(child)
+                self._dying[child.descriptor] = child
+            return True
+        child = self._spare
+        child.job = note["job"]
+        child.started, child.wall_s = time.monotonic(), note["limits"]["wall_s"]
+        child.deadline = child.started + child.wall_s
+        child.starved_before_s = starved_together(os.getppid())
+        with contextlib.suppress(ChannelClosedError):  # a spare that died shows by its descriptor in the next round
+            send_note(child.door, note, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self._current = child
+        self._spare = self._bear()
+        return True
+
+    def _extend(self, child: _Child) -> bool:
+        """Put the deadline off by the time that others had the cores; False: it had its time."""
+        # Of a candidate's two processes one waits while the other, or their owner, is kept from running.
+        starved = min(starved_since(child.starved_before_s, os.getppid()), MAX_EXTENSION * child.wall_s)
+        child.deadline = child.started + child.wall_s + starved
+        return time.monotonic() < child.deadline
+
+    def _bear(self) -> _Child:
+        """Fork a child that waits for its job behind a door."""
+        ours, theirs = note_pair()
+        process = os.fork()
+        if process == 0:
+            code = 70
+            try:
+                _run_child(theirs, self._child_main, self._may_fork, self._upbringing)
+                code = 0
+            finally:
+                os._exit(code)
+        theirs.close()
+        return _Child(process, os.pidfd_open(process), ours)
+
+    def _end(self, child: _Child, cause: str | None) -> None:
+        """Reap the current child and say how it ended; `cause` None: it ended by itself."""
+        self._current = None
+        code = self._kill(child)
+        if cause is None or (cause == "stopped" and code != -signal.SIGKILL):
+            cause, code = ("signal", -code) if code < 0 else ("exit", code)
+            if cause == "signal" and code == signal.SIGXCPU:
+                cause = "timeout"
+        send_note(self._owner, {"event": "ended", "job": child.job, "cause": cause, "code": code})
+
+    def _kill(self, child: _Child) -> int:
+        """Kill and reap a child, its group and what escaped from it; returns its exit code, negative for a signal."""
+        self._strike(child)
+        return self._reap(child)
+
+    def _strike(self, child: _Child) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.process, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(child.descriptor, signal.SIGKILL)
+
+    def _reap(self, child: _Child) -> int:
+        _, status = os.waitpid(child.process, 0)
+        os.close(child.descriptor)
+        child.door.close()
+        if self._may_fork:
+            dying = {other.process for other in self._dying.values()}
+            _kill_escaped({self._spare.process, child.process} | dying)
+        return os.waitstatus_to_exitcode(status)
+
+
+def _kill_escaped(kept: set[int]) -> None:
+    """Kill children that are not ours: orphans that left the ended child's group were re-parented to us, their subreaper."""
+    while escaped := [process for process in children_of(os.getpid()) if process not in kept]:
+        for process in escaped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        for process in escaped:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process, 0)
+
+
+def _run_child(door: socket.socket, child_main: ChildMain, may_fork: bool, upbringing: Upbringing) -> None:
+    die_with_parent()
+    os.setsid()
+    # Nothing of the nursery's may stay open: its sockets lead to the judge.
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    os.dup2(door.fileno(), 3)
+    os.closerange(4, 65536)
+    door.detach()
+    door = socket.socket(fileno=3)
+    if upbringing.warm_up is not None:
+        upbringing.warm_up()
+    try:
+        note, (channel_descriptor, *memory) = receive_note(door)
+    except ChannelClosedError:
+        return
+    door.close()
+    upbringing.confine_child(Limits(**note["limits"]), may_fork)
+    child_main(socket.socket(fileno=channel_descriptor), memory[0] if memory else -1)
+
+
+class Nursery:
+    """The owner's side: starts jobs in a nursery and learns how they ended. Not for concurrent use: one job at a time."""
+
+    def __init__(self, notes: socket.socket) -> None:
+        self._notes = notes
+        self._notes.settimeout(_ANSWER_S)
+        self._job = 0
+        self.sandbox: list[str] = self._receive()["sandbox"]
+
+    def start(self, memory: int | None, limits: Limits) -> socket.socket:
+        """Start a confined child; returns the channel to it. `memory`: a descriptor that it may map; None: nothing."""
+        self._job += 1
+        self._forget_endings()
+        ours, theirs = socket.socketpair()
+        ours.settimeout((1 + MAX_EXTENSION) * limits.wall_s + _GRACE_S)
+        try:
+            descriptors = [theirs.fileno()] if memory is None else [theirs.fileno(), memory]
+            self._send({"action": "start", "job": self._job, "limits": vars(limits)}, descriptors)
+        except InfrastructureError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return ours
+
+    def stop(self) -> Ending:
+        """End the current job, if it has not ended by itself; returns how it ended."""
+        self._send({"action": "stop", "job": self._job}, ())
+        return self.ending()
+
+    def dismiss(self) -> None:
+        """End the current job without waiting for that."""
+        with contextlib.suppress(InfrastructureError):  # shows when the next job is started
+            self._send({"action": "dismiss", "job": self._job}, ())
+
+    def _forget_endings(self) -> None:
+        """Read what was said of jobs that nobody asks about any more."""
+        while has_news(self._notes):
+            self._receive()
+
+    def ending(self) -> Ending:
+        """Wait until the current job has ended, at its limit if need be."""
+        while True:
+            note = self._receive()
+            if note["job"] == self._job:
+                return Ending(note["cause"], note["code"])
+
+    def close(self) -> None:
+        """Let the nursery go; it kills what it still has."""
+        self._notes.close()
+
+    def _send(self, note: dict[str, Any], descriptors: list[int] | tuple[()]) -> None:
+        try:
+            send_note(self._notes, note, descriptors)
+        except (ChannelClosedError, TimeoutError) as error:
+            raise InfrastructureError("the process that candidates are forked from died") from error
+
+    def _receive(self) -> dict[str, Any]:
+        try:
+            return receive_note(self._notes)[0]
+        except (ChannelClosedError, TimeoutError) as error:
+            raise InfrastructureError("the process that candidates are forked from died") from error

@@ -1,0 +1,268 @@
+"""What the source of a kernel may say. Everything else is refused before it is run.
+
+The interpreter runs a kernel's body as Python, in the process that owns the tensors and keeps the counts. So the body must not
+be able to reach anything but values, `triton.language` and other kernels: no imports, no attribute that is not one
+of a tensor or a type, no name that is not a parameter, a local, or declared with the kernel. All of this Triton's own
+compiler refuses too, or cannot translate; nothing honest is lost.
+"""
+
+import ast
+from collections.abc import Mapping
+
+from kernels_eval.trace.schema import Global, KernelUnit, LanguageName, ModuleName
+
+BUILTINS = frozenset(
+    {"range", "len", "min", "max", "abs", "int", "float", "bool", "print", "tuple", "list", "isinstance", "slice"}
+)
+"""Python's own names that kernels may use."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+INTERPRETER_NAMES = frozenset({"interpreter_semantic", "_InterpreterComparison"})
+"""What the interpreter's rewriting of a kernel refers to; no kernel may name it itself."""
+_MODULES: dict[str, frozenset[str]] = {
+    "triton": frozenset({"cdiv", "next_power_of_2"}),
+    "triton.language": _words(
+        """
+        abs add arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas atomic_max
+        atomic_min atomic_or atomic_xchg atomic_xor bfloat16 block_type broadcast broadcast_to cast cat cdiv
+        ceil clamp const constexpr cos cumprod cumsum debug_barrier device_assert device_print div_rn dot
+        dot_scaled dtype erf exp exp2 expand_dims fdiv flip float16 float32 float64 float8e4b15 float8e4b8
+        float8e4nv float8e5 float8e5b16 floor fma full gather histogram inline_asm_elementwise int1 int16 int32
+        int64 int8 interleave join load load_tensor_descriptor log log2 make_block_ptr make_tensor_descriptor
+        map_elementwise max max_constancy max_contiguous maximum min minimum mul multiple_of num_programs
+        pair_uniform_to_normal permute philox philox_impl pi32_t pointer_type program_id rand rand4x randint
+        randint4x randn randn4x range ravel reduce reduce_or reshape rsqrt sigmoid sin slice softmax sort split
+        sqrt sqrt_rn squeeze static_assert static_print static_range store store_tensor_descriptor sub sum
+        swizzle2d tensor tensor_descriptor to_tensor topk trans tuple uint16 uint32 uint64 uint8
+        uint_to_uniform_float umulhi unsqueeze view void where xor_sum zeros zeros_like advance PropagateNan
+        """
+    ),
+    "triton.language.math": _words(
+        """
+        abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn umulhi
+        """
+    ),
+    "triton.language.extra": frozenset(),
+    "libdevice": _words(
+        """
+        abs acos acosh add_rn asin asinh atan atan2 atanh cbrt ceil copysign cos cosh div_rn erf erfc exp exp10
+        exp2 expm1 fast_cosf fast_dividef fast_exp10f fast_expf fast_log10f fast_log2f fast_logf fast_powf
+        fast_sinf fast_tanf fast_tanhf fdim floor fma fmod hypot isfinited finitef isinf isnan lgamma log log10 log1p log2
+        max min mul_rn nearbyint popc clz pow rcp_rn rint round rsqrt rsqrt_rn saturatef signbit sin sinh sqrt
+        sqrt_rn sub_rn tan tanh tgamma trunc
+        """
+    ),
+    "math": _words(
+        """
+        pi e tau inf nan sqrt log log2 log10 exp ceil floor pow prod gcd
+        """
+    ),
+}
+_INNER: dict[tuple[str, str], str] = {
+    ("triton", "language"): "triton.language",
+    ("triton.language", "math"): "triton.language.math",
+    ("triton.language", "extra"): "triton.language.extra",
+    ("triton.language.extra", "cuda"): "triton.language.extra",
+    ("triton.language.extra", "hip"): "triton.language.extra",
+    ("triton.language.extra", "libdevice"): "libdevice",
+    ("triton.language", "standard"): "triton.language",
+    ("triton.language", "core"): "triton.language",
+    ("triton.language", "PropagateNan"): "PropagateNan",
+}
+_MODULES["PropagateNan"] = frozenset({"ALL", "NONE"})
+_VALUE_ATTRIBUTES = _words(
+    """
+    T abs advance argmax argmin associative_scan atomic_add atomic_and atomic_cas atomic_max atomic_min
+    atomic_or atomic_xchg atomic_xor broadcast_to cast cdiv ceil cos cumprod cumsum dtype erf exp exp2
+    expand_dims flip floor gather histogram item log log2 logical_and logical_or max min permute ravel reduce
+    reduce_or reshape rsqrt sigmoid sin softmax sort split sqrt sqrt_rn store sum to trans type view xor_sum
+    shape numel value element_ty scalar primitive_bitwidth int_bitwidth fp_mantissa_width exponent_bias itemsize
+    rank ndim block_shape strides load scatter is_floating is_fp16 is_bf16 is_fp32 is_fp64 is_fp8 is_int is_int1
+    is_int8 is_int16 is_int32 is_int64 is_ptr is_int_signed is_int_unsigned is_bool is_block is_uint8 is_uint16
+    is_uint32 is_uint64 name pointee
+    """
+)
+_STATEMENTS = (
+    ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.While, ast.If, ast.Expr, ast.Return, ast.Pass, ast.Assert,
+    ast.Break, ast.Continue,
+)  # fmt: skip
+_EXPRESSIONS = (
+    ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Compare, ast.Call, ast.Constant, ast.Attribute, ast.Subscript,
+    ast.Name, ast.List, ast.Tuple, ast.Slice, ast.JoinedStr, ast.FormattedValue, ast.NamedExpr, ast.Starred,
+    ast.ListComp,
+)  # fmt: skip
+_PARTS = (
+    ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop, ast.keyword, ast.comprehension, ast.arguments,
+    ast.arg,
+)  # fmt: skip
+
+
+class ForbiddenSyntaxError(Exception):
+    """A kernel says what kernels cannot say."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def checked_tree(unit: KernelUnit) -> ast.FunctionDef:
+    """Return a unit's function, with line numbers of the candidate's source and without annotations on its parameters.
+
+    ForbiddenSyntaxError where it says anything that is not allowed.
+    """
+    try:
+        tree = ast.parse(unit.source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ForbiddenSyntaxError(f"the source of {unit.name} cannot be read: {error}", unit.line) from error
+    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef) or tree.body[0].name != unit.name:
+        raise ForbiddenSyntaxError(f"{unit.name} is not one function", unit.line)
+    function = tree.body[0]
+    ast.increment_lineno(tree, unit.line - 1)
+    if function.decorator_list or function.args.vararg or function.args.kwarg or getattr(function, "type_params", None):
+        raise ForbiddenSyntaxError(f"{unit.name} has decorators or a variable number of arguments", unit.line)
+    _Check(function, unit.globals).run()
+    return function
+
+
+def bound_names(function: ast.FunctionDef) -> set[str]:
+    """Return the names that a function itself binds: parameters and whatever it assigns."""
+    names = {argument.arg for argument in parameters(function)}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+            names.add(node.id)
+    return names
+
+
+def parameters(function: ast.FunctionDef) -> list[ast.arg]:
+    """Return a function's parameters in order."""
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+
+
+def constexpr_parameters(function: ast.FunctionDef) -> set[str]:
+    """Return the names of parameters that are annotated as compile-time constants."""
+    return {
+        argument.arg
+        for argument in parameters(function)
+        if argument.annotation is not None and "constexpr" in ast.unparse(argument.annotation)
+    }
+
+
+def annotation_names(function: ast.FunctionDef) -> set[str]:
+    """Return the names that the annotations of a function use: the compiler reads them."""
+    annotations = [argument.annotation for argument in parameters(function)]
+    annotations += [node.annotation for node in ast.walk(function) if isinstance(node, ast.AnnAssign)]
+    return {
+        node.id
+        for annotation in annotations
+        if annotation is not None
+        for node in ast.walk(annotation)
+        if isinstance(node, ast.Name)
+    }
+
+
+def free_names(function: ast.FunctionDef) -> set[str]:
+    """Return the names that a function uses and does not bind, annotations apart."""
+    bound = bound_names(function)
+    return {
+        node.id
+        for part in _checked_parts(function)
+        for node in _walk(part)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in bound
+    }
+
+
+def _checked_parts(function: ast.FunctionDef) -> list[ast.AST]:
+    defaults = [*function.args.defaults, *(value for value in function.args.kw_defaults if value is not None)]
+    return [*defaults, *function.body]
+
+
+def _walk(node: ast.AST) -> list[ast.AST]:
+    """All nodes below one, without the annotations of local variables (Python does not evaluate them)."""
+    found = [node]
+    for name, value in ast.iter_fields(node):
+        if isinstance(node, ast.AnnAssign) and name == "annotation":
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                found += _walk(child)
+    return found
+
+
+class _Check:
+    def __init__(self, function: ast.FunctionDef, declared: Mapping[str, Global]) -> None:
+        self._function = function
+        self._declared = declared
+        self._bound = bound_names(function)
+
+    def run(self) -> None:
+        for name in self._bound | self._declared.keys():
+            if name.startswith("__") or name in INTERPRETER_NAMES:
+                raise ForbiddenSyntaxError(f"a kernel cannot use the name {name}", self._function.lineno)
+        for part in _checked_parts(self._function):
+            self._check(part)
+
+    def _check(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Attribute):
+            if self._module_of(node.value) is not None:
+                self._check_member(node)
+                return
+            if node.attr not in _VALUE_ATTRIBUTES:
+                self._refuse(node, f"a kernel cannot use the attribute .{node.attr}")
+            if not isinstance(node.ctx, ast.Load):
+                self._refuse(node, f"a kernel cannot assign to .{node.attr}")
+        elif isinstance(node, ast.Name):
+            self._check_name(node)
+        elif isinstance(node, ast.keyword):
+            if node.arg is None or node.arg.startswith("_"):
+                self._refuse(node.value, f"a kernel cannot pass the argument {node.arg or '**'}")
+        elif isinstance(node, ast.AnnAssign):
+            if not isinstance(node.target, ast.Name):
+                self._refuse(node, "a kernel can only annotate plain names")
+            for child in filter(None, (node.target, node.value)):
+                self._check(child)
+            return
+        elif not isinstance(node, _STATEMENTS + _EXPRESSIONS + _PARTS):
+            self._refuse(node, f"a kernel cannot use {_NAMES.get(type(node).__name__, type(node).__name__)}")
+        for child in ast.iter_child_nodes(node):
+            self._check(child)
+
+    def _check_name(self, node: ast.Name) -> None:
+        if node.id in self._bound:
+            return
+        declared = self._declared.get(node.id)
+        if isinstance(declared, ModuleName):
+            self._refuse(node, f"a kernel cannot pass the module {node.id} around")
+        if isinstance(declared, LanguageName) and declared.name not in _MODULES[declared.module]:
+            self._refuse(node, f"a kernel cannot use {declared.name}")
+        if node.id.startswith("__") or node.id in INTERPRETER_NAMES:
+            self._refuse(node, f"a kernel cannot use the name {node.id}")
+
+    def _module_of(self, node: ast.AST) -> str | None:
+        """The module that an expression stands for, if it is one."""
+        if isinstance(node, ast.Name):
+            declared = self._declared.get(node.id)
+            return declared.name if isinstance(declared, ModuleName) and node.id not in self._bound else None
+        if isinstance(node, ast.Attribute):
+            outer = self._module_of(node.value)
+            return _INNER.get((outer, node.attr)) if outer is not None else None
+        return None
+
+    def _check_member(self, node: ast.Attribute) -> None:
+        outer = self._module_of(node.value)
+        assert outer is not None
+        if node.attr not in _MODULES[outer] or not isinstance(node.ctx, ast.Load):
+            self._refuse(node, f"a kernel cannot use {ast.unparse(node)}")
+
+    def _refuse(self, node: ast.AST, message: str) -> None:
+        raise ForbiddenSyntaxError(message, getattr(node, "lineno", self._function.lineno))
+
+
+_NAMES = {
+    "Import": "import", "ImportFrom": "import", "Lambda": "lambda", "Try": "try", "With": "with", "Global": "global",
+    "Nonlocal": "nonlocal", "FunctionDef": "a function of its own", "ClassDef": "class", "Dict": "a dictionary",
+    "Raise": "raise", "Yield": "yield", "Delete": "del",
+}  # fmt: skip

@@ -1,0 +1,80 @@
+"""What the compiler has to know of a launch: its arguments' types and constants, as Triton's own launcher would specialise them."""
+
+from collections.abc import Collection
+from typing import Any
+
+from kernels_eval.cost.launch import Constant
+from kernels_eval.trace.schema import Descriptor, LaunchKernel, Plain, TypeName, UnitReference, Value, View
+
+TRITON_NAMES = {
+    "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64", "int8": "i8", "uint8": "u8",
+    "int16": "i16", "int32": "i32", "int64": "i64", "bool": "u1", "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5",
+}  # fmt: skip
+"""PyTorch's names of types -> Triton's."""
+_ITEM_SIZES = {"float16": 2, "bfloat16": 2, "float64": 8, "int8": 1, "uint8": 1, "int16": 2, "int64": 8, "bool": 1}
+_DIVISOR = 16
+
+
+def describe_launch(launch: LaunchKernel, name: str, constexprs: Collection[str]) -> dict[str, Any]:
+    """Return the fields of a `Launch` that do not depend on what it does. `constexprs`: its compile-time parameters."""
+    signature: dict[str, str] = {}
+    constants: dict[str, Constant] = {}
+    divisible: list[str] = []
+    uncompilable: str | None = None
+    for argument, value in launch.arguments.items():
+        if argument in constexprs or _is_specialised(value):
+            signature[argument] = "constexpr"
+            constant = _constant(value)
+            if constant is None:
+                uncompilable = f"compile-time argument {argument} is a {value.kind}"
+            else:
+                constants[argument] = constant
+        elif isinstance(value, View) and value.dtype in TRITON_NAMES:
+            signature[argument] = f"*{TRITON_NAMES[value.dtype]}"
+            if value.offset * _ITEM_SIZES.get(value.dtype, 4) % _DIVISOR == 0:
+                divisible.append(argument)
+        elif isinstance(value, Plain) and isinstance(value.value, bool | int | float):
+            signature[argument] = scalar_type(value.value)
+            if type(value.value) is int and value.value % _DIVISOR == 0:
+                divisible.append(argument)
+        else:
+            what = "tensor descriptor" if isinstance(value, Descriptor) else value.kind
+            uncompilable = f"argument {argument} is a {what}"
+    x, y, z = launch.grid
+    return {
+        "kernel": name[:200],
+        "unit": launch.unit,
+        "line": launch.line,
+        "programs": x * y * z,
+        "signature": signature,
+        "constants": constants,
+        "divisible": tuple(divisible),
+        "options": {option: value for option, value in launch.options.items() if option in ("num_warps", "num_stages")},
+        "uncompilable": uncompilable,
+    }
+
+
+def scalar_type(value: bool | int | float) -> str:
+    """Return the type that Triton gives a number."""
+    if isinstance(value, bool):
+        return "u1"
+    if isinstance(value, float):
+        return "fp32"
+    if -(2**31) <= value < 2**31:
+        return "i32"
+    return "i64" if value < 2**63 else "u64"
+
+
+def _is_specialised(value: Value) -> bool:
+    """None and the integer 1 are compiled in."""
+    return isinstance(value, Plain) and (value.value is None or (type(value.value) is int and value.value == 1))
+
+
+def _constant(value: Value) -> Constant | None:
+    if isinstance(value, Plain):
+        return Constant(value=value.value)
+    if isinstance(value, TypeName):
+        return Constant(kind="dtype", value=value.name)
+    if isinstance(value, UnitReference):
+        return Constant(kind="unit", value=value.unit)
+    return None

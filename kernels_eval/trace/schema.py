@@ -1,0 +1,235 @@
+"""A traced forward call: what the candidate's host code asked of the device. The only thing that leaves its process.
+
+The host code runs in a process that holds no values, only the shapes of tensors (kernels_eval.tracing.traced_tensor, kernels_eval.tracing.tracer). What it does with
+them is written down as a program: storages, operators of PyTorch, kernel launches, uploads of the host's own constants. The judge
+checks the program (these models, kernels_eval.correctness.allowed_operators) and has it executed in another process (kernels_eval.interpreter.process).
+
+Storage numbers: 0 … inputs, FIRST_WEIGHT … weights that the judge sets, FIRST_OWN … what the host code allocates.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from kernels_eval.cost.launch import DTYPE_NAMES, Name, Size
+from kernels_eval.frozen import FrozenModel
+from kernels_eval.sandbox.messages import FailedAnswer, StateAnswer
+
+FIRST_WEIGHT = 1 << 20
+FIRST_OWN = 1 << 21
+MAX_LAUNCHES = 4096
+MAX_COMMANDS = 20_000
+Number = Annotated[int, Field(ge=0, le=1 << 40)]
+DtypeName = Annotated[str, Field(max_length=20, pattern="|".join(f"^{name}$" for name in DTYPE_NAMES))]
+Text = Annotated[str, Field(max_length=1000)]
+Identifier = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class View(FrozenModel):
+    """A strided tensor over a storage. Strides and offset in elements."""
+
+    kind: Literal["view"] = "view"
+    storage: Number
+    dtype: DtypeName
+    shape: Annotated[tuple[Size, ...], Field(max_length=16)]
+    strides: Annotated[tuple[Size, ...], Field(max_length=16)]
+    offset: Size = 0
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+    @property
+    def reach(self) -> int:
+        """Elements of the storage that the view spans, from the storage's start."""
+        if self.numel == 0:
+            return self.offset
+        return self.offset + 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+
+    @property
+    def is_expanded(self) -> bool:
+        """True where one element of the storage is shown more than once."""
+        spans = sorted((stride, size) for size, stride in zip(self.shape, self.strides, strict=True) if size > 1)
+        covered = 1
+        for stride, size in spans:
+            if stride < covered:
+                return self.numel > 0
+            covered = stride * (size - 1) + covered
+        return False
+
+
+class Plain(FrozenModel):
+    """A number, a string, a truth value or None."""
+
+    kind: Literal["plain"] = "plain"
+    value: bool | int | float | Text | None = None
+
+
+class TypeName(FrozenModel):
+    """A type: of PyTorch in an operator, of Triton in a launch."""
+
+    kind: Literal["dtype"] = "dtype"
+    name: Name
+
+
+class UnitReference(FrozenModel):
+    """A kernel or device function, by its number."""
+
+    kind: Literal["unit"] = "unit"
+    unit: Number
+
+
+class Sequence(FrozenModel):
+    """A list or tuple."""
+
+    kind: Literal["sequence"] = "sequence"
+    items: Annotated[tuple["Value", ...], Field(max_length=1000)]
+
+
+class Descriptor(FrozenModel):
+    """A tensor descriptor made on the host (`TensorDescriptor`)."""
+
+    kind: Literal["descriptor"] = "descriptor"
+    base: View
+    shape: Annotated[tuple[Size, ...], Field(max_length=5)]
+    strides: Annotated[tuple[Size, ...], Field(max_length=5)]
+    block_shape: Annotated[tuple[Size, ...], Field(max_length=5)]
+    padding: Literal["zero", "nan"] = "zero"
+
+
+Value = Annotated[View | Plain | TypeName | UnitReference | Sequence | Descriptor, Field(discriminator="kind")]
+
+
+class Operate(FrozenModel):
+    """One operator of PyTorch (`aten.<name>.<overload>`). Results that live in new storages become known by it."""
+
+    kind: Literal["operate"] = "operate"
+    name: Identifier
+    overload: Identifier
+    arguments: Annotated[tuple[Value, ...], Field(max_length=64)]
+    named: Annotated[dict[Identifier, Value], Field(max_length=32)] = Field(default_factory=dict)
+    results: Annotated[tuple[View | None, ...], Field(max_length=256)]
+
+
+class LaunchKernel(FrozenModel):
+    """One kernel launch."""
+
+    kind: Literal["launch"] = "launch"
+    unit: Number
+    arguments: Annotated[dict[Identifier, Value], Field(max_length=256)]
+    grid: tuple[Size, Size, Size]
+    options: Annotated[dict[Identifier, int], Field(max_length=16)] = Field(default_factory=dict)
+    line: Annotated[int, Field(ge=0, le=1 << 30)] = 0
+    """Line of the candidate's source that launched it."""
+
+    @property
+    def storages(self) -> frozenset[int]:
+        """Numbers of the storages that it is passed."""
+        return frozenset(view.storage for value in self.arguments.values() for view in views_in(value))
+
+
+def views_in(value: Value) -> list[View]:
+    """Return the views that an argument holds."""
+    if isinstance(value, View):
+        return [value]
+    if isinstance(value, Descriptor):
+        return [value.base]
+    return [view for item in value.items for view in views_in(item)] if isinstance(value, Sequence) else []
+
+
+class Upload(FrozenModel):
+    """Constants of the host's own: bytes of the message's payload become a storage."""
+
+    kind: Literal["upload"] = "upload"
+    storage: Number
+    start: Size
+    size: Size
+
+
+class Free(FrozenModel):
+    """Storages that the host can no longer name."""
+
+    kind: Literal["free"] = "free"
+    storages: Annotated[tuple[Number, ...], Field(max_length=100_000)]
+
+
+Command = Annotated[Operate | LaunchKernel | Upload | Free, Field(discriminator="kind")]
+
+
+class ModuleName(FrozenModel):
+    """A global name of a kernel that stands for a module that kernels may use."""
+
+    kind: Literal["module"] = "module"
+    name: Literal["triton", "triton.language", "triton.language.math", "triton.language.extra", "libdevice", "math"]
+
+
+class LanguageName(FrozenModel):
+    """A global name of a kernel that stands for something of `triton.language` (`from triton.language import load`) or of libdevice."""
+
+    kind: Literal["language"] = "language"
+    name: Identifier
+    module: Literal["triton.language", "libdevice"] = "triton.language"
+
+
+class Constexpr(FrozenModel):
+    """A global that is wrapped in `tl.constexpr`."""
+
+    kind: Literal["constexpr"] = "constexpr"
+    value: Annotated[Plain | TypeName | Sequence, Field(discriminator="kind")]
+
+
+Global = Annotated[
+    ModuleName | LanguageName | Constexpr | Plain | TypeName | UnitReference | Sequence, Field(discriminator="kind")
+]
+
+
+class KernelUnit(FrozenModel):
+    """The source of one kernel or device function, and what its global names mean."""
+
+    unit: Number
+    name: Identifier
+    source: Annotated[str, Field(max_length=200_000)]
+    """A function definition without decorators."""
+    line: Annotated[int, Field(ge=1, le=1 << 30)]
+    """Line of the candidate's source that `source` starts at."""
+    globals: Annotated[dict[Identifier, Global], Field(max_length=500)] = Field(default_factory=dict)
+    is_host_function: bool = False
+    """`triton.constexpr_function`: runs on plain values at compile time."""
+
+
+class OutputView(FrozenModel):
+    """One result of the forward call: a tensor, or something else (its type's name)."""
+
+    view: View | None = None
+    type: Annotated[str, Field(max_length=100)] = "Tensor"
+
+
+class Part(FrozenModel):
+    """What the host code asked for since the last part."""
+
+    units: Annotated[tuple[KernelUnit, ...], Field(max_length=500)] = ()
+    commands: Annotated[tuple[Command, ...], Field(max_length=MAX_COMMANDS)] = ()
+
+
+class TraceAnswer(Part):
+    """The rest of one forward call, and its results."""
+
+    kind: Literal["trace"]
+    structure: Annotated[str, Field(max_length=20_000)]
+    """What the results are in (kernels_eval.correctness.output_structure)."""
+    outputs: Annotated[tuple[OutputView, ...], Field(max_length=256)]
+
+
+class ReadAnswer(Part):
+    """The host code wants one value (`.item()`); it waits for it."""
+
+    kind: Literal["read"]
+    view: View
+
+
+HostAnswer = TraceAnswer | ReadAnswer | StateAnswer | FailedAnswer
+HOST_ANSWER: TypeAdapter[HostAnswer] = TypeAdapter(Annotated[HostAnswer, Field(discriminator="kind")])

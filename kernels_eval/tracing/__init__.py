@@ -1,0 +1,1 @@
+"""The candidate's host code run on tensors without values, in a process of its own."""

@@ -1,0 +1,199 @@
+"""Finds what a kernel launch needs of the candidate's source: the kernel, the functions that it calls, the constants it names.
+
+Runs in the candidate's process, on its live objects. What it says is checked where it is executed (kernels_eval.trace.kernel_syntax).
+"""
+
+import ast
+import contextlib
+import inspect
+import linecache
+import math
+import types
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+import triton.language.extra
+from triton.runtime.jit import ConstexprFunction, JITFunction
+
+from kernels_eval.interpreter.triton_patches.interpreter import upstream
+from kernels_eval.trace.kernel_syntax import annotation_names, free_names
+
+_MISSING = object()
+
+
+class UnknownGlobalError(Exception):
+    """A kernel uses something that kernels cannot use, or its source is not to be found."""
+
+
+class Units:
+    """Numbers kernels and device functions as they are first used. `fresh` holds those not sent yet."""
+
+    def __init__(self) -> None:
+        self.fresh: list[dict[str, Any]] = []
+        self._numbers: dict[Any, int] = {}
+        self._kept: list[Any] = []
+        self._trees: dict[str, tuple[int, dict[tuple[int, str], ast.FunctionDef]]] = {}
+
+    def number_of(self, function: Any) -> int:
+        """Return the number of a jit function. UnknownGlobalError where it, or what it calls, cannot be shipped."""
+        plain = _plain_function(function)
+        known = self._numbers.get(plain)
+        if known is not None:
+            return known
+        number = self._numbers[plain] = len(self._numbers)
+        self._kept.append(plain)
+        node, indent = self._definition(plain)
+        lines = linecache.getlines(plain.__code__.co_filename)[node.lineno - 1 : node.end_lineno]
+        unit: dict[str, Any] = {
+            "unit": number,
+            "name": node.name,
+            "source": "".join(_outdented(line, indent) for line in lines),
+            "line": node.lineno,
+            "is_host_function": isinstance(function, ConstexprFunction),
+        }
+        used = free_names(node)
+        named = {name: self._global(plain, name) for name in sorted(used)}
+        for name in sorted(annotation_names(node) - used):
+            with contextlib.suppress(UnknownGlobalError):
+                named[name] = self._global(plain, name)
+        unit["globals"] = {name: value for name, value in named.items() if value is not None}
+        self.fresh.append(unit)
+        return number
+
+    def take_fresh(self) -> list[dict[str, Any]]:
+        """Return units that were not returned before, callees first."""
+        fresh, self.fresh = self.fresh, []
+        return fresh
+
+    def encode(self, value: Any) -> dict[str, Any]:
+        """Return a compile-time value as it goes into a program. UnknownGlobalError where it is none."""
+        if isinstance(value, tl.constexpr):
+            value = value.value
+        if value is None or isinstance(value, bool | int | float | str):
+            return {"kind": "plain", "value": _exactly_plain(value)}
+        if isinstance(value, tl.dtype):
+            return {"kind": "dtype", "name": str(value)}
+        if is_unit(value):
+            return {"kind": "unit", "unit": self.number_of(value)}
+        if isinstance(value, tuple | list):
+            return {"kind": "sequence", "items": [self.encode(item) for item in value]}
+        if isinstance(value, torch.dtype):
+            raise UnknownGlobalError(f"{value} is a type of PyTorch, not of Triton")
+        if type(value).__module__ == "numpy":
+            return self.encode(value.item())
+        raise UnknownGlobalError(f"a {type(value).__name__} is nothing that a kernel can use")
+
+    def _global(self, function: types.FunctionType, name: str) -> dict[str, Any] | None:
+        """Describe what a global name means; None: it means nothing, or a built-in of Python."""
+        value = _lookup(function, name)
+        if value is _MISSING:
+            return None
+        if isinstance(value, types.ModuleType):
+            found = _MODULES.get(value)
+            if found is None:
+                raise UnknownGlobalError(f"{function.__name__}: a kernel cannot use the module {name}")
+            return {"kind": "module", "name": found}
+        public = _LANGUAGE.get(id(value))
+        if public is not None:
+            return {"kind": "language", "name": public}
+        if getattr(value, "__module__", None) in _LIBDEVICE and callable(value):
+            return {"kind": "language", "name": value.__name__, "module": "libdevice"}
+        try:
+            encoded = self.encode(value)
+        except UnknownGlobalError as error:
+            raise UnknownGlobalError(f"{function.__name__}: global name {name}: {error}") from None
+        is_constant = isinstance(value, tl.constexpr) or _is_annotated_constexpr(function, name)
+        return {"kind": "constexpr", "value": encoded} if is_constant else encoded
+
+    def _definition(self, function: types.FunctionType) -> tuple[ast.FunctionDef, int]:
+        code = function.__code__
+        lines = linecache.getlines(code.co_filename)
+        known = self._trees.get(code.co_filename)
+        if known is None or known[0] != len(lines):
+            try:
+                tree = ast.parse("".join(lines))
+            except (SyntaxError, ValueError, RecursionError) as error:
+                raise UnknownGlobalError(f"the source of {function.__name__} cannot be read") from error
+            functions = {
+                (min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]), node.name): node
+                for node in ast.walk(tree)
+                if isinstance(node, ast.FunctionDef)
+            }
+            known = self._trees[code.co_filename] = (len(lines), functions)
+        node = known[1].get((code.co_firstlineno, function.__name__))
+        if node is None:
+            raise UnknownGlobalError(f"the source of {function.__name__} is not to be found")
+        return node, node.col_offset
+
+
+def is_unit(value: Any) -> bool:
+    """True for what `@triton.jit` and `@triton.constexpr_function` make."""
+    return isinstance(value, upstream.InterpretedFunction | JITFunction | ConstexprFunction)
+
+
+def _exactly_plain(value: bool | int | float | str | None) -> bool | int | float | str | None:
+    """Subclasses (an IntEnum, a NumPy float) as what they stand for."""
+    for plain in (bool, int, float, str):
+        if isinstance(value, plain):
+            return plain(value)
+    return None
+
+
+def _plain_function(function: Any) -> types.FunctionType:
+    while not isinstance(function, types.FunctionType):
+        inner = getattr(function, "fn", None)
+        if inner is None:
+            raise UnknownGlobalError(f"{function!r:.100} is no kernel")
+        function = inner
+    return function
+
+
+def _lookup(function: types.FunctionType, name: str) -> Any:
+    free = function.__code__.co_freevars
+    if name in free:
+        try:
+            return (function.__closure__ or ())[free.index(name)].cell_contents
+        except ValueError:
+            return _MISSING
+    return function.__globals__.get(name, _MISSING)
+
+
+def _is_annotated_constexpr(function: types.FunctionType, name: str) -> bool:
+    """True for `NAME: tl.constexpr = 1.5` at the module's level, which the compiler takes for `NAME = tl.constexpr(1.5)`."""
+    annotation = function.__globals__.get("__annotations__", {}).get(name)
+    return annotation is tl.constexpr or (isinstance(annotation, str) and annotation.split(".")[-1] == "constexpr")
+
+
+def _outdented(line: str, indent: int) -> str:
+    return line[indent:] if not line[:indent].strip() else line.lstrip()
+
+
+def _modules() -> dict[types.ModuleType, str]:
+    found = {
+        triton: "triton",
+        tl: "triton.language",
+        tl.core: "triton.language",
+        tl.standard: "triton.language",
+        tl.math: "triton.language.math",
+        triton.language.extra: "triton.language.extra",
+        math: "math",
+    }
+    from triton.language.extra import cuda, libdevice
+
+    found |= {libdevice: "libdevice", cuda: "triton.language.extra"}
+    for inner in (getattr(cuda, "libdevice", None), getattr(cuda, "utils", None)):
+        if inspect.ismodule(inner):
+            found[inner] = "libdevice"
+    return found
+
+
+_MODULES = _modules()
+_LIBDEVICE = frozenset(module.__name__ for module, name in _MODULES.items() if name == "libdevice")
+_LANGUAGE = {
+    id(value): name
+    for module in (tl.math, tl)
+    for name, value in vars(module).items()
+    if not name.startswith("_") and not isinstance(value, types.ModuleType | int | tl.dtype)
+}

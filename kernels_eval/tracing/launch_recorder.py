@@ -1,0 +1,153 @@
+"""What a kernel launch is in the candidate's process: its arguments and grid are worked out and written down, nothing runs.
+
+Autotuners, heuristics and grids given as functions run here, being host code; no clock means anything, so an autotuned kernel takes
+the first configuration that its pruning leaves.
+"""
+
+import inspect
+import operator
+import sys
+from typing import Any
+
+import torch
+from triton.runtime.autotuner import Autotuner
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from kernels_eval.interpreter.triton_patches.interpreter import upstream
+from kernels_eval.sandbox.candidate_source import FILE_NAME
+from kernels_eval.trace.schema import MAX_LAUNCHES
+from kernels_eval.tracing.kernel_sources import Units, UnknownGlobalError
+from kernels_eval.tracing.tracer import Tracer
+
+_MAX_OPTION = 1 << 30
+
+
+class KernelArgumentError(Exception):
+    """A launch that Triton's own launcher would refuse."""
+
+
+class LaunchRecorder:
+    """Takes the place of Triton's launcher."""
+
+    def __init__(self, tracer: Tracer, units: Units) -> None:
+        self._tracer = tracer
+        self._units = units
+        self._signatures: dict[Any, inspect.Signature] = {}
+        self._launches = 0
+
+    def start(self) -> None:
+        """Begin another forward call."""
+        self._launches = 0
+
+    def install(self) -> None:
+        """Have every launch of this process written down here."""
+
+        def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+            if warmup:
+                return _Warmed(self, kernel, kwargs)
+            for hook in kernel.pre_run_hooks:
+                hook(*args, **kwargs)
+            return self.launch(kernel, args, kwargs, grid)
+
+        upstream.InterpretedFunction.run = run
+        autotuner: Any = Autotuner
+        autotuner._bench = lambda self, *args, **kwargs: [1.0, 1.0, 1.0]
+
+    def launch(self, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> None:
+        """Write one launch down."""
+        self._launches += 1
+        if self._launches > MAX_LAUNCHES:
+            raise RuntimeError(f"more than {MAX_LAUNCHES} kernel launches in one forward call")
+        signature = self._signatures.get(kernel)
+        if signature is None:
+            signature = self._signatures[kernel] = inspect.signature(kernel.fn)
+        known = signature.parameters
+        bound = signature.bind(*args, **{name: value for name, value in kwargs.items() if name in known})
+        bound.apply_defaults()
+        arguments: dict[str, Any] = dict(bound.arguments)
+        number = self._units.number_of(kernel)
+        self._tracer.command(
+            {
+                "kind": "launch",
+                "unit": number,
+                "arguments": {name: self._encode(value, name) for name, value in arguments.items()},
+                "grid": _grid(grid, arguments),
+                "options": {
+                    name: int(value)
+                    for name, value in kwargs.items()
+                    if name not in known and isinstance(value, int) and abs(value) < _MAX_OPTION
+                },
+                "line": _host_line(),
+            }
+        )
+
+    def _encode(self, value: Any, name: str) -> dict[str, Any]:
+        if isinstance(value, torch.Tensor):
+            return self._tracer.view_of(self._tracer.promote(value))
+        if isinstance(value, TensorDescriptor):
+            return {
+                "kind": "descriptor",
+                "base": self._tracer.view_of(self._tracer.promote(value.base)),
+                "shape": [int(size) for size in value.shape],
+                "strides": [int(stride) for stride in value.strides],
+                "block_shape": [int(size) for size in value.block_shape],
+                "padding": value.padding,
+            }
+        if isinstance(value, tuple):
+            return {"kind": "sequence", "items": [self._encode(item, name) for item in value]}
+        try:
+            return self._units.encode(value)
+        except UnknownGlobalError as error:
+            raise KernelArgumentError(f"argument {name}: {error}") from error
+
+
+class _Warmed:
+    """What `kernel.warmup(...)` returns: figures that host code may ask for, and a kernel to launch."""
+
+    n_regs = 32
+    n_spills = 0
+
+    def __init__(self, recorder: LaunchRecorder, kernel: Any, fixed: dict[str, Any]) -> None:
+        self._recorder = recorder
+        self._kernel = kernel
+        self._fixed = fixed
+        self.metadata = _Metadata()
+
+    def _init_handles(self) -> None:
+        """Do nothing: there is no module to load."""
+
+    def __getitem__(self, grid: Any) -> Any:
+        """Return the launcher, as `kernel[grid]` does; compile-time arguments are those of the warm-up."""
+        names = list(inspect.signature(self._kernel.fn).parameters)
+
+        def launch(*args: Any, **kwargs: Any) -> None:
+            given = dict(zip(names, args, strict=False)) | kwargs
+            self._recorder.launch(self._kernel, (), self._fixed | given, grid)
+
+        return launch
+
+
+class _Metadata:
+    shared = 0
+    num_warps = 4
+
+
+def _grid(grid: Any, arguments: dict[str, Any]) -> list[int]:
+    if callable(grid):
+        grid = grid(arguments)
+    sizes = [operator.index(size) for size in (grid if isinstance(grid, tuple | list | torch.Size) else (grid,))]
+    if not 1 <= len(sizes) <= 3:
+        raise KernelArgumentError(f"a grid has one to three sizes, found {len(sizes)}")
+    if min(sizes) < 0:
+        raise KernelArgumentError(f"a grid's sizes cannot be negative: {tuple(sizes)}")
+    return sizes + [1] * (3 - len(sizes))
+
+
+def _host_line() -> int:
+    """The line of the candidate's source that is launching."""
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        if frame.f_code.co_filename == FILE_NAME:
+            return frame.f_lineno
+        frame = frame.f_back
+    return 0

@@ -1,0 +1,187 @@
+"""The candidate's process: loads its source, builds ModelNew, and traces forward calls on tensors without values.
+
+Conversation (frames, see kernels_eval.sandbox.ipc). Judge: `load` (payload: pickled job; from the judge to us only). Candidate: `ready`
+(names and shapes of parameters and buffers) or `failed`. Judge: `weights` (names whose values the judge sets), then any
+number of `trace` (shapes of the inputs). Candidate: `trace` (a program, kernels_eval.trace.schema), `read` (it wants one value;
+the judge answers `value`) or `failed`. No input, no output, no count and no clock is ever in this process, and nothing of
+the reference or the verdict: whatever hostile code does here, all that leaves is a program, which the judge checks.
+"""
+
+import gc
+import pickle
+import socket
+import threading
+from collections import deque
+from typing import Any
+
+import torch
+
+from kernels_eval.correctness.allowed_operators import PolicyViolationError
+from kernels_eval.correctness.output_structure import flat
+from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
+from kernels_eval.sandbox.ipc import ChannelClosedError, receive_frame, send_frame
+from kernels_eval.sandbox.tensor_bytes import DTYPES, NAMES
+from kernels_eval.trace.schema import FIRST_WEIGHT
+from kernels_eval.tracing import custom_operators, fake_cuda, fake_cuda_graphs
+from kernels_eval.tracing.global_state import global_state
+from kernels_eval.tracing.kernel_sources import Units, UnknownGlobalError
+from kernels_eval.tracing.launch_recorder import KernelArgumentError, LaunchRecorder
+from kernels_eval.tracing.traced_tensor import Handle
+from kernels_eval.tracing.tracer import Tracer
+
+_DIFFERENCE_NAMES = 5
+
+
+def host_main(channel: socket.socket, memory_descriptor: int) -> None:
+    """Serve one candidate; returns when the judge hangs up."""
+    channel.settimeout(None)
+    gc.set_threshold(50_000)  # a short life: collecting early would touch, and so copy, the template's pages
+    try:
+        _Host(channel).serve()
+    except CandidateError as failed:
+        send_frame(channel, failed.header)
+    except ChannelClosedError:
+        return
+
+
+class _Host:
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._units = Units()
+        self._values: list[Any] = []
+        """Values read so far in this forward call."""
+        self._queued: deque[dict[str, Any]] = deque()
+        """Questions that came while a value was waited for."""
+        self._remembered: list[Any] | None = None
+        """Values of an earlier call, where this one has no values of its own."""
+
+    def serve(self) -> None:
+        _, payload = receive_frame(self._channel)
+        job: dict[str, Any] = pickle.loads(payload)
+        torch.set_num_threads(1)
+        self._tracer = Tracer(job["strict"], self._read)
+        self._recorder = LaunchRecorder(self._tracer, self._units)
+        self._recorder.install()
+        fake_cuda.install()
+        fake_cuda_graphs.install(self._tracer)
+        custom_operators.install()
+        before = global_state()
+        with fake_cuda.HostDevice():
+            model = _build(load_source(job["source"]), job["arguments"], job["weight_seed"])
+        state = _state(model)
+        named = {name: [NAMES.get(tensor.dtype, "?"), list(tensor.shape)] for name, tensor in state.items()}
+        send_frame(self._channel, {"kind": "ready", "state": named})
+        header, _ = receive_frame(self._channel)
+        _use_handles(model, self._tracer, {name: state[name] for name in header["names"]})
+        while True:
+            header = self._queued.popleft() if self._queued else receive_frame(self._channel)[0]
+            self._trace(model, header)
+            _check_global_state(before)
+
+    def _trace(self, model: Any, header: dict[str, Any]) -> None:
+        inputs = [
+            self._tracer.input(index, tuple(item["form"]["shape"]), DTYPES[item["form"]["dtype"]])
+            if "form" in item
+            else item["value"]
+            for index, item in enumerate(header["inputs"])
+        ]
+        self._remembered = None if header["has_values"] else list(self._values)
+        self._values.clear()
+        result = self._forward(model, inputs)
+        try:
+            outputs, structure = flat(result)
+        except Exception as error:  # what it holds may be of the candidate's own classes
+            raise CandidateError("runtime_error", "exception", describe(error)) from error
+        described = [self._output(output) for output in outputs]
+        self._send({"kind": "trace", "structure": structure, "outputs": described})
+
+    def _forward(self, model: Any, inputs: list[Any]) -> Any:
+        tracer = self._tracer
+        tracer.start()
+        self._recorder.start()
+        try:
+            with torch.no_grad(), tracer:
+                result = model(*inputs)
+        except PolicyViolationError as error:
+            raise CandidateError("rejected", "library_compute", describe(error)) from error
+        except (KernelArgumentError, UnknownGlobalError) as error:
+            raise CandidateError("compile_error", "triton_compile", describe(error)) from error
+        except MemoryError as error:
+            raise CandidateError("runtime_error", "out_of_memory", describe(error)) from error
+        except ChannelClosedError:
+            raise
+        except BaseException as error:
+            if tracer.violations:
+                raise CandidateError("rejected", "library_compute", ", ".join(tracer.violations[:5])) from error
+            raise CandidateError("runtime_error", "exception", describe(error)) from error
+        if tracer.violations:
+            used = ", ".join(sorted(set(tracer.violations))[:_DIFFERENCE_NAMES])
+            raise CandidateError("rejected", "library_compute", f"used {used}")
+        if threading.active_count() > 1:
+            raise CandidateError("rejected", "background_thread", "a thread goes on after forward has returned")
+        return result
+
+    def _output(self, output: Any) -> dict[str, Any]:
+        if isinstance(output, torch.Tensor) and type(output) in (Handle, torch.Tensor, torch.nn.Parameter):
+            if getattr(output, "is_on_host", False):
+                return {"type": "tensor on another device than the inputs"}
+            return {"view": self._tracer.view_of(self._tracer.promote(output))}
+        kind = type(output).__name__
+        return {"type": f"{kind}, a subclass of Tensor" if isinstance(output, torch.Tensor) else kind[:100]}
+
+    def _read(self, view: dict[str, Any]) -> Any:
+        """Ask for one value; a call on shapes alone is told what an earlier call read."""
+        if self._remembered is not None:
+            value = self._remembered[len(self._values)] if len(self._values) < len(self._remembered) else 0
+        else:
+            self._send({"kind": "read", "view": view})
+            while (header := receive_frame(self._channel)[0])["kind"] != "value":
+                self._queued.append(header)  # the judge asks ahead
+            value = header["value"]
+        self._values.append(value)
+        return value
+
+    def _send(self, header: dict[str, Any]) -> None:
+        commands, payload = self._tracer.take()
+        send_frame(self._channel, {**header, "units": self._units.take_fresh(), "commands": commands}, payload)
+
+
+def _build(module: Any, arguments: list[Any], weight_seed: int) -> Any:
+    model_class = getattr(module, "ModelNew", None)
+    if not isinstance(model_class, type):
+        raise CandidateError("compile_error", "missing_model", "the source defines no class ModelNew")
+    torch.manual_seed(weight_seed)
+    try:
+        return model_class(*arguments)
+    except BaseException as error:
+        raise CandidateError("runtime_error", "constructor_error", describe(error)) from error
+
+
+def _state(model: Any) -> dict[str, torch.Tensor]:
+    if not isinstance(model, torch.nn.Module):
+        return {}
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def _use_handles(model: Any, tracer: Tracer, given: dict[str, torch.Tensor]) -> None:
+    """Put handles in the place of the model's parameters and buffers, wherever each occurs."""
+    if not isinstance(model, torch.nn.Module):
+        return
+    handles: dict[int, torch.Tensor] = {}
+    with torch.no_grad():
+        for number, tensor in enumerate(given.values(), start=FIRST_WEIGHT):
+            handles[id(tensor)] = tracer.adopt(tensor, number)
+        for module in model.modules():
+            for group in (vars(module)["_parameters"], vars(module)["_buffers"]):
+                for name, tensor in group.items():
+                    if tensor is None or isinstance(tensor, Handle):
+                        continue
+                    if id(tensor) not in handles:
+                        handles[id(tensor)] = tracer.promote(tensor)
+                    group[name] = handles[id(tensor)]
+
+
+def _check_global_state(before: dict[str, Any]) -> None:
+    changed = [name for name, value in global_state().items() if before[name] != value]
+    if changed:
+        raise CandidateError("rejected", "changed_global_state", f"changed {', '.join(changed[:_DIFFERENCE_NAMES])}")

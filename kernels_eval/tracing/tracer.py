@@ -1,0 +1,234 @@
+"""Writes down what the candidate's host code does with tensors without values (kernels_eval.tracing.traced_tensor).
+
+Allocations, views and copies make new handles; operators that compute are refused, or written down for the executor where the
+policy allows them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import _disable_current_modes as _disable_modes  # pyright: ignore
+
+from kernels_eval.correctness.allowed_operators import MAX_HOST_READS, PolicyViolationError, refusal
+from kernels_eval.sandbox.tensor_bytes import NAMES, bytes_of
+from kernels_eval.trace.schema import FIRST_OWN, MAX_COMMANDS
+from kernels_eval.tracing.custom_operators import own_operator
+from kernels_eval.tracing.traced_tensor import DEVICE, Handle, Memory
+
+_META = torch.device("meta")
+_HOST_ONLY = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking"})
+"""Arguments that say nothing to the executor: the results' own strides do."""
+
+
+class Tracer(TorchDispatchMode):
+    """Writes down what host code does. A context manager around one forward call.
+
+    `strict`: computing operators are refused; `violations` keeps them even where the candidate catches the exception.
+    `read`: asks the executor for one value.
+    """
+
+    def __init__(self, strict: bool, read: Callable[[dict[str, Any]], Any]) -> None:
+        super().__init__()
+        self.strict = strict
+        self.violations: list[str] = []
+        self.commands: list[dict[str, Any]] = []
+        self.payload: list[memoryview] = []
+        self.freed: list[int] = []
+        self.calls = 0
+        """Forward calls so far."""
+        self.captured: list[dict[str, Any]] | None = None
+        """What is kept for a CUDA graph instead of being written down, while one is captured."""
+        self._read = read
+        self._host_reads = 0
+        self._next = FIRST_OWN
+        self._hosts: dict[int, tuple[Memory, torch.UntypedStorage]] = {}
+        """Address of a host tensor's storage -> what it became."""
+        self._payload_bytes = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Write one operator down."""
+        return self.operate(func, args, kwargs or {})
+
+    def start(self) -> None:
+        """Begin another forward call."""
+        self._host_reads = 0
+        self.calls += 1
+
+    def input(self, number: int, shape: tuple[int, ...], dtype: torch.dtype) -> Handle:
+        """Return a handle on a whole storage that the judge fills."""
+        plain = torch.empty(shape, dtype=dtype, device=_META)
+        return self._handle(plain, Memory(self, number, plain.untyped_storage()))
+
+    def adopt(self, tensor: torch.Tensor, number: int) -> Handle:
+        """Return a handle that stands for a host tensor whose values the judge sets."""
+        handle = self.input(number, tuple(tensor.shape), tensor.dtype)
+        storage = tensor.untyped_storage()
+        if tensor.is_contiguous() and storage.nbytes() == tensor.numel() * tensor.element_size():
+            self._hosts[storage.data_ptr()] = (handle.memory, storage)
+        return handle
+
+    def promote(self, tensor: torch.Tensor) -> Handle:
+        """Return a handle that stands for a host tensor; it is uploaded when it is first used."""
+        if isinstance(tensor, Handle):
+            return tensor
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+            raise PolicyViolationError(f"{type(tensor).__name__}: only plain tensors can be used")
+        if tensor.is_meta or tensor.layout is not torch.strided or tensor.dtype not in NAMES:
+            raise PolicyViolationError(f"a {tensor.layout} tensor of {tensor.dtype} on {tensor.device} cannot be used")
+        storage = tensor.untyped_storage()
+        known = self._hosts.get(storage.data_ptr()) if storage.nbytes() else None
+        if known is None:
+            with _disable_modes():  # or the tracer would write these down
+                content = torch.empty(0, dtype=torch.uint8).set_(storage)
+                meta = torch.empty(storage.nbytes(), dtype=torch.uint8, device=_META).untyped_storage()
+            known = Memory(self, self._number(), meta, content), storage
+            self._hosts[storage.data_ptr()] = known
+        with _disable_modes():
+            plain = torch.empty(0, dtype=tensor.dtype, device=_META)
+            plain.set_(known[0].meta, tensor.storage_offset(), tensor.shape, tensor.stride())
+        return self._handle(plain, known[0])
+
+    def view_of(self, handle: Handle) -> dict[str, Any]:
+        """Describe a handle in a command; uploads the host's content where it is one of the host's own."""
+        memory = handle.memory
+        if memory.content is not None:
+            with _disable_modes():
+                content, memory.content = bytes_of(memory.content), None
+            self.payload.append(content)
+            self.command(
+                {"kind": "upload", "storage": memory.number, "start": self._payload_bytes, "size": content.nbytes}
+            )
+            self._payload_bytes += content.nbytes
+        return {
+            "kind": "view",
+            "storage": memory.number,
+            "dtype": NAMES[handle.dtype],
+            "shape": list(handle.shape),
+            "strides": list(handle.stride()),
+            "offset": handle.storage_offset(),
+        }
+
+    def command(self, command: dict[str, Any]) -> None:
+        """Append one command."""
+        if len(self.commands) >= MAX_COMMANDS:
+            raise RuntimeError(f"more than {MAX_COMMANDS} operations in one forward call")
+        if self.captured is not None and command["kind"] in ("operate", "launch"):
+            self.captured.append(command)
+        else:
+            self.commands.append(command)
+
+    def take(self) -> tuple[list[dict[str, Any]], list[memoryview]]:
+        """Return what was written down since the last call, and the uploads' bytes."""
+        if self.freed:
+            freed, self.freed = self.freed, []
+            self.commands.append({"kind": "free", "storages": freed})
+        commands, payload = self.commands, self.payload
+        self.commands, self.payload, self._payload_bytes = [], [], 0
+        return commands, payload
+
+    def operate(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an operator on shapes alone and write it down."""
+        name: str = func.overloadpacket.__name__
+        if name == "_local_scalar_dense":
+            return self._read_value(args[0])
+        own = own_operator(func)
+        if own is not None:
+            with self:  # what it does is written down, and held to the policy, as if it had been called by its own name
+                return own(*args, **kwargs)
+        reason = refusal(func, name, self.strict)
+        if reason is not None:
+            self.violations.append(f"aten.{name}")
+            raise PolicyViolationError(reason)
+        given: list[Handle] = []
+        plain_args = self._plain(args, given)
+        plain_kwargs = {key: self._plain(value, given) for key, value in kwargs.items() if key not in _HOST_ONLY}
+        if "memory_format" in kwargs:
+            plain_kwargs["memory_format"] = kwargs["memory_format"]
+        if not given and _takes_device(func):
+            plain_kwargs["device"] = _META
+        try:
+            result = func(*plain_args, **plain_kwargs)
+        except NotImplementedError as error:
+            raise PolicyViolationError(f"aten.{name}: its result's shape depends on values") from error
+        if isinstance(result, torch.Tensor):
+            wrapped = results = self._wrap(result, given)
+            views = [results]
+        elif isinstance(result, tuple | list):
+            views = [self._wrap(item, given) if isinstance(item, torch.Tensor) else None for item in result]
+            wrapped = type(result)(views)
+        else:
+            return result
+        if func.is_view or name in ("detach", "_unsafe_view", "_reshape_alias", "lift_fresh"):
+            return wrapped
+        encoded = [self._encode(value) for value in args]
+        named = {key: self._encode(value) for key, value in kwargs.items() if key not in _HOST_ONLY}
+        self.command(
+            {
+                "kind": "operate",
+                "name": name,
+                "overload": func._overloadname,
+                "arguments": encoded,
+                "named": named,
+                "results": [None if view is None else self.view_of(view) for view in views],
+            }
+        )
+        return wrapped
+
+    def _read_value(self, tensor: torch.Tensor) -> Any:
+        self._host_reads += 1
+        if self._host_reads > MAX_HOST_READS:
+            self.violations.append("aten._local_scalar_dense")
+            raise PolicyViolationError(f"aten._local_scalar_dense: more than {MAX_HOST_READS} values read on the host")
+        return self._read(self.view_of(self.promote(tensor)))
+
+    def _plain(self, value: Any, given: list[Handle]) -> Any:
+        if isinstance(value, torch.Tensor):
+            handle = self.promote(value)
+            given.append(handle)
+            return handle.plain
+        if isinstance(value, list | tuple):
+            return type(value)([self._plain(item, given) for item in value]) if type(value) in (list, tuple) else value
+        return value
+
+    def _encode(self, value: Any) -> dict[str, Any]:
+        if isinstance(value, torch.Tensor):
+            return self.view_of(self.promote(value))
+        if isinstance(value, list | tuple):
+            return {"kind": "sequence", "items": [self._encode(item) for item in value]}
+        if isinstance(value, torch.dtype):
+            return {"kind": "dtype", "name": str(value).removeprefix("torch.")}
+        if value is None or isinstance(value, bool | int | float | str):
+            return {"kind": "plain", "value": value}
+        raise PolicyViolationError(f"a {type(value).__name__} cannot be passed to an operator here")
+
+    def _wrap(self, plain: torch.Tensor, given: list[Handle]) -> Handle:
+        storage = plain.untyped_storage()
+        for handle in given:
+            if plain is handle.plain:
+                return handle
+            if _same_storage(storage, handle.memory.meta):
+                return self._handle(plain, handle.memory)
+        return self._handle(plain, Memory(self, self._number(), storage))
+
+    def _handle(self, plain: torch.Tensor, memory: Memory) -> Handle:
+        handle: Handle = torch.Tensor._make_subclass(Handle, plain, False, device_for_backend_keys=DEVICE)  # pyright: ignore
+        handle.plain = plain
+        handle.memory = memory
+        return handle
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+
+def _same_storage(first: Any, second: Any) -> bool:
+    """Storages on the meta device have no address."""
+    return first._cdata == second._cdata
+
+
+def _takes_device(func: Any) -> bool:
+    return any(argument.name == "device" for argument in func._schema.arguments)

@@ -1,0 +1,1 @@
+"""Ray: warm worker processes and their placement on nodes."""

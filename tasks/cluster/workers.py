@@ -1,0 +1,72 @@
+"""Warm Ray actors: a process that has imported torch and holds a policy is kept for the next stage of the same driver.
+
+Starting such a process costs about ten seconds; an iteration has several stages. A worker found dead is made anew.
+Workers die with the driver's Ray job, so that nothing outlives the run.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
+
+from tasks.cluster.placement import Bundle, Kind, Reservation
+
+NODE_SHARE = 0.001
+"""Of the resource that marks nodes for stages: many workers fit on one node."""
+_workers: dict[str, Any] = {}
+_node_resource: list[str] = []
+_reservation: list[Reservation] = []
+
+
+def place_on(resource: str | None) -> None:
+    """Have workers started from now on run only on nodes that have this custom resource; None: on any node."""
+    _node_resource[:] = [] if resource is None else [resource]
+
+
+def reserve(bundles: Callable[[], Sequence[Bundle]]) -> None:
+    """Keep places for workers started from now on. Where some are kept already, wait until those are there: a node may have died."""
+    if _reservation:
+        _reservation[0].wait()
+    else:
+        _reservation.append(Reservation(bundles()))
+
+
+def release() -> None:
+    """Give back what was reserved."""
+    while _reservation:
+        _reservation.pop().remove()
+
+
+def placed(kind: Kind, number: int = 0, of: int = 1) -> dict[str, Any]:
+    """Return where worker `number` of `of` goes, as options of its actor; nothing where nobody asked for a place."""
+    return _reservation[0].options(kind, number, of) if _reservation else {}
+
+
+def warm_worker(name: str, actor_class: Any, **options: Any) -> Any:
+    """Return the living actor of this name, or start one: `actor_class.options(**options).remote()`."""
+    worker = _workers.get(name)
+    if worker is not None:
+        try:
+            ray.get(worker.ping.remote(), timeout=30)
+            return worker
+        except (RayActorError, ActorUnavailableError, GetTimeoutError):
+            stop_worker(name)
+    if _node_resource and "scheduling_strategy" not in options:
+        options["resources"] = {**options.get("resources", {}), _node_resource[0]: NODE_SHARE}
+    worker = actor_class.options(max_restarts=0, **options).remote()
+    _workers[name] = worker
+    return worker
+
+
+def stop_worker(name: str) -> None:
+    """Kill one worker, if there is one."""
+    worker = _workers.pop(name, None)
+    if worker is not None:
+        ray.kill(worker)
+
+
+def stop_workers() -> None:
+    """Kill every worker of this driver."""
+    for name in list(_workers):
+        stop_worker(name)

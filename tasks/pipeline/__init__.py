@@ -1,0 +1,1 @@
+"""A stage as a cached, retryable Prefect task, and the artifact store that stages publish into."""

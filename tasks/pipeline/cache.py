@@ -1,0 +1,126 @@
+"""The cache of stages: what of a stage's arguments decides its result, and the Prefect task that runs it unless that result is there.
+
+A result is a `StageOutcome` as JSON in `runs/prefect/results/<key>`: a reference to what the stage published, never the thing itself.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kernels_eval.config import JudgeConfig
+from kernels_eval.frozen import FrozenModel
+from tasks.models.config import ModelConfig
+from tasks.pipeline import retries
+from tasks.pipeline.code_version import content_digest
+from tasks.pipeline.references import (
+    ArtifactRef,
+    CheckpointRef,
+    EvaluationRef,
+    ProblemSetRef,
+    SftDataRef,
+    TrajectoryBatchRef,
+)
+from tasks.pipeline.retries import StagesConfig, can_heal
+from tasks.pipeline.store import is_available
+from tasks.problems.config import ProblemsConfig
+from tasks.rollout import config as rollout_config
+from tasks.rollout.config import RolloutConfig
+from tasks.sft.config import SftDataConfig
+from tasks.update import config as update_config
+from tasks.update.config import CriticConfig, UpdateConfig
+from tasks.validation.config import ValidationConfig
+
+_NOT_DECISIVE: dict[type, set[str]] = {
+    JudgeConfig: {"workers", "cache_dir"},
+    RolloutConfig: set(rollout_config.NOT_DECISIVE_FIELDS),
+    UpdateConfig: set(update_config.NOT_DECISIVE_FIELDS),
+}
+"""Settings that change how fast a result is there, never the result."""
+_FILES: dict[type, str] = {
+    ProblemsConfig: "path",
+    SftDataConfig: "path",
+    ModelConfig: "pretrained",
+    UpdateConfig: "deepspeed",
+    CriticConfig: "pretrained",
+    ValidationConfig: "suites",
+}
+"""Settings that name a file or folder of the user's: its content counts, not its name."""
+
+
+class StageOutcome(FrozenModel):
+    """What a stage's Prefect task returns, and what its cache holds."""
+
+    reference: ProblemSetRef | SftDataRef | CheckpointRef | TrajectoryBatchRef | EvaluationRef
+    seconds: float
+    """Wall time of the computation, when it was made."""
+
+
+def decisive(value: Any) -> Any:
+    """Return what of an argument decides a result, as plain data."""
+    if isinstance(value, ArtifactRef):
+        return {"digest": value.digest}
+    if isinstance(value, FrozenModel):
+        without = _NOT_DECISIVE.get(type(value), set[str]())
+        plain = {name: decisive(getattr(value, name)) for name in type(value).model_fields if name not in without}
+        named = plain.get(_FILES.get(type(value), ""))
+        if named is not None and Path(named).exists():
+            plain[_FILES[type(value)]] = content_digest(Path(named))
+        return plain
+    if isinstance(value, tuple | list):
+        return [decisive(item) for item in value]
+    return value
+
+
+def run_cached(
+    compute: Callable[[str, list[ArtifactRef]], StageOutcome],
+    name: str,
+    label: str,
+    key: str,
+    inputs: list[ArtifactRef],
+    results: Path,
+    stages: StagesConfig,
+    again: bool,
+) -> StageOutcome:
+    """Run `compute` as a Prefect task with this cache key, unless the result stored in `results` is still good; `again`: even then.
+
+    It is given `inputs` so that Prefect knows, and draws, which stage made what another one reads.
+    """
+    from prefect.tasks import Task, exponential_backoff
+
+    results.mkdir(parents=True, exist_ok=True)
+    limit_s = stages.timeout_of(name)
+    task = Task(
+        fn=compute,
+        name=name,
+        task_run_name=label,
+        # No tags: Prefect would ask the server for a slot of each tag's concurrency limit, a write that SQLite refuses now and then
+        # (HTTP 503) and the client repeats 2 s later.
+        cache_key_fn=lambda _context, parameters: parameters["key"],
+        refresh_cache=again or not _is_good(results, key),
+        persist_result=True,
+        result_storage=results,
+        result_serializer="json",
+        cache_result_in_memory=False,
+        retries=stages.retries,
+        retry_delay_seconds=exponential_backoff(stages.backoff_s),
+        retry_jitter_factor=0.5,
+        retry_condition_fn=can_heal,
+        timeout_seconds=None if limit_s is None else limit_s + retries.GRACE_S,
+    )
+    return task(key, inputs)
+
+
+def _is_good(results: Path, key: str) -> bool:
+    """True where a stored result can be read and what it refers to is still there, unchanged."""
+    from prefect.filesystems import LocalFileSystem
+    from prefect.results import ResultStore
+
+    if not (results / key).exists():
+        return True  # nothing to be refreshed
+    try:
+        json.loads((results / key).read_bytes())  # of what is not JSON, Prefect would try whether it is a pickle
+        outcome = ResultStore(result_storage=LocalFileSystem(basepath=str(results))).read(key).result
+    except (ValueError, KeyError, OSError, TypeError, AttributeError):
+        return False  # half written by a killed process, or by another version
+    return isinstance(outcome, StageOutcome) and is_available(outcome.reference)

@@ -1,0 +1,252 @@
+"""What every stage's Prefect task has in common: its cache key, its place in the store, retries, what it says of itself.
+
+A stage is declared beside its code (`tasks/<stage>/task.py`):
+
+    @stage_task("update", code="tasks.update.train", label="update, iteration {iteration}")
+    def update(stage: Stage, policy: CheckpointRef, ..., config: UpdateConfig, iteration: int) -> CheckpointRef:
+        from tasks.update.train import update_policy          # imported when it runs: a cache hit needs no torch
+        return update_policy(policy, ..., stage.destination, stage.progress)
+
+and called in a flow as `update(workspace, policy, ...)`. Its cache key is a digest of the stage's name, the version of
+its code, and every argument (a reference counts by its content digest, a configuration by its decisive values). What
+it returns is stored as JSON under `runs/prefect/results/<key>`, independent of any Prefect server's database. A hit
+whose artifact is gone, or has another content, is made again.
+"""
+
+import difflib
+import functools
+import inspect
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+from kernels_eval.errors import InputError
+from tasks.pipeline.cache import StageOutcome, decisive, run_cached
+from tasks.pipeline.code_version import code_version
+from tasks.pipeline.progress import Progress, silent
+from tasks.pipeline.references import ArtifactRef
+from tasks.pipeline.retries import STAGE_NAMES, StagesConfig, limited
+from tasks.pipeline.store import digest_of
+
+P = ParamSpec("P")
+R = TypeVar("R", bound=ArtifactRef)
+
+REPORT_STAGE = "report"
+"""Not a cached stage, but one that can be asked for again."""
+_DECLARED: dict[str, str] = {}
+"""The label of each stage that was declared, by name."""
+
+
+class StageListener(Protocol):
+    """Hears what the stages of a run do: the command line draws it, a worker logs it."""
+
+    def started(self, label: str) -> None:
+        """A stage begins to compute."""
+        ...
+
+    def progressed(self, label: str, done: int, total: int, figures: dict[str, float]) -> None:
+        """A stage is `done` of `total` units far."""
+        ...
+
+    def finished(self, label: str, seconds: float, cached: bool) -> None:
+        """A stage is done; `cached`: nothing was computed, and `seconds` are those of the time when it was."""
+        ...
+
+    def failed(self, label: str, error: BaseException) -> None:
+        """A stage did not finish."""
+        ...
+
+
+@dataclass(frozen=True)
+class StageRecord:
+    """One stage of one run, for the summary."""
+
+    label: str
+    stage: str
+    seconds: float
+    """Wall time of the computation (of the earlier one, if cached)."""
+    overhead_s: float
+    """Wall time beside the computation: Prefect, cache lookup, artifact."""
+    cached: bool
+    docs_dir: Path
+    """Pages that the stage wrote about what it checked, if it is one that checks."""
+    uri: str
+    """Where its artifact is."""
+
+
+@dataclass
+class Workspace:
+    """Where the stages of one run write, and who is told."""
+
+    runs_dir: Path
+    run_id: str
+    listener: StageListener
+    before_work: Callable[[], None] = lambda: None
+    """Called before a stage computes (a cache hit does not call it): starts Ray the first time."""
+    refresh: frozenset[str] = frozenset()
+    """Stages that are computed again even if cached, by name (`update`: every one of them) or label (`update 3`)."""
+    stages: StagesConfig = field(default_factory=StagesConfig)
+    refreshed: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Uri and digest of what was computed again because of `refresh`: what reads it is computed again too."""
+    records: list[StageRecord] = field(default_factory=list[StageRecord])
+
+    @property
+    def run_dir(self) -> Path:
+        """`runs/<run_id>`."""
+        return self.runs_dir / self.run_id
+
+    @property
+    def results_dir(self) -> Path:
+        """Where Prefect keeps the stages' results."""
+        return self.runs_dir / "prefect" / "results"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stage's function is given beside its arguments."""
+
+    workspace: Workspace
+    name: str
+    key: str
+    progress: Progress = silent
+
+    @property
+    def destination(self) -> Path:
+        """`runs/store/<stage>/<key>`: where the stage publishes."""
+        return self.workspace.runs_dir / "store" / self.name / self.key
+
+    @property
+    def docs_dir(self) -> Path:
+        """`runs/data_docs/<stage>/<key>`: where a check writes its pages."""
+        return self.workspace.runs_dir / "data_docs" / self.name / self.key
+
+    @property
+    def work_dir(self) -> Path:
+        """`runs/work/<stage>/<key>`: where it keeps what lets it resume; the same after a kill."""
+        return self.workspace.runs_dir / "work" / self.name / self.key
+
+
+class StageTask(Generic[P, R]):
+    """A stage as a cached, retried Prefect task; call it inside a flow."""
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[Concatenate[Stage, P], R],
+        code: str,
+        label: str,
+        ignored: frozenset[str],
+        detail: str = "",
+    ) -> None:
+        self.detail = detail
+        self.name = name
+        self.function = function
+        self.code = code
+        self.label = label
+        self.ignored = ignored
+        self.signature = inspect.signature(function)
+        functools.update_wrapper(self, function)
+
+    def __call__(self, workspace: Workspace, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Return the stage's reference, computed or from the cache."""
+        started = time.perf_counter()
+        arguments = self._arguments(*args, **kwargs)
+        label = self.label.format(**arguments)
+        key = self.key(arguments)
+        stage = Stage(workspace, self.name, key)
+        computed = False
+
+        def compute(key: str, inputs: list[ArtifactRef]) -> StageOutcome:
+            nonlocal computed
+            from tasks.pipeline.artifacts import publish_refusal, publish_summary, shown_progress
+
+            computed = True
+            workspace.listener.started(label)
+            workspace.before_work()
+            begun = time.perf_counter()
+            limit_s = workspace.stages.timeout_of(self.name)
+            try:
+                with shown_progress(workspace.run_id, self.name, label) as show, limited(label, limit_s):
+
+                    def progress(done: int, total: int, **figures: float) -> None:
+                        workspace.listener.progressed(label, done, total, figures)
+                        show(done, total)
+
+                    reference = self.function(replace(stage, progress=progress), *args, **kwargs)
+            except InputError as error:
+                publish_refusal(workspace.run_id, self.name, label, error)
+                raise
+            seconds = round(time.perf_counter() - begun, 3)
+            docs_dir = stage.docs_dir if stage.docs_dir.is_dir() else None
+            publish_summary(workspace.run_id, self.name, label, reference, seconds, docs_dir)
+            return StageOutcome.model_validate({"reference": reference, "seconds": seconds})
+
+        try:
+            shown = f"{label}: {self.detail.format(**arguments)}" if self.detail else label
+            inputs = [value for value in arguments.values() if isinstance(value, ArtifactRef)]
+            again = bool({self.name, label} & workspace.refresh) or any(
+                (value.uri, value.digest) in workspace.refreshed for value in inputs
+            )
+            outcome = run_cached(compute, self.name, shown, key, inputs, workspace.results_dir, workspace.stages, again)
+            if again:
+                workspace.refreshed.add((outcome.reference.uri, outcome.reference.digest))
+        except BaseException as error:
+            workspace.listener.failed(label, error)
+            raise
+        elapsed = time.perf_counter() - started
+        overhead = elapsed - outcome.seconds if computed else elapsed
+        workspace.records.append(
+            StageRecord(
+                label,
+                self.name,
+                outcome.seconds,
+                round(max(overhead, 0.0), 4),
+                not computed,
+                stage.docs_dir,
+                outcome.reference.uri,
+            )
+        )
+        workspace.listener.finished(label, outcome.seconds, cached=not computed)
+        return outcome.reference  # pyright: ignore[reportReturnType]  # the union member that the function returned
+
+    def key(self, arguments: dict[str, Any]) -> str:
+        """Return the cache key of a call with these arguments."""
+        deciding = {name: decisive(value) for name, value in arguments.items() if name not in self.ignored}
+        return digest_of([self.name, code_version(self.code), deciding])
+
+    def _arguments(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        bound = self.signature.bind(None, *args, **kwargs)
+        bound.apply_defaults()
+        return dict(list(bound.arguments.items())[1:])
+
+
+def stage_task(
+    name: str, *, code: str, label: str = "", detail: str = "", ignored: tuple[str, ...] = ()
+) -> Callable[[Callable[Concatenate[Stage, P], R]], StageTask[P, R]]:
+    """Declare a stage.
+
+    `name` is its folder in the store; `code` the module whose source (with all that it imports) is its version;
+    `label` a format string over the arguments, unique in a run; `detail` one that says more of them in the name of the
+    task run; `ignored` names arguments that do not decide the result.
+    """
+
+    def declare(function: Callable[Concatenate[Stage, P], R]) -> StageTask[P, R]:
+        _DECLARED[name] = label or name
+        return StageTask(name, function, code, label or name, frozenset(ignored), detail)
+
+    return declare
+
+
+def check_refresh(entries: Iterable[str]) -> None:
+    """Raise InputError for what is neither the name of a stage nor the label of one, e.g. `update` or `update 3`."""
+    for entry in entries:
+        labels = (re.sub(r"\\\{.*?\\\}", ".+", re.escape(label)) for label in _DECLARED.values())
+        if entry in (*STAGE_NAMES, *_DECLARED, REPORT_STAGE) or any(re.fullmatch(label, entry) for label in labels):
+            continue
+        known = [*STAGE_NAMES, REPORT_STAGE]
+        close = difflib.get_close_matches(entry, known, n=1)
+        meant = f"; did you mean {close[0]}?" if close else ""
+        raise InputError(f"--refresh {entry}: no such stage{meant}; there are {', '.join(known)}")

@@ -1,0 +1,161 @@
+"""The artifact store: where a stage publishes what it made, with one atomic step.
+
+A stage writes into a temporary folder beside its destination. When it is done, `manifest.json` (content digest, digest
+of each file, metadata) is written last and the folder is renamed to its destination. A folder without a manifest
+does not exist for a reader; a killed stage leaves at most a `.partial-*` folder, which the next publication removes.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import random
+import shutil
+import time
+import uuid
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kernels_eval.errors import InfrastructureError, InputError
+from tasks.pipeline.references import ArtifactRef
+
+MANIFEST = "manifest.json"
+_PARTIAL_PREFIX = ".partial-"
+_PARTIAL_LIFETIME_S = 24 * 3600.0
+_RENAMES = 100
+
+
+def digest_of(value: Any) -> str:
+    """Return 16 hex digits of SHA-256 over the value's canonical JSON (sorted keys)."""
+    text = json.dumps(value, sort_keys=True, default=str, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file so that a reader sees the old or the new content, never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{_PARTIAL_PREFIX}{path.name}-{uuid.uuid4().hex[:8]}")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+@contextmanager
+def publish(destination: Path, metadata: dict[str, Any] | None = None) -> Generator[Path]:
+    """Yield a temporary folder to fill; on success it becomes `destination`, on an error nothing is left.
+
+    `metadata` is a mutable mapping: what the block puts into it is stored in the manifest. If another writer has
+    published the same destination meanwhile, its folder is replaced: equal keys mean equal content.
+    """
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    _remove_stale_partials(destination.parent)
+    partial = destination.parent / f"{_PARTIAL_PREFIX}{destination.name}-{uuid.uuid4().hex[:8]}"
+    partial.mkdir()
+    started = time.time()
+    try:
+        yield partial
+        files = {str(file.relative_to(partial)): _file_digest(file) for file in _files(partial)}
+        manifest = {
+            "digest": digest_of(files),
+            "files": files,
+            "seconds": round(time.time() - started, 3),
+            "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "metadata": metadata or {},
+        }
+        write_atomically(partial / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
+        _replace_folder(partial, destination)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest of a published folder, or None where nothing was published."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if not (isinstance(manifest["digest"], str) and isinstance(manifest["files"], dict)):
+            raise TypeError("expected a text `digest` and a mapping `files`")
+        return manifest
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{folder / MANIFEST}: not a manifest: {error}; delete the folder to have it made again"
+        ) from error
+
+
+def published_digest(folder: Path) -> str:
+    """Return the content digest of a published folder; InputError where there is none."""
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise InputError(f"{folder}: expected a published artifact with a {MANIFEST}, found none")
+    return str(manifest["digest"])
+
+
+def discard(folder: Path, patterns: Sequence[str]) -> None:
+    """Remove those files of a published folder that fit one of the glob patterns; nobody will need them again.
+
+    The artifact stays available under its digest, which names what was published. The manifest says what is gone (`discarded`), and says it
+    first: no reader misses a file that a manifest promises.
+    """
+    gone = [file for pattern in patterns for file in folder.glob(pattern) if file.is_file()]
+    manifest = read_manifest(folder) if gone else None
+    if manifest is None:
+        return
+    names = {str(file.relative_to(folder)) for file in gone}
+    manifest["files"] = {name: digest for name, digest in manifest["files"].items() if name not in names}
+    manifest["discarded"] = sorted(names | set(manifest.get("discarded", ())))
+    write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
+    for file in gone:
+        file.unlink(missing_ok=True)
+
+
+def is_available(reference: ArtifactRef) -> bool:
+    """True where the artifact behind a reference is still there, with the same content digest and all of its files."""
+    manifest = read_manifest(reference.path)
+    return (
+        manifest is not None
+        and manifest["digest"] == reference.digest
+        and all((reference.path / name).exists() for name in manifest["files"])
+    )
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
+
+
+def _replace_folder(source: Path, destination: Path) -> None:
+    """Rename `source` to `destination`; a folder that is there already is moved aside first and then removed."""
+    for _ in range(_RENAMES):
+        try:
+            source.rename(destination)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+            aside = destination.parent / f"{_PARTIAL_PREFIX}old-{destination.name}-{uuid.uuid4().hex[:8]}"
+            try:
+                destination.rename(aside)
+            except FileNotFoundError:  # another writer has moved it
+                time.sleep(random.uniform(0, 0.01))
+                continue
+            shutil.rmtree(aside, ignore_errors=True)
+    raise InfrastructureError(f"{destination}: could not be published: other writers keep replacing it")
+
+
+def _remove_stale_partials(folder: Path) -> None:
+    for path in folder.glob(f"{_PARTIAL_PREFIX}*"):
+        try:
+            if time.time() - path.stat().st_mtime > _PARTIAL_LIFETIME_S:
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+        except FileNotFoundError:
+            continue

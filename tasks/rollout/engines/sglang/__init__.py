@@ -1,0 +1,1 @@
+"""The SGLang engine: servers over HTTP, their weights, and the canary that compares both."""

@@ -1,0 +1,300 @@
+"""One SGLang server over HTTP: what rollouts ask of it, and what its answers mean.
+
+Written against SGLang 0.5.11 to 0.5.17 (`sglang/srt/entrypoints/http_server.py`, `managers/io_struct.py`, `managers/schedule_batch.py`).
+Tokens are taken as the server sampled them (`meta_info.output_token_logprobs`: [log-probability, token, text]); its text is not looked at.
+An answer that does not hold together is a failure of the server, never a response.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+import httpx
+from pydantic import BaseModel, Field, ValidationError
+
+from tasks.rollout.config import SamplingConfig
+from tasks.rollout.engines.base import FinishReason
+
+_CONTROL_TIMEOUT_S = 60.0
+_HEALTH_TIMEOUT_S = 30.0
+"""Longer than the server's own limit: its health check generates a token, and says 503 after 20 s without one."""
+_CONNECT_TIMEOUT_S = 10.0
+_ABORT_TIMEOUT_S = 2.0
+
+
+class Trouble(StrEnum):
+    """What kind of failure an attempt met."""
+
+    UNREACHABLE = "unreachable"
+    """No connection, or one that broke: the process may be gone, or be another one by now."""
+    FAILED = "failed"
+    """An error of the server, an aborted or nonsensical answer, or none in time: another attempt may succeed."""
+    STALE = "stale"
+    """Sampled from other weights than those asked for."""
+    REFUSED = "refused"
+    """The request itself is not accepted: no server will."""
+
+
+class ServerError(Exception):
+    """An attempt failed. Stays inside the engine: it becomes another attempt, or a fault."""
+
+    def __init__(self, trouble: Trouble, url: str, text: str) -> None:
+        super().__init__(f"{url}: {text}")
+        self.trouble = trouble
+        self.url = url
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What a server sampled after a prompt of p tokens: n tokens."""
+
+    token_ids: tuple[int, ...]
+    """Length n; ends with the token that ends a turn where the reason is STOP."""
+    logprobs: tuple[float, ...]
+    """Length n: as the server drew them, that is, after the temperature."""
+    finish_reason: FinishReason
+    cached_tokens: int
+    """Of the prompt, found in the radix cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request to `/generate`."""
+
+    rid: str
+    """Names it to `abort`. The server aborts every request whose name begins so: all names have the same length."""
+    prompt_token_ids: tuple[int, ...]
+    seed: int
+    """Takes effect where the server runs with `--enable-deterministic-inference`."""
+    sampling: SamplingConfig
+    stop_token_ids: tuple[int, ...]
+    weight_version: str
+
+
+class SglangApi:
+    """A server's endpoints. Every method raises ServerError and nothing else."""
+
+    def __init__(self, url: str, client: httpx.AsyncClient) -> None:
+        self.url = url.rstrip("/")
+        self._client = client
+
+    async def generate(self, asked: Asked, timeout_s: float) -> Sampled:
+        """Sample one response."""
+        answer = await self._post("/generate", generation_payload(asked), timeout_s)
+        return parse_generation(self.url, answer, asked)
+
+    async def generate_and_score(self, asked: Asked, timeout_s: float) -> tuple[Sampled, tuple[float, ...]]:
+        """Sample one response, and return beside it the log-probabilities of the prompt's tokens but the first."""
+        answer = await self._post("/generate", generation_payload(asked) | {"logprob_start_len": 0}, timeout_s)
+        return parse_generation(self.url, answer, asked), parse_scores(self.url, answer, asked.prompt_token_ids, 1)
+
+    async def score(self, asked: Asked, start: int, timeout_s: float) -> tuple[float, ...]:
+        """Return the log-probabilities at T = 1 of the prompt's tokens from `start` (at least 1) on."""
+        payload = generation_payload(asked) | {"logprob_start_len": start - 1}
+        answer = await self._post("/generate", payload, timeout_s)
+        return parse_scores(self.url, answer, asked.prompt_token_ids, start)
+
+    async def abort(self, rid: str) -> None:
+        """Stop a request, as far as that is possible."""
+        await self._post("/abort_request", {"rid": rid}, _ABORT_TIMEOUT_S)
+
+    async def is_healthy(self) -> bool:
+        """True where the server generates; false where it is starting, or paused."""
+        try:
+            await self._request("GET", "/health", None, _HEALTH_TIMEOUT_S)
+        except ServerError as error:
+            if error.trouble is Trouble.UNREACHABLE:
+                raise
+            return False
+        return True
+
+    async def weight_version(self) -> str:
+        """Return the label of the weights that the server says it holds."""
+        return str((await self._json("GET", "/model_info", None, _CONTROL_TIMEOUT_S)).get("weight_version"))
+
+    async def context_tokens(self) -> int:
+        """Return how many tokens a prompt and its response may have together."""
+        info = await self._json("GET", "/server_info", None, _CONTROL_TIMEOUT_S)
+        try:
+            # The scheduler silently shortens responses beyond these; it counts whole pages.
+            in_pool = int(info["max_total_num_tokens"]) - 2 * int(info.get("page_size") or 1)
+            return min(int(info["max_req_input_len"]), in_pool)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ServerError(Trouble.FAILED, self.url, f"/server_info without its limits: {error!r}") from error
+
+    async def pause(self) -> None:
+        """Abort what is being generated; what is asked for from now on waits."""
+        await self._post("/pause_generation", {"mode": "abort"}, _CONTROL_TIMEOUT_S)
+
+    async def resume(self) -> None:
+        """Go on generating; does nothing where it was not paused."""
+        await self._post("/continue_generation", {}, _CONTROL_TIMEOUT_S)
+
+    async def flush(self) -> bool:
+        """Forget all cached prefixes. False where something is still running."""
+        try:
+            await self._request("POST", "/flush_cache", None, _CONTROL_TIMEOUT_S)
+        except ServerError as error:
+            if error.trouble is not Trouble.REFUSED:
+                raise
+            return False
+        return True
+
+    async def load_weights(self, folder: str, version: str, timeout_s: float) -> None:
+        """Load a checkpoint in place and label it. The server must be idle."""
+        # Not with `flush_cache`: the server asserts that the flush succeeds, and its scheduler dies where it does not.
+        payload = {"model_path": folder, "weight_version": version, "flush_cache": False}
+        answer = await self._post("/update_weights_from_disk", payload, timeout_s)
+        if answer.get("success") is not True:
+            raise ServerError(Trouble.FAILED, self.url, f"weights not loaded: {answer.get('message')}")
+
+    async def load_tensors(self, message: str, version: str | None, timeout_s: float) -> None:
+        """Load some of the weights in place (tasks.rollout.engines.sglang.tensors); label them where a version is given.
+
+        The server must be idle.
+        """
+        info = await self._json("GET", "/server_info", None, _CONTROL_TIMEOUT_S)
+        ranks = info.get("tp_size")
+        payload: dict[str, Any] = {
+            # Each rank of the server takes its share out of the same tensors.
+            "serialized_named_tensors": [message] * (ranks if isinstance(ranks, int) else 1),
+            "flush_cache": False,  # as above
+        }
+        if version is not None:
+            payload["weight_version"] = version
+        answer = await self._post("/update_weights_from_tensor", payload, timeout_s)
+        if answer.get("success") is not True:
+            raise ServerError(Trouble.FAILED, self.url, f"tensors not loaded: {answer.get('message')}")
+
+    async def _post(self, path: str, payload: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        return await self._json("POST", path, payload, timeout_s)
+
+    async def _json(self, method: str, path: str, payload: dict[str, Any] | None, timeout_s: float) -> dict[str, Any]:
+        response = await self._request(method, path, payload, timeout_s)
+        try:
+            answer: Any = response.json() if response.content else {}
+        except ValueError as error:
+            raise ServerError(Trouble.FAILED, self.url, f"{path}: the answer is no JSON: {error}") from error
+        if not isinstance(answer, dict):
+            raise ServerError(Trouble.FAILED, self.url, f"{path}: found {type(answer).__name__}, expected an object")
+        return answer
+
+    async def _request(self, method: str, path: str, payload: Any, timeout_s: float) -> httpx.Response:
+        timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_TIMEOUT_S), pool=None)
+        try:
+            response = await self._client.request(method, self.url + path, json=payload, timeout=timeout)
+        except httpx.ConnectTimeout as error:
+            raise ServerError(Trouble.UNREACHABLE, self.url, "no connection in time") from error
+        except httpx.TimeoutException as error:
+            raise ServerError(Trouble.FAILED, self.url, f"{path}: no answer in {timeout_s:g} s") from error
+        except httpx.TransportError as error:
+            text = f"{path}: {type(error).__name__} {error}".rstrip()
+            raise ServerError(Trouble.UNREACHABLE, self.url, text) from error
+        if response.is_success:
+            return response
+        # 408 and 429 say that the server is busy, as a 5xx does.
+        busy = response.status_code >= 500 or response.status_code in (408, 429)
+        trouble = Trouble.FAILED if busy else Trouble.REFUSED
+        raise ServerError(trouble, self.url, f"{path}: HTTP {response.status_code} {response.text[:500]}")
+
+
+def generation_payload(asked: Asked) -> dict[str, Any]:
+    """Return the body of a `/generate` request. Everything that shapes the distribution is said: a server may have defaults."""
+    sampling = asked.sampling
+    return {
+        "rid": asked.rid,
+        "input_ids": list(asked.prompt_token_ids),
+        "return_logprob": True,
+        "stream": False,
+        "sampling_params": {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k or -1,
+            "min_p": 0.0,
+            "frequency_penalty": 0.0,
+            "presence_penalty": 0.0,
+            "repetition_penalty": 1.0,
+            "min_new_tokens": 0,
+            "max_new_tokens": sampling.max_new_tokens,
+            "ignore_eos": False,
+            "stop_token_ids": list(asked.stop_token_ids),
+            "skip_special_tokens": False,
+            "no_stop_trim": True,
+            "sampling_seed": asked.seed,
+        },
+    }
+
+
+def parse_generation(url: str, answer: dict[str, Any], asked: Asked) -> Sampled:
+    """Return what an answer of `/generate` says, checked against what was asked."""
+
+    def nonsense(text: str, trouble: Trouble = Trouble.FAILED) -> ServerError:
+        return ServerError(trouble, url, f"/generate: {text}")
+
+    meta = _parsed(url, answer).meta_info
+    finish, limit = meta.finish_reason, asked.sampling.max_new_tokens
+    if meta.weight_version is not None and meta.weight_version != asked.weight_version:
+        raise nonsense(f"sampled from weights {meta.weight_version}, expected {asked.weight_version}", Trouble.STALE)
+    if finish.type == "abort":
+        raise nonsense(f"aborted: {finish.message}")
+    token_ids = tuple(token for _, token, _ in meta.output_token_logprobs)
+    logprobs = tuple(min(logprob, 0.0) for logprob, _, _ in meta.output_token_logprobs)
+    if not 1 <= len(token_ids) <= limit:
+        raise nonsense(f"found {len(token_ids)} tokens, expected 1 to {limit}")
+    if "output_ids" in answer and answer["output_ids"] != list(token_ids):
+        raise nonsense("output_ids and output_token_logprobs hold different tokens")
+    if finish.type == "stop" and finish.matched != token_ids[-1]:
+        # Also where the logits were NaN: the server then replaces the token, and says so as a matched text.
+        raise nonsense(f"stopped at {finish.matched!r}, but the last token is {token_ids[-1]}")
+    if not set(token_ids[:-1]).isdisjoint(asked.stop_token_ids):
+        raise nonsense("tokens after the end of turn")  # they would be trained on
+    # The server looks at the limit first: an end of turn that is also the last token allowed is `length` to it.
+    if finish.type == "stop" or token_ids[-1] in asked.stop_token_ids:
+        reason = FinishReason.STOP
+    elif len(token_ids) == limit:
+        reason = FinishReason.LENGTH
+    else:
+        raise nonsense(f"cut off at {len(token_ids)} tokens, expected {limit}")
+    return Sampled(token_ids, logprobs, reason, meta.cached_tokens)
+
+
+def parse_scores(url: str, answer: dict[str, Any], token_ids: Sequence[int], start: int) -> tuple[float, ...]:
+    """Return the log-probabilities of `token_ids[start:]` from an answer that begins one token earlier."""
+    # The first entry has no log-probability: what comes before it was not asked for.
+    scored = _parsed(url, answer).meta_info.input_token_logprobs[1:]
+    logprobs = [min(logprob, 0.0) for logprob, _, _ in scored if logprob is not None]
+    if [token for _, token, _ in scored] != list(token_ids[start:]) or len(logprobs) != len(scored):
+        raise ServerError(Trouble.FAILED, url, "/generate: input_token_logprobs are of other tokens than asked for")
+    return tuple(logprobs)
+
+
+_TokenId = Annotated[int, Field(ge=0, strict=True)]
+_Logprob = Annotated[float, Field(le=1e-6, allow_inf_nan=False)]
+
+
+class _FinishReason(BaseModel):
+    type: Literal["stop", "length", "abort"]
+    matched: Any = None
+    message: Any = None
+
+
+class _MetaInfo(BaseModel):
+    finish_reason: _FinishReason
+    output_token_logprobs: list[tuple[_Logprob, _TokenId, Any]]
+    input_token_logprobs: list[tuple[_Logprob | None, _TokenId, Any]] = Field(default_factory=list)
+    cached_tokens: int = 0
+    weight_version: str | None = None
+
+
+class _Answer(BaseModel):
+    meta_info: _MetaInfo
+
+
+def _parsed(url: str, answer: dict[str, Any]) -> _Answer:
+    try:
+        return _Answer.model_validate(answer)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ServerError(Trouble.FAILED, url, f"/generate: {place}: {first['msg']}") from error

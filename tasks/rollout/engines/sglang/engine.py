@@ -1,0 +1,271 @@
+"""The SGLang engine: servers over HTTP, each request on its own, so that every turn goes on as soon as it is judged.
+
+A request goes to its trajectory's server. What fails there is asked of another one, with the same seed, after a growing
+pause; what fails everywhere is a fault. A response is taken from a server only if it says that it was sampled from the
+policy's weights. Before a server takes part, and again after each change of weights, the canary compares it with the
+checkpoint (tasks.rollout.engines.sglang.canary).
+
+Log-probabilities are those of T = 1, as the interface promises. Servers return them after the temperature: where that is not
+1 (or 0, which they treat as 1), the finished response is scored once more.
+"""
+
+import asyncio
+import logging
+import random
+import time
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import httpx
+
+from kernels_eval.errors import InfrastructureError
+from tasks.pipeline.references import CheckpointRef
+from tasks.rollout.config import RolloutConfig, SamplingConfig, SglangConfig
+from tasks.rollout.engines.base import FinishReason, Generation, GenerationRequest
+from tasks.rollout.engines.sglang.api import Asked, Sampled, ServerError, SglangApi, Trouble
+from tasks.rollout.engines.sglang.pool import Member, Pool
+from tasks.rollout.engines.sglang.servers import start_on_ray
+from tasks.rollout.engines.sglang.weights import ServedPolicy, WeightKeeper
+
+logger = logging.getLogger("kernelmill.rollout")
+
+_LONGEST_BACKOFF_S = 30.0
+_DRAIN_S = 10.0
+_RETURN_INTERVAL_S = 1.0
+_IDLE_CONNECTION_S = 2.0
+"""The server closes idle connections after 5 s: one that it is just closing must not be taken for a dead server."""
+
+
+class SglangEngine:
+    """Servers that hold one policy. `serve` before the first `generate`; `generate` from one event loop; `close` when done."""
+
+    cohort_size = 1
+    """Requests are batched by the servers, continuously."""
+
+    def __init__(self, members: Sequence[Member], config: SglangConfig, weights: WeightKeeper | None = None) -> None:
+        self._config = config
+        self._pool = Pool(members, config.start_timeout_s)
+        self._weights = weights or WeightKeeper(config)
+        self._policy: ServedPolicy | None = None
+        self._client: httpx.AsyncClient | None = None
+        self._returning: dict[str, asyncio.Task[None]] = {}
+        self.counts: Counter[str] = Counter()
+        """attempts, failures, prompt_tokens, cached_tokens, generated_tokens: since the engine was opened."""
+
+    @property
+    def context_tokens(self) -> int:
+        """What every server has room for, and the policy has positions for."""
+        self._served()
+        return self._weights.context_tokens
+
+    async def serve(self, policy: CheckpointRef, tokenizer: Any) -> None:
+        """Give every server the policy's weights, and let the canary sing; nothing is generated meanwhile.
+
+        A server that is down is left out while others are up, and comes back by itself. Raises InfrastructureError where
+        none is left, or where one answers from other weights.
+        """
+        pool = self._pool
+        # One that was refused gets its chance with the new weights; one that a supervisor gave up is gone.
+        members = [m for m in pool.members if m.is_up or (m.gave_up and m.supervisor is None)] or list(pool.members)
+        for member in members:
+            pool.hold(member)
+        await self._drain()
+        pool.forget_homes()
+        self._policy = await self._weights.prepare(policy, tokenizer)
+        outcomes = await self._weights.bring_up(members, self._policy)
+        for member, trouble in outcomes.items():
+            if trouble is None:
+                pool.bring_back(member)
+            else:
+                pool.take_out(member, str(trouble), gave_up=isinstance(trouble, InfrastructureError))
+        if refused := next(
+            (trouble for trouble in outcomes.values() if isinstance(trouble, InfrastructureError)), None
+        ):
+            raise refused
+        if not any(member.is_up for member in pool.members):
+            raise InfrastructureError(f"no SGLang server is left: {pool.report()}")
+
+    async def generate(
+        self, requests: Sequence[GenerationRequest], sampling: SamplingConfig
+    ) -> AsyncIterator[tuple[int, Generation]]:
+        """Yield responses as they end."""
+        self._watch_over_those_down()
+        pending = {asyncio.ensure_future(self._answer(request, sampling)): i for i, request in enumerate(requests)}
+        try:
+            while pending:
+                done, _ = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    index = pending.pop(task)
+                    yield index, task.result()
+        finally:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+
+    async def close(self) -> None:
+        """End what was started: connections, and the servers that are the pipeline's own."""
+        for task in self._returning.values():
+            task.cancel()
+        await asyncio.gather(*self._returning.values(), return_exceptions=True)
+        if self._client is not None:
+            await self._client.aclose()
+        supervisors = [member.supervisor for member in self._pool.members if member.supervisor is not None]
+        await asyncio.gather(*(supervisor.stop() for supervisor in supervisors))
+        self._weights.close()
+
+    async def _answer(self, request: GenerationRequest, sampling: SamplingConfig) -> Generation:
+        """Ask server after server for one response."""
+        started = time.perf_counter()
+        failed_at: Member | None = None
+        error: ServerError | None = None
+        for attempt in range(self._config.attempts):
+            if attempt:
+                await asyncio.sleep(_backoff(self._config.backoff_s, attempt))
+            member = await self._pool.member_for(request.routing_key, avoid=failed_at)
+            self.counts["attempts"] += 1
+            member.load += 1
+            try:
+                async with member.slots:
+                    sampled = await self._sample(member, request, sampling)
+            except ServerError as trouble:
+                self.counts["failures"] += 1
+                failed_at, error = member, trouble
+                logger.info("%s: attempt %d failed: %s", request.name, attempt + 1, trouble)
+                if trouble.trouble is Trouble.REFUSED:
+                    break
+                self._pool.failed(member, trouble)
+                self._watch_over_those_down()
+                continue
+            finally:
+                member.load -= 1
+            member.failures = 0
+            self.counts["prompt_tokens"] += len(request.prompt_token_ids)
+            self.counts["cached_tokens"] += sampled.cached_tokens
+            self.counts["generated_tokens"] += len(sampled.token_ids)
+            seconds = time.perf_counter() - started
+            return Generation(sampled.token_ids, sampled.logprobs, sampled.finish_reason, seconds)
+        return Generation((), (), FinishReason.FAULT, time.perf_counter() - started, error=str(error))
+
+    async def _sample(self, member: Member, request: GenerationRequest, sampling: SamplingConfig) -> Sampled:
+        policy = self._served()
+        api = SglangApi(member.url, self._connections())
+        asked = Asked(
+            rid=uuid.uuid4().hex,
+            prompt_token_ids=request.prompt_token_ids,
+            seed=request.seed,
+            sampling=sampling,
+            stop_token_ids=policy.stop_token_ids,
+            weight_version=policy.version,
+        )
+        try:
+            sampled = await api.generate(asked, self._config.request_timeout_s)
+            if sampling.temperature not in (0, 1):
+                sampled = replace(sampled, logprobs=await self._scores(api, asked, sampled))
+        except asyncio.CancelledError:
+            with suppress(ServerError):
+                await api.abort(asked.rid)
+            raise
+        except ServerError as trouble:
+            if trouble.trouble is Trouble.FAILED:  # it may still be at it, for nobody
+                with suppress(ServerError):
+                    await api.abort(asked.rid)
+            raise
+        return sampled
+
+    async def _scores(self, api: SglangApi, asked: Asked, sampled: Sampled) -> tuple[float, ...]:
+        """Return the response's log-probabilities at T = 1."""
+        scored = replace(
+            asked,
+            rid=uuid.uuid4().hex,
+            prompt_token_ids=(*asked.prompt_token_ids, *sampled.token_ids),
+            sampling=SamplingConfig(temperature=1, max_new_tokens=1),
+        )
+        return await api.score(scored, len(asked.prompt_token_ids), self._config.request_timeout_s)
+
+    async def _drain(self) -> None:
+        """Wait for what is under way; what takes too long is aborted by the change of weights."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_S):
+                while any(member.load for member in self._pool.members):
+                    await asyncio.sleep(0.02)
+
+    def _watch_over_those_down(self) -> None:
+        for member in self._pool.members:
+            task = self._returning.get(member.url)
+            if not member.is_up and not member.gave_up and (task is None or task.done()):
+                self._returning[member.url] = asyncio.ensure_future(self._bring_back(member))
+
+    async def _bring_back(self, member: Member) -> None:
+        """Try until the server is healthy, holds the right weights, and the canary agrees; give up where it cannot."""
+        while not member.is_up and not member.gave_up:
+            await asyncio.sleep(_RETURN_INTERVAL_S)
+            policy = self._served()
+            if member.supervisor is not None and (state := await member.supervisor.state()).gave_up:
+                self._pool.take_out(member, f"{member.url}: {state.report}", gave_up=True)
+                return
+            try:
+                trouble = (await self._weights.bring_up([member], policy, patience_s=0))[member]
+            except InfrastructureError as error:  # no reference to compare with, for now
+                logger.warning("%s: %s", member.url, error)
+                continue
+            if policy is not self._policy:
+                continue  # the policy has changed meanwhile
+            if trouble is None:
+                logger.info("SGLang server %s is back", member.url)
+                self._pool.bring_back(member)
+            else:
+                self._pool.take_out(member, str(trouble), gave_up=isinstance(trouble, InfrastructureError))
+
+    def _served(self) -> ServedPolicy:
+        if self._policy is None:
+            raise InfrastructureError("the SGLang engine has no policy yet: serve() comes first")
+        return self._policy
+
+    def _connections(self) -> httpx.AsyncClient:
+        """Connections belong to the event loop in which they are used: made with the first request."""
+        if self._client is None:
+            limits = httpx.Limits(max_connections=None, keepalive_expiry=_IDLE_CONNECTION_S)
+            self._client = httpx.AsyncClient(limits=limits, trust_env=False)
+        return self._client
+
+
+def _backoff(first_s: float, attempt: int) -> float:
+    """Return the pause before attempt `attempt` (1 is the second): doubling, from half to the whole of it at random."""
+    return min(first_s * 2 ** (attempt - 1), _LONGEST_BACKOFF_S) * random.uniform(0.5, 1.0)
+
+
+def open_sglang(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> SglangEngine:
+    """Return an engine whose servers hold this policy: those of `rollout.sglang_urls`, or new ones on this machine.
+
+    Blocks until they are ready. Raises InputError, InfrastructureError.
+    """
+    return _in_a_loop_of_its_own(_open(policy, tokenizer, config))
+
+
+async def _open(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> SglangEngine:
+    weights = WeightKeeper(config.sglang)
+    served = await weights.prepare(policy, tokenizer)
+    if config.sglang_urls:
+        urls = dict.fromkeys(url.rstrip("/") for url in config.sglang_urls)
+        members = [Member(url, None, config.sglang.concurrency) for url in urls]
+    else:
+        # On a thread: waiting for actors would block the loop.
+        members = await asyncio.to_thread(start_on_ray, config.sglang, str(served.folder), served.version)
+    engine = SglangEngine(members, config.sglang, weights)
+    try:
+        await engine.serve(policy, tokenizer)
+    except BaseException:
+        await engine.close()
+        raise
+    return engine
+
+
+def _in_a_loop_of_its_own(opening: Coroutine[Any, Any, SglangEngine]) -> SglangEngine:
+    """Run to the end on a thread: the caller may be inside an event loop, and is to get the engine ready."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(asyncio.run, opening).result()

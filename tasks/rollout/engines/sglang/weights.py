@@ -1,0 +1,299 @@
+"""Weights on SGLang servers: pushed, labelled, and compared with the checkpoint before they are used.
+
+A push: generation paused (what runs is aborted), cache flushed, weights loaded, cache flushed again, generation resumed. The
+server loads them from the checkpoint's folder, which it must see, or is handed the tensors (`rollout.sglang.push`). The label is
+the checkpoint's digest; every answer carries it.
+"""
+
+import asyncio
+import logging
+import re
+import shutil
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from kernels_eval.errors import InfrastructureError, KernelmillError
+from tasks.pipeline.references import CheckpointRef
+from tasks.rollout.config import SamplingConfig, SglangConfig
+from tasks.rollout.engines.sglang.api import Asked, ServerError, SglangApi, Trouble
+from tasks.rollout.engines.sglang.canary import (
+    NEW_TOKENS,
+    Answer,
+    Reading,
+    Shown,
+    canary_prompts,
+    compare,
+    reference_logprobs,
+    shown,
+)
+from tasks.rollout.engines.sglang.pool import Member
+
+logger = logging.getLogger("kernelmill.rollout")
+
+_FLUSH_S = 10.0
+_POLL_S = 0.5
+_WEIGHTS = re.compile(r"model(-\d+-of-\d+)?\.safetensors")
+
+_shown: dict[str, Shown] = {}
+"""By address, the weights that a server was last shown to hold. Lives as long as the process, not the engine: a server that
+was refused is measured against the same weights when the rollout is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPolicy:
+    """What servers need to know of a policy."""
+
+    path: Path
+    """The checkpoint."""
+    folder: Path
+    """What servers load: the checkpoint, or links to those of its files that are the model's."""
+    version: str
+    """Label of the weights: the checkpoint's digest."""
+    stop_token_ids: tuple[int, ...]
+    """Sorted: what ends a turn."""
+    prompts: tuple[tuple[int, ...], ...]
+    """The canary's."""
+    context_tokens: int
+
+
+class WeightKeeper:
+    """Brings servers to a policy. Opens connections of its own, so that it may be used from any event loop."""
+
+    def __init__(self, config: SglangConfig) -> None:
+        self._config = config
+        self._current: ServedPolicy | None = None
+        self.push = config.push
+        """How weights reach servers (`rollout.sglang.push`)."""
+        self.pushes: Counter[str] = Counter()
+        """Pushes so far: from `disk`, as `tensors`."""
+        self._capacities: dict[str, int] = {}
+        self.readings: dict[str, Reading] = {}
+        """By address, what the canary last found."""
+
+    @property
+    def context_tokens(self) -> int:
+        """What every server brought up so far, and the policy, has room for."""
+        assert self._current is not None
+        return min([self._current.context_tokens, *self._capacities.values()])
+
+    async def prepare(self, policy: CheckpointRef, tokenizer: Any) -> ServedPolicy:
+        """Read what must be known of a policy before it is served. Raises InputError where it is none."""
+        current = self._current
+        if current is not None and (current.path, current.version) == (policy.path.resolve(), policy.digest):
+            return current
+        served = await asyncio.to_thread(_read_policy, policy, tokenizer, self._config.canary_prompts)
+        if current is not None:
+            _remove_links(current)
+        self._current = served
+        return served
+
+    async def bring_up(
+        self, members: Sequence[Member], policy: ServedPolicy, patience_s: float | None = None
+    ) -> dict[Member, ServerError | InfrastructureError | None]:
+        """Make the servers hold these weights, and compare; say for each what came in the way, None where nothing did.
+
+        InfrastructureError: it answers from other weights, and must not be used. `patience_s`: how long to wait for one
+        that does not answer yet; by default as long as a server may take to start.
+        """
+        patience_s = self._config.start_timeout_s if patience_s is None else patience_s
+        async with httpx.AsyncClient(trust_env=False) as client:
+            asked = [self._bring_up(SglangApi(member.url, client), member, policy, patience_s) for member in members]
+            outcomes = dict(zip(members, await asyncio.gather(*asked), strict=True))
+        answers = {member: outcome for member, outcome in outcomes.items() if isinstance(outcome, list)}
+        refusals = await asyncio.to_thread(self._compare, answers, policy) if answers else {}
+        return {
+            member: refusals.get(member) if isinstance(outcome, list) else outcome
+            for member, outcome in outcomes.items()
+        }
+
+    def close(self) -> None:
+        """Remove what was written."""
+        if self._current is not None:
+            _remove_links(self._current)
+
+    async def _bring_up(
+        self, api: SglangApi, member: Member, policy: ServedPolicy, patience_s: float
+    ) -> list[Answer] | ServerError:
+        try:
+            if member.supervisor is not None:
+                # First of all: a server that dies from here on comes back with the new weights.
+                await member.supervisor.set_model(str(policy.folder), policy.version)
+            if not member.is_proven:
+                await self._wait_until_healthy(api, member, patience_s)
+            before = _shown.get(member.url)
+            # The label alone is not believed of a server that was last shown to hold other weights.
+            if await api.weight_version() != policy.version or (before and before.version != policy.version):
+                await self._push(api, member, policy)
+            self._capacities[member.url] = await api.context_tokens()
+            # One after the other: what shares a batch changes the last bits.
+            return [await self._canary_answer(api, policy, number) for number in range(len(policy.prompts))]
+        except ServerError as trouble:
+            return trouble
+
+    async def _wait_until_healthy(self, api: SglangApi, member: Member, patience_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience_s
+        while True:
+            try:
+                await api.resume()  # whoever paused it may have died since; a paused server is not healthy
+                if await api.is_healthy():
+                    return
+                trouble = ServerError(Trouble.FAILED, api.url, "not healthy: it does not generate")
+            except ServerError as error:
+                trouble = error
+            if member.supervisor is not None and (state := await member.supervisor.state()).gave_up:
+                raise ServerError(Trouble.UNREACHABLE, api.url, state.report)
+            if loop.time() >= deadline:
+                raise trouble
+            await asyncio.sleep(_POLL_S)
+
+    async def _push(self, api: SglangApi, member: Member, policy: ServedPolicy) -> None:
+        as_tensors = await self._are_handed_over(member)
+        await api.pause()
+        try:
+            await self._flush(api)
+            if as_tensors:
+                try:
+                    await self._hand_over(api, policy)
+                except ServerError as trouble:
+                    if self.push == "tensors" or trouble.trouble is Trouble.UNREACHABLE:
+                        raise
+                    logger.warning("%s; the weights are loaded from disk instead", trouble)
+                    as_tensors = False
+            if not as_tensors:
+                await api.load_weights(str(policy.folder), policy.version, self._config.start_timeout_s)
+            self.pushes["tensors" if as_tensors else "disk"] += 1
+            await self._flush(api)
+        finally:
+            await api.resume()
+
+    async def _are_handed_over(self, member: Member) -> bool:
+        """True where a server gets tensors, not the name of a folder."""
+        if self.push != "auto" or member.supervisor is None:
+            return self.push == "tensors"
+        from tasks.rollout.engines.sglang.tensors import shares_gpu
+
+        state = await member.supervisor.state()
+        return shares_gpu(state.visible_gpus)
+
+    async def _hand_over(self, api: SglangApi, policy: ServedPolicy) -> None:
+        """Send the weights message by message; the last one brings the label."""
+        import torch
+
+        from tasks.rollout.engines.sglang.tensors import messages
+
+        waiting = messages(policy.path, "cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            message = await asyncio.to_thread(next, waiting, None)
+            while message is not None:
+                following = await asyncio.to_thread(next, waiting, None)
+                label = policy.version if following is None else None
+                await api.load_tensors(message[0], label, self._config.start_timeout_s)
+                message = following
+        except torch.OutOfMemoryError as error:
+            raise ServerError(Trouble.FAILED, api.url, "no GPU memory for the tensors of a message") from error
+
+    async def _flush(self, api: SglangApi) -> None:
+        """Flush as soon as the server is idle: aborted requests take a moment to leave it."""
+        deadline = asyncio.get_running_loop().time() + _FLUSH_S
+        while not await api.flush():
+            if asyncio.get_running_loop().time() >= deadline:
+                raise ServerError(Trouble.FAILED, api.url, f"still busy {_FLUSH_S:g} s after it was paused")
+            await asyncio.sleep(_POLL_S / 5)
+
+    async def _canary_answer(self, api: SglangApi, policy: ServedPolicy, number: int) -> Answer:
+        """Have one prompt continued, and then the whole scored from its second token on."""
+        prompt = policy.prompts[number]
+        asked = Asked(
+            rid=uuid.uuid4().hex,
+            prompt_token_ids=prompt,
+            seed=number,
+            sampling=SamplingConfig(max_new_tokens=NEW_TOKENS),
+            stop_token_ids=policy.stop_token_ids,
+            weight_version=policy.version,
+        )
+        timeout_s = self._config.request_timeout_s
+        sampled, scores = await api.generate_and_score(asked, timeout_s)
+        again = await api.score(replace(asked, rid=uuid.uuid4().hex), 1, timeout_s)
+        return Answer((*prompt, *sampled.token_ids), len(prompt), (*scores, *sampled.logprobs), again)
+
+    def _compare(
+        self, answers: dict[Member, list[Answer]], policy: ServedPolicy
+    ) -> dict[Member, InfrastructureError | None]:
+        sequences = list(dict.fromkeys(answer.token_ids for given in answers.values() for answer in given))
+        try:
+            scores = reference_logprobs(policy.path, self._config.canary_dtype, sequences)
+        except KernelmillError as error:
+            raise InfrastructureError(f"the canary's reference could not be computed: {error}") from error
+        by_sequence = dict(zip(sequences, scores, strict=True))
+        outcomes: dict[Member, InfrastructureError | None] = {}
+        for member, given in answers.items():
+            expected = [by_sequence[answer.token_ids] for answer in given]
+            before = _shown.get(member.url)
+            reading = compare(given, expected, before if before and before.version != policy.version else None)
+            self.readings[member.url] = reading
+            refusal = reading.refusal(self._config.canary_threshold)
+            if refusal is None:
+                _shown[member.url] = shown(policy.version, given, expected)
+            outcomes[member] = InfrastructureError(f"SGLang server {member.url}: {refusal}") if refusal else None
+            logger.info("canary of %s: %s", member.url, reading)
+        return outcomes
+
+
+def stop_token_ids(path: Path, tokenizer: Any) -> tuple[int, ...]:
+    """Return the tokens that end a turn, sorted: the tokenizer's, and what the policy's generation settings add."""
+    from transformers import AutoConfig, GenerationConfig
+
+    try:
+        generation = GenerationConfig.from_pretrained(str(path))
+    except OSError:
+        generation = GenerationConfig.from_model_config(AutoConfig.from_pretrained(str(path)))
+    configured: Any = generation.eos_token_id
+    listed: list[Any] = configured if isinstance(configured, list) else [configured]
+    return tuple(sorted({int(token) for token in [tokenizer.eos_token_id, *listed] if token is not None}))
+
+
+def _read_policy(policy: CheckpointRef, tokenizer: Any, prompts: int) -> ServedPolicy:
+    from transformers import AutoConfig
+
+    from tasks.models.policy import architecture_of
+
+    path = policy.path.resolve()
+    architecture_of(path)
+    positions = int(AutoConfig.from_pretrained(str(path)).max_position_embeddings)
+    return ServedPolicy(
+        path=path,
+        folder=_loadable(path),
+        version=policy.digest,
+        stop_token_ids=stop_token_ids(path, tokenizer),
+        prompts=tuple(canary_prompts(tokenizer, prompts, positions)),
+        context_tokens=positions,
+    )
+
+
+def _loadable(path: Path) -> Path:
+    """Return the checkpoint, or where it holds more than the model's weights, a folder of links without the rest.
+
+    The server loads every `*.safetensors` that it finds, and fails at the optimizer's state. The links lie beside the
+    checkpoint, so that whoever sees the one sees the other.
+    """
+    others = {file.name for file in path.glob("*.safetensors") if not _WEIGHTS.fullmatch(file.name)}
+    if not others or not any(_WEIGHTS.fullmatch(file.name) for file in path.glob("*.safetensors")):
+        return path
+    links = path.parent / f".serving-{path.name}-{uuid.uuid4().hex[:8]}"
+    links.mkdir()
+    for file in path.iterdir():
+        if file.name not in others:
+            (links / file.name).symlink_to(file)
+    return links
+
+
+def _remove_links(policy: ServedPolicy) -> None:
+    if policy.folder != policy.path:
+        shutil.rmtree(policy.folder, ignore_errors=True)

@@ -1,0 +1,223 @@
+"""Plays episodes: the policy writes, the judge judges, what it said goes into the next prompt.
+
+Episodes go from turn to turn in cohorts, as many together as the engine wants. Within a cohort every response goes to the
+judge the moment it is complete, while others are still being written; several cohorts take turns on the engine, so that one
+generates while another is judged. Which episodes share a cohort depends on the plan alone, never on timing: a batch has the
+same members in every run, and the same seed gives the same tokens, to the bit.
+
+A fault of the engine or the judge is data, and so is its silence: the work is tried once more, and then the turn is kept with
+the verdict `infrastructure_error`, without reward, and ends its episode. No other episode notices, and nothing waits for ever.
+"""
+
+import asyncio
+import itertools
+import logging
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from kernels_eval.errors import InputError
+from kernels_eval.rewards import Answer
+from tasks.rollout.engines.base import Engine, FinishReason, Generation, GenerationRequest
+from tasks.rollout.episode import EpisodeListener, PlayedEpisode, Setting
+from tasks.rollout.episode_plan import EpisodePlan
+from tasks.rollout.judge_client import Judged, Referee, fault_verdict
+from tasks.rollout.kernel_extraction import extract_kernel, without_reasoning
+from tasks.rollout.turn_tokens import response_text
+from tasks.rollout.watchdog import Phase, Watchdog
+from tasks.trajectories.schema import Trajectory, Turn
+
+__all__ = ["Driver", "Limits", "Observed", "Setting"]
+
+logger = logging.getLogger("kernelmill.rollout")
+_SMALLEST_SHARED = 32
+"""Episodes from which a second cohort pays: smaller batches cost about as much as whole ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a sample may wait."""
+
+    generation_s: float = 3600.0
+    """For one response, the engine's queue included."""
+    named_after_s: float = 120.0
+    """Before the log names it."""
+
+
+@dataclass(slots=True)
+class Observed:
+    """What has happened so far; read by whoever shows progress."""
+
+    planned: int = 0
+    left_out: int = 0
+    finished: int = 0
+    turns: int = 0
+    correct_turns: int = 0
+    faults: int = 0
+    tokens: int = 0
+    judging: int = 0
+
+
+class Driver:
+    """Plays the episodes of one rollout."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        engine: Engine,
+        referee: Referee,
+        on_change: Callable[[Observed], None] = lambda _: None,
+        listeners: Sequence[EpisodeListener] = (),
+        limits: Limits | None = None,
+    ) -> None:
+        self._setting = setting
+        self._engine = engine
+        self._referee = referee
+        self._on_change = on_change
+        self._listeners = listeners
+        self._limits = limits or Limits()
+        self._watchdog = Watchdog(self._limits.named_after_s)
+        self.observed = Observed()
+
+    async def play(self, plans: Sequence[EpisodePlan]) -> list[Trajectory]:
+        """Return one trajectory for each plan whose first prompt leaves room for a response, in no particular order.
+
+        May be called again with further plans. Raises InputError where no prompt has ever left room, InfrastructureError where the
+        engine as a whole fails.
+        """
+        started = [PlayedEpisode(plan, self._setting, self._engine.context_tokens) for plan in plans]
+        episodes = [episode for episode in started if episode.has_room]
+        if not episodes and not self.observed.planned:
+            raise InputError(
+                f"rollout.sampling.max_new_tokens: {self._setting.sampling.max_new_tokens} tokens after any of the prompts "
+                f"are more than the policy's context of {self._engine.context_tokens}"
+            )
+        episodes.sort(key=lambda episode: (len(episode.prompt.token_ids), episode.plan.trajectory_id))
+        self.observed.planned += len(episodes)
+        self.observed.left_out += len(plans) - len(episodes)
+        self._on_change(self.observed)
+        watching = asyncio.ensure_future(self._watchdog.watch())
+        cohorts = [asyncio.ensure_future(self._play_cohort(cohort)) for cohort in self._cohorts(episodes)]
+        try:
+            played = await asyncio.gather(*cohorts)
+        except BaseExceptionGroup as group:
+            raise _first_cause(group) from group
+        finally:
+            for task in (watching, *cohorts):
+                task.cancel()
+        return [trajectory for cohort in played for trajectory in cohort]
+
+    def _cohorts(self, episodes: Sequence[PlayedEpisode]) -> list[Sequence[PlayedEpisode]]:
+        """Cut the episodes into cohorts of equal size, at least two where that pays."""
+        wanted = 2 if len(episodes) >= 2 * _SMALLEST_SHARED else 1
+        count = max(wanted, math.ceil(len(episodes) / self._engine.cohort_size))
+        bounds = [round(index * len(episodes) / count) for index in range(count + 1)]
+        return [episodes[start:end] for start, end in itertools.pairwise(bounds)]
+
+    async def _play_cohort(self, cohort: Sequence[PlayedEpisode]) -> list[Trajectory]:
+        active = list(cohort)
+        while active:
+            async with asyncio.TaskGroup() as judging:
+                async for index, generation in self._generations([episode.request() for episode in active]):
+                    judging.create_task(self._finish_turn(active[index], generation))
+            active = [episode for episode in active if episode.termination is None]
+        return [episode.trajectory() for episode in cohort]
+
+    async def _generations(self, requests: Sequence[GenerationRequest]) -> AsyncIterator[tuple[int, Generation]]:
+        """Yield every request's response exactly once, whatever the engine does; what failed is asked for once more."""
+        open_requests = dict(enumerate(requests))
+        for last_attempt in (False, True):
+            indices = list(open_requests)
+            for index in indices:
+                self._watchdog.begins(requests[index].name, Phase.GENERATION)
+            async for place, generation in self._attempt([open_requests[index] for index in indices]):
+                index = indices[place]
+                if index not in open_requests or (generation.finish_reason is FinishReason.FAULT and not last_attempt):
+                    continue
+                del open_requests[index]
+                self._watchdog.ends(requests[index].name, Phase.GENERATION)
+                yield index, generation
+            if not open_requests:
+                return
+            self._log_unanswered(list(open_requests.values()), last_attempt)
+        for index, request in open_requests.items():
+            self._watchdog.ends(request.name, Phase.GENERATION)
+            yield index, Generation((), (), FinishReason.FAULT, 0.0, error="the engine gave no answer, twice")
+
+    async def _attempt(self, requests: Sequence[GenerationRequest]) -> AsyncIterator[tuple[int, Generation]]:
+        """Yield what the engine answers until it has no more, or until a sample's time is over."""
+        deadline = asyncio.get_running_loop().time() + self._limits.generation_s
+        async with aclosing(aiter(self._engine.generate(requests, self._setting.sampling))) as stream:  # pyright: ignore[reportArgumentType]
+            while True:
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        answer = await anext(stream)
+                except (StopAsyncIteration, TimeoutError):
+                    return
+                yield answer
+
+    def _log_unanswered(self, requests: Sequence[GenerationRequest], last_attempt: bool) -> None:
+        names = ", ".join(request.name for request in requests[:5]) + (", …" if len(requests) > 5 else "")
+        consequence = "given up" if last_attempt else "asked for once more"
+        logger.warning("%s: %d without an answer, %s: %s", Phase.GENERATION, len(requests), consequence, names)
+
+    async def _finish_turn(self, episode: PlayedEpisode, generation: Generation) -> None:
+        setting, problem = self._setting, episode.plan.row.problem
+        name, index = episode.request().name, len(episode.turns)
+        text = response_text(setting.tokenizer, generation.token_ids)
+        said = episode.said(text)
+        kernel = extract_kernel(said)
+        self.observed.tokens += len(generation.token_ids)
+        self.observed.judging += 1
+        self._on_change(self.observed)
+        if generation.finish_reason is FinishReason.FAULT:
+            judged = Judged(fault_verdict("engine_fault", generation.error or "the engine failed"), None, None, 0.0)
+        else:
+            with self._watchdog.waiting(name, Phase.JUDGEMENT):
+                judged = await self._referee.judge_response(
+                    problem,
+                    kernel,
+                    generation.finish_reason,
+                    Answer(text, len(generation.token_ids)),
+                    name,
+                    reasoning_ended=without_reasoning(said) is not None,
+                )
+        turn = Turn(
+            turn_index=index,
+            role=setting.task.role(index),
+            prompt_token_ids=episode.prompt.token_ids,
+            response_token_ids=generation.token_ids,
+            response_logprobs=generation.logprobs,
+            prompt_extends_previous=episode.prompt.extends_previous,
+            finish_reason=generation.finish_reason.value,
+            response_text=text,
+            kernel_source=kernel,
+            verdict=judged.verdict,
+            reward=judged.reward,
+            generation_s=generation.seconds,
+            evaluation_s=judged.seconds,
+            created_at=datetime.now(UTC),
+        )
+        for listener in self._listeners:
+            listener.turn_ended(episode.plan, episode.messages, turn)
+        episode.add(turn, judged.score)
+        if episode.termination is not None:
+            for listener in self._listeners:
+                listener.trajectory_ended(episode.trajectory(), episode.answered_messages())
+        self._observe(episode, turn)
+
+    def _observe(self, episode: PlayedEpisode, turn: Turn) -> None:
+        observed = self.observed
+        observed.judging -= 1
+        observed.turns += 1
+        observed.correct_turns += turn.verdict.correct
+        observed.faults += turn.reward is None
+        observed.finished += episode.termination is not None
+        self._on_change(observed)
+
+
+def _first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = group.exceptions[0]
+    return _first_cause(first) if isinstance(first, BaseExceptionGroup) else first

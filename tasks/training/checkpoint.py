@@ -1,0 +1,142 @@
+"""What a checkpoint holds of an engine: the policy's folder, and in it `optimizer/state.safetensors`.
+
+In a folder of its own: inference servers read every `*.safetensors` beside the model's as weights.
+`optimizer/state.safetensors`: full float32 tensors `exp_avg/<parameter>` and `exp_avg_sq/<parameter>`, for weights of lower precision also
+`master/<parameter>`, and the number of optimizer steps in the file's metadata. Independent of the ZeRO stage and of the
+number of ranks. Every function here is collective: all ranks call it.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from kernels_eval.errors import InputError
+from tasks.models.policy import save_policy
+from tasks.training.deepspeed_config import import_deepspeed
+from tasks.training.engine import TrainingEngine
+
+if TYPE_CHECKING:  # PEFT takes two seconds to import
+    from tasks.training.lora import AdapterBase
+
+OPTIMIZER_FILE = "optimizer/state.safetensors"
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+def save_weights(engine: TrainingEngine, tokenizer: Any, folder: Path, base: "AdapterBase | None" = None) -> None:
+    """Write the model in Hugging Face format into `folder`; rank 0 writes, the others take part in gathering.
+
+    An adapted model is written merged, with its adapter, which belongs to `base`, beside it. No tokenizer: none is written (the critic).
+    """
+    with _gathered_weights(engine):
+        if torch.distributed.get_rank() == 0:
+            if engine.settings.lora is None or base is None:
+                save_policy(engine.model, tokenizer, folder)
+            else:
+                from tasks.training.lora import merged_state, save_adapter
+
+                save_policy(engine.model, tokenizer, folder, merged_state(engine.model))
+                save_adapter(engine.model, engine.settings.lora, base, folder)
+    torch.distributed.barrier()
+
+
+def save_optimizer(engine: TrainingEngine, folder: Path) -> None:
+    """Write the optimizer's state into `folder`; rank 0 writes, the others take part in gathering."""
+    state, steps = _gather_optimizer_state(engine)
+    if torch.distributed.get_rank() == 0:
+        file = folder / OPTIMIZER_FILE
+        file.parent.mkdir(parents=True, exist_ok=True)
+        save_file(state, file, metadata={"steps": str(steps)})
+    torch.distributed.barrier()
+
+
+def restore_optimizer(engine: TrainingEngine, folder: Path) -> bool:
+    """Load the optimizer state that lies beside a policy; False where there is none. InputError where it does not fit."""
+    file = folder / OPTIMIZER_FILE
+    if not file.exists():
+        return False
+    try:
+        with safe_open(file, framework="pt") as stored:
+            steps = int(stored.metadata()["steps"])
+            state = {name: stored.get_tensor(name) for name in list(stored.keys())}
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{file}: expected the optimizer state of a checkpoint: {error}") from error
+    _ensure_state(engine, steps)
+    utilities = import_deepspeed().utils
+    for name, parameter in _trained(engine):
+        shape = tuple(getattr(parameter, "ds_shape", parameter.shape))
+        for moment in _MOMENTS:
+            value = state.get(f"{moment}/{name}")
+            if value is None or tuple(value.shape) != shape:
+                found = "nothing" if value is None else f"shape {tuple(value.shape)}"
+                raise InputError(f"{file}: {moment}/{name}: found {found}, expected shape {shape}")
+            value = value.to(engine.device)
+            if _is_partitioned(parameter):
+                utilities.safe_set_full_optimizer_state(parameter, value, moment)
+            else:
+                engine.deepspeed.optimizer.state[parameter][moment].copy_(value)
+        master = state.get(f"master/{name}")
+        if master is not None and _is_partitioned(parameter):
+            utilities.safe_set_full_fp32_param(parameter, master.to(engine.device))
+    return True
+
+
+def _gather_optimizer_state(engine: TrainingEngine) -> tuple[dict[str, Tensor], int]:
+    _ensure_state(engine, None)
+    utilities = import_deepspeed().utils
+    state: dict[str, Tensor] = {}
+    for name, parameter in _trained(engine):
+        partitioned = _is_partitioned(parameter)
+        for moment in _MOMENTS:
+            value = (
+                utilities.safe_get_full_optimizer_state(parameter, moment)
+                if partitioned
+                else engine.deepspeed.optimizer.state[parameter][moment]
+            )
+            state[f"{moment}/{name}"] = value.detach().to("cpu", torch.float32).contiguous()
+        if partitioned and parameter.dtype != torch.float32:
+            state[f"master/{name}"] = utilities.safe_get_full_fp32_param(parameter).detach().cpu().contiguous()
+    steps = next(iter(_inner_optimizer(engine).state.values()))["step"]
+    return state, int(steps)
+
+
+def _gathered_weights(engine: TrainingEngine) -> Any:
+    """Under ZeRO-3 each rank holds a part of each weight: put them together for as long as the block lasts."""
+    return import_deepspeed().zero.GatheredParameters(list(engine.model.parameters()), enabled=engine.stage == 3)
+
+
+def _trained(engine: TrainingEngine) -> list[tuple[str, Any]]:
+    return [(name, parameter) for name, parameter in engine.model.named_parameters() if parameter.requires_grad]
+
+
+def _is_partitioned(parameter: Tensor) -> bool:
+    return hasattr(parameter, "ds_id") or hasattr(parameter, "_hp_mapping")
+
+
+def _inner_optimizer(engine: TrainingEngine) -> Any:
+    wrapped = engine.deepspeed.optimizer
+    return wrapped if isinstance(wrapped, torch.optim.Optimizer) else wrapped.optimizer
+
+
+def _ensure_state(engine: TrainingEngine, steps: int | None) -> None:
+    """Make AdamW's state, which it would make in its first step; set its number of steps where one is given."""
+    wrapped, inner = engine.deepspeed.optimizer, _inner_optimizer(engine)
+    # ZeRO-3 swaps its parameter groups' contents during a step; the flat partitions are what has state.
+    fused = bool(inner.param_groups[0].get("fused"))
+    flat = getattr(wrapped, "fp32_partitioned_groups_flat", None)
+    if flat is None:
+        flat = [parameter for group in inner.param_groups for parameter in group["params"]]
+    for parameter in flat:
+        if not inner.state[parameter]:
+            inner.state[parameter] = {
+                "step": torch.zeros((), dtype=torch.float32, device=parameter.device if fused else "cpu"),
+                **{moment: torch.zeros_like(parameter) for moment in _MOMENTS},
+            }
+        if steps is not None:
+            inner.state[parameter]["step"].fill_(steps)
+    link = getattr(wrapped, "_lazy_init_hp_params_optimizer_state", None)
+    if link is not None:  # ZeRO-1 and 2 find a parameter's share of the flat state through this link
+        link()

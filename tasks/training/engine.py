@@ -1,0 +1,197 @@
+"""The training engine: a model under DeepSpeed, with AdamW, for SFT, RL and the critic alike. One instance a rank.
+
+What is particular: gradients accumulate in float32; the loss that `backward` is given is already divided by the
+normaliser of the whole optimizer step (all micro-batches, all ranks), so that DeepSpeed must only add up; on a CPU the
+shared-memory communication op, which would be compiled for 40 s, is not built. `torch.distributed` is initialised by the
+caller. Weights and optimizer state leave the engine as full tensors by parameter name, whatever the ZeRO
+stage and the number of ranks, so that either may change between two iterations.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, distributed, nn
+from transformers import PreTrainedModel
+
+from kernels_eval.errors import InputError
+from kernels_eval.frozen import FrozenModel
+from tasks.training.attention import use_packed_attention
+from tasks.training.batches import Layout, MicroBatch
+from tasks.training.deepspeed_config import deepspeed_config, import_deepspeed, stage_of
+from tasks.training.head import HeadMode
+from tasks.training.partial_offload import allowed_for_adamw, use_one_optimizer
+from tasks.training.scoring import TokenScorer, score
+from tasks.training.sequence_parallel import SequenceGroup, join_sequence_group
+from tasks.update.config import LoraConfig, UpdateConfig
+
+_PACKED_MULTIPLE = 128
+"""Packed rows on a GPU are a multiple of this long: matrix products are fastest there, and shapes are few."""
+
+
+class EngineSettings(FrozenModel):
+    """What an engine is built from; two engines of equal settings are interchangeable."""
+
+    betas: tuple[float, float]
+    weight_decay: float
+    gradient_clip: float
+    zero_stage: Literal[0, 1, 2, 3]
+    deepspeed: str | None
+    """A DeepSpeed JSON file; what it does not set is generated."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    packing: Literal["auto", "packed", "padded"] = "auto"
+    head: HeadMode = "auto"
+    activation_checkpointing: bool = False
+    compile: bool = False
+    context_parallel: int = 1
+    lora: LoraConfig | None = None
+    """What adapters the model was given (tasks.training.lora), if any; the engine itself trains whatever is not frozen."""
+
+
+def engine_settings(config: UpdateConfig, dtype: str, **changes: Any) -> EngineSettings:
+    """Return what an engine is built from for an update; SFT and the critic change what is theirs."""
+    settings = EngineSettings(
+        betas=config.betas,
+        weight_decay=config.weight_decay,
+        gradient_clip=config.gradient_clip,
+        zero_stage=config.zero_stage,
+        deepspeed=config.deepspeed,
+        dtype="bfloat16" if dtype == "bfloat16" else "float32",
+        packing=config.packing,
+        head=config.head,
+        activation_checkpointing=config.activation_checkpointing,
+        compile=config.compile,
+        context_parallel=config.context_parallel,
+        lora=config.lora,
+    )
+    return settings.model_copy(update=changes)
+
+
+class TrainingEngine:
+    """A module around a model that is being trained. `model` is what is saved; `module` is what is called."""
+
+    def __init__(self, model: PreTrainedModel, module: nn.Module, settings: EngineSettings) -> None:
+        deepspeed = import_deepspeed()
+        self.settings = settings
+        self.model = model
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.group = join_sequence_group(settings.context_parallel)
+        prepare_model(model, settings, self.group)
+        module.to(self.device)
+        model.train()
+        self.trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        optimizer = torch.optim.AdamW(
+            self.trained,
+            lr=0.0,
+            betas=settings.betas,
+            weight_decay=settings.weight_decay,
+            fused=True if self.device.type == "cuda" else None,
+        )
+        number = sum(parameter.numel() for parameter in self.trained)
+        with allowed_for_adamw():
+            self.deepspeed, *_ = deepspeed.initialize(
+                model=module,
+                optimizer=optimizer,
+                model_parameters=self.trained,
+                config=deepspeed_config(
+                    settings.deepspeed,
+                    settings.zero_stage,
+                    settings.gradient_clip,
+                    settings.dtype,
+                    number,
+                    distributed.get_world_size(),
+                ),
+                dist_init_required=False,
+            )
+        use_one_optimizer(self.deepspeed.optimizer)
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return distributed.get_world_size()
+
+    @property
+    def stage(self) -> int:
+        """The ZeRO stage in force."""
+        return stage_of(self.settings.deepspeed, self.settings.zero_stage)
+
+    def layout(self, token_budget: int) -> Layout:
+        """Return how sequences become micro-batches of this engine; `token_budget` is one rank's."""
+        multiple = _PACKED_MULTIPLE if self.device.type == "cuda" else 1
+        return Layout(token_budget * self.group.size, packs(self.settings), multiple * self.group.size)
+
+    def backward(self, loss: Tensor, *, last: bool) -> None:
+        """Add the gradient of this rank's part of the loss; `last` marks the optimizer step's last micro-batch.
+
+        Every rank calls this equally often. DeepSpeed averages over ranks; the parts are to be summed, hence the factor.
+        """
+        self.deepspeed.set_gradient_accumulation_boundary(last)
+        self.deepspeed.backward(loss * self.world_size, scale_wrt_gas=False)
+
+    def step(self, learning_rate: float) -> float:
+        """Clip, update the weights, clear the gradients. Returns the gradient norm before clipping.
+
+        Raises InputError where it is not finite: the weights are good for nothing from here on.
+        """
+        for group in self.deepspeed.optimizer.param_groups:
+            group["lr"] = learning_rate
+        norm: Any = None
+        if self._clips_itself:
+            norm = gradient_norm(self.trained)
+            nn.utils.clip_grads_with_norm_(self.trained, self.settings.gradient_clip, norm)
+        self.deepspeed.step()
+        found = float(norm if norm is not None else self.deepspeed.get_global_grad_norm())
+        if not math.isfinite(found) or found < 0:  # DeepSpeed says −1 for a norm that is not finite
+            raise InputError(
+                "gradients are not finite: the weights that training started from are not, or the learning rate is too high"
+            )
+        return found
+
+    @property
+    def _clips_itself(self) -> bool:
+        """ZeRO-0 in float32 wraps no optimizer, clips without saying the norm: then we do both."""
+        return isinstance(self.deepspeed.optimizer, torch.optim.Optimizer)
+
+
+class PolicyEngine(TrainingEngine):
+    """A policy that is being trained."""
+
+    def __init__(self, model: PreTrainedModel, settings: EngineSettings) -> None:
+        super().__init__(model, TokenScorer(model, settings.head), settings)
+
+    def score(self, batch: MicroBatch) -> tuple[Tensor, Tensor]:
+        """Return (log_probs [N], entropies [N]) with gradients."""
+        return score(self.deepspeed, batch, self.group)
+
+
+def gradient_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
+    """Return the norm of all gradients in float32, summed in float64: in float32 millions of squares lose the fifth digit."""
+    squares = [
+        torch.linalg.vector_norm(parameter.grad, dtype=torch.float64) ** 2
+        for parameter in parameters
+        if parameter.grad is not None
+    ]
+    return torch.stack(squares).sum().sqrt().float()
+
+
+def packs(settings: EngineSettings) -> bool:
+    """True where micro-batches are packed: as set; by default on a GPU, and where ranks share them."""
+    by_default = torch.cuda.is_available() or settings.context_parallel > 1
+    return settings.packing == "packed" or (settings.packing == "auto" and by_default)
+
+
+def prepare_model(model: PreTrainedModel, settings: EngineSettings, group: SequenceGroup) -> None:
+    """Set a model's attention, checkpointing and compilation."""
+    if packs(settings):
+        use_packed_attention(model, group)
+    if settings.activation_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if settings.compile:
+        if stage_of(settings.deepspeed, settings.zero_stage) == 3:
+            raise InputError(
+                "update.compile: ZeRO-3 gathers weights within each layer; set zero_stage to 2 or compile to false"
+            )
+        body: Any = model.base_model
+        for layer in body.layers:
+            layer.compile(dynamic=True)

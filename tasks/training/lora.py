@@ -1,0 +1,149 @@
+"""Low-rank adapters (PEFT) on a policy: added, switched off for the reference, saved beside a merged policy, loaded again.
+
+A checkpoint of an adapted policy is two things in one folder: the merged policy, an ordinary Hugging Face model that any engine
+samples from, and `adapter/` (PEFT's files, and `base.json`: where the unadapted policy lies). An update goes on from base and
+adapter, never from merged weights, which have been rounded.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig as PeftLoraConfig
+from peft import get_peft_model_state_dict, inject_adapter_in_model, set_peft_model_state_dict
+from peft.tuners.lora import LoraLayer
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from kernels_eval.errors import InputError
+from kernels_eval.frozen import FrozenModel
+from tasks.pipeline.references import CheckpointRef
+from tasks.update.config import LoraConfig
+
+ADAPTER_FOLDER = "adapter"
+BASE_FILE = "base.json"
+WEIGHTS_FILE = "adapter_model.safetensors"
+_NAME = "default"
+
+
+class AdapterBase(FrozenModel):
+    """The policy that an adapter belongs to, and the adapter's shape."""
+
+    uri: str
+    digest: str
+    lora: LoraConfig
+
+
+def add_adapters(model: PreTrainedModel, config: LoraConfig, seed: int = 0) -> None:
+    """Give a model adapters in place, drawn from `seed`, and freeze all else. At first they change nothing: the second factor is 0."""
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        inject_adapter_in_model(_peft_config(model, config), model, _NAME)
+
+
+@contextmanager
+def adapters_off(model: nn.Module) -> Generator[None]:
+    """For as long as the block lasts the model is its base: the adapters' part is multiplied by 0."""
+    layers = adapter_layers(model)
+    for layer in layers.values():
+        layer.set_scale(_NAME, 0.0)
+    try:
+        yield
+    finally:
+        for layer in layers.values():
+            layer.set_scale(_NAME, 1.0)
+
+
+def adapter_layers(model: nn.Module) -> dict[str, Any]:
+    """Return a model's adapted layers by name."""
+    return {name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
+
+
+def merged_state(model: PreTrainedModel) -> dict[str, Tensor]:
+    """Return the weights of the ordinary model that equals the adapted one, by the ordinary names, on the CPU."""
+    layers = adapter_layers(model)
+    state: dict[str, Tensor] = {}
+    for name, value in model.state_dict().items():
+        owner, _, leaf = name.rpartition(".base_layer.")
+        if ".lora_" in name:
+            continue
+        if not owner:
+            state[name] = value.detach().cpu()
+            continue
+        if leaf == "weight":
+            value = value + layers[owner].get_delta_weight(_NAME).to(value.dtype)
+        state[f"{owner}.{leaf}"] = value.detach().cpu()
+    return state
+
+
+def save_adapter(model: PreTrainedModel, config: LoraConfig, base: AdapterBase, folder: Path) -> None:
+    """Write `adapter/` into a checkpoint."""
+    target = folder / ADAPTER_FOLDER
+    target.mkdir(parents=True, exist_ok=True)
+    state = {name: value.detach().cpu().contiguous() for name, value in get_peft_model_state_dict(model).items()}  # pyright: ignore[reportUnknownVariableType, reportAttributeAccessIssue]
+    save_file(state, target / WEIGHTS_FILE)
+    _peft_config(model, config).save_pretrained(str(target))
+    (target / BASE_FILE).write_text(base.model_dump_json(indent=1), encoding="utf-8")
+
+
+def adapter_base(folder: Path) -> AdapterBase | None:
+    """Return what `adapter/` of a checkpoint belongs to; None where it has none. InputError where it cannot be read."""
+    file = folder / ADAPTER_FOLDER / BASE_FILE
+    if not file.exists():
+        return None
+    try:
+        return AdapterBase.model_validate_json(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{file}: expected uri, digest and shape of the adapter's base: {error}") from error
+
+
+def base_of(policy: CheckpointRef, lora: LoraConfig) -> AdapterBase:
+    """Return the unadapted policy that `policy` goes on from: itself, where it has no adapter yet."""
+    found = adapter_base(policy.path)
+    if found is None:
+        return AdapterBase(uri=policy.uri, digest=policy.digest, lora=lora)
+    if found.lora != lora:
+        raise InputError(
+            f"update.lora: found {lora.model_dump()}, but {policy.path} has an adapter of {found.lora.model_dump()}; "
+            "an adapter's shape stays as it began"
+        )
+    if not (Path(found.uri) / "config.json").exists():
+        raise InputError(f"{policy.path / ADAPTER_FOLDER / BASE_FILE}: the base policy is no longer at {found.uri}")
+    return found
+
+
+def load_adapter(model: PreTrainedModel, folder: Path) -> None:
+    """Load `adapter/` of a checkpoint into a model that has adapters of the same shape, if the checkpoint has one."""
+    file = folder / ADAPTER_FOLDER / WEIGHTS_FILE
+    if not file.exists():
+        return
+    try:
+        state = load_file(file)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{file}: expected the weights of an adapter: {error}") from error
+    result = set_peft_model_state_dict(model, state, _NAME)
+    if result.unexpected_keys:
+        raise InputError(f"{file}: weights of another adapter: {', '.join(list(result.unexpected_keys)[:3])}")
+
+
+def _peft_config(model: PreTrainedModel, config: LoraConfig) -> Any:
+    targets: Any = config.targets if config.targets == "all-linear" else list(config.targets)
+    if targets == "all-linear":
+        head = model.get_output_embeddings()
+        targets = sorted(
+            {
+                name.rpartition(".")[2]
+                for name, module in model.named_modules()
+                if isinstance(module, nn.Linear | LoraLayer) and module is not head
+            }
+            - {"base_layer", "default"}
+        )
+    return PeftLoraConfig(
+        r=config.rank, lora_alpha=config.alpha, lora_dropout=config.dropout, target_modules=targets, bias="none"
+    )

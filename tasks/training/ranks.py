@@ -1,0 +1,182 @@
+"""Data-parallel ranks: warm Ray actors that share a process group, and run training programs that stream their progress.
+
+A *program* is a module-level generator function `program(rank: RankContext, job) -> Iterator`: every rank runs it with the same job; what rank 0
+yields comes to the caller. An actor keeps its process group and the engine that it last held, so that the next
+iteration starts without loading anything. If one rank dies or fails, all are stopped: a group with a hole would hang in
+its next collective. `tasks.training.faults` says which failures are the machine's.
+"""
+
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any, cast
+
+import ray
+from ray.exceptions import RayError
+
+from tasks.cluster.workers import placed, stop_worker, warm_worker
+from tasks.training.faults import error_of_rank
+from tasks.training.rank_context import RankContext
+from tasks.update.config import UpdateConfig
+
+COLLECTIVE_TIMEOUT = timedelta(minutes=10)
+
+Program = Callable[[RankContext, Any], Iterator[Any]]
+
+
+@ray.remote(num_cpus=0)
+class Rank:
+    """One data-parallel worker process."""
+
+    def __init__(self) -> None:
+        # Before torch is imported: by default OpenMP's threads spin for milliseconds between two operations, which on a machine
+        # that others use as well costs up to five times the speed. Ten thousand turns cost nothing on an idle one.
+        os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+        self._group: str | None = None
+        self._context: RankContext | None = None
+        self._store: Any = None
+
+    def ping(self) -> bool:
+        """Answer."""
+        return True
+
+    def group(self) -> str | None:
+        """Return the name of the process group that this rank is in."""
+        return self._group
+
+    def listen(self, world_size: int) -> tuple[str, int]:
+        """On rank 0: open the store through which ranks find each other. Returns its address."""
+        from torch._C._distributed_c10d import TCPStore
+
+        address = ray.util.get_node_ip_address() if world_size > 1 else "127.0.0.1"
+        listening = socket.create_server((address, 0))  # by itself the store would listen on every address
+        port = int(listening.getsockname()[1])
+        self._store = TCPStore(
+            address,
+            port,
+            world_size,
+            is_master=True,
+            wait_for_workers=False,
+            timeout=COLLECTIVE_TIMEOUT,
+            master_listen_fd=listening.detach(),
+        )
+        return address, port
+
+    def join(self, group: str, rank: int, world_size: int, address: tuple[str, int], threads: int) -> None:
+        """Join the process group, for good."""
+        import torch
+        from torch import distributed
+        from torch._C._distributed_c10d import TCPStore
+
+        on_gpu = torch.cuda.is_available()
+        torch.set_num_threads(threads)
+        if on_gpu:
+            torch.cuda.set_device(0)  # Ray shows each actor its own GPU only
+        host, port = address
+        os.environ |= {
+            "RANK": str(rank),
+            "LOCAL_RANK": "0",
+            "WORLD_SIZE": str(world_size),
+            "MASTER_ADDR": host,
+            "MASTER_PORT": str(port),
+        }
+        if host == "127.0.0.1" and sys.platform == "linux":
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # it would listen wherever the machine's name leads
+        store = self._store or TCPStore(host, port, world_size, timeout=COLLECTIVE_TIMEOUT)
+        distributed.init_process_group(
+            "nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=world_size, timeout=COLLECTIVE_TIMEOUT
+        )
+        from tasks.training.engine import import_deepspeed
+
+        import_deepspeed().init_distributed(auto_mpi_discovery=False, verbose=False)
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        self._group = group
+        self._context = RankContext(rank, world_size)
+
+    def set_threads(self, threads: int) -> None:
+        """Set the number of CPU threads."""
+        import torch
+
+        torch.set_num_threads(threads)
+
+    def run(self, program: Program, job: Any) -> Iterator[Any]:
+        """Run a program; yield what it yields."""
+        assert self._context is not None, "join() comes first"
+        yield from program(self._context, job)
+
+
+def run_on_ranks(resources: UpdateConfig, program: Program, job: Any) -> Iterator[Any]:
+    """Run a program on all ranks, starting them where they are not there; yield what rank 0 yields.
+
+    Raises what the program raised, caused by Ray's error, which shows the rank's traceback; InfrastructureError where a rank died,
+    ran out of memory (OutOfMemoryError) or lost the others.
+    """
+    ranks = _ranks(resources)
+    job_reference = ray.put(job)
+    streams: list[Any] = [rank.run.options(num_returns="streaming").remote(program, job_reference) for rank in ranks]
+    pending = list(streams)
+    complete = False
+    try:
+        while pending:
+            ready, _ = ray.wait(pending, num_returns=1)
+            for stream in cast(list[Any], ready):
+                try:
+                    item = ray.get(next(stream))
+                except StopIteration:
+                    pending.remove(stream)
+                    continue
+                if stream is streams[0]:
+                    yield item
+        complete = True
+    except RayError as error:
+        raise error_of_rank(error, resources.tokens_per_rank) from error
+    finally:
+        if not complete:
+            _stop(resources)
+
+
+def _ranks(resources: UpdateConfig) -> list[Any]:
+    """Return the living ranks of one process group; make it anew where any of them is missing."""
+    try:
+        ranks = _warm_ranks(resources)
+        groups = ray.get([rank.group.remote() for rank in ranks])
+        if groups[0] is not None and len(set(groups)) == 1:
+            ray.get([rank.set_threads.remote(resources.threads_per_rank) for rank in ranks])
+            return ranks
+        if any(group is not None for group in groups):
+            _stop(resources)
+            ranks = _warm_ranks(resources)
+        group = secrets.token_hex(4)
+        address = ray.get(ranks[0].listen.remote(len(ranks)))
+        ray.get(
+            [
+                rank.join.remote(group, number, len(ranks), address, resources.threads_per_rank)
+                for number, rank in enumerate(ranks)
+            ]
+        )
+    except RayError as error:
+        _stop(resources)
+        raise error_of_rank(error, resources.tokens_per_rank) from error
+    return ranks
+
+
+def _warm_ranks(resources: UpdateConfig) -> list[Any]:
+    """Return the actors of all ranks, old ones and new ones."""
+    return [
+        warm_worker(name, Rank, num_gpus=resources.gpus_per_rank, **placed("update", number, resources.ranks))
+        for number, name in enumerate(_names(resources))
+    ]
+
+
+def _names(resources: UpdateConfig) -> list[str]:
+    return [f"rank-{number}-of-{resources.ranks}-{resources.gpus_per_rank:g}" for number in range(resources.ranks)]
+
+
+def _stop(resources: UpdateConfig) -> None:
+    for name in _names(resources):
+        stop_worker(name)

@@ -1,0 +1,74 @@
+"""Which checkpoints stay: of interim ones the newest, and the best one by a named metric; of published ones all, some without the optimizer's state.
+
+Interim checkpoints are published folders `step-<n>` whose manifests hold, as metadata, the `fingerprint` of what is being trained and `figures`, the
+metrics at that step. Those of another fingerprint can never be resumed from; they go.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from tasks.pipeline.references import CheckpointRef
+from tasks.pipeline.store import discard, read_manifest
+
+STEP_PREFIX = "step-"
+OPTIMIZER_FILES = ("optimizer/*", "critic/optimizer/*")
+"""Where a checkpoint has what only an optimizer reads (tasks.training.checkpoint)."""
+_WHOLE = 2
+"""Newest policies that keep everything: the last one, and the one that it can be made from again."""
+Metric = Literal["loss", "validation_loss", "kl", "return_mean"]
+_HIGHER_IS_BETTER: frozenset[Metric] = frozenset({"return_mean"})
+
+
+def checkpoint_metadata(fingerprint: str, steps: int, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of an interim checkpoint after so many steps, `row` being the last step's metrics."""
+    return {
+        "fingerprint": fingerprint,
+        "steps": steps,
+        "figures": {name: value for name, value in row.items() if isinstance(value, int | float)},
+    }
+
+
+def find_newest(folder: Path, fingerprint: str) -> tuple[Path | None, int]:
+    """Return the newest interim checkpoint of this very training and the steps that it has seen; (None, 0) where there is none."""
+    found = _steps_of(folder, fingerprint)
+    return (found[-1][1], found[-1][0]) if found else (None, 0)
+
+
+def keep_newest_and_best(folder: Path, fingerprint: str, keep: int, metric: Metric | None) -> None:
+    """Remove the interim checkpoints that are neither among the newest `keep` nor the best by `metric` (the earliest, of equals)."""
+    found = _steps_of(folder, fingerprint)
+    kept = {path for _, path, _ in found[-keep:]}
+    measured = [(figures[metric], path) for _, path, figures in found if metric is not None and metric in figures]
+    place = None if metric is None else best_place([value for value, _ in measured], metric)
+    if place is not None:
+        kept.add(measured[place][1])
+    for path in folder.glob(f"{STEP_PREFIX}*"):
+        if path not in kept:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def keep_optimizers(policies: Mapping[int, CheckpointRef], interval: int) -> None:
+    """Remove the optimizer's state of a run's policies, by weight version, but for the newest two and those of every `interval`-th."""
+    for version in sorted(policies)[:-_WHOLE]:
+        if version % interval:
+            discard(policies[version].path, OPTIMIZER_FILES)
+
+
+def best_place(values: Sequence[float], metric: Metric) -> int | None:
+    """Return the place of the best value, the first one of equals; None where there are no values."""
+    if not values:
+        return None
+    sign = -1 if metric in _HIGHER_IS_BETTER else 1
+    return min(range(len(values)), key=lambda place: sign * values[place])
+
+
+def _steps_of(folder: Path, fingerprint: str) -> list[tuple[int, Path, dict[str, float]]]:
+    """Return (steps, folder, figures) of the interim checkpoints of one training, oldest first."""
+    found: list[tuple[int, Path, dict[str, float]]] = []
+    for path in sorted(folder.glob(f"{STEP_PREFIX}*")):
+        manifest = read_manifest(path)
+        if manifest is not None and manifest["metadata"].get("fingerprint") == fingerprint:
+            found.append((int(manifest["metadata"]["steps"]), path, dict(manifest["metadata"].get("figures", {}))))
+    return sorted(found, key=lambda entry: entry[0])

@@ -1,0 +1,165 @@
+"""From a batch of trajectories to what an update trains on: each turn a sample with its own return and advantage.
+
+Checked here, before any worker starts: columns, lengths, NaN, log-probabilities. Left out and counted: turns whose verdict is an
+infrastructure error, groups of one (no baseline), groups without variance (no gradient).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import torch
+from numpy.typing import NDArray
+
+from kernels_eval.errors import InputError
+from kernels_eval.verdict import Status
+from tasks.pipeline.references import TrajectoryBatchRef
+from tasks.training.batches import TrainedSequence
+from tasks.update.config import UpdateConfig
+from tasks.update.credit_assignment import peer_advantages
+from tasks.update.groups import WITHOUT_BASELINE, GroupKey, group_turns
+from tasks.update.overlong import soft_overlong_penalty
+from tasks.update.sample import Sample, SampleSet, deal_groups
+
+__all__ = ["Sample", "SampleSet", "check_turns", "deal_groups", "make_samples", "read_samples"]
+
+TURNS_FILE = "turns.parquet"
+COLUMNS = (
+    "group_id",
+    "turn_index",
+    "role",
+    "prompt_token_ids",
+    "response_token_ids",
+    "response_logprobs",
+    "return",
+)
+
+
+def read_samples(batch: TrajectoryBatchRef, config: UpdateConfig, vocabulary: int) -> SampleSet:
+    """Read a published batch and compute advantages; InputError for anything that cannot be trained on."""
+    return make_samples(_read_turns(batch.path / TURNS_FILE), config, vocabulary)
+
+
+def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> SampleSet:
+    """Turn rows of the turns table into samples; `vocabulary` is the number of token ids that the policy knows."""
+    statuses = turns["verdict"].struct.field("status")
+    _refuse(turns, statuses.is_null(), "verdict", "a verdict with a status")
+    faults = statuses == Status.INFRASTRUCTURE_ERROR.value
+    usable = turns.filter(~faults)
+    check_turns(usable, vocabulary)
+    keys: list[GroupKey] = list(zip(usable["group_id"], usable["turn_index"], usable["role"], strict=True))
+    trajectories = _trajectories(usable)
+    overlong = _overlong(usable)
+    returns = usable["return"].to_numpy().astype(np.float64) - _length_penalty(usable, config)
+    groups = group_turns(returns, keys, trajectories, config.advantage)
+    advantages = peer_advantages(torch.from_numpy(groups.scores), groups.peers, trajectories, config.advantage).numpy()
+    left_out = groups.single | groups.constant
+    prompts, responses, log_probs = (
+        usable[name].to_list() for name in ("prompt_token_ids", "response_token_ids", "response_logprobs")
+    )
+    samples = tuple(
+        Sample(
+            sequence=_sequence(prompts[row], responses[row]),
+            sampler_log_probs=np.asarray(log_probs[row], dtype=np.float32),
+            return_=float(returns[row]),
+            score=float(groups.scores[row]),
+            advantage=float(advantages[row]),
+            group=key,
+            peers=groups.peers[row],
+            trajectory=trajectories[row],
+        )
+        for row, key in enumerate(keys)
+        if groups.peers[row] not in left_out and not (overlong[row] and config.overlong == "mask")
+    )
+    # For estimators that compare no groups the rollout draws no further problems.
+    wanted = 0 if config.advantage in WITHOUT_BASELINE else config.wanted_groups or 0
+    if not samples:
+        raise InputError(
+            f"trajectories: nothing to learn from: of {groups.number} groups {len(groups.single)} have one sample and "
+            f"{len(groups.constant)} have equal returns; {int(overlong.sum())} of {len(usable)} turns were cut off"
+        )
+    return SampleSet(
+        samples=samples,
+        groups_used=groups.useful,
+        groups_single=len(groups.single),
+        groups_constant=len(groups.constant),
+        turns_excluded=int(faults.sum()),
+        turns_overlong=int(overlong.sum()),
+        groups_missing=max(wanted - groups.useful, 0),
+    )
+
+
+def check_turns(turns: pl.DataFrame, vocabulary: int) -> None:
+    """Raise InputError, naming the column and the row, where turns cannot be trained on."""
+    if turns.is_empty():
+        raise InputError("turns: expected at least one turn that the judge could evaluate, found none")
+    column = turns["return"]
+    _refuse(turns, column.is_null() | column.is_nan() | column.is_infinite(), "return", "a finite number")
+    for name in ("reward", "response_logprobs", "prompt_token_ids", "response_token_ids"):
+        if name in turns.columns:
+            _refuse(turns, turns[name].is_null(), name, "a value")
+    if "reward" in turns.columns:
+        _refuse(turns, ~turns["reward"].is_finite(), "reward", "a finite number")
+    for name in ("prompt_token_ids", "response_token_ids"):
+        _refuse(turns, turns[name].list.len() == 0, name, "at least one token")
+        outside = (turns[name].list.min() < 0) | (turns[name].list.max() >= vocabulary)
+        _refuse(turns, outside, name, f"token ids from 0 to {vocabulary - 1}")
+    lengths_differ = turns["response_token_ids"].list.len() != turns["response_logprobs"].list.len()
+    _refuse(turns, lengths_differ, "response_logprobs", "as many entries as response_token_ids")
+    finite = turns["response_logprobs"].list.eval(pl.element().is_finite()).list.all()
+    _refuse(turns, ~finite, "response_logprobs", "finite numbers")
+    _refuse(turns, turns["response_logprobs"].list.max() > 1e-6, "response_logprobs", "log-probabilities of at most 0")
+
+
+def _read_turns(path: Path) -> pl.DataFrame:
+    try:
+        turns = pl.read_parquet(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: expected the turns of a trajectory batch, found no file") from error
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(f"{path}: not a readable Parquet file: {str(error).splitlines()[0]}") from error
+    missing = [name for name in (*COLUMNS, "verdict") if name not in turns.columns]
+    if missing:
+        raise InputError(f"{path}: expected the columns {', '.join(missing)}, which are not there")
+    return turns
+
+
+def _trajectories(turns: pl.DataFrame) -> list[str]:
+    """Return each turn's trajectory; tables without that column are of single turns, each its own trajectory."""
+    if "trajectory_id" in turns.columns:
+        return [str(name) for name in turns["trajectory_id"]]
+    return [str(row) for row in range(len(turns))]
+
+
+def _overlong(turns: pl.DataFrame) -> NDArray[np.bool_]:
+    if "finish_reason" not in turns.columns:
+        return np.zeros(len(turns), dtype=np.bool_)
+    return (turns["finish_reason"] == "length").fill_null(False).to_numpy()
+
+
+def _length_penalty(turns: pl.DataFrame, config: UpdateConfig) -> NDArray[np.float64]:
+    if config.overlong != "penalise":
+        return np.zeros(len(turns))
+    assert config.overlong_limit is not None, "the settings' own validation has seen to it"
+    lengths = torch.from_numpy(turns["response_token_ids"].list.len().to_numpy().astype(np.float64))
+    return soft_overlong_penalty(lengths, config.overlong_limit, config.overlong_buffer).numpy()
+
+
+def _sequence(prompt: Sequence[int], response: Sequence[int]) -> TrainedSequence:
+    token_ids = np.asarray([*prompt, *response], dtype=np.int32)
+    return TrainedSequence(token_ids, np.arange(len(token_ids)) >= len(prompt))
+
+
+def _refuse(turns: pl.DataFrame, wrong: pl.Series, column: str, expected: str) -> None:
+    """Raise InputError naming the first wrong row; a null comparison counts as wrong."""
+    wrong = wrong.fill_null(True)
+    if not wrong.any():
+        return
+    row = turns.filter(wrong).row(0, named=True)
+    found = str(row[column])
+    where = f"trajectory {row['trajectory_id']} turn {row['turn_index']}" if "trajectory_id" in row else "a turn"
+    raise InputError(
+        f"turns.{column}: {int(wrong.sum())} of {len(turns)} turns are wrong: expected {expected}, "
+        f"found {found if len(found) < 80 else found[:77] + '...'} ({where})"
+    )

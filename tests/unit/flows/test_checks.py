@@ -1,0 +1,135 @@
+"""The examination of a machine: every failure has a fix, and what a run does not need does not fail it."""
+
+import http.server
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.checks import examination, inputs, machine, services, toolchain
+from flows.checks.finding import Outcome, failed, note, ok
+from flows.checks.preflight import check_before_start
+from flows.cli.main import run
+from flows.settings.configuration import RunConfig, check_configuration
+from kernels_eval.errors import InputError
+
+
+def configured(tmp_path: Path, **settings: Any) -> RunConfig:
+    return check_configuration({"runs_dir": str(tmp_path / "runs"), **settings}, "here")
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    class Healthy(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/health" else 404)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Healthy) as listening:
+        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.server_port}"
+        listening.shutdown()
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_this_machine_and_its_packages_are_fine(tmp_path: Path):
+    config = configured(tmp_path)
+    for check in (machine.python, machine.gpu, machine.disk, services.ray, services.sglang):
+        assert check(config).outcome is Outcome.OK, check(config)
+    for check in (inputs.settings, inputs.problems, inputs.checkpoint):
+        assert check(config).outcome is Outcome.OK, check(config)
+    assert machine.packages(config).outcome is not Outcome.FAILED, machine.packages(config)
+
+
+@pytest.mark.slow
+def test_triton_compiles_here_and_the_sandbox_says_what_it_can(tmp_path: Path):
+    config = configured(tmp_path)
+    found = toolchain.triton_compiler(config)
+    assert found.outcome is Outcome.OK
+    assert "bytes of machine code" in found.found
+    assert toolchain.sandbox(config).outcome in (Outcome.OK, Outcome.NOTE)
+
+
+@pytest.mark.parametrize(
+    ("check", "settings", "words"),
+    [
+        (machine.gpu, {"update": {"gpus_per_rank": 1, "ranks": 3}}, "the configuration wants 3"),
+        (machine.disk, {"runs_dir": "/proc/nowhere"}, "runs_dir"),
+        (services.ray, {"ray": {"address": f"127.0.0.1:{closed_port()}"}}, "ray.address"),
+        (
+            services.sglang,
+            {"rollout": {"engine": "sglang", "sglang_urls": [f"http://127.0.0.1:{closed_port()}"]}},
+            "127.0.0.1",
+        ),
+        (
+            services.sglang,
+            {"rollout": {"engine": "sglang", "sglang": {"command": ["/nowhere/python"]}}},
+            "/nowhere/python",
+        ),
+        (
+            services.sglang,
+            {"rollout": {"engine": "sglang", "sglang": {"command": ["python3", "-m", "no_such_module.x"]}}},
+            "no module no_such_module",
+        ),
+        (inputs.settings, {"model": {"heads": 3, "key_value_heads": 2}}, "model.key_value_heads"),
+        (inputs.problems, {"problems": {"source": "jsonl", "path": "/nowhere"}}, "/nowhere"),
+        (inputs.checkpoint, {"model": {"pretrained": "/nowhere"}}, "/nowhere"),
+    ],
+)
+def test_a_failure_says_what_was_found_and_what_to_do(tmp_path: Path, check: Any, settings: dict[str, Any], words: str):
+    config = configured(tmp_path, **settings)
+    finding = check(config)
+    assert finding.outcome is Outcome.FAILED
+    assert words in finding.found
+    assert finding.fix
+
+
+def test_nvcc_is_missed_only_where_kernels_are_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert toolchain.nvcc(configured(tmp_path)).outcome is Outcome.NOTE
+    assert toolchain.nvcc(configured(tmp_path, judge={"backend": "cuda"})).outcome is Outcome.FAILED
+
+
+def test_named_servers_are_asked_before_a_run(tmp_path: Path, server: str):
+    rollout = {"engine": "sglang", "sglang_urls": [server]}
+    config = configured(tmp_path, rollout=rollout)
+    assert services.sglang(config).outcome is Outcome.OK
+    check_before_start(config)
+    rollout["sglang_urls"] = [server, f"{server}/elsewhere"]
+    with pytest.raises(InputError, match=r"rollout.sglang_urls: .*/elsewhere"):
+        check_before_start(configured(tmp_path, rollout=rollout))
+
+
+def test_gpus_that_are_not_there_are_told_before_a_run(tmp_path: Path):
+    with pytest.raises(InputError, match=r"asks for 2 GPUs .* found 0"):
+        check_before_start(configured(tmp_path, update={"gpus_per_rank": 0.9, "ranks": 2}))
+
+
+def test_the_command_ends_with_1_where_something_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "run.yaml"
+    path.write_text(f"runs_dir: {tmp_path / 'runs'}\n")
+    monkeypatch.setattr(
+        examination, "CHECKS", (lambda _: ok("one", "fine"), lambda _: note("two", "so so", "look [here]"))
+    )
+    assert run(["verify", str(path)]) == 0
+    assert "look [here]" in capsys.readouterr().out
+    monkeypatch.setattr(examination, "CHECKS", (lambda _: failed("three", "broken", "mend it"),))
+    assert run(["verify", str(path)]) == 1
+    said = capsys.readouterr().out
+    assert "broken" in said
+    assert "→ mend it" in said
+    assert "1 of 1 checks failed" in said

@@ -1,0 +1,54 @@
+"""What a run says before it starts: its steps, and about how long they take."""
+
+import pytest
+
+from flows.run.forecast import describe, expectation, expected_seconds
+from flows.run.state import RunState, StageTiming
+from flows.settings.configuration import RunConfig, load_configuration
+
+
+def test_the_expectation_agrees_with_what_was_measured():
+    """Two cores: a run of local.yaml's sizes took 3 to 4 min until RL, and 35 s an iteration and an evaluation."""
+    sized = [
+        "sft.steps=600", "sft.data.compositions=700", "rollout.problems_per_iteration=64", "evaluation.samples_per_problem=6",
+        "rollout.samples_per_problem=8", "problems.heldout=96",
+    ]  # fmt: skip
+    config = load_configuration("deployments/configs/local.yaml", [*sized, "iterations=0"])
+    assert 180 < expected_seconds(config) < 260
+    one = load_configuration("deployments/configs/local.yaml", [*sized, "iterations=1"])
+    assert 60 < expected_seconds(one) - expected_seconds(config) < 85  # an iteration, and one more evaluation
+
+
+@pytest.mark.parametrize("name", ["local", "test"])
+def test_the_control_is_announced_and_takes_as_long_as_rl(name: str):
+    with_control = load_configuration(f"deployments/configs/{name}.yaml", ["control=true"])
+    without = load_configuration(f"deployments/configs/{name}.yaml", ["control=false"])
+    assert [line for line in describe(with_control) if line not in describe(without)] == [describe(with_control)[-2]]
+    assert describe(with_control)[-2].startswith("control: SFT goes on")
+    none = load_configuration(f"deployments/configs/{name}.yaml", ["iterations=0"])
+    extra = expected_seconds(with_control) - expected_seconds(without)
+    assert extra == pytest.approx(expected_seconds(without) - expected_seconds(none))
+
+
+def test_epochs_and_refills_are_told_as_they_are_set():
+    config = load_configuration("deployments/configs/local.yaml", ["sft.epochs=1.5", "update.wanted_groups=90"])
+    lines = describe(config)
+    size, problems = config.sft.batch_size, config.rollout.problems_per_iteration
+    assert lines[1].endswith(f", 1.5 epochs, {size} conversations a step")
+    assert f"{problems} problems (up to {4 * problems} until 90 groups have variance) × " in lines[3]
+    assert config.sft.model_copy(update={"epochs": 1.0}).length == "1 epoch"
+    assert config.sft.model_copy(update={"epochs": None, "steps": 7}).length == "7 steps"
+    twice = load_configuration("deployments/configs/local.yaml", ["sft.epochs=3", "update.wanted_groups=90"])
+    other = load_configuration("deployments/configs/local.yaml", ["sft.epochs=3", "sft.steps=1"])
+    assert expected_seconds(twice) > expected_seconds(config)
+    assert expected_seconds(twice) == expected_seconds(other)
+
+
+def test_finished_stages_are_subtracted():
+    config = RunConfig()
+    done = StageTiming(label="SFT", stage="sft", seconds=expected_seconds(config), overhead_s=0.0)
+    assert expectation(config, RunState(timings={"SFT": done})).startswith("less than a minute")
+    assert "finished stages are not repeated" in expectation(config, RunState(timings={"SFT": done}))
+    assert "min on two CPU cores" not in expectation(
+        config.model_copy(update={"model": config.model.model_copy(update={"pretrained": "/q"})}), RunState()
+    )

@@ -1,0 +1,98 @@
+"""Tolerances: honest rounding passes, trivial answers fail however small the output is."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels_eval.correctness.tolerance import TOLERANCES, compare
+
+SCALES = st.sampled_from([1e-6, 1e-3, 1.0, 1e4])
+
+
+def output(scale: float, seed: int, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
+    oracle = scale * torch.randn(8, 16, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return oracle, oracle.to(dtype)
+
+
+@given(SCALES, st.integers(0, 1000), st.sampled_from([torch.float32, torch.float16, torch.bfloat16]))
+def test_rounding_is_within_tolerance(scale: float, seed: int, dtype: torch.dtype) -> None:
+    oracle, native = output(scale if dtype is not torch.float16 else 1.0, seed, dtype)
+    assert compare(native, oracle, native, "output").agrees
+    assert compare(native, oracle, torch.zeros_like(native), "output").agrees
+
+
+@given(SCALES, st.integers(0, 1000))
+def test_trivial_answers_fail_at_every_scale(scale: float, seed: int) -> None:
+    oracle, native = output(scale, seed)
+    for trivial in (torch.zeros_like(native), torch.full_like(native, native.mean().item()), native.flip(0)):
+        assert not compare(trivial, oracle, native, "output").agrees
+
+
+@given(SCALES, st.integers(0, 1000), st.integers(0, 127), st.sampled_from([1e-2, -1.0, float("nan"), float("inf")]))
+def test_one_wrong_element_is_found_and_named(scale: float, seed: int, place: int, change: float) -> None:
+    oracle, native = output(scale, seed)
+    wrong = native.clone()
+    wrong.view(-1)[place] += change * max(scale, abs(wrong.view(-1)[place].item()))
+    comparison = compare(wrong, oracle, native, "output")
+    assert not comparison.agrees
+    assert comparison.message.startswith(f"output[{place // 16}, {place % 16}] is ")
+    assert "0.8% of 128 elements are wrong" in comparison.message
+
+
+def test_not_finite_only_where_the_oracle_is() -> None:
+    oracle = torch.tensor([1.0, float("inf"), float("nan"), -float("inf")], dtype=torch.float64)
+    native = oracle.float()
+    assert compare(native, oracle, native, "output").agrees
+    for index, value in [(0, float("nan")), (1, float("nan")), (1, -float("inf")), (2, 0.0), (3, float("inf"))]:
+        wrong = native.clone()
+        wrong[index] = value
+        assert not compare(wrong, oracle, native, "output").agrees
+
+
+def test_overflow_of_the_reference_itself_is_right() -> None:
+    oracle = torch.tensor([1.0, 1e39], dtype=torch.float64)
+    native = oracle.float()
+    assert compare(native, oracle, native, "output").agrees
+
+
+def test_integers_must_be_equal() -> None:
+    native = torch.arange(10)
+    assert compare(native, native, native, "output").agrees
+    comparison = compare(native + (native == 3), native, native, "output")
+    assert not comparison.agrees
+    assert comparison.message == "output[3] is 4, expected 3; 10.0% of 10 elements are wrong"
+
+
+@pytest.mark.parametrize("dtype", list(TOLERANCES))
+def test_empty_and_zero_outputs(dtype: torch.dtype) -> None:
+    empty = torch.empty(0, 4, dtype=dtype)
+    assert compare(empty, empty, empty, "output").agrees
+    zero = torch.zeros(4, dtype=dtype)
+    assert compare(zero, zero.double(), zero, "output").agrees
+    assert not compare(zero + 1e-3, zero.double(), zero, "output").agrees
+
+
+def small_gaussians(rows: int, columns: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """`1 - exp(-x²)` of rows normalised to a sum of 1: oracle, float32 as PyTorch has it, and as an honest kernel has it."""
+    x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+    wide, narrow, own = (value / value.abs().sum(1, keepdim=True) for value in (x.double(), x, x.flip(1)))
+    kernel = 1.0 - torch.exp2(-(own.flip(1) ** 2) * 1.4426950408889634)
+    return 1.0 - torch.exp(-wide * wide), 1.0 - torch.exp(-narrow * narrow), kernel
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_honest_kernel_may_lose_the_digits_that_the_reference_loses(seed: int) -> None:
+    oracle, native, kernel = small_gaussians(16, 300, seed)
+    assert compare(kernel, oracle, native, "output").agrees
+    shuffled = native.flip(0)
+    for trivial in (torch.zeros_like(native), torch.full_like(native, oracle.mean().item()), shuffled, native * 1.05):
+        assert not compare(trivial, oracle, native, "output").agrees
+
+
+def test_what_the_reference_does_not_lose_nobody_may() -> None:
+    oracle, native = output(1.0, 7)
+    assert not compare(native * (1 + 5e-4), oracle, native, "output").agrees
+    ties = native.clone()
+    ties.view(-1)[::8] += 1.0  # e.g. a threshold that rounding decides
+    assert not compare(native * (1 + 5e-4), oracle, ties, "output").agrees

@@ -1,0 +1,65 @@
+"""Whose kernels ran: names as CUPTI writes them."""
+
+import pytest
+
+from kernels_eval.gpu.attribution import KernelRecord, coverage_of, is_own, suspicious_names
+
+OWN = {"row_softmax", "fused_kernel", "gemm_kernel", "copy_kernel"}
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("row_softmax", True),
+        ("gemm_kernel", True),
+        ("copy_kernel", True),
+        ("fused_kernel(float const*, float*, long)", True),
+        ("void fused_kernel<at::Half>(at::Half const*, at::Half*, long)", True),
+        ("(anonymous namespace)::fused_kernel(float*)", True),
+        ("void mine::fused_kernel<float, 4>(float*)", True),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)", False),
+        ("at::native::copy_kernel(float*)", False),
+        ("void cub::fused_kernel<float>(float*)", False),
+        ("ampere_sgemm_128x64_nn", False),
+        ("sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_cublas", False),
+        ("row_softmax_2", False),
+    ],
+)
+def test_ownership(name: str, own: bool) -> None:
+    assert is_own(name, OWN) == own
+
+
+def test_a_name_that_passes_for_a_librarys() -> None:
+    assert suspicious_names(OWN) == []
+    assert suspicious_names({"ampere_sgemm_128x64_nn", "kernel"}) == ["ampere_sgemm_128x64_nn"]
+    assert not is_own("ampere_sgemm_128x64_nn", {"ampere_sgemm_128x64_nn"})
+
+
+def record(name: str, duration: int, stream: int = 0) -> KernelRecord:
+    return KernelRecord(name=name, duration_ns=duration, stream=stream)
+
+
+def test_shares() -> None:
+    fill = (
+        "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int>, std::array<char*, 1ul>>(int)"
+    )
+    found = coverage_of(
+        [
+            record("row_softmax", 30),
+            record("sm80_xmma_gemm", 70),
+            record("Memcpy DtoD (Device -> Device)", 500, 9),
+            record("Memset (Device)", 500),
+            record(fill, 500),
+            record("kernels_eval_pause", 500),
+        ],
+        OWN,
+    )
+    assert found.own_share == pytest.approx(0.3)
+    assert found.library_names == ("sm80_xmma_gemm",)
+    assert found.copy_ns == 2000
+    assert not found.uses_side_streams
+
+
+def test_side_streams_and_nothing_at_all() -> None:
+    assert coverage_of([record("row_softmax", 1, 14)], OWN).uses_side_streams
+    assert coverage_of([], OWN).own_share == 0.0

@@ -1,0 +1,38 @@
+"""bfloat16 and TF32 in the interpreter: to the bit what PyTorch makes of the same values."""
+
+import numpy as np
+import pytest
+import torch
+import triton.language as tl
+
+from kernels_eval.interpreter.triton_patches import precision as interpreted_precision
+from kernels_eval.interpreter.triton_patches.precision import upstream
+
+
+def _values() -> torch.Tensor:
+    """Every sixteenth bit pattern's neighbourhood: ties, subnormal numbers, infinities and NaN among them."""
+    patterns = torch.arange(0, 1 << 16, 16, dtype=torch.int64) << 16
+    near = torch.tensor([0, 1, 0x7FFF, 0x8000, 0x8001, 0x18000, 0xFFFF], dtype=torch.int64)
+    bits = (patterns[:, None] + near[None, :]).reshape(-1) & 0xFFFFFFFF
+    return torch.from_numpy(bits.numpy().astype(np.uint32).view(np.float32))
+
+
+def test_rounding_to_bfloat16_is_pytorchs() -> None:
+    values = _values()
+    narrowed = interpreted_precision._narrowed(upstream.TensorHandle(values.numpy(), tl.float32))
+    expected = values.bfloat16()
+    found = torch.from_numpy(narrowed.data.view(np.int16)).view(torch.bfloat16)
+    assert torch.equal(found.isnan(), expected.isnan())
+    assert torch.equal(found[~expected.isnan()], expected[~expected.isnan()])
+
+
+def test_widening_loses_nothing() -> None:
+    values = _values().bfloat16()
+    handle = upstream.TensorHandle(values.view(torch.int16).numpy().view(np.uint16), tl.bfloat16)
+    widened = torch.from_numpy(interpreted_precision._widened(handle).data)
+    assert torch.equal(torch.nan_to_num(widened), torch.nan_to_num(values.float()))
+
+
+@pytest.mark.parametrize(("value", "expected"), [(1.0, 1.0), (1.0 + 2**-10, 1.0 + 2**-10), (1.0 + 2**-11, 1.0)])
+def test_tf32_has_ten_bits(value: float, expected: float) -> None:
+    assert interpreted_precision.to_tf32(np.array([value], np.float32))[0] == expected

@@ -1,0 +1,72 @@
+"""The scratch folder: removed with its judge, or after it; trimmed while it lives."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from kernels_eval.pool.scratch import PREFIX, Scratch, remove_left_behind, remove_old_files
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def made(path: Path, age_s: float = 0.0) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("x")
+    os.utime(path, (time.time() - age_s,) * 2)
+    return path
+
+
+def test_gone_when_closed(temporary: Path) -> None:
+    scratch = Scratch()
+    made(scratch.path / "deep" / "file")
+    assert scratch.path.parent == temporary
+    scratch.close()
+    assert not scratch.path.exists()
+
+
+def test_what_a_killed_judge_left_goes_and_what_a_living_one_uses_stays(temporary: Path) -> None:
+    living = Scratch()
+    dead = Scratch()
+    made(dead.path / "triton" / "entry" / "file")
+    dead._lock.close()  # as the system does where a process is killed
+    just_begun = temporary / f"{PREFIX}begun"
+    just_begun.mkdir()
+    elsewhere = made(temporary / "elsewhere" / "file")
+    (temporary / f"{PREFIX}link").symlink_to(elsewhere.parent)
+    remove_left_behind(temporary)
+    assert not dead.path.exists()
+    assert living.path.exists()
+    assert just_begun.exists()
+    assert elsewhere.exists()
+    os.utime(just_begun, (0, 0))
+    another = Scratch()
+    assert not just_begun.exists()
+    assert living.path.exists()
+    for scratch in (living, another):
+        scratch.close()
+
+
+@pytest.mark.parametrize("keep_caches", [False, True])
+def test_old_files_go_and_folders_in_use_stay(temporary: Path, keep_caches: bool) -> None:
+    scratch = Scratch()
+    old = [made(scratch.path / name, 1000) for name in ("tmpxft_1", "junk")]
+    entry = made(scratch.path / "triton" / "old" / "kernel.cubin", 1000)
+    kept = [
+        made(scratch.path / name, age)
+        for name, age in [("new", 0), ("triton/fresh/kernel.cubin", 0), ("builds/a.so", 1000)]
+    ]
+    for folder in (entry.parent, entry.parent.parent, scratch.path / "builds"):
+        os.utime(folder, (0, 0))
+    outside = made(temporary / "outside", 1000)
+    (scratch.path / "link").symlink_to(outside)
+    remove_old_files(scratch.path, time.time() - 500, keep_caches)
+    assert not any(path.exists() for path in old)
+    assert entry.exists() == keep_caches
+    assert all(path.exists() for path in [*kept, outside, scratch.path / ".lock"])
+    scratch.close()

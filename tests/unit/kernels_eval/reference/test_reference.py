@@ -1,0 +1,162 @@
+"""The reference side: which problems can be judged at a reduced size, what is drawn, what eager execution moves."""
+
+import pytest
+import torch
+
+from kernels_eval.reference.inputs import SecretSeed
+from kernels_eval.reference.reference import Reference, ReferenceFailedError
+
+SEED = SecretSeed(b"test")
+
+
+def reference(forward: str, inputs: str, init: str = "") -> Reference:
+    return Reference(
+        "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+        f"class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n        {init or 'pass'}\n"
+        f"    def forward(self, x, y=None):\n        {forward}\n"
+        f"def get_inputs():\n    return {inputs}\ndef get_init_inputs():\n    return []\n",
+        weight_seed=3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "shapes"),
+    [
+        ("return x.relu()", "[torch.rand(1000, 8)]", [(32, 8)]),
+        ("return x.relu()", "[torch.rand(size=(1000, 8))]", [(32, 8)]),
+        ("return x + y", "[torch.randn(1000, 8), torch.randn(1000, 1)]", [(32, 8), (32, 1)]),
+        ("return x + y", "[torch.randn(1000, 8), torch.randn(8)]", [(32, 8), (8,)]),
+        ("return x @ y", "[torch.randn(512, 512), torch.randn(512, 512)]", [(32, 512), (512, 512)]),
+        ("return x.t()", "[torch.randn(1000, 8)]", [(32, 8)]),
+        ("return x.sum(1)", "[torch.randn(1000, 8)]", [(32, 8)]),
+        ("return x.mean()", "[torch.randn(1000, 8)]", [(32, 8)]),
+        ("return F.embedding(x, y)", "[torch.randint(0, 9, (1000,)), torch.randn(9, 4)]", [(32,), (9, 4)]),
+    ],
+)
+def test_leading_sizes_are_reduced(forward: str, inputs: str, shapes: list[tuple[int, ...]]) -> None:
+    problem = reference(forward, inputs)
+    assert problem.can_be_reduced
+    for own in (True, False):
+        drawn = problem.draw(32, 1, SEED, own)
+        assert [tuple(value.shape) for value in drawn] == shapes
+        problem.truth(drawn, perturbed=False)
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [
+        ("return x.relu()", "[torch.rand(64, 8)]"),
+        ("return x.reshape(10, 100, 8).sum(1)", "[torch.rand(1000, 8)]"),
+        ("return x * 2", "[torch.tensor(3.0)]"),
+        ("return x * torch.ones(1000, 1)", "[torch.rand(1000, 8)]"),
+        ("return x.relu()", "[torch.rand(16, 1000).t()]"),
+    ],
+)
+def test_some_problems_are_judged_at_their_own_size(forward: str, inputs: str) -> None:
+    problem = reference(forward, inputs)
+    assert not problem.can_be_reduced
+    problem.truth(problem.draw(None, 0, SEED, own=True), perturbed=False)
+
+
+def test_draws_differ_by_trial_and_secret_and_are_reproducible() -> None:
+    problem = reference("return x", "[torch.rand(1000, 8)]")
+
+    def draw(trial: int, secret: bytes, own: bool = True) -> torch.Tensor:
+        return problem.draw(32, trial, SecretSeed(secret), own)[0]
+
+    assert torch.equal(draw(0, b"a"), draw(0, b"a"))
+    assert not torch.equal(draw(0, b"a"), draw(1, b"a"))
+    assert not torch.equal(draw(0, b"a"), draw(0, b"b"))
+    assert bool((draw(0, b"a") >= 0).all())
+    assert all(bool((draw(1, bytes([secret]), own=False) < 0).any()) for secret in range(20))
+
+
+def test_the_oracle_is_in_double_where_it_can_be() -> None:
+    truth = (problem := reference("return x.exp()", "[torch.rand(100, 8)]")).truth(
+        problem.draw(32, 0, SEED, True), False
+    )
+    assert truth.oracle[0].dtype is torch.float64
+    fixed = reference("return x @ torch.ones(8, 8)", "[torch.rand(100, 8)]")
+    assert fixed.truth(fixed.draw(32, 0, SEED, True), False).oracle[0].dtype is torch.float32
+
+
+def test_changed_inputs_are_noticed_and_the_given_ones_left_alone() -> None:
+    problem = reference("return x.add_(1.0)", "[torch.rand(100, 8)]")
+    inputs = problem.draw(32, 0, SEED, True)
+    before = inputs[0].clone()
+    assert problem.truth(inputs, False).changed_inputs == {0}
+    assert torch.equal(inputs[0], before)
+
+
+def test_constant_parameters_get_values_that_matter() -> None:
+    problem = reference("return self.norm(x)", "[torch.rand(100, 8)]", "self.norm = nn.LayerNorm(8)")
+    assert bool((problem.state(False)["norm.weight"] == 1).all())
+    assert problem.state(True)["norm.weight"].unique().numel() > 1
+    assert problem.state(True)["norm.bias"].unique().numel() > 1
+
+
+def test_running_statistics_do_not_drift() -> None:
+    problem = reference("return self.norm(x)", "[torch.rand(100, 8)]", "self.norm = nn.BatchNorm1d(8)")
+    problem.truth(problem.draw(32, 0, SEED, True), False)
+    assert bool((problem.state(False)["norm.running_mean"] == 0).all())
+
+
+def test_eager_traffic() -> None:
+    problem = reference("return F.softmax(x.relu() * 2.0 + y, dim=1)", "[torch.randn(4096, 512), torch.randn(512)]")
+    kernels = [launch.kernel for launch in problem.eager_launches]
+    assert kernels == ["aten.relu", "aten.mul", "aten.add", "aten._softmax"]
+    full = 4096 * 512 * 4
+    assert [launch.dram_bytes for launch in problem.eager_launches] == [2 * full, 2 * full, 2 * full + 2048, 2 * full]
+
+
+def test_eager_products_count_their_operations() -> None:
+    problem = reference("return self.linear(x).t()", "[torch.randn(1024, 64)]", "self.linear = nn.Linear(64, 32)")
+    (launch,) = problem.eager_launches
+    assert launch.flops == 2 * 1024 * 64 * 32
+    assert launch.dram_bytes == 4 * (1024 * 64 + 64 * 32 + 32 + 1024 * 32)
+
+
+@pytest.mark.parametrize("forward", ["raise ValueError('mine')", "return 3", "return x @ x"])
+def test_a_reference_that_fails_says_so(forward: str) -> None:
+    with pytest.raises(ReferenceFailedError):
+        (problem := reference(forward, "[torch.rand(100, 8)]")).truth(problem.draw(None, 0, SEED, True), False)
+
+
+def test_inputs_with_a_structure_are_drawn_as_the_problem_draws_them() -> None:
+    problem = reference("return x @ y", "[torch.rand(40, 40), torch.tril(torch.rand(40, 40))]")
+    first, second = problem.draw(None, 1, SEED, own=False)
+    assert bool((first < 0).any())
+    assert torch.equal(second, second.tril())
+    assert bool((second >= 0).all())
+
+
+def test_long_rows_are_judged_by_few() -> None:
+    problem = reference("return x.relu()", "[torch.rand(16, 2, 64, 1024)]")
+    assert problem.has_long_rows
+    assert problem.can_be_reduced
+    assert [tuple(value.shape) for value in problem.draw(2, 1, SEED, own=False)] == [(2, 2, 64, 1024)]
+    assert not reference("return x.relu()", "[torch.rand(16, 1024)]").can_be_reduced
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        "7",
+        "None",
+        "[torch.rand(4, 4).to_sparse()]",
+        "[torch.zeros(4, dtype=torch.uint16)]",
+        "[[torch.rand(4)]]",
+        "[{'x': 1}]",
+        "[object()]",
+        "[torch.rand(4), print]",
+    ],
+)
+def test_inputs_that_cannot_be_passed_on_are_the_problems_fault(inputs: str) -> None:
+    with pytest.raises(ReferenceFailedError):
+        reference("return x", inputs)
+
+
+def test_constructor_arguments_that_are_none_are_the_problems_fault() -> None:
+    source = "class Model:\n    pass\ndef get_inputs():\n    return []\ndef get_init_inputs():\n    return True\n"
+    with pytest.raises(ReferenceFailedError):
+        Reference(source, weight_seed=3)

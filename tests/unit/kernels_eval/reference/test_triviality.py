@@ -1,0 +1,49 @@
+"""Tasks that need no computation are found, others are not."""
+
+import pytest
+
+from kernels_eval.redteam import problems
+from kernels_eval.reference.triviality import TrivialAnswer, flag_trivial, trivial_answers
+
+
+def task(forward: str, inputs: str = "torch.rand(128, 16)") -> str:
+    return (
+        "import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n    def forward(self, x):\n"
+        f"        {forward}\ndef get_inputs():\n    return [{inputs}]\ndef get_init_inputs():\n    return []\n"
+    )
+
+
+TRIVIAL = {
+    "zeros": (task("return x * 0.0"), {TrivialAnswer.ZEROS, TrivialAnswer.MEAN, TrivialAnswer.STALE}),
+    "a constant": (task("return torch.full_like(x, 3.5)"), {TrivialAnswer.MEAN, TrivialAnswer.STALE}),
+    "saturated": (task("return torch.sigmoid(x + 50.0)"), {TrivialAnswer.MEAN, TrivialAnswer.STALE}),
+    "identity": (task("return x.clamp(-1e9, 1e9)"), {TrivialAnswer.INPUT}),
+    "softmax of one": (task("return torch.softmax(x[:, :1], dim=1)"), {TrivialAnswer.MEAN, TrivialAnswer.STALE}),
+    "an index": (task("return torch.arange(16).expand(x.shape[0], 16) * 1"), {TrivialAnswer.STALE}),
+}
+
+
+@pytest.mark.parametrize("name", TRIVIAL)
+def test_trivial_tasks_are_flagged(name: str) -> None:
+    source, expected = TRIVIAL[name]
+    assert set(trivial_answers(source)) == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["AFFINE", "ROW", "TINY", "ROW_MEAN", "MEAN", "LINEAR", "POSITIVE", "ARGMAX", "EMBEDDING"]
+)
+def test_others_are_not(name: str) -> None:
+    assert trivial_answers(getattr(problems, name)) == []
+
+
+def test_relu_of_positive_numbers_is_not_trivial_to_a_judge_that_draws_negative_ones() -> None:
+    assert trivial_answers(task("return torch.relu(x)")) == []
+
+
+def test_many_in_a_process_of_their_own_that_survives_bad_ones() -> None:
+    hanging = task("return x").replace("import torch\n", "import time\ntime.sleep(600)\n", 1)
+    ending = "import os\nos._exit(1)\n"
+    chatty = "print('[1]')\n" + TRIVIAL["zeros"][0]
+    sources = [chatty, task("raise ValueError"), ending, hanging, TRIVIAL["identity"][0]]
+    found = flag_trivial(sources, per_problem_s=3.0)
+    assert [set(answers) for answers in found] == [TRIVIAL["zeros"][1], set(), set(), set(), TRIVIAL["identity"][1]]

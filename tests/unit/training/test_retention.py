@@ -1,0 +1,60 @@
+"""The newest interim checkpoints stay, and the best one; what belongs to another training goes."""
+
+from pathlib import Path
+
+import pytest
+
+from tasks.pipeline.references import CheckpointRef
+from tasks.pipeline.store import is_available, publish, published_digest
+from tasks.training.checkpoint import OPTIMIZER_FILE
+from tasks.training.retention import Metric, checkpoint_metadata, find_newest, keep_newest_and_best, keep_optimizers
+
+LOSSES = (0.9, 0.4, 0.6, 0.4, 0.8)
+
+
+def write(folder: Path) -> None:
+    for number, loss in enumerate(LOSSES, start=1):
+        row = {"loss": loss, "return_mean": -loss, "validation_loss": None}
+        with publish(folder / f"step-{number:08d}", checkpoint_metadata("this", number, row)):
+            pass
+    with publish(folder / "step-00000009", checkpoint_metadata("another", 9, {"loss": 0.0})):
+        pass
+    (folder / "step-00000010").mkdir()  # killed while it was written
+
+
+@pytest.mark.parametrize(
+    ("keep", "metric", "kept"),
+    [
+        (1, None, [5]),
+        (2, None, [4, 5]),
+        (1, "loss", [2, 5]),
+        (2, "return_mean", [2, 4, 5]),
+        (1, "validation_loss", [5]),
+        (9, "loss", [1, 2, 3, 4, 5]),
+    ],
+)
+def test_the_newest_and_the_best_stay(tmp_path: Path, keep: int, metric: Metric | None, kept: list[int]) -> None:
+    write(tmp_path)
+    assert find_newest(tmp_path, "this") == (tmp_path / "step-00000005", 5)
+    keep_newest_and_best(tmp_path, "this", keep, metric)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"step-{number:08d}" for number in kept]
+    assert find_newest(tmp_path, "another") == (None, 0)
+
+
+@pytest.mark.parametrize(("interval", "whole"), [(1, range(8)), (3, (0, 3, 6, 7)), (50, (0, 6, 7))])
+def test_some_policies_keep_their_optimizer_and_all_their_weights(tmp_path: Path, interval: int, whole: range) -> None:
+    policies: dict[int, CheckpointRef] = {}
+    for version in range(8):
+        folder = tmp_path / f"policy-{version}"
+        with publish(folder, {"policy": version}) as partial:
+            for file in ("model.safetensors", OPTIMIZER_FILE, f"critic/{OPTIMIZER_FILE}", "critic/model.safetensors"):
+                (partial / file).parent.mkdir(parents=True, exist_ok=True)
+                (partial / file).write_text("x")
+        policies[version] = CheckpointRef(uri=str(folder), digest=published_digest(folder), weight_version=version)
+        keep_optimizers(policies, interval)
+    for version, policy in policies.items():
+        assert is_available(policy)
+        assert (policy.path / OPTIMIZER_FILE).exists() == (version in whole)
+        assert (policy.path / "critic" / OPTIMIZER_FILE).exists() == (version in whole)
+        assert (policy.path / "model.safetensors").exists()
+        assert (policy.path / "critic/model.safetensors").exists()

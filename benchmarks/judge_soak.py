@@ -4,7 +4,7 @@
 
 Clients send honest, wrong, broken, hanging and hostile kernels, one by one and in batches, malformed, endless and oversized bodies,
 and hang up half-way. Each line: memory that the server and all its processes have to themselves (PSS), the server's own, its
-workers' and nurseries' largest, processes, open descriptors, files in its scratch folder, replies, and the slowest `/health`.
+workers' and fork servers' largest, processes, open descriptors, files in its scratch folder, replies, and the slowest `/health`.
 At the end: verdicts by kind of kernel (honest ones must be correct, whatever ran beside them), and what the ended server left behind.
 """
 
@@ -152,13 +152,13 @@ def observe(server: int, load: Load) -> dict[str, float]:
     family = members(server)
     roles = {process: role(process) for process in family}
     health, load.health_s = load.health_s, []
-    largest = {name: max((memory(pid, "Rss") for pid, is_a in roles.items() if is_a == name), default=0.0) for name in ("worker", "nursery")}  # fmt: skip
+    largest = {name: max((memory(pid, "Rss") for pid, is_a in roles.items() if is_a == name), default=0.0) for name in ("worker", "fork server")}  # fmt: skip
     return {
         "verdicts": sum(load.verdicts.values()),
         "total_mb": round(sum(memory(pid, "Pss") for pid in family)),
         "server_mb": round(memory(server, "Rss"), 1),
         "worker_mb": round(largest["worker"]),
-        "nursery_mb": round(largest["nursery"]),
+        "nursery_mb": round(largest["fork server"]),
         "processes": len(family),
         "descriptors": len(list(Path(f"/proc/{server}/fd").iterdir())),
         "scratch_files": sum(len(files) for folder in scratch_of(family) for _, _, files in os.walk(folder)),
@@ -172,7 +172,7 @@ def members(process: int) -> list[int]:
 
 
 def scratch_of(family: list[int]) -> set[str]:
-    """The folder that the server's templates were given."""
+    """The folder that the server's zygotes were given."""
     found: set[str] = set()
     for process in family:
         with contextlib.suppress(OSError):
@@ -182,13 +182,13 @@ def scratch_of(family: list[int]) -> set[str]:
 
 
 def role(process: int) -> str:
-    """Server → template → worker → nursery → candidate, as far as their places in the tree tell."""
+    """Server → zygote → worker → fork server → candidate, as far as their places in the tree tell."""
     with contextlib.suppress(OSError, IndexError):
         depth = 0
         while b"serve-judge" not in Path(f"/proc/{process}/cmdline").read_bytes():
             process = int(Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[1])
             depth += 1
-        return ("server", "template", "worker", "nursery", "candidate")[min(depth, 4)]
+        return ("server", "zygote", "worker", "fork server", "candidate")[min(depth, 4)]
     return "gone"
 
 

@@ -1,8 +1,8 @@
 """The judge: takes problems and kernels, returns verdicts. The only thing that most users need.
 
-Processes: this one (light: no torch) – a warm template that has imported torch and triton – one worker for each thread here,
-forked from the template, which holds references, seeds and oracles – its nursery, forked before the worker saw any
-problem – one confined child for each candidate. Compilation has a template of its own, in the same way.
+Processes: this one (light: no torch) – a warm zygote that has imported torch and triton – one worker for each thread here,
+forked from the zygote, which holds references, seeds and oracles – its fork server, forked before the worker saw any
+problem – one confined child for each candidate. Compilation has a zygote of its own, in the same way.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from kernels_eval.pool.builder import BuildCache
 from kernels_eval.pool.job_queue import Dispatcher, Job
 from kernels_eval.pool.scratch import Scratch
 from kernels_eval.pool.verdict_cache import VerdictCache, verdict_key
-from kernels_eval.pool.worker_client import Bench, fault
-from kernels_eval.pool.worker_status import Roster
-from kernels_eval.pool.zygotes import Templates
+from kernels_eval.pool.worker_client import WorkerClient, fault
+from kernels_eval.pool.worker_status import WorkerStatuses
+from kernels_eval.pool.zygotes import Zygotes
 from kernels_eval.problem import Problem, check_problem_source
 from kernels_eval.streaming import Item, stream_verdicts
 from kernels_eval.verdict import Verdict
@@ -56,12 +56,12 @@ class Judge:
         self._scratch_folder = Scratch(keep_caches=self.config.device == "cuda")
         self._scratch = self._scratch_folder.path
         self._build_cache = BuildCache(self._scratch / "builds")
-        self._templates = Templates(self._scratch)
+        self._zygotes = Zygotes(self._scratch)
         if self.config.require_sandbox:
             self._refuse_without_sandbox()
         threads = self.config.workers + _reserves(self.config)
         self._dispatcher = Dispatcher(self.config.workers, _YOUNG_S)
-        self.roster = Roster([self.config.device] * threads, regular=self.config.workers)
+        self.statuses = WorkerStatuses([self.config.device] * threads, regular=self.config.workers)
         """What the workers do and which faults there were."""
         self._closing = threading.Event()
         self._threads = [
@@ -168,83 +168,83 @@ class Judge:
             return
         self._closing.set()
         self.drain()
-        self._templates.close()
+        self._zygotes.close()
         for thread in self._threads:
             thread.join(timeout=10)
         self._scratch_folder.close()
 
     def _refuse_without_sandbox(self) -> None:
-        bench = Bench(self._templates, self._compile_cache, self._build_cache, self.config)
+        client = WorkerClient(self._zygotes, self._compile_cache, self._build_cache, self.config)
         try:
-            sandbox = bench.start_worker()
+            sandbox = client.start_worker()
             missing = [name for name in REQUIRED_SANDBOX if name not in sandbox]
             if missing:
                 raise InputError(
                     f"judge.require_sandbox: this machine lacks {', '.join(missing)}; it has {', '.join(sandbox)}"
                 )
         except BaseException:
-            self._templates.close()
+            self._zygotes.close()
             self._scratch_folder.close()
             raise
         finally:
-            bench.close()
+            client.close()
 
     def _serve(self, worker: int) -> None:
         """One thread: owns a worker and a compiler, and works the queue off."""
-        bench = Bench(self._templates, self._compile_cache, self._build_cache, self.config)
+        client = WorkerClient(self._zygotes, self._compile_cache, self._build_cache, self.config)
         try:
             while (job := self._dispatcher.take(worker)) is not None:
-                self._serve_one(worker, bench, job)
+                self._serve_one(worker, client, job)
         finally:
-            bench.close()
-            self.roster.stopped(worker)
+            client.close()
+            self.statuses.stopped(worker)
 
-    def _serve_one(self, worker: int, bench: "Bench", job: Job) -> None:
+    def _serve_one(self, worker: int, client: "WorkerClient", job: Job) -> None:
         """Give a verdict, or give the job back, because the machine failed, and prove the worker sound before going on."""
-        self.roster.begins(worker)
-        is_fresh = not bench.drop_dead_worker()
-        verdict = self._try(bench, job) if is_fresh else _MachineFault("judge_fault", "a judge worker died while idle")
+        self.statuses.begins(worker)
+        is_fresh = not client.drop_dead_worker()
+        verdict = self._try(client, job) if is_fresh else _MachineFault("judge_fault", "a judge worker died while idle")
         if not isinstance(verdict, _MachineFault):
             self._cache.put(job.key, verdict)
-            self.roster.judged(worker, verdict)
+            self.statuses.judged(worker, verdict)
             self._dispatcher.finish(job, verdict)
             self._scratch_folder.trim()
             return
-        self.roster.failed(worker, *verdict)
-        job.faults += is_fresh  # where a template died, every worker is found dead once: no attempt at this kernel
+        self.statuses.failed(worker, *verdict)
+        job.faults += is_fresh  # where a zygote died, every worker is found dead once: no attempt at this kernel
         if job.faults >= _ATTEMPTS or self._closing.is_set():
             self._dispatcher.finish(job, fault(*verdict))
         else:
             self._dispatcher.put_back(job, lambda _: fault(*verdict))
-        self._probe(worker, bench)
+        self._probe(worker, client)
 
-    def _try(self, bench: "Bench", job: Job) -> "Verdict | _MachineFault":
+    def _try(self, client: "WorkerClient", job: Job) -> "Verdict | _MachineFault":
         """The boundary where an exception becomes data: a fault of the machine, which says nothing of the kernel."""
         try:
-            return bench.judge(job)
+            return client.judge(job)
         except InfrastructureError as error:
             found = _MachineFault("judge_fault", str(error))
         except Exception as error:  # noqa: BLE001 (the one boundary: a bug here must not lose a verdict or end the thread)
             found = _MachineFault("judge_bug", f"{type(error).__name__}: {error}")
-        bench.reset()
+        client.reset()
         return found
 
-    def _probe(self, worker: int, bench: "Bench") -> None:
+    def _probe(self, worker: int, client: "WorkerClient") -> None:
         """Keep a worker out of service until a kernel that is known to be right is found right on it."""
         config = self.config.model_copy(update={"backend": "triton", "policy": "strict", "compile": "never"})
         probe = Job("probe", Problem(problem_id="probe", source=PROBLEM), KERNEL, config)
         wait_s, probes = 0.0, 0
         while not self._closing.wait(wait_s):
-            found = self._try(bench, probe)
+            found = self._try(client, probe)
             if isinstance(found, Verdict):
                 if found.correct:
-                    self.roster.returned(worker)
+                    self.statuses.returned(worker)
                     return
-                bench.reset()
+                client.reset()
                 found = _MachineFault("probe_failed", f"{found.status}: {found.error_message}")
-            self.roster.failed(worker, *found)
+            self.statuses.failed(worker, *found)
             probes += 1
-            if probes >= _PROBES and self.roster.in_service == 0:
+            if probes >= _PROBES and self.statuses.in_service == 0:
                 verdict = fault(found.category, f"no worker is in service: {found.message}")
                 self._dispatcher.fail_waiting(lambda _, verdict=verdict: verdict)
             wait_s = min(max(2 * wait_s, _FIRST_PROBE_WAIT_S), _LONGEST_PROBE_WAIT_S)

@@ -1,6 +1,6 @@
 """Has kernels compiled for the configured targets, once each: a pool of confined processes and a cache.
 
-What is compiled is what the interpreter ran: the sources of the kernels (KernelUnit), never the candidate's module. Cache key: these
+What is compiled is what the interpreter ran: the sources of the kernels (KernelSource), never the candidate's module. Cache key: these
 sources, the launch's types, constants and options, and the targets. So the same kernel under another ModelNew is not compiled
 again.
 """
@@ -20,11 +20,11 @@ from pydantic import Field, TypeAdapter, ValidationError
 from kernels_eval.cost.launch import Launch
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.frozen import FrozenModel
-from kernels_eval.sandbox.fork_server import Nursery
+from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.ipc import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.messages import FailedAnswer
-from kernels_eval.trace.schema import KernelUnit
+from kernels_eval.trace.schema import KernelSource
 from kernels_eval.verdict import Resources
 
 _CRASHED = "compiler_crashed"
@@ -55,13 +55,13 @@ class Compiled:
 class Compiler:
     """One compiling process at a time; several threads each own one. The cache is shared."""
 
-    def __init__(self, new_nursery: Callable[[], Nursery], cache: "CompileCache") -> None:
-        self._new_nursery = new_nursery
-        self._nursery: Nursery | None = None
+    def __init__(self, new_fork_server: Callable[[], ForkServer], cache: "CompileCache") -> None:
+        self._new_fork_server = new_fork_server
+        self._fork_server: ForkServer | None = None
         self._cache = cache
 
     def compile(
-        self, units: list[KernelUnit], launches: list[Launch], targets: tuple[str, ...], limits: Limits
+        self, units: list[KernelSource], launches: list[Launch], targets: tuple[str, ...], limits: Limits
     ) -> Compiled:
         """Compile what was launched. InfrastructureError where the compiling process could not be had, twice."""
         wanted = _distinct(launches)
@@ -72,7 +72,7 @@ class Compiler:
         try:
             compiled = self._compile(units, wanted, targets, limits)
         except InfrastructureError:
-            self._nursery = None
+            self._fork_server = None
             compiled = self._compile(units, wanted, targets, limits)
         if compiled.category == _CRASHED:  # a kernel that crashes the compiler does so twice; the machine seldom does
             compiled = self._compile(units, wanted, targets, limits)
@@ -81,17 +81,17 @@ class Compiler:
 
     def close(self) -> None:
         """Let the process go."""
-        if self._nursery is not None:
-            self._nursery.close()
+        if self._fork_server is not None:
+            self._fork_server.close()
 
     def _compile(
-        self, units: list[KernelUnit], launches: list[Launch], targets: tuple[str, ...], limits: Limits
+        self, units: list[KernelSource], launches: list[Launch], targets: tuple[str, ...], limits: Limits
     ) -> Compiled:
-        if self._nursery is None:
-            self._nursery = self._new_nursery()
+        if self._fork_server is None:
+            self._fork_server = self._new_fork_server()
         memory = os.memfd_create("unused")
         try:
-            channel = self._nursery.start(memory, limits)
+            channel = self._fork_server.start(memory, limits)
         finally:
             os.close(memory)
         with channel:
@@ -106,7 +106,7 @@ class Compiler:
                 answer = _ANSWER.validate_python(header)
             except (ChannelClosedError, TimeoutError, MalformedFrameError, ValidationError):
                 answer = None
-        ending = self._nursery.stop()
+        ending = self._fork_server.stop()
         if isinstance(answer, _CompiledAnswer):
             return Compiled(answer.resources)
         if answer is not None:
@@ -162,7 +162,7 @@ def _distinct(launches: list[Launch]) -> list[Launch]:
     return list(found.values())
 
 
-def _key(units: list[KernelUnit], launches: list[Launch], targets: tuple[str, ...]) -> str:
+def _key(units: list[KernelSource], launches: list[Launch], targets: tuple[str, ...]) -> str:
     """Where a kernel stands in its file does not count."""
     sources = [unit.model_copy(update={"line": 1}).model_dump_json() for unit in units]
     parts = [*sources, *(launch.model_dump_json() for launch in launches), json.dumps(targets)]

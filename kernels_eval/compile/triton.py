@@ -1,6 +1,6 @@
 """Compiles what a candidate launched, to machine code for named targets, in a confined process of its own.
 
-Needs no GPU: Triton compiles for any target. Conversation: the judge sends `compile` (units, launches, targets), this process
+Needs no GPU: Triton compiles for any target. Session: the judge sends `compile` (units, launches, targets), this process
 answers `compiled` (resources of each kernel and target) or `failed` (category, message), and ends. The candidate's module is not
 run here: kernels are compiled from the sources that the interpreter ran, and that kernels_eval.trace.kernel_syntax has passed.
 Resource use comes from the machine code itself: registers, stack and shared memory of a cubin from its ELF sections, of AMD
@@ -24,7 +24,7 @@ from kernels_eval.example import KERNEL
 from kernels_eval.interpreter.kernel_loading import UnitLibrary, dtype_named
 from kernels_eval.sandbox.candidate_source import CandidateError, describe
 from kernels_eval.sandbox.ipc import ChannelClosedError, receive_frame, send_frame
-from kernels_eval.trace.schema import KernelUnit, ModuleName
+from kernels_eval.trace.schema import KernelSource, ModuleName
 
 _SIZED_RECORD, _FRAME_SIZE, _REGISTER_COUNT = 0x04, 0x11, 0x2F
 
@@ -34,7 +34,7 @@ def compile_main(channel: socket.socket, memory_descriptor: int) -> None:
     channel.settimeout(None)
     try:
         request, _ = receive_frame(channel)
-        units = [KernelUnit(**values) for values in request["units"]]
+        units = [KernelSource(**values) for values in request["units"]]
         resources = _compile(units, request["launches"], request["targets"])
         send_frame(channel, {"kind": "compiled", "resources": resources})
     except CandidateError as failed:
@@ -52,11 +52,13 @@ def rehearse_compilation() -> None:
     )
     start = KERNEL.index("def kernel")
     source = KERNEL[start : KERNEL.index("class ModelNew")].rstrip() + "\n"
-    unit = KernelUnit(unit=0, name="kernel", source=source, line=1, globals={"tl": ModuleName(name="triton.language")})
+    unit = KernelSource(
+        unit=0, name="kernel", source=source, line=1, globals={"tl": ModuleName(name="triton.language")}
+    )
     _compile([unit], [launch.model_dump(mode="json")], ["cuda:90", "hip:gfx942"])
 
 
-def _compile(units: list[KernelUnit], launches: list[dict[str, Any]], targets: list[str]) -> list[dict[str, Any]]:
+def _compile(units: list[KernelSource], launches: list[dict[str, Any]], targets: list[str]) -> list[dict[str, Any]]:
     library = UnitLibrary(_for_the_compiler, for_interpreter=False)
     library.load(units)
     resources: list[dict[str, Any]] = []
@@ -85,7 +87,7 @@ def gpu_target(name: str) -> GPUTarget:
     return GPUTarget("hip", architecture, 64)
 
 
-def _for_the_compiler(function: types.FunctionType, unit: KernelUnit, tree: ast.FunctionDef) -> Any:
+def _for_the_compiler(function: types.FunctionType, unit: KernelSource, tree: ast.FunctionDef) -> Any:
     return ConstexprFunction(function) if unit.is_host_function else JITFunction(function)
 
 

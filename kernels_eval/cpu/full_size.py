@@ -11,7 +11,7 @@ import torch
 from kernels_eval.correctness.allowed_operators import UNINITIALISED
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.operators import count_operator
-from kernels_eval.cpu.session import Conversation
+from kernels_eval.cpu.session import Session
 from kernels_eval.cpu.size_branches import is_past, size_needed, stalled, zeros_that_grow
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
@@ -22,7 +22,7 @@ from kernels_eval.trace.kernel_syntax import constexpr_parameters
 from kernels_eval.trace.launch_signature import describe_launch
 from kernels_eval.trace.schema import (
     FIRST_WEIGHT,
-    KernelUnit,
+    KernelSource,
     LaunchKernel,
     Operate,
     Plain,
@@ -45,17 +45,15 @@ class SeenProgram:
 class TrueSize:
     """What the host code asks for at sizes that are not run. The question for the true size has been put already."""
 
-    def __init__(
-        self, conversation: Conversation, reference: Reference, smaller: SeenProgram, seen: SeenProgram
-    ) -> None:
+    def __init__(self, session: Session, reference: Reference, smaller: SeenProgram, seen: SeenProgram) -> None:
         self._smaller = smaller
-        self._conversation = conversation
+        self._session = session
         self._reference = reference
         self._seen = seen
         self.trace = self._traced()
         """None: host code failed on the true size."""
-        self.launches = true_launches(self.trace, conversation) if self.trace else []
-        self.given_bytes = _given_bytes(self.trace, conversation, reference) if self.trace else []
+        self.launches = true_launches(self.trace, session) if self.trace else []
+        self.given_bytes = _given_bytes(self.trace, session, reference) if self.trace else []
         """For each of `launches`: the size of what it was passed and did not make (inputs, weights, constants)."""
 
     def other_sizes(self, seed: SecretSeed) -> tuple[int, int] | tuple[()] | None:
@@ -75,7 +73,7 @@ class TrueSize:
             return self._first_past(true, true_size, lambda trace, _: is_past(trace, zeros))
         if self._is_stalled(self.trace, true_size):
             return self._first_past(true, true_size, self._is_stalled)
-        needed = size_needed(self._seen.trace, self.trace, self._conversation.units, self._seen.size)
+        needed = size_needed(self._seen.trace, self.trace, self._session.units, self._seen.size)
         if needed is not None:
             return (needed, 2 * needed) if 2 * needed < true_size else ()
         between = true_size * (40 + seed.number("between") % 25) // 100
@@ -126,15 +124,15 @@ class TrueSize:
         return True
 
     def _steps(self, trace: TraceAnswer) -> list[Step]:
-        return steps(trace, constexpr_names(self._conversation.units))
+        return steps(trace, constexpr_names(self._session.units))
 
     def _at(self, size: int) -> TraceAnswer | None:
-        self._conversation.ask(self._reference.forms(size), has_values=False)
+        self._session.ask(self._reference.forms(size), has_values=False)
         return self._traced()
 
     def _traced(self) -> TraceAnswer | None:
         try:
-            return self._conversation.traced()[0]
+            return self._session.traced()[0]
         except CandidateFailedError:
             return None
 
@@ -143,12 +141,12 @@ def _grids(trace: TraceAnswer | None) -> list[tuple[int, int, int]]:
     return [command.grid for command in trace.commands if isinstance(command, LaunchKernel)] if trace else []
 
 
-def _given_bytes(trace: TraceAnswer, conversation: Conversation, reference: Reference) -> list[int]:
-    sizes: dict[int, int] = dict(conversation.uploads)
+def _given_bytes(trace: TraceAnswer, session: Session, reference: Reference) -> list[int]:
+    sizes: dict[int, int] = dict(session.uploads)
     for number, form in enumerate(reference.true_forms):
         if isinstance(form, TensorForm):
             sizes[number] = form.nbytes
-    for number, nbytes in enumerate(conversation.weight_bytes, start=FIRST_WEIGHT):
+    for number, nbytes in enumerate(session.weight_bytes, start=FIRST_WEIGHT):
         sizes[number] = nbytes
     found: list[int] = []
     for command in trace.commands:
@@ -159,7 +157,7 @@ def _given_bytes(trace: TraceAnswer, conversation: Conversation, reference: Refe
     return found
 
 
-def constexpr_names(units: Iterable[KernelUnit]) -> dict[int, frozenset[str]]:
+def constexpr_names(units: Iterable[KernelSource]) -> dict[int, frozenset[str]]:
     """Return the names of compile-time parameters by number of the unit."""
     return {unit.unit: _constexprs(unit.source) for unit in units}
 
@@ -171,10 +169,10 @@ def _constexprs(source: str) -> frozenset[str]:
     return frozenset(constexpr_parameters(function))
 
 
-def true_launches(trace: TraceAnswer, conversation: Conversation) -> list[Launch]:
+def true_launches(trace: TraceAnswer, session: Session) -> list[Launch]:
     """Return the launches of a program that is not run."""
-    units = {unit.unit: unit for unit in conversation.units}
-    constexprs = constexpr_names(conversation.units)
+    units = {unit.unit: unit for unit in session.units}
+    constexprs = constexpr_names(session.units)
     launches: list[Launch] = []
     for command in trace.commands:
         if isinstance(command, LaunchKernel):
@@ -187,7 +185,7 @@ def true_launches(trace: TraceAnswer, conversation: Conversation) -> list[Launch
 
 
 def describe(
-    command: LaunchKernel, units: Mapping[int, KernelUnit], constexprs: Mapping[int, frozenset[str]]
+    command: LaunchKernel, units: Mapping[int, KernelSource], constexprs: Mapping[int, frozenset[str]]
 ) -> Launch:
     """Describe a launch without running it."""
     unit = units[command.unit]

@@ -17,18 +17,18 @@ from kernels_eval.cost.roofline import HARDWARE, extrapolate, total_s, with_true
 from kernels_eval.cpu.full_size import SeenProgram, TrueSize
 from kernels_eval.cpu.output_checks import check_dependence, check_trace, check_values
 from kernels_eval.cpu.repeated_calls import Repeats
-from kernels_eval.cpu.session import Conversation
+from kernels_eval.cpu.session import Session
 from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, is_library, larger_sizes, size_of
 from kernels_eval.errors import InfrastructureError
-from kernels_eval.reference.expected import ReferenceFailedError, Truth
+from kernels_eval.reference.expected import Expected, ReferenceFailedError
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.child import CandidateFailedError, out_of_turn
-from kernels_eval.sandbox.fork_server import Nursery
+from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.tensor_bytes import NAMES
 from kernels_eval.trace.equivalence import fingerprint
-from kernels_eval.trace.schema import KernelUnit, TraceAnswer
+from kernels_eval.trace.schema import KernelSource, TraceAnswer
 from kernels_eval.verdict import Status, TimingSource, Verdict
 
 _Result = TypeVar("_Result")
@@ -42,7 +42,7 @@ class Graded:
 
     verdict: Verdict
     launches: list[Launch] = field(default_factory=list)
-    units: list[KernelUnit] = field(default_factory=list)
+    units: list[KernelSource] = field(default_factory=list)
     """Sources of the kernels launched."""
     follow_up: Sizes | None = None
     """Sizes to judge again at: this verdict is right as far as it goes, but programs did not grow with the rows as they should."""
@@ -51,9 +51,9 @@ class Graded:
 
 
 class Grader:
-    """Holds the references of one worker and grades candidates that its nursery bears."""
+    """Holds the references of one worker and grades candidates that its fork server bears."""
 
-    def __init__(self, hosts: Nursery, executors: Nursery) -> None:
+    def __init__(self, hosts: ForkServer, executors: ForkServer) -> None:
         self._hosts = hosts
         self._executors = executors
         self._references: OrderedDict[str, Reference] = OrderedDict()
@@ -106,44 +106,44 @@ class Grader:
         errors = Errors()
         compiled = False
         try:
-            with Conversation(self._hosts, self._executors, limits, strict) as conversation:
-                conversation.load(kernel_source, reference.arguments, reference.weight_seed)
+            with Session(self._hosts, self._executors, limits, strict) as session:
+                session.load(kernel_source, reference.arguments, reference.weight_seed)
                 drawn = [reference.draw(size_of(sizes, trial), trial, seed, own=trial == 0) for trial in range(trials)]
-                perturbed = self._set_weights(conversation, reference)
+                perturbed = self._set_weights(session, reference)
                 compiled = True
                 for inputs in drawn:
-                    conversation.ask(inputs, has_values=True)
-                repeats = Repeats(conversation, reference, perturbed, size_of(sizes, 0), seed)
+                    session.ask(inputs, has_values=True)
+                repeats = Repeats(session, reference, perturbed, size_of(sizes, 0), seed)
                 repeats.ask()
                 if sizes:
-                    conversation.ask(reference.true_forms, has_values=False)
-                inputs, truth = drawn[0], None
+                    session.ask(reference.true_forms, has_values=False)
+                inputs, expected = drawn[0], None
                 programs: list[Traced] = []
                 for trial in range(trials):
-                    traced = _start(conversation, inputs)
+                    traced = _start(session, inputs)
                     # While the candidate's kernels run, the reference does.
-                    truth = truth or reference.truth(inputs, perturbed)
-                    coming = self._truth(reference, drawn, trial + 1, perturbed, sizes, seed)
-                    launches = _finish(conversation, traced.trace, truth, strict, errors)
+                    expected = expected or reference.expected(inputs, perturbed)
+                    coming = self._expected(reference, drawn, trial + 1, perturbed, sizes, seed)
+                    launches = _finish(session, traced.trace, expected, strict, errors)
                     counted.setdefault(size_of(sizes, trial), launches)
                     programs.append(traced)
-                    inputs, truth = coming
+                    inputs, expected = coming
                 for call in _sensible(lambda: repeats.reruns(programs[0].fingerprint, programs[0].trace)):
                     rerun = repeats.start(call)
-                    _finish(conversation, rerun.trace, rerun.truth, strict, errors)
+                    _finish(session, rerun.trace, rerun.expected, strict, errors)
                 if not strict and (scrambled := repeats.start_scrambled()) is not None:
-                    answer, content = conversation.executed(_bytes_of(scrambled.truth))
-                    check_dependence(scrambled.trace, answer, content, scrambled.truth)
+                    answer, content = session.executed(_bytes_of(scrambled.expected))
+                    check_dependence(scrambled.trace, answer, content, scrambled.expected)
                 true: TrueSize | None = None
                 ahead: Sizes | None = None
                 if sizes:
                     both = [SeenProgram(program.trace, size) for program, size in zip(programs, sizes, strict=False)]
-                    true = _sensible(lambda: TrueSize(conversation, reference, *both))
+                    true = _sensible(lambda: TrueSize(session, reference, *both))
                     ahead = _sensible(lambda: true.other_sizes(seed))
-                units = conversation.units
-                if conversation.has_read:
+                units = session.units
+                if session.has_read:
                     for call in repeats.with_values():
-                        _finish(conversation, call.trace, call.truth, strict, errors)
+                        _finish(session, call.trace, call.expected, strict, errors)
         except CandidateFailedError as failed:
             return Graded(failed.verdict(compiled))
         if true is None or not sizes:
@@ -162,9 +162,9 @@ class Grader:
             )
         return graded
 
-    def _set_weights(self, conversation: Conversation, reference: Reference) -> bool:
+    def _set_weights(self, session: Session, reference: Reference) -> bool:
         """Copy weights by name. Where the candidate has every parameter, constant ones get values that matter; True then."""
-        state = conversation.ready()
+        state = session.ready()
         wanted = reference.state(False)
 
         def matches(name: str) -> bool:
@@ -173,12 +173,12 @@ class Grader:
 
         perturbed = bool(wanted) and all(matches(name) for name in wanted)
         weights = reference.state(perturbed)
-        conversation.set_weights({name: weights[name] for name in wanted if matches(name)})
+        session.set_weights({name: weights[name] for name in wanted if matches(name)})
         return perturbed
 
-    def _truth(
+    def _expected(
         self, reference: Reference, drawn: list[list[Any]], trial: int, perturbed: bool, sizes: Sizes, seed: SecretSeed
-    ) -> tuple[list[Any], Truth | None]:
+    ) -> tuple[list[Any], Expected | None]:
         """Return a later trial's inputs with what the reference makes of them.
 
         Values outside the reference's domain (the logarithm of a negative) test nothing: such a trial is drawn again from
@@ -186,17 +186,17 @@ class Grader:
         """
         if trial >= len(drawn):
             return [], None
-        truth = reference.truth(drawn[trial], perturbed)
-        if truth.is_finite:
-            return drawn[trial], truth
+        expected = reference.expected(drawn[trial], perturbed)
+        if expected.is_finite:
+            return drawn[trial], expected
         inputs = reference.draw(size_of(sizes, trial), trial, seed, own=True)
-        return inputs, reference.truth(inputs, perturbed)
+        return inputs, reference.expected(inputs, perturbed)
 
     def _timed(
         self,
         reference: Reference,
         launches: list[Launch],
-        units: list[KernelUnit],
+        units: list[KernelSource],
         config: JudgeConfig,
         errors: "Errors",
     ) -> Graded:
@@ -232,22 +232,20 @@ class Traced:
     fingerprint: str
 
 
-def _start(conversation: Conversation, inputs: list[Any]) -> Traced:
+def _start(session: Session, inputs: list[Any]) -> Traced:
     """Put a trial's inputs before the executor and have the program run that the host code traced for them."""
-    conversation.put(inputs)
-    trace, raw, payload = conversation.traced()
-    conversation.execute(raw, payload, [output["view"] for output in raw["outputs"] if output.get("view") is not None])
+    session.put(inputs)
+    trace, raw, payload = session.traced()
+    session.execute(raw, payload, [output["view"] for output in raw["outputs"] if output.get("view") is not None])
     return Traced(trace, fingerprint(raw, payload))
 
 
-def _finish(
-    conversation: Conversation, trace: TraceAnswer, truth: Truth, strict: bool, errors: "Errors"
-) -> list[Launch]:
+def _finish(session: Session, trace: TraceAnswer, expected: Expected, strict: bool, errors: "Errors") -> list[Launch]:
     """Wait for a trial's results; returns what was launched. CandidateFailedError where anything is wrong."""
-    check_trace(trace, truth)
-    answer, content = conversation.executed(_bytes_of(truth))
-    changed = conversation.changed_inputs() - truth.changed_inputs
-    errors.add(*check_values(trace, answer, content, truth, changed, strict))
+    check_trace(trace, expected)
+    answer, content = session.executed(_bytes_of(expected))
+    changed = session.changed_inputs() - expected.changed_inputs
+    errors.add(*check_values(trace, answer, content, expected, changed, strict))
     return list(answer.launches)
 
 
@@ -261,8 +259,8 @@ def _sensible(look: Callable[[], _Result]) -> _Result:
         raise out_of_turn("a program makes no sense") from error
 
 
-def _bytes_of(truth: Truth) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in truth.native)
+def _bytes_of(expected: Expected) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in expected.native)
 
 
 @dataclass

@@ -3,8 +3,8 @@
 import torch
 
 from kernels_eval.correctness.tolerance import compare
-from kernels_eval.interpreter.memory_accesses import Writer
-from kernels_eval.reference.expected import Truth
+from kernels_eval.interpreter.memory_accesses import Origin
+from kernels_eval.reference.expected import Expected
 from kernels_eval.sandbox.child import CandidateFailedError, out_of_turn
 from kernels_eval.sandbox.messages import ExecutedAnswer
 from kernels_eval.sandbox.tensor_bytes import DTYPES, NAMES, TensorForm, tensor_from
@@ -14,7 +14,7 @@ from kernels_eval.verdict import Status
 _MIN_KERNEL_SHARE = 0.3
 
 
-def check_trace(trace: TraceAnswer, truth: Truth) -> None:
+def check_trace(trace: TraceAnswer, expected: Expected) -> None:
     """Raise CandidateFailedError where a call cannot be right, whatever its kernels compute. Nothing has run yet."""
     launches = [command for command in trace.commands if isinstance(command, LaunchKernel)]
     if not launches:
@@ -24,14 +24,14 @@ def check_trace(trace: TraceAnswer, truth: Truth) -> None:
         raise CandidateFailedError(
             Status.RUNTIME_ERROR, "empty_grid", f"a kernel was launched over an empty grid (line {empty.line})"
         )
-    if len(trace.outputs) != len(truth.native):
+    if len(trace.outputs) != len(expected.native):
         raise CandidateFailedError(
             Status.INCORRECT,
             "wrong_output_count",
-            f"returned {len(trace.outputs)} outputs, expected {len(truth.native)}",
+            f"returned {len(trace.outputs)} outputs, expected {len(expected.native)}",
         )
-    check_structure(trace.structure, truth)
-    for index, (output, native) in enumerate(zip(trace.outputs, truth.native, strict=True)):
+    check_structure(trace.structure, expected)
+    for index, (output, native) in enumerate(zip(trace.outputs, expected.native, strict=True)):
         label = label_of(index, len(trace.outputs))
         view = output.view
         if view is None:
@@ -46,25 +46,25 @@ def check_trace(trace: TraceAnswer, truth: Truth) -> None:
             raise CandidateFailedError(
                 Status.INCORRECT, "wrong_dtype", f"{label} is {view.dtype}, expected {NAMES.get(native.dtype)}"
             )
-        _check_storage(view, index, label, truth)
-    if not truth.shared:
+        _check_storage(view, index, label, expected)
+    if not expected.shared:
         _check_overlap([output.view for output in trace.outputs if output.view is not None])
 
 
-def check_structure(found: str, truth: Truth) -> None:
+def check_structure(found: str, expected: Expected) -> None:
     """Whoever calls the model unpacks what the reference returns: a tuple of one is no tensor."""
-    if found != truth.structure:
-        message = f"returned {found[:300]}, expected {truth.structure[:300]}"
+    if found != expected.structure:
+        message = f"returned {found[:300]}, expected {expected.structure[:300]}"
         raise CandidateFailedError(Status.INCORRECT, "wrong_type", message)
 
 
-def _check_storage(view: View, index: int, label: str, truth: Truth) -> None:
+def _check_storage(view: View, index: int, label: str, expected: Expected) -> None:
     """An output has memory of its own, unless the reference's has not."""
-    if view.is_expanded and not truth.expanded[index]:
+    if view.is_expanded and not expected.expanded[index]:
         raise CandidateFailedError(
             Status.REJECTED, "expanded_output", f"{label} shows elements of its memory more than once"
         )
-    if view.storage < FIRST_OWN and view.numel and not truth.aliased[index]:
+    if view.storage < FIRST_OWN and view.numel and not expected.aliased[index]:
         raise CandidateFailedError(
             Status.REJECTED, "aliased_output", f"{label} is an input or a weight, expected memory of its own"
         )
@@ -89,7 +89,7 @@ def _elements(view: View) -> set[int]:
 
 
 def check_values(
-    trace: TraceAnswer, answer: ExecutedAnswer, content: bytearray, truth: Truth, changed: set[int], strict: bool
+    trace: TraceAnswer, answer: ExecutedAnswer, content: bytearray, expected: Expected, changed: set[int], strict: bool
 ) -> tuple[float, float]:
     """Return the largest absolute and relative error of a right answer; raise CandidateFailedError on a wrong one."""
     worst_absolute = worst_relative = 0.0
@@ -97,7 +97,7 @@ def check_values(
     if len(answer.outputs) != len(trace.outputs):
         raise out_of_turn("the executor answered out of turn")
     for index, (output, facts) in enumerate(zip(trace.outputs, answer.outputs, strict=True)):
-        view, native = output.view, truth.native[index]
+        view, native = output.view, expected.native[index]
         assert view is not None
         label = label_of(index, len(trace.outputs))
         form = TensorForm(dtype=view.dtype, shape=view.shape)
@@ -105,10 +105,10 @@ def check_values(
             raise out_of_turn("fewer bytes than the outputs have")
         actual = tensor_from(content, form, offset)
         offset += form.nbytes
-        comparison = compare(actual, truth.oracle[index], native, label)
+        comparison = compare(actual, expected.oracle[index], native, label)
         if not comparison.agrees:
             raise CandidateFailedError(Status.INCORRECT, "wrong_values", comparison.message)
-        _check_writers(facts.writers, native, label, strict)
+        _check_origins(facts.origins, native, label, strict)
         worst_absolute = max(worst_absolute, comparison.max_abs_error or 0.0)
         worst_relative = max(worst_relative, comparison.max_rel_error or 0.0)
     if changed:
@@ -118,7 +118,7 @@ def check_values(
     return worst_absolute, worst_relative
 
 
-def check_dependence(trace: TraceAnswer, answer: ExecutedAnswer, content: bytearray, truth: Truth) -> None:
+def check_dependence(trace: TraceAnswer, answer: ExecutedAnswer, content: bytearray, expected: Expected) -> None:
     """Raise CandidateFailedError where results are right though all that kernels wrote was replaced by nonsense (policy `mixed`)."""
     wrong = total = offset = 0
     for index, output in enumerate(trace.outputs):
@@ -126,7 +126,7 @@ def check_dependence(trace: TraceAnswer, answer: ExecutedAnswer, content: bytear
         form = TensorForm(dtype=output.view.dtype, shape=output.view.shape)
         actual = tensor_from(content, form, offset)
         offset += form.nbytes
-        wrong += round(compare(actual, truth.oracle[index], truth.native[index], "").wrong_share * actual.numel())
+        wrong += round(compare(actual, expected.oracle[index], expected.native[index], "").wrong_share * actual.numel())
         total += actual.numel()
     if wrong < _MIN_KERNEL_SHARE * total:
         raise CandidateFailedError(
@@ -136,11 +136,11 @@ def check_dependence(trace: TraceAnswer, answer: ExecutedAnswer, content: bytear
         )
 
 
-def _check_writers(writers: tuple[int, ...], native: torch.Tensor, label: str, strict: bool) -> None:
+def _check_origins(origins: tuple[int, ...], native: torch.Tensor, label: str, strict: bool) -> None:
     """Under `strict`, kernels wrote what was not filled with a constant."""
-    computed = sum(writers) - writers[Writer.FILL]
-    if strict and computed and writers[Writer.KERNEL] < _MIN_KERNEL_SHARE * computed:
-        share = writers[Writer.KERNEL] / native.numel()
+    computed = sum(origins) - origins[Origin.FILL]
+    if strict and computed and origins[Origin.KERNEL] < _MIN_KERNEL_SHARE * computed:
+        share = origins[Origin.KERNEL] / native.numel()
         raise CandidateFailedError(
             Status.REJECTED, "output_not_from_kernel", f"kernels stored {share:.0%} of {label}'s elements"
         )

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from kernels_eval.cpu.session import Conversation
-from kernels_eval.reference.expected import Truth
+from kernels_eval.cpu.session import Session
+from kernels_eval.reference.expected import Expected
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import FIRST_REPEAT, Reference
 from kernels_eval.sandbox.tensor_bytes import DTYPES
@@ -42,16 +42,16 @@ class Rerun:
     """A traced call that was run once more; its results wait at the executor."""
 
     trace: TraceAnswer
-    truth: Truth
+    expected: Expected
 
 
 class Repeats:
     """The further calls of one candidate at one size."""
 
     def __init__(
-        self, conversation: Conversation, reference: Reference, perturbed: bool, size: int | None, seed: SecretSeed
+        self, session: Session, reference: Reference, perturbed: bool, size: int | None, seed: SecretSeed
     ) -> None:
-        self._conversation = conversation
+        self._session = session
         self._reference = reference
         self._perturbed = perturbed
         self._size = size
@@ -66,7 +66,7 @@ class Repeats:
         """Have them traced, on forms alone."""
         forms = self._reference.forms(self._size)
         for _ in range(self._count):
-            self._conversation.ask(forms, has_values=False)
+            self._session.ask(forms, has_values=False)
 
     def reruns(self, known: str, right: TraceAnswer) -> "list[_Call]":
         """Wait for the programs; returns those to run, each with the calls before it.
@@ -77,14 +77,14 @@ class Repeats:
         waiting: list[tuple[dict[str, Any], bytearray]] = []
         trace = right
         for index in range(self._count):
-            raw, payload = self._conversation.repeated()
+            raw, payload = self._session.repeated()
             name = fingerprint(raw, payload)
             if name != known:
-                trace = self._conversation.checked(raw)
-            if self._conversation.has_read:
+                trace = self._session.checked(raw)
+            if self._session.has_read:
                 continue  # what host code read was remembered for it: values and program would not fit each other
             waiting.append((raw, payload))
-            stateful = uses_older_storage(trace) or self._conversation.wrote_weights
+            stateful = uses_older_storage(trace) or self._session.wrote_weights
             if name != known or (stateful and (index < _RUN or index == self._count - 1)):
                 calls.append(_Call(trace, waiting, mostly_alike=stateful and 0 < index < _RUN))
                 waiting = []
@@ -101,14 +101,14 @@ class Repeats:
         inputs: list[Any] = []
         for number in range(_FEWEST_READING + self._seed.number("reading") % _MORE_READING):
             alike = number % 2 == 1
-            inputs, truth = self._alike(inputs, self._conversation.reads) if alike else self._fresh()
-            self._conversation.ask(inputs, has_values=True)
-            self._conversation.put(inputs)
-            trace, raw, payload = self._conversation.traced()
-            self._conversation.execute(raw, payload, _views(raw))
-            yield Rerun(trace, truth)
+            inputs, expected = self._alike(inputs, self._session.reads) if alike else self._fresh()
+            self._session.ask(inputs, has_values=True)
+            self._session.put(inputs)
+            trace, raw, payload = self._session.traced()
+            self._session.execute(raw, payload, _views(raw))
+            yield Rerun(trace, expected)
 
-    def _alike(self, first: list[Any], reads: Sequence[View]) -> tuple[list[Any], Truth]:
+    def _alike(self, first: list[Any], reads: Sequence[View]) -> tuple[list[Any], Expected]:
         """Turn the elements of an input set around, but for those that were read."""
         inputs = list(first)
         for index, value in enumerate(first):
@@ -122,10 +122,10 @@ class Repeats:
                     after[view.offset * itemsize : (view.offset + 1) * itemsize] = before[
                         view.offset * itemsize : (view.offset + 1) * itemsize
                     ]
-        truth = self._reference.truth(inputs, self._perturbed)
-        return (inputs, truth) if truth.is_finite else self._fresh()
+        expected = self._reference.expected(inputs, self._perturbed)
+        return (inputs, expected) if expected.is_finite else self._fresh()
 
-    def _mostly_alike(self, last: list[Any]) -> tuple[list[Any], Truth]:
+    def _mostly_alike(self, last: list[Any]) -> tuple[list[Any], Expected]:
         """Change some elements of an input set, anywhere but at both ends of a tensor."""
         self._drawn += 1
         others = self._reference.draw(self._size, _TRIAL + self._drawn, self._seed, own=False)
@@ -139,8 +139,8 @@ class Repeats:
             if not bool(changes.any()):
                 changes[int(torch.randint(1, value.numel() - 1, (), generator=generator))] = True
             inputs[index] = torch.where(changes.reshape(value.shape), other, value)
-        truth = self._reference.truth(inputs, self._perturbed)
-        return (inputs, truth) if truth.is_finite else self._fresh()
+        expected = self._reference.expected(inputs, self._perturbed)
+        return (inputs, expected) if expected.is_finite else self._fresh()
 
     def start_scrambled(self) -> Rerun | None:
         """Have the last call run with its kernels' results replaced by nonsense; None where it has been run already."""
@@ -148,29 +148,29 @@ class Repeats:
 
     def start(self, call: "_Call", scrambled: bool = False) -> Rerun:
         """Put fresh values before the executor and have a call run, after those that were only traced."""
-        inputs, truth = self._mostly_alike(self._last) if call.mostly_alike else self._fresh()
+        inputs, expected = self._mostly_alike(self._last) if call.mostly_alike else self._fresh()
         self._last = inputs
         for raw, payload in call.programs[
             :-1
         ]:  # on other values: what they leave behind is the answer to another question
             self._drawn += 1
-            self._conversation.put(self._reference.draw(self._size, _TRIAL + self._drawn, self._seed, own=True))
-            self._conversation.execute(raw, payload, [])
-            self._conversation.executed(0)
-        self._conversation.put(inputs)
+            self._session.put(self._reference.draw(self._size, _TRIAL + self._drawn, self._seed, own=True))
+            self._session.execute(raw, payload, [])
+            self._session.executed(0)
+        self._session.put(inputs)
         raw, payload = call.programs[-1]
-        self._conversation.execute(raw, payload, _views(raw), scrambled=scrambled)
-        return Rerun(call.trace, truth)
+        self._session.execute(raw, payload, _views(raw), scrambled=scrambled)
+        return Rerun(call.trace, expected)
 
-    def _fresh(self) -> tuple[list[Any], Truth]:
+    def _fresh(self) -> tuple[list[Any], Expected]:
         """Draw values that were not seen; outside of the reference's domain they are drawn again as the problem draws them."""
         self._drawn += 1
         for own in (False, True):
             inputs = self._reference.draw(self._size, _TRIAL + self._drawn, self._seed, own=own)
-            truth = self._reference.truth(inputs, self._perturbed)
-            if truth.is_finite:
+            expected = self._reference.expected(inputs, self._perturbed)
+            if expected.is_finite:
                 break
-        return inputs, truth
+        return inputs, expected
 
 
 def _views(raw: dict[str, Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The judge's side of the conversations with one candidate's two processes: its host code, and the executor of its kernels.
+"""The judge's side of the sessions with one candidate's two processes: its host code, and the executor of its kernels.
 
 The host code (kernels_eval.tracing.process) turns shapes into programs; the executor (kernels_eval.interpreter.process) runs programs on values. They
 know nothing of each other: everything goes through here, and is checked on its way.
@@ -15,12 +15,12 @@ import torch
 
 from kernels_eval.correctness.allowed_operators import MAX_HOST_READS
 from kernels_eval.reference.input_sets import same_bytes
-from kernels_eval.sandbox.child import CandidateFailedError, ChildConversation, out_of_turn
-from kernels_eval.sandbox.fork_server import Nursery
+from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
+from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.messages import EXECUTOR_ANSWER, ExecutedAnswer, StateAnswer
 from kernels_eval.sandbox.tensor_bytes import TensorForm, bytes_of, form_of, tensor_from
-from kernels_eval.trace.schema import FIRST_WEIGHT, HOST_ANSWER, KernelUnit, ReadAnswer, TraceAnswer, Upload, View
+from kernels_eval.trace.schema import FIRST_WEIGHT, HOST_ANSWER, KernelSource, ReadAnswer, TraceAnswer, Upload, View
 from kernels_eval.verdict import Status
 
 _ALIGNMENT = 256
@@ -30,18 +30,18 @@ _SPARE_PAYLOAD = 1 << 20
 _MAX_UPLOAD = 1 << 31
 
 
-class Conversation:
+class Session:
     """One candidate, from its start to its end. A context manager: leaving it kills the candidate."""
 
-    def __init__(self, hosts: Nursery, executors: Nursery, limits: Limits, strict: bool) -> None:
+    def __init__(self, hosts: ForkServer, executors: ForkServer, limits: Limits, strict: bool) -> None:
         self._strict = strict
         self._memory = os.memfd_create("inputs")
         self._mapping: mmap.mmap | None = None
         # The host is not handed the inputs' memory: it could map it, and compute.
         # And it computes nothing, so that half of the time is more than it needs: one that spins is not worth the rest.
         host_limits = replace(limits, cpu_s=_HOST_SHARE * limits.wall_s)
-        self._host = ChildConversation(hosts, host_limits, None, HOST_ANSWER)
-        self._executor = ChildConversation(executors, limits, self._memory, EXECUTOR_ANSWER)
+        self._host = Child(hosts, host_limits, None, HOST_ANSWER)
+        self._executor = Child(executors, limits, self._memory, EXECUTOR_ANSWER)
         self._inputs: list[Any] = []
         self._asked: deque[bool] = deque()
         self.has_read = False
@@ -54,12 +54,12 @@ class Conversation:
         """Sizes in bytes of the weights that the judge set."""
         self.uploads: dict[int, int] = {}
         """Sizes in bytes of storages that host code filled itself."""
-        self.units: list[KernelUnit] = []
+        self.units: list[KernelSource] = []
         """Sources of the kernels that were launched so far."""
         self._unsent: list[dict[str, Any]] = []
         """Those that the executor does not know yet, as they came: of programs that were only looked at."""
 
-    def __enter__(self) -> "Conversation":
+    def __enter__(self) -> "Session":
         """Return itself."""
         return self
 

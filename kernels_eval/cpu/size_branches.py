@@ -9,13 +9,13 @@ import ast
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from kernels_eval.trace.schema import Constexpr, KernelUnit, LaunchKernel, Plain, TraceAnswer
+from kernels_eval.trace.schema import Constexpr, KernelSource, LaunchKernel, Plain, TraceAnswer
 
 _BEHIND = 0.75
 _PROGRAM_CALLS = frozenset({"program_id", "num_programs"})
 
 
-def size_needed(seen: TraceAnswer, true: TraceAnswer, units: Iterable[KernelUnit], size: int) -> int | None:
+def size_needed(seen: TraceAnswer, true: TraceAnswer, units: Iterable[KernelSource], size: int) -> int | None:
     """Return a leading size at which every comparison has come out as at the true one; None: `size` is one already.
 
     The two programs are the same, at `size` and at the true size.
@@ -67,7 +67,7 @@ def _launches(trace: TraceAnswer) -> list[LaunchKernel]:
     return [command for command in trace.commands if isinstance(command, LaunchKernel)]
 
 
-def _factors(small: LaunchKernel, large: LaunchKernel, unit: KernelUnit) -> list[float]:
+def _factors(small: LaunchKernel, large: LaunchKernel, unit: KernelSource) -> list[float]:
     """By how much the size has to grow for each comparison that would come out otherwise."""
     growing = {
         name: (before, after)

@@ -1,4 +1,4 @@
-"""Runs one small problem and kernel in the warm template, so that what torch and triton import lazily is there before any fork.
+"""Runs one small problem and kernel in the warm zygote, so that what torch and triton import lazily is there before any fork.
 
 Without it each candidate's process would import torch._dynamo (1.4 s) at its first operator under a dispatch mode.
 """
@@ -18,7 +18,7 @@ from kernels_eval.sandbox.candidate_source import load_source
 from kernels_eval.trace.schema import HOST_ANSWER, LaunchKernel, Operate, TraceAnswer
 from kernels_eval.tracing.fake_cuda import HostDevice
 from kernels_eval.tracing.global_state import global_state
-from kernels_eval.tracing.kernel_sources import Units
+from kernels_eval.tracing.kernel_sources import KernelSources
 from kernels_eval.tracing.launch_recorder import LaunchRecorder
 from kernels_eval.tracing.tracer import Tracer
 
@@ -48,7 +48,7 @@ def rehearse() -> None:
     """Do once what workers and candidates will do, and leave nothing behind but warm imports and caches."""
     reference = Reference(PROBLEM, weight_seed=1)
     inputs = reference.draw(32, 1, SecretSeed(b"rehearsal"), own=False)
-    reference.truth(inputs, perturbed=True)
+    reference.expected(inputs, perturbed=True)
     global_state()
     trace = _trace(inputs[0])
     memory = ExecutorMemory(strict=True)
@@ -64,11 +64,11 @@ def rehearse() -> None:
             describe(command, {unit.unit: unit for unit in trace.units}, constexpr_names(trace.units))
     view = trace.outputs[0].view
     assert view is not None
-    memory.writers(view)
+    memory.origins(view)
 
 
 def _trace(given: torch.Tensor) -> TraceAnswer:
-    units = Units()
+    units = KernelSources()
     tracer = Tracer(strict=True, read=_no_value)
     recorder = LaunchRecorder(tracer, units)
     recorder.install()

@@ -6,7 +6,7 @@ from kernels_eval.gpu.reference import DeviceReference
 from kernels_eval.gpu.session import SharedCalls
 from kernels_eval.gpu.shared_memory import Transport, lay_out
 from kernels_eval.reference.inputs import SecretSeed
-from kernels_eval.reference.reference import Truth
+from kernels_eval.reference.reference import Expected
 from kernels_eval.sandbox.tensor_bytes import TensorForm, form_of
 
 _SHARED_BUDGET = 3 << 30
@@ -25,17 +25,17 @@ class CallSets:
         self._transport = transport
         self._drawn = 0
 
-    def trial(self, size: int | None, trials: int) -> tuple[SharedCalls, list[Truth]]:
+    def trial(self, size: int | None, trials: int) -> tuple[SharedCalls, list[Expected]]:
         """Draw sets of different distributions, the first one twice; a hidden size has one set beside the first."""
-        first = self._with_truth(size, own=True)
+        first = self._with_expected(size, own=True)
         count = max(trials, 2) if size is None else 1
-        sets = [first, first, *(self._with_truth(size, own=False) for _ in range(count - 1))]
-        return self.shared([values for values, _ in sets], output_forms(first[1])), [truth for _, truth in sets]
+        sets = [first, first, *(self._with_expected(size, own=False) for _ in range(count - 1))]
+        return self.shared([values for values, _ in sets], output_forms(first[1])), [expected for _, expected in sets]
 
-    def own(self, count: int) -> tuple[list[list[Any]], list[Truth]]:
+    def own(self, count: int) -> tuple[list[list[Any]], list[Expected]]:
         """Draw sets from the problem's own distribution, with what the reference makes of them."""
-        sets = [self._with_truth(None, own=True) for _ in range(count)]
-        return [values for values, _ in sets], [truth for _, truth in sets]
+        sets = [self._with_expected(None, own=True) for _ in range(count)]
+        return [values for values, _ in sets], [expected for _, expected in sets]
 
     def inputs(self) -> list[Any]:
         """Draw one input set from the problem's own distribution."""
@@ -47,33 +47,33 @@ class CallSets:
         layout = lay_out(_input_forms(sets[0]), [form.nbytes for form in forms], len(sets))
         return SharedCalls(self._transport, layout, sets, forms)
 
-    def calls_a_round(self, truth: Truth) -> int:
+    def calls_a_round(self, expected: Expected) -> int:
         """Return how many calls a timed round has."""
         forms = [form for form in self._reference.true_forms if isinstance(form, TensorForm)]
-        nbytes = sum(form.nbytes for form in (*forms, *output_forms(truth)))
+        nbytes = sum(form.nbytes for form in (*forms, *output_forms(expected)))
         return int(min(MOST_CALLS, max(4, _SHARED_BUDGET // max(nbytes, 1))))
 
-    def timing_bytes(self, truth: Truth) -> int:
+    def timing_bytes(self, expected: Expected) -> int:
         """Size of the shared memory that timing needs: it must not move once the candidate has mapped it."""
-        forms = output_forms(truth)
-        layout = lay_out(self._reference.true_forms, [form.nbytes for form in forms], self.calls_a_round(truth))
+        forms = output_forms(expected)
+        layout = lay_out(self._reference.true_forms, [form.nbytes for form in forms], self.calls_a_round(expected))
         return layout.nbytes
 
-    def _with_truth(self, size: int | None, own: bool) -> tuple[list[Any], Truth]:
+    def _with_expected(self, size: int | None, own: bool) -> tuple[list[Any], Expected]:
         """Draw one input set on which the reference is finite, and what the reference makes of it."""
         number = self._drawn
         self._drawn += 1
         inputs = self._reference.draw(size, number, self._seed, own)
-        truth = self._reference.truth(inputs, self.perturbed)
-        if not own and not truth.is_finite:
+        expected = self._reference.expected(inputs, self.perturbed)
+        if not own and not expected.is_finite:
             inputs = self._reference.draw(size, number, self._seed, own=True)
-            truth = self._reference.truth(inputs, self.perturbed)
-        return inputs, truth
+            expected = self._reference.expected(inputs, self.perturbed)
+        return inputs, expected
 
 
-def output_forms(truth: Truth) -> list[TensorForm]:
+def output_forms(expected: Expected) -> list[TensorForm]:
     """Forms of the outputs that are expected."""
-    return [form_of(tensor) for tensor in truth.native]
+    return [form_of(tensor) for tensor in expected.native]
 
 
 def _input_forms(inputs: list[Any]) -> list[Any]:

@@ -1,7 +1,7 @@
 """The candidate's process on a GPU: loads the candidate, makes the calls it is asked for, reports what was observed.
 
 Warmed while it is still spare, before it is handed a job: a CUDA context, the events and the flush buffer of the stopwatch, the
-profiler. Then one conversation (frames, see kernels_eval.sandbox.ipc). Judge: `load` (payload: pickled job, from the judge to us only).
+profiler. Then one session (frames, see kernels_eval.sandbox.ipc). Judge: `load` (payload: pickled job, from the judge to us only).
 Candidate: `awake`. Judge: any number of `round` with kernels of ours (`stand_ins`), by which it learns what a round takes beside
 the calls; then `begin`, upon which the source is executed. Candidate: `ready` or `failed`. Judge: `weights`, then any number of `round` (calls: where the inputs lie in the shared device
 memory and where the outputs go; whether to time, profile or suppress kernels). Candidate: `round` or `failed`. Nothing of the
@@ -92,14 +92,14 @@ def device_candidate_main(channel: socket.socket, memory_descriptor: int) -> Non
     channel.settimeout(None)
     gc.set_threshold(50_000)
     try:
-        _Conversation(channel).serve(memory_descriptor)
+        _Session(channel).serve(memory_descriptor)
     except CandidateError as failed:
         send_frame(channel, failed.header)
     except ChannelClosedError:
         return
 
 
-class _Conversation:
+class _Session:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._frames: Callable[[], Any] = sys._current_frames  # pyright: ignore[reportPrivateUsage]

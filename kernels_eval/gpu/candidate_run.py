@@ -20,20 +20,20 @@ from kernels_eval.gpu.hardware import DeviceFacts
 from kernels_eval.gpu.lock import DeviceLock
 from kernels_eval.gpu.reference import DeviceReference
 from kernels_eval.gpu.round_checks import Errors, check_coverage, check_dependence, check_round
-from kernels_eval.gpu.session import DeviceConversation, Round, RoundRequest, SharedCalls
+from kernels_eval.gpu.session import DeviceSession, Round, RoundRequest, SharedCalls
 from kernels_eval.gpu.shared_memory import IpcTransport, Transport
 from kernels_eval.gpu.timing import Measured, Rehearsed, Timer, TimingPlan
 from kernels_eval.gpu.timing_statistics import ROUND_LATENCY_S, floor_s
 from kernels_eval.reference.inputs import SecretSeed
-from kernels_eval.reference.reference import Truth
+from kernels_eval.reference.reference import Expected
 from kernels_eval.sandbox.child import CandidateFailedError
-from kernels_eval.sandbox.fork_server import Nursery
+from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm
 from kernels_eval.verdict import Resources, Status, TimingSource, Verdict
 
 SPARE_WALL_S = 60.0
-"""Wall time beyond a candidate's own: for the judge's part of the conversation, and for waiting for the device."""
+"""Wall time beyond a candidate's own: for the judge's part of the session, and for waiting for the device."""
 MAX_REFERENCES = 32
 _SLOWED = 1.5
 _PROFILED_SHARE = 0.6
@@ -48,7 +48,7 @@ _REHEARSALS = 4
 class Device:
     """What a worker holds of its device, for all candidates."""
 
-    nursery: Nursery
+    fork_server: ForkServer
     descriptor: int
     """The host file that candidates may map."""
     facts: DeviceFacts
@@ -91,27 +91,27 @@ class CandidateRun:
         limits = Limits(wall_s=wall_s, memory_mb=config.memory_mb)
         compiled = self._backend.builds
         try:
-            calls, truths = self._sets.trial(None, config.trials)
-            self._device.transport.memory(max(calls.nbytes, self._sets.timing_bytes(truths[0])))
-            with DeviceConversation(self._device.nursery, limits, self._device.descriptor) as conversation:
-                self._load(conversation, truths[0])
+            calls, expected_sets = self._sets.trial(None, config.trials)
+            self._device.transport.memory(max(calls.nbytes, self._sets.timing_bytes(expected_sets[0])))
+            with DeviceSession(self._device.fork_server, limits, self._device.descriptor) as session:
+                self._load(session, expected_sets[0])
                 compiled = True
                 if self._sets.perturbed:
-                    calls, truths = self._sets.trial(None, config.trials)
+                    calls, expected_sets = self._sets.trial(None, config.trials)
                 first_wall_s = config.timeout_s + config.compile_timeout_s
-                made = conversation.run(calls, RoundRequest(resources=True), first_wall_s)
-                check_round(made, calls, truths, self._errors)
+                made = session.run(calls, RoundRequest(resources=True), first_wall_s)
+                check_round(made, calls, expected_sets, self._errors)
                 self._resources = self._resources or made.answer.resources
-                self._try_hidden_size(conversation)
-                return self._correct(*self._timed(conversation))
+                self._try_hidden_size(session)
+                return self._correct(*self._timed(session))
         except CandidateFailedError as failed:
             return failed.verdict(compiled, self._resources)
 
-    def _load(self, conversation: DeviceConversation, truth: Truth) -> None:
+    def _load(self, session: DeviceSession, expected: Expected) -> None:
         reference = self._reference
-        conversation.wake({**self._job, "memory": self._device.transport.ticket()})
-        self._rehearsed = self._rehearse(conversation, truth)
-        state = conversation.begin()
+        session.wake({**self._job, "memory": self._device.transport.ticket()})
+        self._rehearsed = self._rehearse(session, expected)
+        state = session.begin()
         wanted = reference.state(False)
 
         def matches(name: str) -> bool:
@@ -120,55 +120,55 @@ class CandidateRun:
 
         self._sets.perturbed = bool(wanted) and all(matches(name) for name in wanted)
         weights = reference.state(self._sets.perturbed)
-        conversation.set_weights({name: weights[name] for name in wanted if matches(name)})
+        session.set_weights({name: weights[name] for name in wanted if matches(name)})
 
-    def _rehearse(self, conversation: DeviceConversation, truth: Truth) -> Rehearsed:
+    def _rehearse(self, session: DeviceSession, expected: Expected) -> Rehearsed:
         """Return what a round of this problem takes beside its calls; measured in a process that has no candidate yet."""
         known = self._device.rehearsed
         if self._reference.digest not in known:
-            forms = output_forms(truth)
-            calls = self._sets.shared([self._sets.inputs() for _ in range(self._sets.calls_a_round(truth))], forms)
+            forms = output_forms(expected)
+            calls = self._sets.shared([self._sets.inputs() for _ in range(self._sets.calls_a_round(expected))], forms)
             request = RoundRequest(_REHEARSED_PAUSE_S, poison=False)
             beside_s: list[float] = []
             with self._device.lock:
                 for _ in range(_REHEARSALS):
-                    made = conversation.rehearse(calls, forms, request, SPARE_WALL_S)
+                    made = session.rehearse(calls, forms, request, SPARE_WALL_S)
                     beside_s.append(made.host_s - sum(made.answer.device_ms) / 1e3)
             known[self._reference.digest] = Rehearsed(_REHEARSED_PAUSE_S, median(beside_s))
             if len(known) > MAX_REFERENCES:
                 known.popitem(last=False)
         return known[self._reference.digest]
 
-    def _try_hidden_size(self, conversation: DeviceConversation) -> None:
+    def _try_hidden_size(self, session: DeviceSession) -> None:
         reference = self._reference
         if not reference.can_be_reduced or reference.true_size is None or reference.has_square_input:
             return
-        calls, truths = self._sets.trial(reference.true_size // 2, self._config.trials)
-        made = conversation.run(calls, RoundRequest(), self._config.timeout_s + self._config.compile_timeout_s)
-        check_round(made, calls, truths, self._errors)
+        calls, expected_sets = self._sets.trial(reference.true_size // 2, self._config.trials)
+        made = session.run(calls, RoundRequest(), self._config.timeout_s + self._config.compile_timeout_s)
+        check_round(made, calls, expected_sets, self._errors)
 
-    def _timed(self, conversation: DeviceConversation) -> tuple[Measured, list[TensorForm]]:
+    def _timed(self, session: DeviceSession) -> tuple[Measured, list[TensorForm]]:
         """Time the candidate; returns that, and the forms of its outputs."""
         config = self._config
-        inputs, truths = self._sets.own(2)
-        forms = output_forms(truths[0])
+        inputs, expected_sets = self._sets.own(2)
+        forms = output_forms(expected_sets[0])
         with self._device.lock:
             profiled = self._sets.shared(inputs, forms)
-            coverage = self._profiled(conversation, profiled, truths)
-            settling = conversation.run(profiled, RoundRequest(poison=False), config.timeout_s)
-            check_round(settling, profiled, truths, self._errors)
-            plan = self._plan(truths[0], coverage)
+            coverage = self._profiled(session, profiled, expected_sets)
+            settling = session.run(profiled, RoundRequest(poison=False), config.timeout_s)
+            check_round(settling, profiled, expected_sets, self._errors)
+            plan = self._plan(expected_sets[0], coverage)
             drawn: list[list[Any]] = []
 
             def new_calls(number: int) -> SharedCalls:
                 drawn[:] = [self._sets.inputs() for _ in range(plan.calls)]
                 return self._sets.shared(drawn, forms)
 
-            def truths_of_drawn() -> Iterator[Truth]:
-                return (self._reference.truth(inputs, self._sets.perturbed) for inputs in drawn)
+            def expected_of_drawn() -> Iterator[Expected]:
+                return (self._reference.expected(inputs, self._sets.perturbed) for inputs in drawn)
 
             def check(number: int, made: Round, calls: SharedCalls) -> None:
-                check_round(made, calls, truths_of_drawn(), self._errors)
+                check_round(made, calls, expected_of_drawn(), self._errors)
                 if made.answer.kernels:
                     check_coverage(coverage_of(made.answer.kernels, self._own_names), self._own_names, config)
 
@@ -177,37 +177,37 @@ class CandidateRun:
                 self._reference.forward(self._sets.perturbed, config.baseline == "compile"),
                 forms,
                 new_calls,
-                lambda calls, request: conversation.run(calls, request, config.timeout_s),
+                lambda calls, request: session.run(calls, request, config.timeout_s),
                 check,
                 settling.answer.enqueue_s,
                 self._rehearsed,
             )
         self.measured = measured
-        least_ns = 0.0 if coverage.uses_side_streams else coverage.computing_ns / len(truths)
+        least_ns = 0.0 if coverage.uses_side_streams else coverage.computing_ns / len(expected_sets)
         if 1e9 * measured.candidate.median < _PROFILED_SHARE * least_ns:
             message = f"timed calls take {1e6 * measured.candidate.median:.2f} µs, the profiled one ran kernels for {least_ns / 1e3:.2f} µs"
             raise CandidateFailedError(Status.REJECTED, "unlike_profile", message)
         return measured, forms
 
-    def _profiled(self, conversation: DeviceConversation, calls: SharedCalls, truths: list[Truth]) -> Coverage:
+    def _profiled(self, session: DeviceSession, calls: SharedCalls, expected_sets: list[Expected]) -> Coverage:
         """Look at what runs on the device, and under `mixed` whether the result depends on the candidate's part of it."""
         config = self._config
-        made = conversation.run(calls, RoundRequest(profiled=True, poison=False), config.timeout_s)
-        check_round(made, calls, truths, self._errors)
+        made = session.run(calls, RoundRequest(profiled=True, poison=False), config.timeout_s)
+        check_round(made, calls, expected_sets, self._errors)
         coverage = coverage_of(made.answer.kernels, self._own_names)
         check_coverage(coverage, self._own_names, config)
         if config.policy != "strict" and self._backend.can_suppress:
-            suppressed = conversation.run(calls, RoundRequest(suppressed=True), config.timeout_s)
-            check_dependence(suppressed, calls, truths)
+            suppressed = session.run(calls, RoundRequest(suppressed=True), config.timeout_s)
+            check_dependence(suppressed, calls, expected_sets)
         return coverage
 
-    def _plan(self, truth: Truth, coverage: Coverage) -> TimingPlan:
+    def _plan(self, expected: Expected, coverage: Coverage) -> TimingPlan:
         config = self._config
         latency_s = ROUND_LATENCY_S
         if self._device.transport.name != IpcTransport.name:
-            latency_s += 2 * self._sets.timing_bytes(truth) / _COPY_BYTES_PER_S
+            latency_s += 2 * self._sets.timing_bytes(expected) / _COPY_BYTES_PER_S
         return TimingPlan(
-            calls=self._sets.calls_a_round(truth),
+            calls=self._sets.calls_a_round(expected),
             synchronised=coverage.uses_side_streams,
             precision=config.timing_precision,
             rounds=config.timing_rounds,

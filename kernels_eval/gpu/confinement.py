@@ -20,7 +20,7 @@ _FILE_MB = 512
 _DESCRIPTORS = 1024
 
 
-def confine_device_nursery(may_fork: bool) -> list[str]:
+def confine_device_fork_server(may_fork: bool) -> list[str]:
     """Cut the network off for this process and all that it forks; returns what will be in force in its children."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

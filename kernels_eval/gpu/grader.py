@@ -22,27 +22,27 @@ from kernels_eval.gpu.cuda_driver import CudaDriver
 from kernels_eval.gpu.hardware import device_facts
 from kernels_eval.gpu.lock import DeviceLock
 from kernels_eval.gpu.reference import DeviceReference, set_precision
-from kernels_eval.gpu.session import DeviceConversation, anonymous_file
+from kernels_eval.gpu.session import DeviceSession, anonymous_file
 from kernels_eval.gpu.shared_memory import HostTransport, IpcTransport
 from kernels_eval.gpu.stopwatch import Stopwatch
 from kernels_eval.gpu.timing import Measured, Timer
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.sandbox.child import CandidateFailedError
-from kernels_eval.sandbox.fork_server import Nursery
+from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.verdict import Verdict
 
 
 class DeviceGrader:
-    """Holds the references of one worker and grades candidates that its nursery bears. Creates this process's CUDA context."""
+    """Holds the references of one worker and grades candidates that its fork server bears. Creates this process's CUDA context."""
 
-    def __init__(self, nursery: Nursery) -> None:
+    def __init__(self, fork_server: ForkServer) -> None:
         set_precision()
         torch.zeros(1, device=cuda_driver.DEVICE)  # makes the CUDA context, without which the driver gives no events
         self._driver = CudaDriver()
         self._folder = Path(os.environ.get("TMPDIR", tempfile.gettempdir()))
         self._device = Device(
-            nursery,
+            fork_server,
             anonymous_file(),
             device_facts(),
             Timer(Stopwatch(self._driver), self._driver.synchronize),
@@ -57,7 +57,7 @@ class DeviceGrader:
     @property
     def sandbox(self) -> list[str]:
         """What keeps candidates in, and how tensors pass."""
-        return [*self._device.nursery.sandbox, self._device.transport.name]
+        return [*self._device.fork_server.sandbox, self._device.transport.name]
 
     def use_host_copies(self) -> None:
         """Pass tensors through host memory: for machines on which device memory cannot be shared between processes."""
@@ -70,9 +70,9 @@ class DeviceGrader:
         device.transport.memory(1 << 21)
         job = _job("", JudgeConfig(), {}, [], 0, str(self._folder))
         try:
-            with DeviceConversation(device.nursery, Limits(SPARE_WALL_S, 1024), device.descriptor) as conversation:
-                conversation.wake({**job, "memory": device.transport.ticket()})
-                conversation.begin()
+            with DeviceSession(device.fork_server, Limits(SPARE_WALL_S, 1024), device.descriptor) as session:
+                session.wake({**job, "memory": device.transport.ticket()})
+                session.begin()
         except CandidateFailedError:
             return  # it has no model: it got as far as being loaded
         except InfrastructureError:

@@ -8,7 +8,7 @@ from kernels_eval.correctness.tolerance import compare
 from kernels_eval.cpu.output_checks import check_structure
 from kernels_eval.gpu.attribution import Coverage, suspicious_names
 from kernels_eval.gpu.session import Round, SharedCalls
-from kernels_eval.reference.reference import Truth
+from kernels_eval.reference.reference import Expected
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm
 from kernels_eval.verdict import Status
@@ -25,17 +25,17 @@ class Errors:
     relative: float = 0.0
 
 
-def check_round(made: Round, calls: SharedCalls, truths: Iterable[Truth], errors: Errors) -> None:
+def check_round(made: Round, calls: SharedCalls, expected_sets: Iterable[Expected], errors: Errors) -> None:
     """Check every call's outputs, what became of the inputs, the guards and the threads.
 
-    `truths` may be made as they are asked for: one at a time is held here.
+    `expected_sets` may be made as they are asked for: one at a time is held here.
     """
     if len(made.answer.calls) != calls.count:
         raise CandidateFailedError(Status.REJECTED, "malformed_answer", "the process answered for other calls")
     allowed: set[int] = set()
-    for call, truth in enumerate(truths):
-        _check_call(made, calls, call, truth, errors)
-        allowed |= truth.changed_inputs
+    for call, expected in enumerate(expected_sets):
+        _check_call(made, calls, call, expected, errors)
+        allowed |= expected.changed_inputs
     changed = calls.changed_inputs() - allowed
     if changed:
         raise CandidateFailedError(
@@ -52,14 +52,14 @@ def check_round(made: Round, calls: SharedCalls, truths: Iterable[Truth], errors
         raise CandidateFailedError(Status.REJECTED, "unjoined_stream", message)
 
 
-def _check_call(made: Round, calls: SharedCalls, call: int, truth: Truth, errors: Errors) -> None:
+def _check_call(made: Round, calls: SharedCalls, call: int, expected: Expected, errors: Errors) -> None:
     outputs = made.answer.calls[call].outputs
-    if len(outputs) != len(truth.native):
+    if len(outputs) != len(expected.native):
         raise CandidateFailedError(
-            Status.INCORRECT, "wrong_output_count", f"returned {len(outputs)} outputs, expected {len(truth.native)}"
+            Status.INCORRECT, "wrong_output_count", f"returned {len(outputs)} outputs, expected {len(expected.native)}"
         )
-    check_structure(made.answer.calls[call].structure, truth)
-    for index, (form, native, oracle) in enumerate(zip(outputs, truth.native, truth.oracle, strict=True)):
+    check_structure(made.answer.calls[call].structure, expected)
+    for index, (form, native, oracle) in enumerate(zip(outputs, expected.native, expected.oracle, strict=True)):
         label = f"output {index}" if len(outputs) > 1 else "output"
         if form.kind == "other":
             raise CandidateFailedError(Status.INCORRECT, "wrong_type", f"{label} is a {form.type}, expected a tensor")
@@ -97,11 +97,11 @@ def check_coverage(coverage: Coverage, own_names: Collection[str], config: Judge
         )
 
 
-def check_dependence(made: Round, calls: SharedCalls, truths: list[Truth]) -> None:
+def check_dependence(made: Round, calls: SharedCalls, expected_sets: list[Expected]) -> None:
     """Refuse a candidate whose result is right although its kernels did nothing."""
-    for call, truth in enumerate(truths):
+    for call, expected in enumerate(expected_sets):
         for index, (form, native, oracle) in enumerate(
-            zip(made.answer.calls[call].outputs, truth.native, truth.oracle, strict=False)
+            zip(made.answer.calls[call].outputs, expected.native, expected.oracle, strict=False)
         ):
             same_form = (
                 form.kind == "tensor" and form.shape == tuple(native.shape) and form.dtype == NAMES[native.dtype]

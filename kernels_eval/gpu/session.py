@@ -1,4 +1,4 @@
-"""The judge's side of the conversation with a candidate's process on a GPU, and of the device memory that they share.
+"""The judge's side of the session with a candidate's process on a GPU, and of the device memory that they share.
 
 The clock is here: a round is timed from the moment at which its inputs have arrived in the shared memory to the answer, and
 what counts is what lies in the memory right after.
@@ -19,7 +19,7 @@ from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.messages import DEVICE_ANSWER, DeviceAnswer, RoundAnswer
 from kernels_eval.gpu.shared_memory import GUARD_BYTES, POISON, Layout, Transport, view
 from kernels_eval.sandbox.child import CandidateFailedError
-from kernels_eval.sandbox.fork_server import Nursery
+from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.ipc import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.messages import FailedAnswer, StateAnswer
@@ -139,15 +139,15 @@ class SharedCalls:
         return view(self._seen, form, self._layout.calls[call].outputs[index])
 
 
-class DeviceConversation:
+class DeviceSession:
     """One candidate, from its start to its end. A context manager: leaving it kills the candidate."""
 
-    def __init__(self, nursery: Nursery, limits: Limits, descriptor: int) -> None:
-        self._nursery = nursery
+    def __init__(self, fork_server: ForkServer, limits: Limits, descriptor: int) -> None:
+        self._fork_server = fork_server
         self._ended = False
-        self._channel = nursery.start(descriptor, limits)
+        self._channel = fork_server.start(descriptor, limits)
 
-    def __enter__(self) -> "DeviceConversation":
+    def __enter__(self) -> "DeviceSession":
         """Return itself."""
         return self
 
@@ -155,7 +155,7 @@ class DeviceConversation:
         """End the candidate."""
         self._channel.close()
         if not self._ended:
-            self._nursery.stop()
+            self._fork_server.stop()
 
     def wake(self, job: dict[str, Any]) -> None:
         """Hand the job over. Nothing of the candidate runs yet: what goes wrong is the machine's fault."""
@@ -253,7 +253,7 @@ class DeviceConversation:
 
     def _autopsy(self, hung: bool = False) -> CandidateFailedError:
         """Say why there was no answer."""
-        ending = self._nursery.stop()
+        ending = self._fork_server.stop()
         self._ended = True
         if hung or ending.cause == "timeout":
             return CandidateFailedError(Status.TIMEOUT, "timeout", "ran longer than allowed")

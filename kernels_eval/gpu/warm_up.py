@@ -1,4 +1,4 @@
-"""What the template of a GPU's workers does once, so that no worker or candidate pays for it: imports and compilers, no CUDA.
+"""What the zygote of a GPU's workers does once, so that no worker or candidate pays for it: imports and compilers, no CUDA.
 
 CUDA cannot be used on both sides of a fork. Nothing here may initialise it; `is_clean` says whether that held.
 """
@@ -20,7 +20,7 @@ def rehearse_on_host() -> None:
     """Build a reference, run it and its oracle, use the policy, compile a kernel; all on the CPU."""
     reference = Reference(PROBLEM, weight_seed=1)
     inputs = reference.draw(32, 1, SecretSeed(b"rehearsal"), own=False)
-    reference.truth(inputs, perturbed=True)
+    reference.expected(inputs, perturbed=True)
     with torch.no_grad(), DevicePolicy(enforce=True):
         torch.empty(4).view(2, 2)
     rehearse_compilation()

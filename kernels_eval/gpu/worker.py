@@ -1,6 +1,6 @@
 """One judge worker on a GPU: grades candidates one after the other for the judge's process, over a socket.
 
-Forked from a template that has imported torch and triton and never touched CUDA. Before anything else it forks its nursery, whose
+Forked from a zygote that has imported torch and triton and never touched CUDA. Before anything else it forks its fork server, whose
 children each make a CUDA context of their own; only then does it make one itself. Requests and replies are those of
 kernels_eval.cpu.worker; `evaluate` also carries what building the candidate gave.
 """
@@ -11,10 +11,10 @@ import socket
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.gpu.candidate import device_candidate_main, warm_up
-from kernels_eval.gpu.confinement import confine_device_child, confine_device_nursery
+from kernels_eval.gpu.confinement import confine_device_child, confine_device_fork_server
 from kernels_eval.gpu.grader import DeviceGrader
 from kernels_eval.reference.reference import ReferenceFailedError
-from kernels_eval.sandbox.fork_server import Nursery, Upbringing, serve_nursery
+from kernels_eval.sandbox.fork_server import ChildSetup, ForkServer, serve_fork_server
 from kernels_eval.sandbox.ipc import ChannelClosedError, note_pair, receive_frame, send_frame
 from kernels_eval.sandbox.limits import die_with_parent
 
@@ -26,13 +26,13 @@ def serve_device_worker(judge: socket.socket) -> None:
         try:
             ours.close()
             judge.close()
-            upbringing = Upbringing(warm_up, confine_device_nursery, confine_device_child)
-            serve_nursery(theirs, device_candidate_main, may_fork=True, upbringing=upbringing)
+            setup = ChildSetup(warm_up, confine_device_fork_server, confine_device_child)
+            serve_fork_server(theirs, device_candidate_main, may_fork=True, setup=setup)
         finally:
             os._exit(0)
     theirs.close()
     die_with_parent()
-    grader = DeviceGrader(Nursery(ours))
+    grader = DeviceGrader(ForkServer(ours))
     grader.probe()
     send_frame(
         judge, {"kind": "hello", "process": os.getpid(), "sandbox": grader.sandbox, "hardware": grader.facts.name}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from kernels_eval.interpreter.memory_accesses import LEDGER, Region, Storage, Writer
+from kernels_eval.interpreter.memory_accesses import LEDGER, Origin, Region, Storage
 from kernels_eval.interpreter.tensor_store import ExecutorMemory
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.schema import View
@@ -55,23 +55,23 @@ class MovedValues:
         if is_moved:
             for view, sources in origins.items():
                 marks = self._memory.marks(view)
-                marks[marks == Writer.KERNEL] = int(self._writer(sources))
+                marks[marks == Origin.KERNEL] = int(self._writer(sources))
         return is_moved
 
     def _is_source(self, view: View) -> bool:
         """Could a copy of this tensor be an answer that the kernel did not compute?"""
         dtype = DTYPES[view.dtype]
         if self._memory.strict:
-            return bool(self._memory.writers(view)[Writer.MOVED]) and dtype is not torch.bool
-        return dtype.is_floating_point and self._memory.writers(view)[Writer.NOBODY] < view.numel
+            return bool(self._memory.origins(view)[Origin.MOVED]) and dtype is not torch.bool
+        return dtype.is_floating_point and self._memory.origins(view)[Origin.NOBODY] < view.numel
 
-    def _writer(self, sources: list[View]) -> Writer:
+    def _writer(self, sources: list[View]) -> Origin:
         if self._memory.strict:
-            return Writer.MOVED
-        writers = [self._memory.writers(view) for view in sources]
+            return Origin.MOVED
+        origins = [self._memory.origins(view) for view in sources]
         return next(
-            (writer for writer in (Writer.LIBRARY, Writer.KERNEL) if any(counts[writer] for counts in writers)),
-            Writer.GIVEN,
+            (writer for writer in (Origin.LIBRARY, Origin.KERNEL) if any(counts[writer] for counts in origins)),
+            Origin.GIVEN,
         )
 
     def _put(self, content: "dict[int, tuple[torch.Tensor, Storage]]") -> None:
@@ -89,7 +89,7 @@ class MovedValues:
             _change([self._memory.tensor(view) for view in self._sources if view.storage == storage], sign)
         changed = {view: self._memory.tensor(view).clone() for view in self._sources}
         for view in origins:
-            self._memory[view.storage].all_marks().fill(Writer.NOBODY)
+            self._memory[view.storage].all_marks().fill(Origin.NOBODY)
         LEDGER.start([Region(region.name, region.storage, region.base, region.size) for region in LEDGER.regions])
         again()
         return all(
@@ -98,7 +98,7 @@ class MovedValues:
         )
 
     def _follows(self, view: View, first: torch.Tensor, sources: list[torch.Tensor], sign: int) -> bool:
-        mine = self._memory.marks(view).reshape(-1) == Writer.KERNEL
+        mine = self._memory.marks(view).reshape(-1) == Origin.KERNEL
         old, new = first.reshape(-1)[mine].double(), self._memory.tensor(view).reshape(-1)[mine]
         if not old.numel():
             return False

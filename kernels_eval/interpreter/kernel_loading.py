@@ -1,4 +1,4 @@
-"""Makes functions out of the sources of kernels (KernelUnit): for the interpreter, and for the compiler.
+"""Makes functions out of the sources of kernels (KernelSource): for the interpreter, and for the compiler.
 
 Nothing of a source runs that kernels_eval.trace.kernel_syntax has not passed; the names that it may use mean what the unit declares,
 and nothing else.
@@ -21,7 +21,7 @@ from kernels_eval.sandbox.candidate_source import FILE_NAME
 from kernels_eval.trace.kernel_syntax import BUILTINS, INTERPRETER_NAMES, checked_tree, constexpr_parameters, parameters
 from kernels_eval.trace.schema import (
     Constexpr,
-    KernelUnit,
+    KernelSource,
     LanguageName,
     ModuleName,
     Plain,
@@ -65,7 +65,7 @@ class DeviceFunction(upstream.InterpretedFunction):
 class UnitLibrary:
     """Loaded units by number. `wrap` makes what a kernel calls out of a plain function."""
 
-    def __init__(self, wrap: Callable[[types.FunctionType, KernelUnit, ast.FunctionDef], Any], for_interpreter: bool):
+    def __init__(self, wrap: Callable[[types.FunctionType, KernelSource, ast.FunctionDef], Any], for_interpreter: bool):
         self._wrap = wrap
         self._for_interpreter = for_interpreter
         self._functions: dict[int, Any] = {}
@@ -75,7 +75,7 @@ class UnitLibrary:
         """Return a loaded function; KeyError where there is none."""
         return self._functions[number]
 
-    def load(self, units: Iterable[KernelUnit]) -> None:
+    def load(self, units: Iterable[KernelSource]) -> None:
         """Load units, callees before callers. ForbiddenSyntaxError where one says what kernels cannot say."""
         for unit in units:
             self._remember_lines(unit)
@@ -102,7 +102,7 @@ class UnitLibrary:
     def _module(self, name: str) -> Any:
         return InterpretedLibdevice if self._for_interpreter and name == "libdevice" else _MODULES[name]
 
-    def _define(self, unit: KernelUnit, function: ast.FunctionDef) -> types.FunctionType:
+    def _define(self, unit: KernelSource, function: ast.FunctionDef) -> types.FunctionType:
         namespace: dict[str, Any] = {"__builtins__": _SAFE_BUILTINS, "__name__": "candidate"}
         namespace |= {name: self.value_of(value) for name, value in unit.globals.items()}
         if self._for_interpreter and not unit.is_host_function:
@@ -119,7 +119,7 @@ class UnitLibrary:
         function.returns = returns
         return namespace[unit.name]
 
-    def _remember_lines(self, unit: KernelUnit) -> None:
+    def _remember_lines(self, unit: KernelSource) -> None:
         """Put the source where tracebacks, and Triton's compiler, look for it."""
         lines = unit.source.splitlines(keepends=True)
         start, end = unit.line - 1, unit.line - 1 + len(lines)
@@ -128,7 +128,7 @@ class UnitLibrary:
         linecache.cache[FILE_NAME] = (sum(map(len, self._lines)), None, self._lines, FILE_NAME)
 
 
-def interpreted(function: types.FunctionType, unit: KernelUnit, tree: ast.FunctionDef) -> Any:
+def interpreted(function: types.FunctionType, unit: KernelSource, tree: ast.FunctionDef) -> Any:
     """Wrap a function for the interpreter."""
     if unit.is_host_function:
         return _on_constants(function)

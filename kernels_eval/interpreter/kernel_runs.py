@@ -13,13 +13,13 @@ from kernels_eval.cost.launch import Launch
 from kernels_eval.interpreter.copy_detection import MovedValues
 from kernels_eval.interpreter.kernel_loading import DeviceFunction, UnitLibrary, interpreted
 from kernels_eval.interpreter.library_copies import LibraryCopies
-from kernels_eval.interpreter.memory_accesses import LEDGER, SECTOR_BYTES, Region, Writer
+from kernels_eval.interpreter.memory_accesses import LEDGER, SECTOR_BYTES, Origin, Region
 from kernels_eval.interpreter.tensor_store import ExecutorMemory, ProgramError
 from kernels_eval.interpreter.triton_patches.interpreter import KernelError, interpret, pointer, upstream
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.kernel_syntax import ForbiddenSyntaxError
 from kernels_eval.trace.launch_signature import TRITON_NAMES, describe_launch
-from kernels_eval.trace.schema import Descriptor, KernelUnit, LaunchKernel, Sequence, Value, View
+from kernels_eval.trace.schema import Descriptor, KernelSource, LaunchKernel, Sequence, Value, View
 
 _SAMPLED_PROGRAMS = 32
 
@@ -35,7 +35,7 @@ class KernelRuns:
         self._computing: set[str] = set()
         """Kernels, with the constants that they were launched with, that are known to compute."""
 
-    def load(self, units: Iterable[KernelUnit]) -> None:
+    def load(self, units: Iterable[KernelSource]) -> None:
         """Make kernels known. KernelError where one says what kernels cannot say."""
         for unit in units:
             try:
@@ -92,7 +92,7 @@ class KernelRuns:
             seen.add(view.storage)
             dtype = DTYPES[view.dtype]
             marks = region.storage.all_marks()
-            starts = np.flatnonzero(marks == Writer.KERNEL)
+            starts = np.flatnonzero(marks == Origin.KERNEL)
             places = torch.from_numpy(starts[region.written[starts // SECTOR_BYTES]] // dtype.itemsize)
             whole = region.storage.memory[: marks.size // dtype.itemsize * dtype.itemsize].view(dtype)
             written = whole[places]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from kernels_eval.interpreter.memory_accesses import LEDGER, Writer
+from kernels_eval.interpreter.memory_accesses import LEDGER, Origin
 from kernels_eval.interpreter.tensor_store import ExecutorMemory
 from kernels_eval.trace.schema import View
 
@@ -25,7 +25,7 @@ class LibraryCopies:
         self._memory = memory
         self._views = [view for view in views if view.numel]
         self._before = [
-            memory.tensor(view).reshape(-1).double() for view in self._views if memory.writers(view)[Writer.LIBRARY]
+            memory.tensor(view).reshape(-1).double() for view in self._views if memory.origins(view)[Origin.LIBRARY]
         ]
         """What PyTorch had computed of the launch's arguments; reading makes a copy."""
         self.found = False
@@ -38,14 +38,14 @@ class LibraryCopies:
         if self.found:
             for view in written:
                 marks = self._memory.marks(view)
-                marks[marks == Writer.KERNEL] = int(Writer.LIBRARY)
+                marks[marks == Origin.KERNEL] = int(Origin.LIBRARY)
 
     def _is_written(self, view: View) -> bool:
         region = next(region for region in LEDGER.regions if region.storage.number == view.storage)
         return region.written is not None
 
     def _is_copy(self, view: View) -> bool:
-        mine = self._memory.marks(view).reshape(-1) == Writer.KERNEL
+        mine = self._memory.marks(view).reshape(-1) == Origin.KERNEL
         after = self._memory.tensor(view).reshape(-1).double()[mine]
         if not after.numel():
             return True

@@ -24,7 +24,7 @@ class OutOfBoundsError(Exception):
     """A kernel touched memory outside its tensors."""
 
 
-class Writer(IntEnum):
+class Origin(IntEnum):
     """Who wrote an element last. Kept for the byte at which the element starts."""
 
     NOBODY = 0
@@ -48,10 +48,10 @@ class Storage:
     number: int
     memory: torch.Tensor
     """Its bytes, one-dimensional uint8."""
-    writer: Writer
+    writer: Origin
     """Who wrote what is not in `marks`."""
     marks: Marks | None = None
-    """For each byte: the Writer of the element that starts there. None as long as `writer` holds for all of it."""
+    """For each byte: the Origin of the element that starts there. None as long as `writer` holds for all of it."""
 
     @property
     def base(self) -> int:
@@ -62,7 +62,7 @@ class Storage:
         """Return the marks, made from `writer` where there are none yet."""
         if self.marks is None:
             count = self.memory.numel()
-            self.marks = np.zeros(count, np.uint8) if self.writer is Writer.NOBODY else np.full(count, self.writer)
+            self.marks = np.zeros(count, np.uint8) if self.writer is Origin.NOBODY else np.full(count, self.writer)
         return self.marks
 
 
@@ -82,7 +82,7 @@ class Region:
 
 
 @dataclass
-class Ledger:
+class AccessLog:
     """What the current launch has done so far."""
 
     regions: list[Region] = field(default_factory=list)
@@ -114,11 +114,11 @@ class Ledger:
         return sum(
             int(np.count_nonzero(region.read))
             for region in self.regions
-            if region.read is not None and region.storage.writer is Writer.GIVEN and region.storage.marks is None
+            if region.read is not None and region.storage.writer is Origin.GIVEN and region.storage.marks is None
         )
 
 
-LEDGER = Ledger()
+LEDGER = AccessLog()
 
 
 def account(pointers: Any, mask: Flags | None, reads: bool, writes: bool) -> None:
@@ -180,7 +180,7 @@ def _mark(region: Region, flat: Addresses, reads: bool, writes: bool) -> None:
         if region.written is None:
             region.written = np.zeros(count, dtype=bool)
         region.written[sectors] = True
-        region.storage.all_marks()[offsets.astype(np.int64)] = Writer.KERNEL
+        region.storage.all_marks()[offsets.astype(np.int64)] = Origin.KERNEL
 
 
 def _sectors_touched(addresses: Addresses, flat: Addresses, mask: Flags | None) -> int:

@@ -1,6 +1,6 @@
 """The executor's process: owns the tensors of one candidate, runs the programs that its host code traced, keeps the counts.
 
-Conversation (frames, see kernels_eval.sandbox.ipc), with the judge alone. Judge: `begin` (policy, weights), then `execute` (a part of a
+Session (frames, see kernels_eval.sandbox.ipc), with the judge alone. Judge: `begin` (policy, weights), then `execute` (a part of a
 program; where the inputs lie in shared memory; which outputs or which value to send back). Executor: `executed` or `failed`.
 Of the candidate's code only kernels run here, and only what kernels_eval.trace.kernel_syntax passes. Confined all the same. It
 never holds the reference, its outputs, the seeds or the verdict.
@@ -74,7 +74,7 @@ class _Executor:
             if header["read"] is not None:
                 answer["value"] = self._state.tensor(View(**header["read"])).item()
             views = [View(**view) for view in header["outputs"]]
-            answer["outputs"] = [{"writers": self._state.writers(view)} for view in views]
+            answer["outputs"] = [{"origins": self._state.origins(view)} for view in views]
             content = [bytes_of(self._state.tensor(view)) for view in views]
         except CandidateError:
             raise

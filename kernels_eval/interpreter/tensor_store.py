@@ -8,7 +8,7 @@ import torch
 from kernels_eval.correctness.allowed_operators import COPIES, CREATIONS, MOVES, UNINITIALISED, is_recordable
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.operators import count_operator
-from kernels_eval.interpreter.memory_accesses import Storage, Writer
+from kernels_eval.interpreter.memory_accesses import Origin, Storage
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, Operate, Plain, Sequence, TypeName, Upload, View
 
@@ -50,7 +50,7 @@ class ExecutorMemory:
         if nbytes:
             start = int(tensor.storage_offset()) * tensor.element_size()
             flat.set_(tensor.untyped_storage(), start, (nbytes,), (1,))
-        self._storages[number] = Storage(number, flat, Writer.GIVEN)
+        self._storages[number] = Storage(number, flat, Origin.GIVEN)
 
     def upload(self, command: Upload, payload: bytearray) -> None:
         """Make a storage of bytes that the host code sent."""
@@ -58,7 +58,7 @@ class ExecutorMemory:
         if len(content) != command.size:
             raise ProgramError("a program uploads more than it sent")
         memory = torch.frombuffer(content, dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
-        self._storages[command.storage] = Storage(command.storage, memory, Writer.GIVEN)
+        self._storages[command.storage] = Storage(command.storage, memory, Origin.GIVEN)
 
     def free(self, numbers: tuple[int, ...]) -> None:
         """Let storages go."""
@@ -78,20 +78,20 @@ class ExecutorMemory:
         return tensor.set_(storage.memory.untyped_storage(), start, view.shape, view.strides)
 
     def marks(self, view: View) -> torch.Tensor:
-        """Return who wrote each element of a view last (Writer), as a tensor over the marks themselves."""
+        """Return who wrote each element of a view last (Origin), as a tensor over the marks themselves."""
         itemsize = DTYPES[view.dtype].itemsize
         marks = torch.from_numpy(self[view.storage].all_marks())
         strides = tuple(stride * itemsize for stride in view.strides)
         return marks.as_strided(view.shape, strides, view.offset * itemsize)
 
-    def writers(self, view: View) -> list[int]:
+    def origins(self, view: View) -> list[int]:
         """Count a view's elements by who wrote them last."""
-        counts = [0] * len(Writer)
+        counts = [0] * len(Origin)
         storage = self[view.storage]
         if storage.marks is None:
             counts[storage.writer] = view.numel
             return counts
-        found = np.bincount(self.marks(view).numpy().ravel(), minlength=len(Writer))
+        found = np.bincount(self.marks(view).numpy().ravel(), minlength=len(Origin))
         return [int(count) for count in found]
 
     def operate(self, command: Operate) -> Launch | None:
@@ -127,7 +127,7 @@ class ExecutorMemory:
         else:  # neither True nor False throughout
             memory[::2] = 1
             memory[1::2] = 0
-        self._storages[view.storage] = Storage(view.storage, memory, Writer.NOBODY)
+        self._storages[view.storage] = Storage(view.storage, memory, Origin.NOBODY)
 
     def _keep(self, command: Operate, view: View, tensor: torch.Tensor) -> None:
         """Take a result as the storage that the program names, in the layout that the host code was told."""
@@ -144,7 +144,7 @@ class ExecutorMemory:
                 memory.set_(tensor.untyped_storage())
             else:
                 memory = torch.empty(view.reach * DTYPES[view.dtype].itemsize, dtype=torch.uint8)
-            self._storages[view.storage] = Storage(view.storage, memory, Writer.NOBODY)
+            self._storages[view.storage] = Storage(view.storage, memory, Origin.NOBODY)
             if not fits:
                 self.tensor(view).copy_(tensor)
         if command.name in COPIES:
@@ -152,11 +152,11 @@ class ExecutorMemory:
         elif command.name in MOVES:
             self._move_marks(command, view)
         elif command.name in CREATIONS or command.name in ("fill_", "zero_"):
-            self._mark(view, Writer.FILL, whole=not known)
+            self._mark(view, Origin.FILL, whole=not known)
         elif command.name not in ("detach", "alias", "detach_", "requires_grad_"):
-            self._mark(view, Writer.LIBRARY, whole=not known)
+            self._mark(view, Origin.LIBRARY, whole=not known)
 
-    def _mark(self, view: View, writer: Writer, whole: bool) -> None:
+    def _mark(self, view: View, writer: Origin, whole: bool) -> None:
         storage = self[view.storage]
         if whole:
             storage.writer, storage.marks = writer, None
@@ -171,8 +171,8 @@ class ExecutorMemory:
         origin = self[source.storage]
         is_changed = source.model_copy(update={"storage": view.storage}) != view
         if origin.marks is None:
-            is_moved = is_changed and origin.writer is Writer.GIVEN
-            self._mark(view, Writer.MOVED if is_moved else origin.writer, whole=command.name != "copy_")
+            is_moved = is_changed and origin.writer is Origin.GIVEN
+            self._mark(view, Origin.MOVED if is_moved else origin.writer, whole=command.name != "copy_")
             return
         marks = self.marks(source)
         self[view.storage].all_marks()
@@ -183,7 +183,7 @@ class ExecutorMemory:
         packet = getattr(torch.ops.aten, command.name)
         arguments = [self._marks_of(value) for value in command.arguments]
         if command.name == "constant_pad_nd":
-            arguments = [*arguments[:2], int(Writer.FILL)]
+            arguments = [*arguments[:2], int(Origin.FILL)]
         self[view.storage].all_marks()
         self.marks(view).copy_(_moved(getattr(packet, command.overload)(*arguments)))
 
@@ -208,4 +208,4 @@ class ExecutorMemory:
 
 def _moved(marks: torch.Tensor) -> torch.Tensor:
     """Marks of values that PyTorch has converted or rearranged."""
-    return torch.where(marks == Writer.GIVEN, int(Writer.MOVED), marks)
+    return torch.where(marks == Origin.GIVEN, int(Origin.MOVED), marks)

@@ -1,6 +1,6 @@
 """Builds candidates of back ends that are built before they run, in a confined process each, once for each content.
 
-The process side (`build_main`) and the judge's side (`Builder`). Conversation: the judge sends a request (see
+The process side (`build_main`) and the judge's side (`Builder`). Session: the judge sends a request (see
 `kernels_eval.backends.Backend.build`), the process answers `built` (what the back end returned) or `failed`, and ends.
 """
 
@@ -22,7 +22,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from kernels_eval.backends import backend_named
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.frozen import FrozenModel
-from kernels_eval.sandbox.fork_server import Nursery
+from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.ipc import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.messages import FailedAnswer
@@ -96,9 +96,9 @@ class BuildCache:
 class Builder:
     """One building process at a time; several threads each own one. The cache is shared."""
 
-    def __init__(self, new_nursery: Callable[[], Nursery], cache: BuildCache) -> None:
-        self._new_nursery = new_nursery
-        self._nursery: Nursery | None = None
+    def __init__(self, new_fork_server: Callable[[], ForkServer], cache: BuildCache) -> None:
+        self._new_fork_server = new_fork_server
+        self._fork_server: ForkServer | None = None
         self._cache = cache
 
     def build(
@@ -122,22 +122,22 @@ class Builder:
         try:
             built = self._build(request, limits)
         except InfrastructureError:
-            self._nursery = None
+            self._fork_server = None
             built = self._build(request, limits)
         self._cache.put(key, built)
         return built
 
     def close(self) -> None:
         """Let the process go."""
-        if self._nursery is not None:
-            self._nursery.close()
+        if self._fork_server is not None:
+            self._fork_server.close()
 
     def _build(self, request: dict[str, Any], limits: Limits) -> Built:
-        if self._nursery is None:
-            self._nursery = self._new_nursery()
+        if self._fork_server is None:
+            self._fork_server = self._new_fork_server()
         memory = os.memfd_create("unused")
         try:
-            channel = self._nursery.start(memory, limits)
+            channel = self._fork_server.start(memory, limits)
         finally:
             os.close(memory)
         with channel:
@@ -147,7 +147,7 @@ class Builder:
                 answer = _ANSWER.validate_python(header)
             except (ChannelClosedError, TimeoutError, MalformedFrameError, ValidationError):
                 answer = None
-        ending = self._nursery.stop()
+        ending = self._fork_server.stop()
         if isinstance(answer, _BuiltAnswer):
             return Built(answer.model_dump(mode="json", exclude={"kind"}))
         if answer is not None:

@@ -1,6 +1,6 @@
 """The judge's scratch folder: its processes' home, temporary files and compiler cache. Gone with the judge, however it ended.
 
-Its template removes it where the judge was killed; where both were killed at once, the next judge to start does. A lock on
+Its zygote removes it where the judge was killed; where both were killed at once, the next judge to start does. A lock on
 `.lock` in it says that it is in use, to judges in other containers too.
 """
 

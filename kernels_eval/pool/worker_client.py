@@ -10,11 +10,11 @@ from kernels_eval.cost.launch import Launch
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.pool.builder import BuildCache, Builder, Built, verdict_of
 from kernels_eval.pool.job_queue import Job
-from kernels_eval.pool.zygotes import Templates
-from kernels_eval.sandbox.fork_server import MAX_EXTENSION, Nursery
+from kernels_eval.pool.zygotes import Zygotes
+from kernels_eval.sandbox.fork_server import MAX_EXTENSION, ForkServer
 from kernels_eval.sandbox.ipc import ChannelClosedError, MalformedFrameError, has_news, receive_frame, send_frame
 from kernels_eval.sandbox.limits import Limits
-from kernels_eval.trace.schema import KernelUnit
+from kernels_eval.trace.schema import KernelSource
 from kernels_eval.verdict import Status, Verdict
 
 _SPARE_S = 120.0
@@ -27,16 +27,16 @@ WORKER_VERDICTS = 1000
 references again; on a GPU it also makes a CUDA context."""
 
 
-class Bench:
+class WorkerClient:
     """What one thread judges with: a worker process and a compiler."""
 
     def __init__(
-        self, templates: Templates, compile_cache: CompileCache, build_cache: BuildCache, config: JudgeConfig
+        self, zygotes: Zygotes, compile_cache: CompileCache, build_cache: BuildCache, config: JudgeConfig
     ) -> None:
-        self._templates = templates
+        self._zygotes = zygotes
         self._config = config
-        self._compiler = Compiler(self._new_compiler_nursery, compile_cache)
-        self._builder = Builder(self._new_builder_nursery, build_cache)
+        self._compiler = Compiler(self._new_compile_fork_server, compile_cache)
+        self._builder = Builder(self._new_build_fork_server, build_cache)
         self._worker: socket.socket | None = None
         self._process = 0
         self._judged = 0
@@ -65,7 +65,7 @@ class Bench:
             return verdict
         launches = [Launch(**values) for values in reply["launches"]]
         launches = [launch for launch in launches if not launch.kernel.startswith(_LIBRARY_PREFIX)]
-        units = [KernelUnit(**values) for values in reply["units"]]
+        units = [KernelSource(**values) for values in reply["units"]]
         limits = Limits(wall_s=config.compile_timeout_s, memory_mb=config.memory_mb)
         compiled = self._compiler.compile(units, launches, config.targets, limits)
         if compiled.category is None:
@@ -114,7 +114,7 @@ class Bench:
 
     def start_worker(self) -> list[str]:
         """Have a worker forked; returns what keeps candidates in there. InfrastructureError: it cannot be had."""
-        self._process, self._worker = self._templates.judging(self._config.device).fork()
+        self._process, self._worker = self._zygotes.judging(self._config.device).fork()
         self._worker.settimeout(_SPARE_S)
         try:
             hello, _ = receive_frame(self._worker)
@@ -122,11 +122,11 @@ class Bench:
             raise InfrastructureError("a judge worker did not start") from error
         return hello["sandbox"]
 
-    def _new_builder_nursery(self) -> Nursery:
-        return Nursery(self._templates.building().fork()[1])
+    def _new_build_fork_server(self) -> ForkServer:
+        return ForkServer(self._zygotes.building().fork()[1])
 
-    def _new_compiler_nursery(self) -> Nursery:
-        return Nursery(self._templates.compiling().fork()[1])
+    def _new_compile_fork_server(self) -> ForkServer:
+        return ForkServer(self._zygotes.compiling().fork()[1])
 
     def drop_dead_worker(self) -> bool:
         """Give a worker up that died while it had nothing to do; True where it had."""
@@ -139,7 +139,7 @@ class Bench:
         """Give the worker up; the next job gets a new one."""
         if self._worker is not None:
             self._worker.close()
-            self._templates.kill(self._process)
+            self._zygotes.kill(self._process)
         self._worker = None
         self._judged = 0
 

@@ -1,7 +1,7 @@
 """What the judge knows of its workers: who is at work, who is out of service and why, how long verdicts take.
 
 A worker (a core's process, or a device) on which the machine failed is quarantined: it gets no kernels until a probe, a kernel
-that is known to be right, has passed on it. The roster only keeps the books; kernels_eval.judge acts on them.
+that is known to be right, has passed on it. The worker statuses only keeps the books; kernels_eval.judge acts on them.
 """
 
 import threading
@@ -105,7 +105,7 @@ class _Worker:
         self.since = time.monotonic()
 
 
-class Roster:
+class WorkerStatuses:
     """The books. Safe for threads. Workers `regular` and up are in reserve."""
 
     def __init__(self, devices: list[str], regular: int | None = None) -> None:

@@ -1,10 +1,10 @@
-"""The warm process: imports torch and triton once, then forks workers (or compiler nurseries) on request.
+"""The warm process: imports torch and triton once, then forks workers (or compiler fork servers) on request.
 
 Started as a program of its own (`python -m kernels_eval.pool.zygote interpret|compile|build|device DESCRIPTOR`), so that it inherits no
 threads, no CUDA context and no secrets of the caller's. Triton decides at import whether it interprets, so there is one
-template for each way. It never reads a problem or a kernel.
+zygote for each way. It never reads a problem or a kernel.
 
-Protocol (SOCK_SEQPACKET): judge `fork` with one descriptor, template `forked` (process); judge `kill` (process).
+Protocol (SOCK_SEQPACKET): judge `fork` with one descriptor, zygote `forked` (process); judge `kill` (process).
 """
 
 import contextlib
@@ -32,8 +32,8 @@ _END_S = 10.0
 _START_S = 180.0
 
 
-class Template:
-    """The judge's side: starts the template's process and has it fork."""
+class Zygote:
+    """The judge's side: starts the zygote's process and has it fork."""
 
     def __init__(self, way: str, scratch: Path) -> None:
         self._notes, theirs = note_pair()
@@ -64,7 +64,7 @@ class Template:
         self._notes.settimeout(_START_S)
 
     def fork(self) -> tuple[int, socket.socket]:
-        """Fork a worker or nursery; returns its process id and the socket to it."""
+        """Fork a worker or fork server; returns its process id and the socket to it."""
         ours, theirs = note_pair() if self._way in ("compile", "build") else socket.socketpair()
         try:
             send_note(self._notes, {"action": "fork"}, [theirs.fileno()])
@@ -175,23 +175,23 @@ def _load(way: str) -> Any:
     torch.set_num_threads(1)
     if way == "compile":
         from kernels_eval.compile.triton import compile_main, rehearse_compilation
-        from kernels_eval.sandbox.fork_server import serve_nursery
+        from kernels_eval.sandbox.fork_server import serve_fork_server
 
         rehearse_compilation()
 
         def serve_compilers(descriptor: int) -> None:
             # A folder of its own for each: what one compiler leaves behind, or half of it, is no other's affair.
             os.environ["TRITON_CACHE_DIR"] += f"-{os.getpid()}"
-            serve_nursery(_notes(descriptor), compile_main, may_fork=True)
+            serve_fork_server(_notes(descriptor), compile_main, may_fork=True)
 
         return serve_compilers
     if way == "build":
         from kernels_eval.compile.nvcc import remember_load_inline
         from kernels_eval.pool.builder import build_main
-        from kernels_eval.sandbox.fork_server import serve_nursery
+        from kernels_eval.sandbox.fork_server import serve_fork_server
 
         remember_load_inline()
-        return lambda descriptor: serve_nursery(_notes(descriptor), build_main, may_fork=True)
+        return lambda descriptor: serve_fork_server(_notes(descriptor), build_main, may_fork=True)
     if way in (DEVICE_WAY, _DEVICE_UNREHEARSED):
         from kernels_eval.gpu.warm_up import is_clean, leave_nvml, rehearse_on_host
         from kernels_eval.gpu.worker import serve_device_worker

@@ -4,41 +4,41 @@ import threading
 from pathlib import Path
 
 from kernels_eval.errors import InfrastructureError
-from kernels_eval.pool.zygote import DEVICE_WAY, Template
+from kernels_eval.pool.zygote import DEVICE_WAY, Zygote
 
 _WAYS = {"cpu": "interpret", "cuda": DEVICE_WAY}
-"""Device -> the template that workers come from."""
+"""Device -> the zygote that workers come from."""
 
 
-class Templates:
-    """Templates by what they are for. Safe for threads."""
+class Zygotes:
+    """Zygotes by what they are for. Safe for threads."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
-        self._known: dict[str, Template] = {}
+        self._known: dict[str, Zygote] = {}
         self._lock = threading.Lock()
         self._closed = False
 
-    def judging(self, device: str) -> Template:
+    def judging(self, device: str) -> Zygote:
         """The one that candidates run in."""
         return self._get(_WAYS[device])
 
-    def building(self) -> Template:
+    def building(self) -> Zygote:
         """The one that builds."""
         return self._get("build")
 
-    def compiling(self) -> Template:
+    def compiling(self) -> Zygote:
         """The one that compiles."""
         return self._get("compile")
 
-    def _get(self, way: str) -> Template:
+    def _get(self, way: str) -> Zygote:
         with self._lock:
             if self._closed:
                 raise InfrastructureError("the judge is closed")
-            template = self._known.get(way)
-            if template is None or not template.is_alive:
-                template = self._known[way] = Template(way, self._scratch)
-            return template
+            zygote = self._known.get(way)
+            if zygote is None or not zygote.is_alive:
+                zygote = self._known[way] = Zygote(way, self._scratch)
+            return zygote
 
     def kill(self, process: int) -> None:
         """Kill a worker that no longer answers."""
@@ -50,5 +50,5 @@ class Templates:
         """End all of them."""
         with self._lock:
             self._closed = True
-            for template in self._known.values():
-                template.close()
+            for zygote in self._known.values():
+                zygote.close()

@@ -10,7 +10,7 @@ class ReferenceFailedError(Exception):
 
 
 @dataclass(frozen=True)
-class Truth:
+class Expected:
     """What the reference makes of one input set."""
 
     native: list[torch.Tensor]

@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from kernels_eval.correctness.output_structure import flat
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.operators import EagerCounter
-from kernels_eval.reference.expected import ReferenceFailedError, Truth
+from kernels_eval.reference.expected import Expected, ReferenceFailedError
 from kernels_eval.reference.input_sets import Shape, address_of, as_fake, copied, passed_as, same_bytes, shapes_of
 from kernels_eval.reference.inputs import DISTRIBUTIONS, NORMAL, WIDE, PlainDraws, ResizedFactories, SecretSeed
 from kernels_eval.sandbox.tensor_bytes import TensorForm
@@ -126,7 +126,7 @@ class Reference:
             self._forms[size] = [passed_as(value) for value in values]
         return self._forms[size]
 
-    def truth(self, inputs: list[Any], perturbed: bool) -> Truth:
+    def expected(self, inputs: list[Any], perturbed: bool) -> Expected:
         """Run the reference and its float64 oracle on one input set; the inputs themselves are left alone."""
         given = copied(inputs)
         model = self._model(perturbed)
@@ -138,7 +138,7 @@ class Reference:
             for index, (before, after) in enumerate(zip(inputs, given, strict=True))
             if isinstance(before, torch.Tensor) and not same_bytes(before, after)
         )
-        return Truth(
+        return Expected(
             native,
             self._oracle(inputs, perturbed, native),
             changed,

@@ -87,24 +87,24 @@ def trivial_answers(source: str) -> list[str]:
     reference = Reference(source, weight_seed=1)
     size = MIN_REDUCED if reference.can_be_reduced else None
     seed = SecretSeed(b"triviality")
-    first = reference.truth(reference.draw(size, 0, seed, own=True), perturbed=False)
+    first = reference.expected(reference.draw(size, 0, seed, own=True), perturbed=False)
     left = set(TrivialAnswer)
     for trial in range(1, _TRIALS + 1):
         own = trial == _TRIALS
         inputs = reference.draw(size, trial, seed, own=own)
-        truth = reference.truth(inputs, perturbed=False)
-        if not truth.is_finite and not own:
+        expected = reference.expected(inputs, perturbed=False)
+        if not expected.is_finite and not own:
             continue
-        left = {answer for answer in left if _passes(answer, truth, first, inputs)}
+        left = {answer for answer in left if _passes(answer, expected, first, inputs)}
     return sorted(left)
 
 
-def _passes(answer: TrivialAnswer, truth: Any, first: Any, inputs: list[Any]) -> bool:
+def _passes(answer: TrivialAnswer, expected: Any, first: Any, inputs: list[Any]) -> bool:
     import torch
 
     from kernels_eval.correctness.tolerance import compare
 
-    for index, (native, oracle) in enumerate(zip(truth.native, truth.oracle, strict=True)):
+    for index, (native, oracle) in enumerate(zip(expected.native, expected.oracle, strict=True)):
         if answer is TrivialAnswer.ZEROS:
             guesses = [torch.zeros_like(native)]
         elif answer is TrivialAnswer.MEAN:

@@ -1,4 +1,4 @@
-"""The judge's side of the conversation with one confined process: frames out, checked answers in, and why there was none."""
+"""The judge's side of the session with one confined process: frames out, checked answers in, and why there was none."""
 
 import contextlib
 import signal
@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from kernels_eval.sandbox.fork_server import Nursery
+from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.ipc import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.messages import FailedAnswer
@@ -36,17 +36,17 @@ class CandidateFailedError(Exception):
         )
 
 
-class ChildConversation:
+class Child:
     """Frames to and from one confined child. A context manager: leaving it kills the child."""
 
-    def __init__(self, nursery: Nursery, limits: Limits, memory: int | None, answers: TypeAdapter[Any]) -> None:
-        self._nursery = nursery
+    def __init__(self, fork_server: ForkServer, limits: Limits, memory: int | None, answers: TypeAdapter[Any]) -> None:
+        self._fork_server = fork_server
         self._limits = limits
         self._answers = answers
         self._ended = False
-        self._channel = nursery.start(memory, limits)
+        self._channel = fork_server.start(memory, limits)
 
-    def __enter__(self) -> "ChildConversation":
+    def __enter__(self) -> "Child":
         """Return itself."""
         return self
 
@@ -54,7 +54,7 @@ class ChildConversation:
         """End the child."""
         self._channel.close()
         if not self._ended:
-            self._nursery.dismiss()
+            self._fork_server.dismiss()
 
     def send(self, header: dict[str, Any], payload: list[Any] | None = None) -> None:
         """Send one message; CandidateFailedError where the child is gone."""
@@ -101,7 +101,7 @@ class ChildConversation:
 
     def _autopsy(self) -> CandidateFailedError:
         """Say why there was no answer."""
-        ending = self._nursery.stop()
+        ending = self._fork_server.stop()
         self._ended = True
         if ending.cause == "timeout" and ending.code == signal.SIGXCPU and self._limits.cpu_s is not None:
             message = f"took more than {self._limits.cpu_s:g} s of CPU time, where no kernel is run"
@@ -119,5 +119,5 @@ def _failure(answer: FailedAnswer) -> CandidateFailedError:
 
 
 def out_of_turn(message: str) -> CandidateFailedError:
-    """What a process is told that does not keep to the conversation."""
+    """What a process is told that does not keep to the session."""
     return CandidateFailedError(Status.REJECTED, "malformed_answer", message)

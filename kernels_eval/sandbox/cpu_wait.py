@@ -14,9 +14,9 @@ def starved_s(process: int) -> float:
 
 
 def starved_together(owner: int) -> dict[int, float]:
-    """Return the seconds that a process, its nurseries' children and they themselves starved so far, by process."""
-    nurseries = _children(owner)
-    family = [owner, *nurseries, *(child for nursery in nurseries for child in _children(nursery))]
+    """Return the seconds that a process, its fork servers' children and they themselves starved so far, by process."""
+    fork_servers = _children(owner)
+    family = [owner, *fork_servers, *(child for fork_server in fork_servers for child in _children(fork_server))]
     return {process: starved_s(process) for process in family}
 
 

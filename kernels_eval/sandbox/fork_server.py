@@ -1,12 +1,12 @@
 """Where confined children are born: a warm, clean, single-threaded process that forks one child at a time.
 
-The nursery was forked before its owner read any problem, so that a child's memory holds no reference, seed or answer.
+The fork server was forked before its owner read any problem, so that a child's memory holds no reference, seed or answer.
 It keeps one spare child forked ahead (a fork of a process with torch in it costs about 10 ms), hands it the descriptors
 of a job, enforces the limit on wall time (without what others took of it), and ends the child's whole process group, and whatever escaped from the group.
 
 Protocol over a SOCK_SEQPACKET socket. Owner: `start` (job, limits; descriptors: channel and, it may be, input memory), `stop` (job),
 `dismiss` (job: as stop, but nobody waits for how it ended).
-Nursery: `hello` (sandbox), `ended` (job, cause = exit | signal | timeout | stopped, code).
+ForkServer: `hello` (sandbox), `ended` (job, cause = exit | signal | timeout | stopped, code).
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from typing import Any
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.sandbox.cpu_wait import starved_since, starved_together
 from kernels_eval.sandbox.ipc import ChannelClosedError, has_news, note_pair, receive_note, send_note
-from kernels_eval.sandbox.limits import Limits, children_of, confine_child, confine_nursery, die_with_parent
+from kernels_eval.sandbox.limits import Limits, children_of, confine_child, confine_fork_server, die_with_parent
 
 ChildMain = Callable[[socket.socket, int], None]
 """What a child runs: its channel to the owner, and the descriptor of the shared input memory; -1 where it is to see none."""
@@ -46,7 +46,7 @@ class Ending:
 class _Child:
     process: int
     descriptor: int
-    door: socket.socket
+    connection: socket.socket
     job: int = -1
     started: float = 0.0
     wall_s: float = 0.0
@@ -55,34 +55,34 @@ class _Child:
 
 
 @dataclass(frozen=True)
-class Upbringing:
+class ChildSetup:
     """What happens to children before they run a candidate."""
 
     warm_up: Callable[[], None] | None = None
     """Called in each spare child while it waits for its job."""
-    confine_nursery: Callable[[bool], list[str]] = confine_nursery
+    confine_fork_server: Callable[[bool], list[str]] = confine_fork_server
     confine_child: Callable[[Limits, bool], None] = confine_child
 
 
-def serve_nursery(
-    owner: socket.socket, child_main: ChildMain, may_fork: bool, upbringing: Upbringing | None = None
+def serve_fork_server(
+    owner: socket.socket, child_main: ChildMain, may_fork: bool, setup: ChildSetup | None = None
 ) -> None:
     """Serve one owner until it goes away. `may_fork`: children may start programs of their own (a compiler's assembler)."""
     die_with_parent()
-    upbringing = upbringing or Upbringing()
-    sandbox = upbringing.confine_nursery(may_fork)
+    setup = setup or ChildSetup()
+    sandbox = setup.confine_fork_server(may_fork)
     with contextlib.suppress(ChannelClosedError):
         send_note(owner, {"event": "hello", "sandbox": sandbox})
-        _NurseryServer(owner, child_main, may_fork, upbringing).serve()
+        _ForkServerProcess(owner, child_main, may_fork, setup).serve()
 
 
-class _NurseryServer:
-    def __init__(self, owner: socket.socket, child_main: ChildMain, may_fork: bool, upbringing: Upbringing) -> None:
+class _ForkServerProcess:
+    def __init__(self, owner: socket.socket, child_main: ChildMain, may_fork: bool, setup: ChildSetup) -> None:
         self._owner = owner
-        self._upbringing = upbringing
+        self._setup = setup
         self._child_main = child_main
         self._may_fork = may_fork
-        self._spare = self._bear()
+        self._spare = self._fork()
         self._current: _Child | None = None
         self._dying: dict[int, _Child] = {}
         """Killed children by descriptor; reaped when there is time (a process with torch in it takes milliseconds to end)."""
@@ -98,13 +98,13 @@ class _NurseryServer:
             elif current is not None and time.monotonic() >= current.deadline and not self._extend(current):
                 self._end(current, "timeout")
             if self._owner.fileno() in ready:
-                if not self._obey():
+                if not self._handle_request():
                     return
                 continue
             for descriptor in [descriptor for descriptor in ready if descriptor in self._dying]:
                 self._reap(self._dying.pop(descriptor))
 
-    def _obey(self) -> bool:
+    def _handle_request(self) -> bool:
         """Do what the owner says; False once it has gone."""
         try:
             note, descriptors = receive_note(self._owner)
@@ -129,11 +129,11 @@ class _NurseryServer:
         child.deadline = child.started + child.wall_s
         child.starved_before_s = starved_together(os.getppid())
         with contextlib.suppress(ChannelClosedError):  # a spare that died shows by its descriptor in the next round
-            send_note(child.door, note, descriptors)
+            send_note(child.connection, note, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         self._current = child
-        self._spare = self._bear()
+        self._spare = self._fork()
         return True
 
     def _extend(self, child: _Child) -> bool:
@@ -143,14 +143,14 @@ class _NurseryServer:
         child.deadline = child.started + child.wall_s + starved
         return time.monotonic() < child.deadline
 
-    def _bear(self) -> _Child:
-        """Fork a child that waits for its job behind a door."""
+    def _fork(self) -> _Child:
+        """Fork a child that waits for its job behind a connection."""
         ours, theirs = note_pair()
         process = os.fork()
         if process == 0:
             code = 70
             try:
-                _run_child(theirs, self._child_main, self._may_fork, self._upbringing)
+                _run_child(theirs, self._child_main, self._may_fork, self._setup)
                 code = 0
             finally:
                 os._exit(code)
@@ -181,7 +181,7 @@ class _NurseryServer:
     def _reap(self, child: _Child) -> int:
         _, status = os.waitpid(child.process, 0)
         os.close(child.descriptor)
-        child.door.close()
+        child.connection.close()
         if self._may_fork:
             dying = {other.process for other in self._dying.values()}
             _kill_escaped({self._spare.process, child.process} | dying)
@@ -199,30 +199,30 @@ def _kill_escaped(kept: set[int]) -> None:
                 os.waitpid(process, 0)
 
 
-def _run_child(door: socket.socket, child_main: ChildMain, may_fork: bool, upbringing: Upbringing) -> None:
+def _run_child(connection: socket.socket, child_main: ChildMain, may_fork: bool, setup: ChildSetup) -> None:
     die_with_parent()
     os.setsid()
-    # Nothing of the nursery's may stay open: its sockets lead to the judge.
+    # Nothing of the fork server's may stay open: its sockets lead to the judge.
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
-    os.dup2(door.fileno(), 3)
+    os.dup2(connection.fileno(), 3)
     os.closerange(4, 65536)
-    door.detach()
-    door = socket.socket(fileno=3)
-    if upbringing.warm_up is not None:
-        upbringing.warm_up()
+    connection.detach()
+    connection = socket.socket(fileno=3)
+    if setup.warm_up is not None:
+        setup.warm_up()
     try:
-        note, (channel_descriptor, *memory) = receive_note(door)
+        note, (channel_descriptor, *memory) = receive_note(connection)
     except ChannelClosedError:
         return
-    door.close()
-    upbringing.confine_child(Limits(**note["limits"]), may_fork)
+    connection.close()
+    setup.confine_child(Limits(**note["limits"]), may_fork)
     child_main(socket.socket(fileno=channel_descriptor), memory[0] if memory else -1)
 
 
-class Nursery:
-    """The owner's side: starts jobs in a nursery and learns how they ended. Not for concurrent use: one job at a time."""
+class ForkServer:
+    """The owner's side: starts jobs in a fork server and learns how they ended. Not for concurrent use: one job at a time."""
 
     def __init__(self, notes: socket.socket) -> None:
         self._notes = notes
@@ -269,7 +269,7 @@ class Nursery:
                 return Ending(note["cause"], note["code"])
 
     def close(self) -> None:
-        """Let the nursery go; it kills what it still has."""
+        """Let the fork server go; it kills what it still has."""
         self._notes.close()
 
     def _send(self, note: dict[str, Any], descriptors: list[int] | tuple[()]) -> None:

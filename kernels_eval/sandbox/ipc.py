@@ -2,7 +2,7 @@
 
 A frame is `>IQ` (header bytes, payload bytes), the header as JSON, then the payload. Both lengths are checked against the
 reader's limits before anything is allocated, so that a hostile sender can neither exhaust memory nor desynchronise us
-into trusting a later frame: the first malformed frame ends the conversation.
+into trusting a later frame: the first malformed frame ends the session.
 """
 
 import json

@@ -1,7 +1,7 @@
 """What keeps a candidate in: resource limits, a process group of its own, system calls and network cut off where possible.
 
-`confine_nursery` runs once in the process that candidates are forked from (everything in it is inherited); `confine_child`
-runs in each candidate. The nursery says what is in force, and every verdict carries it. Not protected against here, where
+`confine_fork_server` runs once in the process that candidates are forked from (everything in it is inherited); `confine_child`
+runs in each candidate. The fork server says what is in force, and every verdict carries it. Not protected against here, where
 landlock is missing, or for programs that have to start others (compilers): reading files that the judge's user may read.
 """
 
@@ -47,7 +47,7 @@ def adopt_orphans() -> None:
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def confine_nursery(may_fork: bool) -> list[str]:
+def confine_fork_server(may_fork: bool) -> list[str]:
     """Cut the network off for this process and all that it forks; returns what will be in force in its children."""
     adopt_orphans()
     achieved = ["process", "rlimits"]

@@ -43,8 +43,8 @@ class OutputForm(FrozenModel):
 class OutputFacts(FrozenModel):
     """What the executor knows of one output beside its content."""
 
-    writers: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=6, max_length=6)]
-    """Elements by who wrote them last (kernels_eval.interpreter.memory_accesses.Writer)."""
+    origins: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=6, max_length=6)]
+    """Elements by who wrote them last (kernels_eval.interpreter.memory_accesses.Origin)."""
 
 
 class ExecutedAnswer(FrozenModel):

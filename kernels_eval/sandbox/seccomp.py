@@ -195,7 +195,7 @@ def _program(machine: str, process: int) -> bytes:
         _instruction(_RETURN, _KILL),
         _instruction(_LOAD, _NUMBER_OFFSET),
     ]
-    if machine == "x86_64":  # the x32 table would be a second door to the same calls
+    if machine == "x86_64":  # the x32 table would be a second connection to the same calls
         lines += [_instruction(_JUMP_GREATER_EQUAL, _X32_BIT, if_false=1), _instruction(_RETURN, _KILL)]
     lines += [_instruction(_JUMP_EQUAL, clone3, if_false=1), _instruction(_RETURN, _ERRNO | _ENOSYS)]
     for number in refused.values():

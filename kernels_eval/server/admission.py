@@ -45,7 +45,7 @@ class Admission:
 
     def _retry_after_s(self, count: int) -> int:
         """Estimate when `count` places will have become free, from how long verdicts took so far."""
-        durations = self._judge.roster.durations
+        durations = self._judge.statuses.durations
         judged = sum(durations.counts)
         each_s = durations.total_s / judged if judged else _UNKNOWN_S
         seconds = count * each_s / self._judge.config.workers

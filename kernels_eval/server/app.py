@@ -145,12 +145,12 @@ class _Server:
         @app.get("/workers", responses=UNAUTHORISED, tags=["state"])
         async def workers() -> Workers:
             """List the workers and what they are doing."""
-            return Workers(workers=self._judge.roster.workers())
+            return Workers(workers=self._judge.statuses.workers())
 
         @app.get("/fault_statistics", responses=UNAUTHORISED, tags=["state"])
         async def fault_statistics() -> FaultStatistics:
             """Say how often the machine failed, where, and which workers are in quarantine for it."""
-            return self._judge.roster.fault_statistics()
+            return self._judge.statuses.fault_statistics()
 
         metrics_reply = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
@@ -163,8 +163,8 @@ class _Server:
     def health(self) -> Health:
         """Return the state in short."""
         judge = self._judge
-        quarantined = len(judge.roster.fault_statistics().quarantined)
-        in_service = min(judge.roster.in_service, judge.config.workers)
+        quarantined = len(judge.statuses.fault_statistics().quarantined)
+        in_service = min(judge.statuses.in_service, judge.config.workers)
         status = (
             "stopping" if judge.is_closed
             else "unavailable" if in_service == 0

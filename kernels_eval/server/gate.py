@@ -36,7 +36,7 @@ class Gate:
         self._replies = replies
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Handle one connection event."""
+        """TracedTensor one connection event."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

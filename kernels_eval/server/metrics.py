@@ -19,13 +19,13 @@ Sample = tuple[Mapping[str, str], float]
 
 def exposition(judge: Judge, replies: Counter[int], taken: int, queue_limit: int) -> str:
     """Return all metrics. `replies` counts HTTP replies by status code; `taken` are the queue's places in use."""
-    verdicts = judge.roster.verdicts
-    states = Counter(report.state for report in judge.roster.workers())
-    faults = judge.roster.fault_statistics()
+    verdicts = judge.statuses.verdicts
+    states = Counter(report.state for report in judge.statuses.workers())
+    faults = judge.statuses.fault_statistics()
     metrics = [
         _metric("verdicts_total", "counter", "Verdicts given, those from the cache not counted.",
                 (({"status": status.value}, verdicts.get(status.value, 0)) for status in Status)),
-        _histogram("seconds", "Seconds from a worker's taking a kernel to its verdict.", judge.roster.durations),
+        _histogram("seconds", "Seconds from a worker's taking a kernel to its verdict.", judge.statuses.durations),
         _metric("workers", "gauge", "Workers by state.",
                 (({"state": state.value}, states.get(state, 0)) for state in WorkerState)),
         _metric("running", "gauge", "Kernels that are being judged.", [({}, judge.running)]),

@@ -9,7 +9,7 @@ compiler refuses too, or cannot translate; nothing honest is lost.
 import ast
 from collections.abc import Mapping
 
-from kernels_eval.trace.schema import Global, KernelUnit, LanguageName, ModuleName
+from kernels_eval.trace.schema import Global, KernelSource, LanguageName, ModuleName
 
 BUILTINS = frozenset(
     {"range", "len", "min", "max", "abs", "int", "float", "bool", "print", "tuple", "list", "isinstance", "slice"}
@@ -109,7 +109,7 @@ class ForbiddenSyntaxError(Exception):
         self.line = line
 
 
-def checked_tree(unit: KernelUnit) -> ast.FunctionDef:
+def checked_tree(unit: KernelSource) -> ast.FunctionDef:
     """Return a unit's function, with line numbers of the candidate's source and without annotations on its parameters.
 
     ForbiddenSyntaxError where it says anything that is not allowed.

@@ -63,7 +63,7 @@ class View(FrozenModel):
 
 
 class Plain(FrozenModel):
-    """A number, a string, a truth value or None."""
+    """A number, a string, a expected value or None."""
 
     kind: Literal["plain"] = "plain"
     value: bool | int | float | Text | None = None
@@ -187,7 +187,7 @@ Global = Annotated[
 ]
 
 
-class KernelUnit(FrozenModel):
+class KernelSource(FrozenModel):
     """The source of one kernel or device function, and what its global names mean."""
 
     unit: Number
@@ -211,7 +211,7 @@ class OutputView(FrozenModel):
 class Part(FrozenModel):
     """What the host code asked for since the last part."""
 
-    units: Annotated[tuple[KernelUnit, ...], Field(max_length=500)] = ()
+    units: Annotated[tuple[KernelSource, ...], Field(max_length=500)] = ()
     commands: Annotated[tuple[Command, ...], Field(max_length=MAX_COMMANDS)] = ()
 
 

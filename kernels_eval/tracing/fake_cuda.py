@@ -14,7 +14,7 @@ import triton
 from torch.utils._python_dispatch import TorchDispatchMode
 from triton.backends.compiler import GPUTarget
 
-from kernels_eval.tracing.traced_tensor import Handle
+from kernels_eval.tracing.traced_tensor import TracedTensor
 
 _NAME = "NVIDIA H100 80GB HBM3 (virtual)"
 _CAPABILITY = (9, 0)
@@ -122,7 +122,7 @@ def _on_the_host(create: Callable[..., Any]) -> Callable[..., Any]:
     """Creation from the host's own values: they are there first, and are uploaded when a kernel wants them."""
 
     def make(data: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(data, Handle):
+        if isinstance(data, TracedTensor):
             return data
         kwargs.pop("device", None)
         return create(data, *args, **kwargs)

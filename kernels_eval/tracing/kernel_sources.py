@@ -27,7 +27,7 @@ class UnknownGlobalError(Exception):
     """A kernel uses something that kernels cannot use, or its source is not to be found."""
 
 
-class Units:
+class KernelSources:
     """Numbers kernels and device functions as they are first used. `fresh` holds those not sent yet."""
 
     def __init__(self) -> None:

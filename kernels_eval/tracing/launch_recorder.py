@@ -16,7 +16,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from kernels_eval.interpreter.triton_patches.interpreter import upstream
 from kernels_eval.sandbox.candidate_source import FILE_NAME
 from kernels_eval.trace.schema import MAX_LAUNCHES
-from kernels_eval.tracing.kernel_sources import Units, UnknownGlobalError
+from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalError
 from kernels_eval.tracing.tracer import Tracer
 
 _MAX_OPTION = 1 << 30
@@ -29,7 +29,7 @@ class KernelArgumentError(Exception):
 class LaunchRecorder:
     """Takes the place of Triton's launcher."""
 
-    def __init__(self, tracer: Tracer, units: Units) -> None:
+    def __init__(self, tracer: Tracer, units: KernelSources) -> None:
         self._tracer = tracer
         self._units = units
         self._signatures: dict[Any, inspect.Signature] = {}
@@ -51,7 +51,7 @@ class LaunchRecorder:
 
         upstream.InterpretedFunction.run = run
         autotuner: Any = Autotuner
-        autotuner._bench = lambda self, *args, **kwargs: [1.0, 1.0, 1.0]
+        autotuner._client = lambda self, *args, **kwargs: [1.0, 1.0, 1.0]
 
     def launch(self, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> None:
         """Write one launch down."""

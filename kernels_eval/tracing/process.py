@@ -1,6 +1,6 @@
 """The candidate's process: loads its source, builds ModelNew, and traces forward calls on tensors without values.
 
-Conversation (frames, see kernels_eval.sandbox.ipc). Judge: `load` (payload: pickled job; from the judge to us only). Candidate: `ready`
+Session (frames, see kernels_eval.sandbox.ipc). Judge: `load` (payload: pickled job; from the judge to us only). Candidate: `ready`
 (names and shapes of parameters and buffers) or `failed`. Judge: `weights` (names whose values the judge sets), then any
 number of `trace` (shapes of the inputs). Candidate: `trace` (a program, kernels_eval.trace.schema), `read` (it wants one value;
 the judge answers `value`) or `failed`. No input, no output, no count and no clock is ever in this process, and nothing of
@@ -24,9 +24,9 @@ from kernels_eval.sandbox.tensor_bytes import DTYPES, NAMES
 from kernels_eval.trace.schema import FIRST_WEIGHT
 from kernels_eval.tracing import custom_operators, fake_cuda, fake_cuda_graphs
 from kernels_eval.tracing.global_state import global_state
-from kernels_eval.tracing.kernel_sources import Units, UnknownGlobalError
+from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalError
 from kernels_eval.tracing.launch_recorder import KernelArgumentError, LaunchRecorder
-from kernels_eval.tracing.traced_tensor import Handle
+from kernels_eval.tracing.traced_tensor import TracedTensor
 from kernels_eval.tracing.tracer import Tracer
 
 _DIFFERENCE_NAMES = 5
@@ -35,7 +35,7 @@ _DIFFERENCE_NAMES = 5
 def host_main(channel: socket.socket, memory_descriptor: int) -> None:
     """Serve one candidate; returns when the judge hangs up."""
     channel.settimeout(None)
-    gc.set_threshold(50_000)  # a short life: collecting early would touch, and so copy, the template's pages
+    gc.set_threshold(50_000)  # a short life: collecting early would touch, and so copy, the zygote's pages
     try:
         _Host(channel).serve()
     except CandidateError as failed:
@@ -47,7 +47,7 @@ def host_main(channel: socket.socket, memory_descriptor: int) -> None:
 class _Host:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
-        self._units = Units()
+        self._units = KernelSources()
         self._values: list[Any] = []
         """Values read so far in this forward call."""
         self._queued: deque[dict[str, Any]] = deque()
@@ -122,7 +122,7 @@ class _Host:
         return result
 
     def _output(self, output: Any) -> dict[str, Any]:
-        if isinstance(output, torch.Tensor) and type(output) in (Handle, torch.Tensor, torch.nn.Parameter):
+        if isinstance(output, torch.Tensor) and type(output) in (TracedTensor, torch.Tensor, torch.nn.Parameter):
             if getattr(output, "is_on_host", False):
                 return {"type": "tensor on another device than the inputs"}
             return {"view": self._tracer.view_of(self._tracer.promote(output))}
@@ -174,7 +174,7 @@ def _use_handles(model: Any, tracer: Tracer, given: dict[str, torch.Tensor]) -> 
         for module in model.modules():
             for group in (vars(module)["_parameters"], vars(module)["_buffers"]):
                 for name, tensor in group.items():
-                    if tensor is None or isinstance(tensor, Handle):
+                    if tensor is None or isinstance(tensor, TracedTensor):
                         continue
                     if id(tensor) not in handles:
                         handles[id(tensor)] = tracer.promote(tensor)

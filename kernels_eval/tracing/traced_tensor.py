@@ -1,6 +1,6 @@
 """Tensors without values: what the candidate's host code works on.
 
-A `Handle` is a tensor of shape, strides and type whose values are somewhere else: in the executor's process, which this
+A `TracedTensor` is a tensor of shape, strides and type whose values are somewhere else: in the executor's process, which this
 one cannot reach. What host code does with it is written down by the `Tracer` (kernels_eval.tracing.tracer); what would need values is refused. So
 host code that computes, caches or compares results has nothing to do it with. Handles say that they are on `cuda:0`: that is where the
 kernels believe to run.
@@ -40,7 +40,7 @@ class Memory:
             self.tracer.freed.append(self.number)
 
 
-class Handle(torch.Tensor):
+class TracedTensor(torch.Tensor):
     """A tensor without values."""
 
     __torch_function__: Any = torch._C._disabled_torch_function_impl  # pyright: ignore[reportPrivateUsage]
@@ -59,10 +59,10 @@ class Handle(torch.Tensor):
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Reached outside of a forward call too: in a thread, at the module's end."""
-        tracer = next(value.memory.tracer for value in args if isinstance(value, Handle))
+        tracer = next(value.memory.tracer for value in args if isinstance(value, TracedTensor))
         return tracer.operate(func, args, kwargs or {})
 
-    def cuda(self, *_: Any, **__: Any) -> "Handle":
+    def cuda(self, *_: Any, **__: Any) -> "TracedTensor":
         """Return itself: it is there already."""
         return self.clone() if self.is_on_host else self  # pyright: ignore[reportReturnType]
 
@@ -112,7 +112,7 @@ def _is_device_name(value: Any) -> bool:
 
 
 def _refusing(name: str) -> Callable[..., Any]:
-    def refuse(self: Handle, *_: Any, **__: Any) -> Any:
+    def refuse(self: TracedTensor, *_: Any, **__: Any) -> Any:
         self.memory.tracer.violations.append(f"Tensor.{name}")
         raise PolicyViolationError(f"Tensor.{name}: results have to be computed by the kernels, not on the host")
 
@@ -120,4 +120,4 @@ def _refusing(name: str) -> Callable[..., Any]:
 
 
 for _name in ("numpy", "tolist", "__array__", "__dlpack__"):
-    setattr(Handle, _name, _refusing(_name))
+    setattr(TracedTensor, _name, _refusing(_name))

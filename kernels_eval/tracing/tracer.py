@@ -15,7 +15,7 @@ from kernels_eval.correctness.allowed_operators import MAX_HOST_READS, PolicyVio
 from kernels_eval.sandbox.tensor_bytes import NAMES, bytes_of
 from kernels_eval.trace.schema import FIRST_OWN, MAX_COMMANDS
 from kernels_eval.tracing.custom_operators import own_operator
-from kernels_eval.tracing.traced_tensor import DEVICE, Handle, Memory
+from kernels_eval.tracing.traced_tensor import DEVICE, Memory, TracedTensor
 
 _META = torch.device("meta")
 _HOST_ONLY = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking"})
@@ -58,12 +58,12 @@ class Tracer(TorchDispatchMode):
         self._host_reads = 0
         self.calls += 1
 
-    def input(self, number: int, shape: tuple[int, ...], dtype: torch.dtype) -> Handle:
+    def input(self, number: int, shape: tuple[int, ...], dtype: torch.dtype) -> TracedTensor:
         """Return a handle on a whole storage that the judge fills."""
         plain = torch.empty(shape, dtype=dtype, device=_META)
         return self._handle(plain, Memory(self, number, plain.untyped_storage()))
 
-    def adopt(self, tensor: torch.Tensor, number: int) -> Handle:
+    def adopt(self, tensor: torch.Tensor, number: int) -> TracedTensor:
         """Return a handle that stands for a host tensor whose values the judge sets."""
         handle = self.input(number, tuple(tensor.shape), tensor.dtype)
         storage = tensor.untyped_storage()
@@ -71,9 +71,9 @@ class Tracer(TorchDispatchMode):
             self._hosts[storage.data_ptr()] = (handle.memory, storage)
         return handle
 
-    def promote(self, tensor: torch.Tensor) -> Handle:
+    def promote(self, tensor: torch.Tensor) -> TracedTensor:
         """Return a handle that stands for a host tensor; it is uploaded when it is first used."""
-        if isinstance(tensor, Handle):
+        if isinstance(tensor, TracedTensor):
             return tensor
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
             raise PolicyViolationError(f"{type(tensor).__name__}: only plain tensors can be used")
@@ -92,7 +92,7 @@ class Tracer(TorchDispatchMode):
             plain.set_(known[0].meta, tensor.storage_offset(), tensor.shape, tensor.stride())
         return self._handle(plain, known[0])
 
-    def view_of(self, handle: Handle) -> dict[str, Any]:
+    def view_of(self, handle: TracedTensor) -> dict[str, Any]:
         """Describe a handle in a command; uploads the host's content where it is one of the host's own."""
         memory = handle.memory
         if memory.content is not None:
@@ -143,7 +143,7 @@ class Tracer(TorchDispatchMode):
         if reason is not None:
             self.violations.append(f"aten.{name}")
             raise PolicyViolationError(reason)
-        given: list[Handle] = []
+        given: list[TracedTensor] = []
         plain_args = self._plain(args, given)
         plain_kwargs = {key: self._plain(value, given) for key, value in kwargs.items() if key not in _HOST_ONLY}
         if "memory_format" in kwargs:
@@ -185,7 +185,7 @@ class Tracer(TorchDispatchMode):
             raise PolicyViolationError(f"aten._local_scalar_dense: more than {MAX_HOST_READS} values read on the host")
         return self._read(self.view_of(self.promote(tensor)))
 
-    def _plain(self, value: Any, given: list[Handle]) -> Any:
+    def _plain(self, value: Any, given: list[TracedTensor]) -> Any:
         if isinstance(value, torch.Tensor):
             handle = self.promote(value)
             given.append(handle)
@@ -205,7 +205,7 @@ class Tracer(TorchDispatchMode):
             return {"kind": "plain", "value": value}
         raise PolicyViolationError(f"a {type(value).__name__} cannot be passed to an operator here")
 
-    def _wrap(self, plain: torch.Tensor, given: list[Handle]) -> Handle:
+    def _wrap(self, plain: torch.Tensor, given: list[TracedTensor]) -> TracedTensor:
         storage = plain.untyped_storage()
         for handle in given:
             if plain is handle.plain:
@@ -214,8 +214,8 @@ class Tracer(TorchDispatchMode):
                 return self._handle(plain, handle.memory)
         return self._handle(plain, Memory(self, self._number(), storage))
 
-    def _handle(self, plain: torch.Tensor, memory: Memory) -> Handle:
-        handle: Handle = torch.Tensor._make_subclass(Handle, plain, False, device_for_backend_keys=DEVICE)  # pyright: ignore
+    def _handle(self, plain: torch.Tensor, memory: Memory) -> TracedTensor:
+        handle: TracedTensor = torch.Tensor._make_subclass(TracedTensor, plain, False, device_for_backend_keys=DEVICE)  # pyright: ignore
         handle.plain = plain
         handle.memory = memory
         return handle

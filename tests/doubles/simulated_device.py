@@ -1,6 +1,6 @@
 """A pretended GPU: the judge's whole path for GPUs runs on the CPU, with Triton's interpreter in the place of the device.
 
-What is real: processes, the conversation, shared memory through host copies, trials, hidden sizes, guards, checks, rounds, the
+What is real: processes, the session, shared memory through host copies, trials, hidden sizes, guards, checks, rounds, the
 clocks' arithmetic. What is pretended: the driver (events are the host's clock), the profiler (the interpreter's launches), the
 device's properties. Run as a program (`python simulated_device.py`): one JSON request a line on standard input (`problem`,
 `kernel`, `config`, and `beside_s` where a rehearsal is to have gone wrong), one JSON verdict a line on standard output.
@@ -20,7 +20,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
-import torch._dynamo  # as the real template has by its rehearsal; else each candidate would import it, which takes a second
+import torch._dynamo  # as the real zygote has by its rehearsal; else each candidate would import it, which takes a second
 
 from kernels_eval.gpu import call_sets as device_call_sets
 from kernels_eval.gpu import candidate as device_candidate
@@ -29,11 +29,11 @@ from kernels_eval.gpu import cuda_driver, stopwatch
 from kernels_eval.gpu import grader as device_grading
 from kernels_eval.gpu import hardware as device_facts
 from kernels_eval.gpu.candidate import device_candidate_main, warm_up
-from kernels_eval.gpu.confinement import confine_device_child, confine_device_nursery
+from kernels_eval.gpu.confinement import confine_device_child, confine_device_fork_server
 from kernels_eval.gpu.timing import Rehearsed
-from kernels_eval.interpreter.memory_accesses import LEDGER, Region, Storage, Writer
+from kernels_eval.interpreter.memory_accesses import LEDGER, Origin, Region, Storage
 from kernels_eval.interpreter.triton_patches import interpreter
-from kernels_eval.sandbox.fork_server import Nursery, Upbringing, serve_nursery
+from kernels_eval.sandbox.fork_server import ChildSetup, ForkServer, serve_fork_server
 from kernels_eval.sandbox.ipc import note_pair
 from kernels_eval.sandbox.limits import die_with_parent
 
@@ -82,7 +82,7 @@ def launch_at_once(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: A
     for name, value in bound.arguments.items():
         if isinstance(value, torch.Tensor):
             memory = torch.empty(0, dtype=torch.uint8).set_(value.untyped_storage())
-            regions.append(Region(name, Storage(0, memory, Writer.GIVEN), memory.data_ptr(), memory.numel()))
+            regions.append(Region(name, Storage(0, memory, Origin.GIVEN), memory.data_ptr(), memory.numel()))
     LEDGER.start(regions)
     converted = {
         name: value if name in constexprs else interpreter.upstream._implicit_cvt(value)
@@ -136,17 +136,17 @@ def pretend() -> None:
 
 
 def new_grader() -> HostOnly:
-    """Fork a nursery and return a grader on it, as a worker on a GPU does."""
+    """Fork a fork server and return a grader on it, as a worker on a GPU does."""
     ours, theirs = note_pair()
     if os.fork() == 0:
         try:
             ours.close()
-            upbringing = Upbringing(warm_up, confine_device_nursery, confine_device_child)
-            serve_nursery(theirs, device_candidate_main, may_fork=True, upbringing=upbringing)
+            setup = ChildSetup(warm_up, confine_device_fork_server, confine_device_child)
+            serve_fork_server(theirs, device_candidate_main, may_fork=True, setup=setup)
         finally:
             os._exit(0)
     theirs.close()
-    grader = HostOnly(Nursery(ours))
+    grader = HostOnly(ForkServer(ours))
     grader.probe()
     return grader
 

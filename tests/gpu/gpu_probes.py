@@ -53,7 +53,7 @@ def environment() -> dict[str, Any]:
     }
 
 
-def template() -> dict[str, Any]:
+def zygote() -> dict[str, Any]:
     """Whether importing and rehearsing leave CUDA alone, so that forks can use it."""
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
@@ -268,13 +268,13 @@ def profiler() -> dict[str, Any]:
 
 
 def _raise_candidates() -> tuple[Any, Path]:
-    """Fork a nursery of candidates as a worker does; returns it and the file that its processes' errors go to."""
+    """Fork a fork server of candidates as a worker does; returns it and the file that its processes' errors go to."""
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     os.environ["TMPDIR"] = tempfile.mkdtemp()
     os.environ["TRITON_CACHE_DIR"] = os.environ["TMPDIR"] + "/triton"
     from kernels_eval.gpu import candidate as device_candidate
-    from kernels_eval.gpu.confinement import confine_device_child, confine_device_nursery
-    from kernels_eval.sandbox import fork_server as nursery
+    from kernels_eval.gpu.confinement import confine_device_child, confine_device_fork_server
+    from kernels_eval.sandbox import fork_server as fork_server
     from kernels_eval.sandbox.ipc import note_pair
 
     errors = Path(os.environ["TMPDIR"]) / "errors.txt"
@@ -293,15 +293,15 @@ def _raise_candidates() -> tuple[Any, Path]:
     ours, theirs = note_pair()
     if os.fork() == 0:
         ours.close()
-        upbringing = nursery.Upbringing(
-            telling(device_candidate.warm_up), confine_device_nursery, telling(confine_device_child)
+        setup = fork_server.ChildSetup(
+            telling(device_candidate.warm_up), confine_device_fork_server, telling(confine_device_child)
         )
-        nursery.serve_nursery(
-            theirs, telling(device_candidate.device_candidate_main), may_fork=True, upbringing=upbringing
+        fork_server.serve_fork_server(
+            theirs, telling(device_candidate.device_candidate_main), may_fork=True, setup=setup
         )
         os._exit(0)
     theirs.close()
-    return nursery.Nursery(ours), errors
+    return fork_server.ForkServer(ours), errors
 
 
 def grader() -> dict[str, Any]:
@@ -412,7 +412,7 @@ def clocks() -> dict[str, Any]:
 
 PROBES: dict[str, Callable[[], dict[str, Any]]] = {
     "environment": environment,
-    "template": template,
+    "zygote": zygote,
     "driver": driver,
     "ipc": ipc,
     "profiler": profiler,
@@ -424,11 +424,11 @@ PROBES: dict[str, Callable[[], dict[str, Any]]] = {
 def interpret(items: list[tuple[str, str]], processes: int) -> list[dict[str, Any]]:
     """Judge on the CPU; returns verdict fields, launches and the eager reference's launches of each item."""
     from kernels_eval.config import JudgeConfig
-    from kernels_eval.pool.zygote import Template
+    from kernels_eval.pool.zygote import Zygote
     from kernels_eval.sandbox.ipc import receive_frame, send_frame
 
     scratch = Path(tempfile.mkdtemp(prefix="kernels-eval-"))
-    warm = Template("interpret", scratch)
+    warm = Zygote("interpret", scratch)
     config = JudgeConfig(device="cpu", compile="never", timeout_s=30.0).model_dump(mode="json")
 
     def serve(share: list[int]) -> dict[int, dict[str, Any]]:

@@ -58,7 +58,7 @@ def test_a_kernel_is_compiled_once(compiling_judge: Judge) -> None:
 
 
 def test_a_killed_compiler_is_replaced(compiling_judge: Judge) -> None:
-    compiling_judge._templates._known["compile"]._process.kill()
+    compiling_judge._zygotes._known["compile"]._process.kill()
     verdict = compiling_judge.evaluate(ROW_PROBLEM, ROW_KERNEL.replace("ROWS=4", "ROWS=2").replace("(M, 4)", "(M, 2)"))
     assert verdict.status is Status.CORRECT
     assert len(verdict.resources) == len(TARGETS)

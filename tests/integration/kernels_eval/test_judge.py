@@ -15,7 +15,7 @@ from kernel_sources import LAUNCH, ROW_KERNEL, ROW_PROBLEM, with_forward
 
 from kernels_eval import Judge, JudgeConfig, Problem, Status, Verdict
 from kernels_eval.errors import InputError
-from kernels_eval.pool.worker_client import Bench
+from kernels_eval.pool.worker_client import WorkerClient
 
 HONEST = {
     "row tile": (ROW_PROBLEM, ROW_KERNEL),
@@ -218,7 +218,7 @@ def test_the_cache_on_disk_outlives_the_judge(tmp_path: Path) -> None:
         started = time.monotonic()
         assert judge.evaluate(ROW_PROBLEM, ROW_KERNEL) == first
         assert time.monotonic() - started < 0.2
-        assert not judge._templates._known, "no process was started for it"
+        assert not judge._zygotes._known, "no process was started for it"
 
 
 def test_order_and_concurrency(judge: Judge) -> None:
@@ -261,10 +261,10 @@ def test_killed_processes_lose_nothing_and_closing_leaves_nothing() -> None:
         assert {future.result().status for future in asleep} == {Status.TIMEOUT}
         workers = _children_of_template(judge)
         assert len(workers) == 4, "those in reserve too"
-        judge._templates._known["interpret"]._process.kill()  # and with it all of them
+        judge._zygotes._known["interpret"]._process.kill()  # and with it all of them
         assert judge.evaluate(ROW_PROBLEM, ROW_KERNEL + "#").status is Status.CORRECT
-        family = _family(judge._templates._known["interpret"]._process.pid)
-        assert len(family) >= 6, "template, worker, two nurseries, and a spare child of each"
+        family = _family(judge._zygotes._known["interpret"]._process.pid)
+        assert len(family) >= 6, "zygote, worker, two fork servers, and a spare child of each"
         scratch = judge._scratch
     assert not [process for process in family if _is_running(process)]
     assert not scratch.exists()
@@ -297,7 +297,7 @@ def test_a_killed_driver_leaves_nothing_behind() -> None:
         "import os, sys; sys.path.insert(0, sys.argv[1])\n"
         "from kernels_eval import Judge, JudgeConfig; import kernel_sources as s\n"
         "judge = Judge(JudgeConfig(workers=1, compile='never')); judge.evaluate(s.ROW_PROBLEM, s.ROW_KERNEL)\n"
-        "print(judge._scratch, judge._templates._known['interpret']._process.pid, flush=True); os.kill(os.getpid(), 9)\n"
+        "print(judge._scratch, judge._zygotes._known['interpret']._process.pid, flush=True); os.kill(os.getpid(), 9)\n"
     )
     here = str(Path(__file__).parent)
     ran = subprocess.run(
@@ -314,7 +314,7 @@ def test_a_killed_driver_leaves_nothing_behind() -> None:
 def _children_of_template(judge: Judge) -> list[int]:
     from kernels_eval.sandbox.limits import children_of
 
-    return children_of(judge._templates._known["interpret"]._process.pid)
+    return children_of(judge._zygotes._known["interpret"]._process.pid)
 
 
 def _family(process: int) -> list[int]:
@@ -331,15 +331,15 @@ def _is_running(process: int) -> bool:
 
 
 def test_a_worker_is_replaced_after_so_many_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[Bench] = []
-    start = Bench.start_worker
+    started: list[WorkerClient] = []
+    start = WorkerClient.start_worker
 
-    def start_worker(one: Bench) -> list[str]:
+    def start_worker(one: WorkerClient) -> list[str]:
         started.append(one)
         return start(one)
 
     monkeypatch.setattr("kernels_eval.pool.worker_client.WORKER_VERDICTS", 2)
-    monkeypatch.setattr(Bench, "start_worker", start_worker)
+    monkeypatch.setattr(WorkerClient, "start_worker", start_worker)
     with Judge(JudgeConfig(workers=1, device="cpu", compile="never")) as judge:
         verdicts = [judge.evaluate(ROW_PROBLEM, f"{ROW_KERNEL}# {number}") for number in range(9)]
     assert [verdict.status for verdict in verdicts] == [Status.CORRECT] * 9

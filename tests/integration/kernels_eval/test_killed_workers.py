@@ -40,11 +40,11 @@ def kernels(count: int) -> list[tuple[str, Status]]:
 class Killer:
     """Kills processes of a judge at random until told to stop; candidates are left alone, since their end is theirs."""
 
-    def __init__(self, judge: Judge, seed: int, pause_s: float, templates: int) -> None:
+    def __init__(self, judge: Judge, seed: int, pause_s: float, zygotes: int) -> None:
         self._judge = judge
         self._random = random.Random(seed)
         self._pause_s = pause_s
-        self._templates = templates
+        self._zygotes = zygotes
         self._stop = threading.Event()
         self.killed: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._work)
@@ -67,13 +67,16 @@ class Killer:
                     self.killed[kind] += 1
 
     def _processes(self) -> Iterator[tuple[str, int]]:
-        for way, kind, below in (("interpret", "worker", "nursery"), ("compile", "compilers' nursery", "compiler")):
-            template = self._judge._templates._known.get(way)
-            if template is None or not template.is_alive:
+        for way, kind, below in (
+            ("interpret", "worker", "fork server"),
+            ("compile", "compilers' fork server", "compiler"),
+        ):
+            zygote = self._judge._zygotes._known.get(way)
+            if zygote is None or not zygote.is_alive:
                 continue
-            process = template._process.pid
-            if self.killed[f"{way} template"] < self._templates:
-                yield f"{way} template", process
+            process = zygote._process.pid
+            if self.killed[f"{way} zygote"] < self._zygotes:
+                yield f"{way} zygote", process
             for child in children_of(process):
                 yield kind, child
                 yield from ((below, grandchild) for grandchild in children_of(child))
@@ -92,21 +95,21 @@ def test_five_hundred_kernels_while_processes_die() -> None:
     seen: list[tuple[int, int]] = []
     with Judge(JudgeConfig(workers=3, compile="correct", timeout_s=20.0)) as judge:
         judge.evaluate(ROW_PROBLEM, ROW_KERNEL)
-        with Killer(judge, seed=7, pause_s=0.6, templates=2) as killer:
+        with Killer(judge, seed=7, pause_s=0.6, zygotes=2) as killer:
             verdicts = judge.evaluate_many(
                 [(ROW_PROBLEM, source) for source, _ in expected], progress=lambda *told: seen.append(told)
             )
         assert [verdict.status for verdict in verdicts] == [status for _, status in expected]
         assert sorted(seen) == [(done, 500) for done in range(1, 501)]
-        assert killer.killed["worker"] + killer.killed["nursery"] >= 3, killer.killed
-        assert killer.killed["compilers' nursery"] + killer.killed["compiler"] >= 1, killer.killed
-        faults = judge.roster.fault_statistics()
+        assert killer.killed["worker"] + killer.killed["fork server"] >= 3, killer.killed
+        assert killer.killed["compilers' fork server"] + killer.killed["compiler"] >= 1, killer.killed
+        faults = judge.statuses.fault_statistics()
         assert faults.total >= 5
         assert faults.by_category.keys() == {"judge_fault"}
         deadline = time.monotonic() + 60
-        while judge.roster.in_service < 3 and time.monotonic() < deadline:
+        while judge.statuses.in_service < 3 and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert judge.roster.fault_statistics().quarantined == ()
+        assert judge.statuses.fault_statistics().quarantined == ()
         assert (judge.waiting, judge.running) == (0, 0)
 
 
@@ -117,7 +120,7 @@ def test_a_stream_while_processes_die(compiling_judge: Judge) -> None:
         items = ((ROW_PROBLEM, source) for source, _ in expected)
         return [(index, verdict.status) async for index, verdict in judge.stream(items)]
 
-    with Killer(compiling_judge, seed=3, pause_s=0.4, templates=0):
+    with Killer(compiling_judge, seed=3, pause_s=0.4, zygotes=0):
         found = asyncio.run(collect(compiling_judge))
     assert sorted(found) == [(index, status) for index, (_, status) in enumerate(expected)]
 
@@ -129,10 +132,10 @@ def test_killed_compilers_lose_nothing(compiling_judge: Judge) -> None:
     def kill(judge: Judge) -> None:
         generator = random.Random(11)
         while sum(killed.values()) < 6 and not stop.wait(0.15):  # a kernel is given up after some faults
-            template = judge._templates._known.get("compile")
-            nurseries = children_of(template._process.pid) if template is not None else []
-            compilers = [child for nursery in nurseries for child in children_of(nursery)]
-            kind, victims = generator.choice([("nursery", nurseries), ("compiler", compilers)])
+            zygote = judge._zygotes._known.get("compile")
+            fork_servers = children_of(zygote._process.pid) if zygote is not None else []
+            compilers = [child for fork_server in fork_servers for child in children_of(fork_server)]
+            kind, victims = generator.choice([("fork server", fork_servers), ("compiler", compilers)])
             for victim in victims:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(victim, signal.SIGKILL)
@@ -154,13 +157,13 @@ def test_killed_compilers_lose_nothing(compiling_judge: Judge) -> None:
 def test_where_no_worker_can_be_had_every_kernel_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernels_eval.judge._PROBES", 2)
     with Judge(JudgeConfig(workers=2, compile="never")) as judge:
-        judge._templates._closed = True  # no process can be had any more
+        judge._zygotes._closed = True  # no process can be had any more
         verdicts = judge.evaluate_many([(ROW_PROBLEM, f"{ROW_KERNEL}# {index}") for index in range(6)])
         assert {verdict.status for verdict in verdicts} == {Status.INFRASTRUCTURE_ERROR}
-        assert judge.roster.in_service == 0
-        assert {report.state for report in judge.roster.workers()} == {WorkerState.QUARANTINED}
-        judge._templates._closed = False
+        assert judge.statuses.in_service == 0
+        assert {report.state for report in judge.statuses.workers()} == {WorkerState.QUARANTINED}
+        judge._zygotes._closed = False
         deadline = time.monotonic() + 30
-        while judge.roster.in_service < 2 and time.monotonic() < deadline:
+        while judge.statuses.in_service < 2 and time.monotonic() < deadline:
             time.sleep(0.05)
         assert judge.evaluate(ROW_PROBLEM, ROW_KERNEL).status is Status.CORRECT

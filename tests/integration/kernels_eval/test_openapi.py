@@ -1,4 +1,4 @@
-"""The OpenAPI page is the truth: whatever is sent that it allows, or that it forbids, the reply is one that it declares.
+"""The OpenAPI page is the expected: whatever is sent that it allows, or that it forbids, the reply is one that it declares.
 
 Requests are generated from the page alone, as a fuzzer's are: by the schemas, with the examples mixed in, and with one thing broken.
 """

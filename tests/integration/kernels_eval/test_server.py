@@ -189,10 +189,10 @@ def test_a_killed_worker_is_quarantined_probed_and_returned(server: Server) -> N
     sleeping = threading.Thread(target=server.post, args=["/eval", item(ASLEEP + "# kill", timeout_s=1.5)])
     sleeping.start()
     server.wait_until(lambda health: health["running"] == 1)
-    (template,) = [
+    (zygote,) = [
         int(pid) for pid in _children(server.process.pid) if b"interpret" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
-    for worker in _children(template):
+    for worker in _children(zygote):
         os.kill(worker, signal.SIGKILL)
     sleeping.join(timeout=60)
     server.wait_until(lambda health: health["status"] == "ok")

@@ -40,7 +40,7 @@ def test_a_third_back_end_is_one_file(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_own_kernels_of_cuda() -> None:
     source = """
     __global__ void plain(const float* x) {}
-    template <typename T> __global__ void __launch_bounds__(256) bounded(T* x) {}
+    zygote <typename T> __global__ void __launch_bounds__(256) bounded(T* x) {}
     static __global__ void
     split(int n) {}
     extern "C" __global__ __launch_bounds__(128, 2) void early(int n) {}

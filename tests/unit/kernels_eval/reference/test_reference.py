@@ -39,7 +39,7 @@ def test_leading_sizes_are_reduced(forward: str, inputs: str, shapes: list[tuple
     for own in (True, False):
         drawn = problem.draw(32, 1, SEED, own)
         assert [tuple(value.shape) for value in drawn] == shapes
-        problem.truth(drawn, perturbed=False)
+        problem.expected(drawn, perturbed=False)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_leading_sizes_are_reduced(forward: str, inputs: str, shapes: list[tuple
 def test_some_problems_are_judged_at_their_own_size(forward: str, inputs: str) -> None:
     problem = reference(forward, inputs)
     assert not problem.can_be_reduced
-    problem.truth(problem.draw(None, 0, SEED, own=True), perturbed=False)
+    problem.expected(problem.draw(None, 0, SEED, own=True), perturbed=False)
 
 
 def test_draws_differ_by_trial_and_secret_and_are_reproducible() -> None:
@@ -72,19 +72,19 @@ def test_draws_differ_by_trial_and_secret_and_are_reproducible() -> None:
 
 
 def test_the_oracle_is_in_double_where_it_can_be() -> None:
-    truth = (problem := reference("return x.exp()", "[torch.rand(100, 8)]")).truth(
+    expected = (problem := reference("return x.exp()", "[torch.rand(100, 8)]")).expected(
         problem.draw(32, 0, SEED, True), False
     )
-    assert truth.oracle[0].dtype is torch.float64
+    assert expected.oracle[0].dtype is torch.float64
     fixed = reference("return x @ torch.ones(8, 8)", "[torch.rand(100, 8)]")
-    assert fixed.truth(fixed.draw(32, 0, SEED, True), False).oracle[0].dtype is torch.float32
+    assert fixed.expected(fixed.draw(32, 0, SEED, True), False).oracle[0].dtype is torch.float32
 
 
 def test_changed_inputs_are_noticed_and_the_given_ones_left_alone() -> None:
     problem = reference("return x.add_(1.0)", "[torch.rand(100, 8)]")
     inputs = problem.draw(32, 0, SEED, True)
     before = inputs[0].clone()
-    assert problem.truth(inputs, False).changed_inputs == {0}
+    assert problem.expected(inputs, False).changed_inputs == {0}
     assert torch.equal(inputs[0], before)
 
 
@@ -97,7 +97,7 @@ def test_constant_parameters_get_values_that_matter() -> None:
 
 def test_running_statistics_do_not_drift() -> None:
     problem = reference("return self.norm(x)", "[torch.rand(100, 8)]", "self.norm = nn.BatchNorm1d(8)")
-    problem.truth(problem.draw(32, 0, SEED, True), False)
+    problem.expected(problem.draw(32, 0, SEED, True), False)
     assert bool((problem.state(False)["norm.running_mean"] == 0).all())
 
 
@@ -119,7 +119,7 @@ def test_eager_products_count_their_operations() -> None:
 @pytest.mark.parametrize("forward", ["raise ValueError('mine')", "return 3", "return x @ x"])
 def test_a_reference_that_fails_says_so(forward: str) -> None:
     with pytest.raises(ReferenceFailedError):
-        (problem := reference(forward, "[torch.rand(100, 8)]")).truth(problem.draw(None, 0, SEED, True), False)
+        (problem := reference(forward, "[torch.rand(100, 8)]")).expected(problem.draw(None, 0, SEED, True), False)
 
 
 def test_inputs_with_a_structure_are_drawn_as_the_problem_draws_them() -> None:

@@ -11,8 +11,8 @@ from kernels_eval.server.metrics import _labels, exposition, resident_bytes
 def test_the_reference_parser_reads_it() -> None:
     parser = pytest.importorskip("prometheus_client.parser")
     with Judge(JudgeConfig(workers=3)) as judge:
-        judge.roster.begins(0)
-        judge.roster.failed(0, 'odd"\\\ncategory', "message")
+        judge.statuses.begins(0)
+        judge.statuses.failed(0, 'odd"\\\ncategory', "message")
         text = exposition(judge, Counter({200: 5, 429: 2}), taken=7, queue_limit=9)
     families = {family.name: family for family in parser.text_string_to_metric_families(text)}
     assert len(families) == 12

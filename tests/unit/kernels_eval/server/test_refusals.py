@@ -27,7 +27,7 @@ Send = Callable[..., httpx.Response]
 def judge() -> Iterator[Judge]:
     with Judge(JudgeConfig(workers=1, timeout_s=5.0)) as judge:
         yield judge
-        assert not judge._templates._known, "a refused request started the judge's processes"
+        assert not judge._zygotes._known, "a refused request started the judge's processes"
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels_eval.trace.kernel_syntax import ForbiddenSyntaxError, checked_tree
-from kernels_eval.trace.schema import Global, KernelUnit, ModuleName
+from kernels_eval.trace.schema import Global, KernelSource, ModuleName
 
 GLOBALS: dict[str, Global] = {"tl": ModuleName(name="triton.language"), "triton": ModuleName(name="triton")}
 PLACES = (
@@ -89,9 +89,9 @@ HONEST = (
 )
 
 
-def unit(body: str, parameters: str = "p, q") -> KernelUnit:
+def unit(body: str, parameters: str = "p, q") -> KernelSource:
     source = f"def kernel({parameters}):\n    {body}\n"
-    return KernelUnit(unit=0, name="kernel", source=source, line=7, globals=GLOBALS)
+    return KernelSource(unit=0, name="kernel", source=source, line=7, globals=GLOBALS)
 
 
 def filled(place: str, expression: str) -> str:
@@ -159,7 +159,7 @@ def test_defaults_of_parameters_are_checked_too(escape: str) -> None:
 )
 def test_statements_that_no_kernel_has(source: str) -> None:
     with pytest.raises(ForbiddenSyntaxError):
-        checked_tree(KernelUnit(unit=0, name="kernel", source=source, line=1, globals=GLOBALS))
+        checked_tree(KernelSource(unit=0, name="kernel", source=source, line=1, globals=GLOBALS))
 
 
 @given(st.text(max_size=80))

@@ -102,3 +102,21 @@ def test_links_lead_somewhere(page: Path):
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_a_page_names_exist(page: Path):
+    """Paths such as `tasks/update/losses.py`, and modules such as `kernels_eval.rewards`."""
+    text = page.read_text(encoding="utf-8")
+    paths = set(re.findall(r"(?<![\w./-])((?:flows|tasks|kernels_eval|benchmarks|deployments|tests)/[\w./-]*\w)", text))
+    missing = [
+        path for path in sorted(paths) if not (ROOT / path).exists() and not path.isupper() and "NAME" not in path
+    ]
+    modules = set(re.findall(r"`(?:python -m )?((?:flows|tasks|kernels_eval)\.[a-z_.]+)", text))
+    missing += [name for name in sorted(modules) if not _is_module_or_member(name)]
+    assert not missing
+
+
+def _is_module_or_member(name: str) -> bool:
+    base = ROOT.joinpath(*name.split("."))
+    return any(path.exists() for path in (base, base.with_suffix(".py"), base.parent.with_suffix(".py"), base.parent))

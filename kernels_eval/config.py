@@ -1,16 +1,16 @@
 """The judge's settings."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kernels_eval.frozen import FrozenModel
+from kernels_eval.frozen import FrozenModel, Operational
 
 
 class JudgeConfig(FrozenModel):
     """How kernels are judged."""
 
-    workers: int = Field(default=2, ge=1, le=512)
+    workers: Annotated[int, Operational] = Field(default=2, ge=1, le=512)
     """Kernels judged at the same time on this machine; one that takes long (on a CPU) does not count."""
     backend: str = Field(default="triton", pattern=r"^[a-z_]+$")
     """The language of the kernels: a module of kernels_eval.backends."""
@@ -28,11 +28,11 @@ class JudgeConfig(FrozenModel):
     """Input sets (seed, distribution, shape) that every kernel must get right."""
     policy: Literal["strict", "mixed"] = "strict"
     """`strict`: everything is computed by the candidate's own kernels. `mixed`: library calls are allowed beside them."""
-    cache_dir: str | None = None
+    cache_dir: Annotated[str | None, Operational] = None
     """Folder of the content-addressed verdict cache; none: verdicts are cached in memory only."""
-    cache_mb: float = Field(default=64, ge=0)
+    cache_mb: Annotated[float, Operational] = Field(default=64, ge=0)
     """Memory that cached verdicts may take: about 3 KB each, the last that were asked for."""
-    require_sandbox: bool = False
+    require_sandbox: Annotated[bool, Operational] = False
     """Refuse to start where the operating system cannot keep a candidate in."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where kernels run: Triton's interpreter on the CPU, or a GPU."""

@@ -1,4 +1,7 @@
-"""The base of every configuration and data model: frozen, and a key that it does not know is refused."""
+"""The base of every configuration and data model, and the marks that say which of its fields decide a result."""
+
+from collections.abc import Callable
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -7,3 +10,31 @@ class FrozenModel(BaseModel):
     """A value: immutable, hashable where its fields are, strict about unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Operational:
+    """Marks a setting that cannot change a result: `workers: Annotated[int, Operational]`.
+
+    It changes where the work runs, how fast, and what is logged. Cache keys, the id of a run, the key of a verdict and the
+    fingerprint of an interim checkpoint leave it out (`decisive_part`). In doubt a setting is not marked.
+    """
+
+
+class FileContent:
+    """Marks a setting that names a file or folder of the user's: to a cache key its content counts, not its name."""
+
+
+def decisive_part(model: BaseModel, of_file: Callable[[str], Any] = str) -> dict[str, Any]:
+    """Return what of a model decides a result, as JSON values: all but its `Operational` fields, in models inside it too.
+
+    `of_file` returns what stands for the name of a file (`FileContent`); by default the name itself.
+    """
+    fields = type(model).model_fields
+    part = model.model_dump(mode="json", exclude={name for name in fields if Operational in fields[name].metadata})
+    for name in part:
+        value = getattr(model, name)
+        if isinstance(value, BaseModel):
+            part[name] = decisive_part(value, of_file)
+        elif value is not None and FileContent in fields[name].metadata:
+            part[name] = of_file(value)
+    return part

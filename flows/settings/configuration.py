@@ -5,7 +5,7 @@ Importing this module imports neither torch nor ray: a configuration is checked 
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 from pydantic import Field, ValidationError, field_validator
@@ -13,18 +13,16 @@ from pydantic import Field, ValidationError, field_validator
 from flows.settings.errors import explain
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
-from kernels_eval.frozen import FrozenModel
+from kernels_eval.frozen import FrozenModel, Operational, decisive_part
 from tasks.cluster.placement import Kind
 from tasks.evaluation.config import EvaluationConfig
 from tasks.models.config import ModelConfig
 from tasks.pipeline.retries import StagesConfig
 from tasks.pipeline.store import digest_of, write_atomically
 from tasks.problems.config import ProblemsConfig
-from tasks.rollout import config as rollout_config
 from tasks.rollout.config import RolloutConfig
 from tasks.sft.config import SftConfig
 from tasks.tracking.config import TrackingConfig
-from tasks.update import config as update_config
 from tasks.update.config import UpdateConfig
 from tasks.validation.config import ValidationConfig
 
@@ -64,9 +62,10 @@ class RunConfig(FrozenModel):
     """Seed of every stage that does not set its own."""
     iterations: int = Field(default=8, ge=0)
     """RL iterations."""
-    control: bool = False
-    """Also spend the time that RL took on more SFT, and measure the result: what RL is compared with."""
-    runs_dir: str = "runs"
+    control: Annotated[bool, Operational] = False
+    """Also spend the time that RL took on more SFT, and measure the result: what RL is compared with. It comes last,
+    and can be added to a finished run."""
+    runs_dir: Annotated[str, Operational] = "runs"
     """Folder of everything that runs write."""
     problems: ProblemsConfig = ProblemsConfig()
     model: ModelConfig = ModelConfig()
@@ -76,27 +75,14 @@ class RunConfig(FrozenModel):
     validation: ValidationConfig = ValidationConfig()
     update: UpdateConfig = UpdateConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
-    tracking: TrackingConfig = TrackingConfig()
-    ray: RayConfig = RayConfig()
-    stages: StagesConfig = StagesConfig()
+    tracking: Annotated[TrackingConfig, Operational] = TrackingConfig()
+    ray: Annotated[RayConfig, Operational] = RayConfig()
+    stages: Annotated[StagesConfig, Operational] = StagesConfig()
 
     @property
     def run_id(self) -> str:
         """`<name>-<digest>` of what decides the result: the same configuration names the same run, which then resumes."""
-        decisive = self.model_dump(
-            mode="json",
-            exclude={
-                "control": True,  # comes after everything else: a finished run can have it added
-                "runs_dir": True,
-                "tracking": True,
-                "ray": True,
-                "stages": True,
-                "update": set(update_config.NOT_DECISIVE_FIELDS),
-                "judge": {"workers", "cache_dir"},
-                "rollout": set(rollout_config.NOT_DECISIVE_FIELDS),
-            },
-        )
-        return f"{self.name}-{digest_of(decisive)[:8]}"
+        return f"{self.name}-{digest_of(decisive_part(self))[:8]}"
 
 
 def load_configuration(path: Path | str, overrides: Sequence[str] = ()) -> RunConfig:

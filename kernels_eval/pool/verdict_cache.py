@@ -18,10 +18,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from kernels_eval.config import JudgeConfig
+from kernels_eval.frozen import decisive_part
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import JUDGE_VERSION, Verdict
 
-_IRRELEVANT = {"workers", "cache_dir", "cache_mb", "require_sandbox"}
 _VERDICT_BYTES = 2000
 """What a verdict takes beside its message and resources (measured: 1700 and the cache's own)."""
 _RESOURCES_BYTES = 800
@@ -29,13 +29,12 @@ _RESOURCES_BYTES = 800
 
 def verdict_key(problem: Problem, kernel_source: str, config: JudgeConfig, hardware: str = "") -> str:
     """Return the name of one verdict: 32 hex digits. `hardware`: the device that kernels are timed on, where there is one."""
-    settings = config.model_dump(mode="json", exclude=_IRRELEVANT)
     parts = [
         JUDGE_VERSION,
         *_library_versions(),
         problem.digest,
         kernel_source,
-        json.dumps(settings, sort_keys=True),
+        json.dumps(decisive_part(config), sort_keys=True),
         hardware,
     ]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]

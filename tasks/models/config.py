@@ -1,16 +1,16 @@
 """Settings of the policy's model."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kernels_eval.frozen import FrozenModel
+from kernels_eval.frozen import FileContent, FrozenModel
 
 
 class ModelConfig(FrozenModel):
     """A Qwen3-architecture model from scratch, or a pretrained Hugging Face causal language model."""
 
-    pretrained: str | None = None
+    pretrained: Annotated[str | None, FileContent] = None
     """Hugging Face folder or hub name to start from; none: a new model of the shape below, with a tokenizer trained on the corpus."""
     template: Literal["chatml", "qwen", "qwen2.5", "qwen3", "llama", "llama3", "llama3.1", "kernelllm"] | None = None
     """Family that the chat template must be of (tasks.models.families); none: whichever known one it is found to be."""

@@ -8,9 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kernels_eval.config import JudgeConfig
-from kernels_eval.frozen import FrozenModel
-from tasks.models.config import ModelConfig
+from kernels_eval.frozen import FrozenModel, decisive_part
 from tasks.pipeline import retries
 from tasks.pipeline.code_version import content_digest
 from tasks.pipeline.references import (
@@ -23,29 +21,6 @@ from tasks.pipeline.references import (
 )
 from tasks.pipeline.retries import StagesConfig, can_heal
 from tasks.pipeline.store import is_available
-from tasks.problems.config import ProblemsConfig
-from tasks.rollout import config as rollout_config
-from tasks.rollout.config import RolloutConfig
-from tasks.sft.config import SftDataConfig
-from tasks.update import config as update_config
-from tasks.update.config import CriticConfig, UpdateConfig
-from tasks.validation.config import ValidationConfig
-
-_NOT_DECISIVE: dict[type, set[str]] = {
-    JudgeConfig: {"workers", "cache_dir"},
-    RolloutConfig: set(rollout_config.NOT_DECISIVE_FIELDS),
-    UpdateConfig: set(update_config.NOT_DECISIVE_FIELDS),
-}
-"""Settings that change how fast a result is there, never the result."""
-_FILES: dict[type, str] = {
-    ProblemsConfig: "path",
-    SftDataConfig: "path",
-    ModelConfig: "pretrained",
-    UpdateConfig: "deepspeed",
-    CriticConfig: "pretrained",
-    ValidationConfig: "suites",
-}
-"""Settings that name a file or folder of the user's: its content counts, not its name."""
 
 
 class StageOutcome(FrozenModel):
@@ -57,19 +32,17 @@ class StageOutcome(FrozenModel):
 
 
 def decisive(value: Any) -> Any:
-    """Return what of an argument decides a result, as plain data."""
+    """Return what of a stage's argument decides its result, as plain data."""
     if isinstance(value, ArtifactRef):
         return {"digest": value.digest}
-    if isinstance(value, FrozenModel):
-        without = _NOT_DECISIVE.get(type(value), set[str]())
-        plain = {name: decisive(getattr(value, name)) for name in type(value).model_fields if name not in without}
-        named = plain.get(_FILES.get(type(value), ""))
-        if named is not None and Path(named).exists():
-            plain[_FILES[type(value)]] = content_digest(Path(named))
-        return plain
     if isinstance(value, tuple | list):
         return [decisive(item) for item in value]
-    return value
+    return decisive_part(value, _content) if isinstance(value, FrozenModel) else value
+
+
+def _content(name: str) -> str:
+    """Return the digest of a file or folder; the name itself if nothing is there, e.g. of a model on the hub."""
+    return content_digest(Path(name)) if Path(name).exists() else name
 
 
 def run_cached(

@@ -1,10 +1,10 @@
 """Settings of the problem set."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kernels_eval.frozen import FrozenModel
+from kernels_eval.frozen import FileContent, FrozenModel
 
 
 class ProblemsConfig(FrozenModel):
@@ -12,7 +12,7 @@ class ProblemsConfig(FrozenModel):
 
     source: Literal["generated", "kernelbench", "jsonl", "parquet", "huggingface"] = "generated"
     """`generated`: the bundled suite. Otherwise the format of what lies at `path`."""
-    path: str | None = None
+    path: Annotated[str | None, FileContent] = None
     """File or folder to load; needed unless the source is `generated`. Formats: docs/problems.md."""
     seed: int = Field(default=0, ge=0)
     """Seed of the generated suite and of the split."""

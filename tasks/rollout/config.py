@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kernels_eval.frozen import FrozenModel
+from kernels_eval.frozen import FrozenModel, Operational
 
 
 class SamplingConfig(FrozenModel):
@@ -73,9 +73,9 @@ class CurriculumConfig(FrozenModel):
 class SglangConfig(FrozenModel):
     """SGLang servers: how they are started and supervised, asked, and checked after each change of weights."""
 
-    servers: int = Field(default=1, ge=1, le=256)
+    servers: Annotated[int, Operational] = Field(default=1, ge=1, le=256)
     """Servers that the pipeline starts where none are named by `rollout.sglang_urls`."""
-    gpus_per_server: float = Field(default=1.0, ge=0)
+    gpus_per_server: Annotated[float, Operational] = Field(default=1.0, ge=0)
     """GPUs that Ray reserves for each; tensor parallelism needs its flag as well (`--tp-size`)."""
     command: tuple[str, ...] = ("python3", "-m", "sglang.launch_server")
     """What starts a server: usually the interpreter of an environment of its own. Model, address and port are added."""
@@ -83,7 +83,7 @@ class SglangConfig(FrozenModel):
     """Further arguments, e.g. `--mem-fraction-static`, `0.4`."""
     environment: dict[str, str] = Field(default_factory=dict)
     """Variables that the server's environment has more than this process's, e.g. PYTHONPATH, CUDA_HOME."""
-    start_timeout_s: float = Field(default=300.0, gt=0)
+    start_timeout_s: Annotated[float, Operational] = Field(default=300.0, gt=0)
     """Until a server answers: loading a model and compiling kernels included."""
     concurrency: int = Field(default=256, ge=1)
     """Requests under way at one server; more wait here."""
@@ -91,7 +91,7 @@ class SglangConfig(FrozenModel):
     """Until a response is complete; longer counts as a failure of that server."""
     attempts: int = Field(default=4, ge=1)
     """Times that one response is asked for, each time of another server where there is one."""
-    backoff_s: float = Field(default=0.5, ge=0)
+    backoff_s: Annotated[float, Operational] = Field(default=0.5, ge=0)
     """Wait before the second attempt; doubled before each further one, and spread at random."""
     push: Literal["auto", "disk", "tensors"] = "auto"
     """How new weights reach a server. `disk`: it reads the checkpoint's folder. `tensors`: the process that rolls out reads it and
@@ -122,7 +122,7 @@ class RolloutConfig(FrozenModel):
     """How trajectories are generated for one iteration."""
 
     engine: Literal["transformers", "sglang"] = "transformers"
-    sglang_urls: tuple[str, ...] = ()
+    sglang_urls: Annotated[tuple[str, ...], Operational] = ()
     """Servers to use; empty: the pipeline starts its own."""
     sglang: SglangConfig = SglangConfig()
     problems_per_iteration: int = Field(default=64, ge=1)
@@ -132,30 +132,17 @@ class RolloutConfig(FrozenModel):
     """Sequences that the embedded engine decodes together."""
     threads: int = Field(default=2, ge=1)
     """CPU threads of the embedded engine, and of the checkpoint with which SGLang's servers are compared."""
-    judge_patience_s: float = Field(default=600.0, gt=0)
+    judge_patience_s: Annotated[float, Operational] = Field(default=600.0, gt=0)
     """A kernel that has waited longer for its verdict, the judge's queue included, is handed over once more, then given up."""
-    judge_actors: JudgeActorsConfig = JudgeActorsConfig()
-    generation_patience_s: float = Field(default=3600.0, gt=0)
+    judge_actors: Annotated[JudgeActorsConfig, Operational] = JudgeActorsConfig()
+    generation_patience_s: Annotated[float, Operational] = Field(default=3600.0, gt=0)
     """A response that has taken longer, the engine's queue included, is asked for once more, then given up."""
-    watch_after_s: float = Field(default=120.0, gt=0)
+    watch_after_s: Annotated[float, Operational] = Field(default=120.0, gt=0)
     """A sample that waits longer for its engine or judge is named in the log, and again each time this has passed."""
-    trajectory_logs: str | None = None
+    trajectory_logs: Annotated[str | None, Operational] = None
     """Folder for a JSON file a turn and a trajectory (tasks.trajectories.json_logs), on the machine that rolls out; none: no files."""
     gpus: float = Field(default=0, ge=0)
     """GPUs of the process that generates (the embedded engine)."""
     sampling: SamplingConfig = SamplingConfig()
     episode: EpisodeConfig = EpisodeConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
-
-
-NOT_DECISIVE_FIELDS = frozenset(
-    {
-        "judge_patience_s",
-        "judge_actors",
-        "generation_patience_s",
-        "watch_after_s",
-        "trajectory_logs",
-        "sglang_urls",
-    }
-)
-"""What may change between a run and its continuation: where there is generation and judging, how long it may take, what is logged."""

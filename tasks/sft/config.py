@@ -1,17 +1,17 @@
 """Settings of supervised fine-tuning."""
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kernels_eval.frozen import FrozenModel
+from kernels_eval.frozen import FileContent, FrozenModel, Operational
 
 
 class SftDataConfig(FrozenModel):
     """Which pairs of problem and kernel the policy first imitates."""
 
-    path: str | None = None
+    path: Annotated[str | None, FileContent] = None
     """A file or folder of pairs (KernelBook's columns or ours); none: pairs generated for the training problems."""
     verified: bool = True
     """Train on pairs whose kernel was judged correct only; false: on all, as scraped corpora are used."""
@@ -49,7 +49,7 @@ class SftConfig(FrozenModel):
     validation_fraction: float = Field(default=0.02, ge=0, lt=1)
     save_interval: int = Field(default=200, ge=1)
     """Steps between checkpoints that a killed run resumes from, and between validations."""
-    best_metric: Literal["loss", "validation_loss"] = "validation_loss"
+    best_metric: Annotated[Literal["loss", "validation_loss"], Operational] = "validation_loss"
     """Metric whose lowest value marks the best checkpoint, which is kept beside the newest ones (`update.keep_checkpoints`)."""
     early_stop: int | None = Field(default=None, ge=1)
     """Stop after so many validations in a row that are no better than the best before them. With it the best policy is published,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels_eval.errors import InputError
+from kernels_eval.frozen import decisive_part
 from tasks.models.config import ModelConfig
 from tasks.models.policy import check_architecture, check_dtype
 from tasks.models.tokenizer import load_tokenizer, train_tokenizer
@@ -64,9 +65,8 @@ def train_sft(
         raise InputError(
             f"model.max_positions: {model.max_positions}, but a conversation has {longest} tokens; raise it or lower sft.max_tokens"
         )
-    fingerprint = digest_of(
-        [data.digest, model.model_dump(), config.model_dump(), seed, None if initial is None else initial.digest]
-    )
+    decisive = [data.digest, decisive_part(model), decisive_part(config), seed, initial and initial.digest]
+    fingerprint = digest_of(decisive)
     if config.early_stop is not None and not sequences.validation:
         raise InputError(
             f"sft.early_stop: needs conversations to validate on, found none: sft.validation_fraction = {config.validation_fraction} "

@@ -1,11 +1,11 @@
 """Settings of the policy update."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from kernels_eval.errors import InputError
-from kernels_eval.frozen import FrozenModel
+from kernels_eval.frozen import FileContent, FrozenModel, Operational
 
 Advantage = Literal["grpo", "dr_grpo", "rloo", "turn_grpo", "turn_rloo", "reinforce_pp", "gae"]
 PolicyLoss = Literal["ppo_clip", "gspo", "cispo", "dppo"]
@@ -36,7 +36,7 @@ class CorrectionConfig(FrozenModel):
 class CriticConfig(FrozenModel):
     """The value model that `advantage: gae` (PPO) trains beside the policy."""
 
-    pretrained: str | None = None
+    pretrained: Annotated[str | None, FileContent] = None
     """Hugging Face folder that the critic's body starts from; none: the policy's."""
     learning_rate: float = Field(default=1e-3, gt=0)
     value_clip: float | None = Field(default=0.5, gt=0)
@@ -111,35 +111,35 @@ class UpdateConfig(FrozenModel):
     """Passes over the batch."""
     lora: LoraConfig | None = None
     """None: all weights are trained."""
-    tokens_per_rank: int = Field(default=8192, ge=64)
+    tokens_per_rank: Annotated[int, Operational] = Field(default=8192, ge=64)
     """Token budget of one micro-batch. Where memory does not suffice it is halved, once."""
     packing: Literal["auto", "packed", "padded"] = "auto"
     """How sequences share a micro-batch. `auto`: packed without padding on a GPU; on a CPU padded, which is faster there."""
     head: Literal["auto", "plain", "chunked"] = "auto"
     """`chunked`: logits exist for a slice of the vocabulary at a time only. `auto`: where they would take more than 256 MiB."""
-    activation_checkpointing: bool = False
+    activation_checkpointing: Annotated[bool, Operational] = False
     """Compute activations again in the backward pass: a third more time, a fraction of the memory."""
     compile: bool = False
     """Compile each decoder layer with torch.compile: about 40 s at the start, then about 1.5 times as fast on a GPU."""
-    context_parallel: int = Field(default=1, ge=1)
+    context_parallel: Annotated[int, Operational] = Field(default=1, ge=1)
     """Ranks that share each sequence (DeepSpeed Ulysses), for contexts too long for one: their number divides `ranks` and the
     model's attention heads. A micro-batch then has `tokens_per_rank` times as many tokens as there are ranks to share it."""
-    ranks: int = Field(default=1, ge=1, validate_default=True)
+    ranks: Annotated[int, Operational] = Field(default=1, ge=1, validate_default=True)
     """Workers, each a Ray actor; data-parallel but for those that share sequences."""
-    zero_stage: Literal[0, 1, 2, 3] = 2
-    deepspeed: str | None = None
+    zero_stage: Annotated[Literal[0, 1, 2, 3], Operational] = 2
+    deepspeed: Annotated[str | None, FileContent] = None
     """A DeepSpeed JSON (deployments/deepspeed); what it does not set is generated, its ZeRO stage replaces `zero_stage`."""
-    save_interval: int | None = Field(default=None, ge=1)
+    save_interval: Annotated[int | None, Operational] = Field(default=None, ge=1)
     """Optimizer steps between interim checkpoints, which a killed update goes on from; none: it begins again."""
-    checkpoint_interval: int = Field(default=1, ge=1)
+    checkpoint_interval: Annotated[int, Operational] = Field(default=1, ge=1)
     """Iterations from one policy that keeps its optimizer's state to the next. The others, but for the newest two, keep their weights: enough
     to sample from and to measure, not to go on from. 1: all keep it."""
-    keep_checkpoints: int = Field(default=2, ge=1)
+    keep_checkpoints: Annotated[int, Operational] = Field(default=2, ge=1)
     """Interim checkpoints that are kept, the newest ones; the best one is kept besides."""
-    best_metric: Literal["loss", "kl", "return_mean"] | None = None
+    best_metric: Annotated[Literal["loss", "kl", "return_mean"] | None, Operational] = None
     """Metric by which an interim checkpoint is the best: the lowest loss or KL, the highest mean return; none: only the newest are kept."""
-    gpus_per_rank: float = Field(default=0, ge=0)
-    threads_per_rank: int = Field(default=2, ge=1)
+    gpus_per_rank: Annotated[float, Operational] = Field(default=0, ge=0)
+    threads_per_rank: Annotated[int, Operational] = Field(default=2, ge=1)
     """CPU threads of one rank (pinned: ranks that share cores starve each other)."""
 
     @field_validator("overlong_limit")
@@ -184,23 +184,6 @@ RESOURCE_FIELDS = frozenset(
     }
 )
 """What the update's settings say of the engine rather than of RL: SFT runs on the same."""
-
-NOT_DECISIVE_FIELDS = frozenset(
-    {
-        "ranks",
-        "zero_stage",
-        "tokens_per_rank",
-        "activation_checkpointing",
-        "context_parallel",
-        "save_interval",
-        "checkpoint_interval",
-        "keep_checkpoints",
-        "best_metric",
-        "gpus_per_rank",
-        "threads_per_rank",
-    }
-)
-"""What may change between a run and its continuation on another machine: results stay equal but for rounding."""
 
 
 def check_heads(heads: int, key_value_heads: int, size: int) -> None:

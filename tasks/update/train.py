@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels_eval.errors import InputError
+from kernels_eval.frozen import decisive_part
 from tasks.models.policy import architecture_of, check_dtype, check_same_architecture, dtype_of
 from tasks.pipeline.progress import Progress
 from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
@@ -20,7 +21,7 @@ from tasks.rollout.refill import refill_record
 from tasks.training.metrics import record
 from tasks.training.out_of_memory import with_memory_at_hand
 from tasks.training.ranks import run_on_ranks
-from tasks.update.config import NOT_DECISIVE_FIELDS, UpdateConfig, check_heads
+from tasks.update.config import UpdateConfig, check_heads
 from tasks.update.dataset import read_samples
 from tasks.update.interim_checkpoint import Interim, find_interim
 from tasks.update.program import UpdateJob, adopt_program, update_program
@@ -66,8 +67,8 @@ def update_policy(
 
         base = base_of(policy, config.lora)
     metadata: dict[str, Any] = {"policy": policy.digest, "batch": batch.digest, "iteration": iteration}
-    decisive = config.model_dump(exclude=set(NOT_DECISIVE_FIELDS))
-    fingerprint = digest_of([metadata, reference and reference.digest, decisive, total_iterations, seed])
+    decisive = [metadata, reference and reference.digest, decisive_part(config), total_iterations, seed]
+    fingerprint = digest_of(decisive)
     refilled = refill_record(batch)
     curriculum = record_of(batch)
     if curriculum is not None:

@@ -138,14 +138,19 @@ def test_what_does_not_decide_the_result_does_not_change_the_run(file: Path):
         "runs_dir=elsewhere",
         "ray.cpus=3",
         "judge.workers=7",
+        "judge.cache_dir=elsewhere",
+        "judge.cache_mb=128",
+        "judge.require_sandbox=true",
         "tracking.mode=disabled",
         "control=true",
         "update.ranks=2",
         "rollout.sglang_urls=[http://elsewhere:30000]",
+        "rollout.sglang.servers=3",
         "rollout.judge_patience_s=9",
+        "sft.best_metric=loss",
     ):
         assert load_configuration(file, [same]).run_id == base
-    for other in ("seed=1", "iterations=1", "judge.trials=3", "update.epochs=2"):
+    for other in ("seed=1", "iterations=1", "judge.trials=3", "judge.timeout_s=3", "update.epochs=2"):
         assert load_configuration(file, [other]).run_id != base
 
 

@@ -4,12 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from flows.settings.configuration import RunConfig
+from kernels_eval.config import JudgeConfig
 from kernels_eval.frozen import FrozenModel
 from tasks.models.config import ModelConfig
 from tasks.pipeline.cache import decisive
-from tasks.pipeline.references import CheckpointRef
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef
 from tasks.problems.config import ProblemsConfig
 from tasks.rollout.config import RolloutConfig
+from tasks.rollout.task import roll_out
 from tasks.sft.config import SftConfig, SftDataConfig
 from tasks.update.config import CriticConfig, UpdateConfig
 from tasks.validation.config import ValidationConfig
@@ -38,6 +41,70 @@ def test_a_folder_of_the_user_s_counts_by_content_not_by_name(configured, tmp_pa
     assert of("one", "x") != of("one", "y")
 
 
+OPERATIONAL = {
+    "control",
+    "runs_dir",
+    "tracking",
+    "ray",
+    "stages",
+    "judge.workers",
+    "judge.cache_dir",
+    "judge.cache_mb",
+    "judge.require_sandbox",
+    "rollout.sglang_urls",
+    "rollout.sglang.servers",
+    "rollout.sglang.gpus_per_server",
+    "rollout.sglang.start_timeout_s",
+    "rollout.sglang.backoff_s",
+    "rollout.judge_patience_s",
+    "rollout.judge_actors",
+    "rollout.generation_patience_s",
+    "rollout.watch_after_s",
+    "rollout.trajectory_logs",
+    "sft.best_metric",
+    "update.ranks",
+    "update.zero_stage",
+    "update.tokens_per_rank",
+    "update.activation_checkpointing",
+    "update.context_parallel",
+    "update.save_interval",
+    "update.checkpoint_interval",
+    "update.keep_checkpoints",
+    "update.best_metric",
+    "update.gpus_per_rank",
+    "update.threads_per_rank",
+}
+
+
+def _left_out(value: FrozenModel, prefix: str = "") -> set[str]:
+    """The dotted paths of the settings that do not count in a key."""
+    counted = decisive(value)
+    names = {prefix + name for name in type(value).model_fields if name not in counted}
+    groups = [(name, getattr(value, name)) for name in counted]
+    inner = [_left_out(group, f"{prefix}{name}.") for name, group in groups if isinstance(group, FrozenModel)]
+    return names.union(*inner)
+
+
+def test_which_settings_do_not_decide():
+    """A setting that joins or leaves this list makes results of other configurations count as equal, or as different."""
+    assert _left_out(RunConfig()) == OPERATIONAL
+
+
+def test_the_judge_s_memory_and_its_refusal_of_weak_machines_change_no_key():
+    base = RunConfig()
+    changed = RunConfig(judge=JudgeConfig(cache_mb=128, require_sandbox=True))
+    assert changed.run_id == base.run_id
+    assert changed.judge != base.judge
+    policy = CheckpointRef(uri="here", digest="p")
+    problems = ProblemSetRef(uri="here", digest="q", train=1, heldout=1)
+
+    def key(config: RunConfig) -> str:
+        return roll_out.key({"policy": policy, "problems": problems, "config": config.rollout, "judge": config.judge})
+
+    assert key(changed) == key(base)
+    assert key(RunConfig(judge=JudgeConfig(timeout_s=3))) != key(base)
+
+
 def test_what_only_says_where_and_how_fast_does_not_decide():
     def same(one: FrozenModel, other: FrozenModel) -> bool:
         return decisive(one) == decisive(other)
@@ -46,4 +113,6 @@ def test_what_only_says_where_and_how_fast_does_not_decide():
     assert same(RolloutConfig(), RolloutConfig(sglang_urls=("http://elsewhere:1",), trajectory_logs="logs"))
     assert not same(UpdateConfig(), UpdateConfig(epochs=2))
     assert not same(RolloutConfig(), RolloutConfig(samples_per_problem=2))
-    assert decisive(CheckpointRef(uri="here", digest="d")) == decisive(CheckpointRef(uri="there", digest="d"))
+    here, there = CheckpointRef(uri="here", digest="d"), CheckpointRef(uri="there", digest="d")
+    assert decisive(here) == decisive(there)
+    assert decisive((here, UpdateConfig())) == decisive([there, UpdateConfig(ranks=4)])

@@ -14,7 +14,9 @@ KEY = verdict_key(PROBLEM, "kernel", JudgeConfig())
 VERDICT = Verdict(status=Status.CORRECT, compiled=True, correct=True, speedup=1.5)
 
 
-@pytest.mark.parametrize("change", [{"workers": 7}, {"cache_dir": "elsewhere"}, {"cache_mb": 1}])
+@pytest.mark.parametrize(
+    "change", [{"workers": 7}, {"cache_dir": "elsewhere"}, {"cache_mb": 128}, {"require_sandbox": True}]
+)
 def test_what_does_not_matter(change: dict[str, object]) -> None:
     assert verdict_key(PROBLEM, "kernel", JudgeConfig().model_copy(update=change)) == KEY
     assert verdict_key(Problem(problem_id="b", source="# why\nx  =  1"), "kernel", JudgeConfig()) == KEY

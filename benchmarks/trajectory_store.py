@@ -188,7 +188,7 @@ def compare(turns: int, work: Path) -> None:
         f"ours against JSON files: scan {scanned_json / scanned:.0f}×, size 1/{sizes[1] / sizes[0]:.1f}; "
         f"against datasets: scan {scanned_hub / scanned:.1f}×, size 1/{sizes[2] / sizes[0]:.1f}"
     )
-    print("(the writing of ours includes returns and advantages; that of the others starts from ours, read back)")
+    print("(the writing of ours includes returns; that of the others starts from ours, read back)")
 
 
 def _rows(folders: list[Path]) -> Iterator[dict[str, Any]]:

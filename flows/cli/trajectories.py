@@ -107,7 +107,7 @@ def rescore(
         float | None, typer.Option(min=0, max=1, help="Discount of the returns; as it was otherwise.")
     ] = None,
 ) -> None:
-    """Score stored trajectories with another reward, into a new data set: rewards, returns, advantages."""
+    """Score stored trajectories with another reward, into a new data set: rewards and returns."""
     from tasks.trajectories.analysis import analyse, load_turns
     from tasks.trajectories.locate import find_batches
     from tasks.trajectories.rescore import rescore as rescore_batch

@@ -8,7 +8,7 @@ gradient stay in the data. The batch's manifest says what was drawn (`metadata.r
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pydantic import ValidationError
 
@@ -16,7 +16,8 @@ from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import read_manifest
-from tasks.update.config import Advantage, UpdateConfig
+from tasks.trajectories.groups import WITHOUT_BASELINE, Advantage, group_turns
+from tasks.trajectories.returns import turn_returns
 
 if TYPE_CHECKING:
     from tasks.rollout.config import RolloutConfig
@@ -55,10 +56,27 @@ class RefillRecord(FrozenModel):
     """Draws after the first."""
 
 
-def refill_for(rollout: "RolloutConfig", update: UpdateConfig) -> Refill | None:
-    """Return what the settings ask for; None where they do not, and for estimators that compare with no peers."""
-    from tasks.update.groups import WITHOUT_BASELINE
+class RefillSettings(Protocol):
+    """The settings that a refill is made of: those of the update (tasks.update.config), which this package does not import."""
 
+    @property
+    def wanted_groups(self) -> int | None:
+        """Groups with variance that an iteration should have; None: no refill."""
+        ...
+
+    @property
+    def most_problems(self) -> int | None:
+        """Problems that an iteration may play; None: MOST_PROBLEMS times the first draw."""
+        ...
+
+    @property
+    def advantage(self) -> Advantage:
+        """The estimator."""
+        ...
+
+
+def refill_for(rollout: "RolloutConfig", update: RefillSettings) -> Refill | None:
+    """Return the refill that the settings ask for; None if they ask for none, or the estimator compares no peers."""
     if update.wanted_groups is None or update.advantage in WITHOUT_BASELINE:
         return None
     most = update.most_problems or MOST_PROBLEMS * rollout.problems_per_iteration
@@ -117,15 +135,10 @@ def further_problems(wanted: int, useful: int, played: int) -> int:
 
 
 def useful_groups(trajectories: Sequence["Trajectory"], gamma: float, advantage: Advantage) -> int:
-    """Return how many groups the update would train on: see tasks.update.groups. Turns that the machine failed do not count.
+    """Return how many groups the update would train on: see tasks.trajectories.groups. Turns that the machine failed do not count.
 
     What the update takes off returns for length or divergence is not known here, nor which cut-off turns it leaves out.
     """
-    import numpy as np
-
-    from tasks.trajectories.returns import turn_returns
-    from tasks.update.groups import group_turns
-
     turns = [
         (value, (trajectory.group_id, turn.turn_index, turn.role.value), trajectory.trajectory_id)
         for trajectory in trajectories
@@ -134,5 +147,5 @@ def useful_groups(trajectories: Sequence["Trajectory"], gamma: float, advantage:
         )
         if value is not None
     ]
-    returns = np.array([value for value, _, _ in turns], dtype=np.float64)
+    returns = [value for value, _, _ in turns]
     return group_turns(returns, [key for _, key, _ in turns], [name for _, _, name in turns], advantage).useful

@@ -1,4 +1,4 @@
-"""Scores stored trajectories with another reward: rewards, returns and advantages are computed again, into a new data set.
+"""Scores stored trajectories with another reward: rewards and returns are computed again, into a new data set.
 
 Nothing is judged or generated again, and the old data set stays as it is. Episodes stay as they were played: one that ended on
 success or repeated failure ended by the reward of that time. The new manifest has the old metadata, `episode.reward` and

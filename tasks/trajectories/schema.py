@@ -1,14 +1,14 @@
 """The trajectory data set's two tables: their columns, their version, and the rows that become them.
 
 `turns.parquet` has one row a turn, `trajectories.parquet` one row a trajectory. Both are flat (scanning nested turns is
-thirty times slower); a trajectory's history is its turns in `turn_index` order and is stored nowhere else. Any reward,
-return or advantage can be recomputed from the stored columns.
+thirty times slower); a trajectory's history is its turns in `turn_index` order and is stored nowhere else. Any reward
+or return can be recomputed from the stored columns; advantages are computed by the update (tasks.update.advantages).
 
-Nulls mean something: a turn whose verdict is `infrastructure_error` has null `reward`, `return` and `advantage`: the
+Nulls mean something: a turn whose verdict is `infrastructure_error` has null `reward` and `return`: the
 machine failed, so nothing is known of the kernel, and 0 would be a lie.
 
-The schema's version is in the file metadata under `kernelmill.schema_version`. Columns are only ever added: a reader fills what
-an older file lacks with null, and refuses a file of a newer version.
+The schema's version is in the file metadata under `kernelmill.schema_version`. A reader fills what an older file lacks with
+null, ignores what it has besides, and refuses a file of a newer version. Version 1 had a column `advantage`.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from kernels_eval.verdict import Resources, Status, TimingSource, Verdict
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 VERSION_KEY = b"kernelmill.schema_version"
 TURNS_FILE = "turns.parquet"
 TRAJECTORIES_FILE = "trajectories.parquet"
@@ -110,7 +110,6 @@ TURNS_SCHEMA = pa.schema(
         ("verdict", VERDICT_TYPE),
         ("reward", pa.float64()),
         ("return", pa.float64()),
-        ("advantage", pa.float64()),
         ("termination", pa.string()),
         ("generation_s", pa.float64()),
         ("evaluation_s", pa.float64()),
@@ -135,7 +134,7 @@ TRAJECTORIES_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn as it happened; what can be computed from others (returns, advantages) is not in it."""
+    """One turn as it happened; what can be computed from others (returns) is not in it."""
 
     turn_index: int
     role: TurnRole

@@ -1,8 +1,7 @@
 """Publishes finished trajectories as one partition of the data set: `trajectories.parquet` and `turns.parquet`.
 
-Rows are sorted by trajectory and turn, whatever order episodes ended in. Returns and advantages are computed here: the
-stored advantage is a turn's return less the mean return of the others of its group on the same turn (leave-one-out). The
-update may be set to another kind, and then computes it from the stored returns.
+Rows are sorted by trajectory and turn, whatever order episodes ended in. Returns are computed here; advantages are not stored:
+the update computes them from the returns, by the estimator that its settings name.
 """
 
 import itertools
@@ -12,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 
 from kernels_eval.errors import InputError
 from tasks.pipeline.references import TrajectoryBatchRef
@@ -26,7 +24,6 @@ from tasks.trajectories.schema import (
     Trajectory,
     verdict_row,
 )
-from tasks.update.advantages import leave_one_out_advantages
 
 _EPISODE_COLUMNS = (
     "run_id",
@@ -100,7 +97,6 @@ def _turn_rows(ordered: Sequence[Trajectory], gamma: float) -> list[dict[str, An
                 "verdict": verdict_row(turn.verdict),
                 "reward": turn.reward,
                 "return": value,
-                "advantage": None,
                 "termination": trajectory.termination.value,
                 "generation_s": turn.generation_s,
                 "evaluation_s": turn.evaluation_s,
@@ -108,13 +104,6 @@ def _turn_rows(ordered: Sequence[Trajectory], gamma: float) -> list[dict[str, An
             }
             for turn, value in zip(trajectory.turns, returns, strict=True)
         ]
-    known = [row for row in rows if row["return"] is not None]
-    advantages = leave_one_out_advantages(
-        torch.tensor([row["return"] for row in known], dtype=torch.float64),
-        [(row["group_id"], row["turn_index"]) for row in known],
-    ).tolist()
-    for row, value in zip(known, advantages, strict=True):
-        row["advantage"] = value
     return rows
 
 

@@ -6,8 +6,8 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FileContent, FrozenModel, Operational
+from tasks.trajectories.groups import Advantage
 
-Advantage = Literal["grpo", "dr_grpo", "rloo", "turn_grpo", "turn_rloo", "reinforce_pp", "gae"]
 PolicyLoss = Literal["ppo_clip", "gspo", "cispo", "dppo"]
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from kernels_eval.errors import InputError
+from tasks.trajectories.groups import OF_TRAJECTORY, WITHOUT_BASELINE, Advantage, GroupKey
 from tasks.update.advantages import (
     gae,
     group_advantages,
@@ -17,8 +18,7 @@ from tasks.update.advantages import (
     outcome_rewards,
     reinforce_plus_plus,
 )
-from tasks.update.config import Advantage, UpdateConfig
-from tasks.update.groups import OF_TRAJECTORY, WITHOUT_BASELINE, GroupKey
+from tasks.update.config import UpdateConfig
 from tasks.update.sample import Sample
 
 

@@ -16,9 +16,9 @@ from kernels_eval.errors import InputError
 from kernels_eval.verdict import Status
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.training.batches import TrainedSequence
+from tasks.trajectories.groups import WITHOUT_BASELINE, GroupKey, group_turns
 from tasks.update.config import UpdateConfig
 from tasks.update.credit_assignment import peer_advantages
-from tasks.update.groups import WITHOUT_BASELINE, GroupKey, group_turns
 from tasks.update.overlong import soft_overlong_penalty
 from tasks.update.sample import Sample, SampleSet, deal_groups
 
@@ -52,8 +52,10 @@ def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> 
     trajectories = _trajectories(usable)
     overlong = _overlong(usable)
     returns = usable["return"].to_numpy().astype(np.float64) - _length_penalty(usable, config)
-    groups = group_turns(returns, keys, trajectories, config.advantage)
-    advantages = peer_advantages(torch.from_numpy(groups.scores), groups.peers, trajectories, config.advantage).numpy()
+    groups = group_turns(returns.tolist(), keys, trajectories, config.advantage)
+    advantages = peer_advantages(
+        torch.tensor(groups.scores, dtype=torch.float64), groups.peers, trajectories, config.advantage
+    ).numpy()
     left_out = groups.single | groups.constant
     prompts, responses, log_probs = (
         usable[name].to_list() for name in ("prompt_token_ids", "response_token_ids", "response_logprobs")
@@ -63,7 +65,7 @@ def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> 
             sequence=_sequence(prompts[row], responses[row]),
             sampler_log_probs=np.asarray(log_probs[row], dtype=np.float32),
             return_=float(returns[row]),
-            score=float(groups.scores[row]),
+            score=groups.scores[row],
             advantage=float(advantages[row]),
             group=key,
             peers=groups.peers[row],

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.training.batches import TrainedSequence
-from tasks.update.groups import GroupKey
+from tasks.trajectories.groups import GroupKey
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def turns_projection(turns: pl.DataFrame, trajectories: pl.DataFrame, gamma: flo
     verdict = pl.col("verdict").struct
     status, correct = verdict.field("status"), verdict.field("correct")
     speedup = verdict.field("speedup").fill_nan(None)
-    value = {name: pl.col(name).fill_nan(None) for name in ("reward", "return", "advantage")}
+    value = {name: pl.col(name).fill_nan(None) for name in ("reward", "return")}
     logprobs = pl.col("response_logprobs")
     finite_logprobs = logprobs.list.eval(pl.element().filter(pl.element().is_finite()))
     fault = status.eq_missing(_FAULT)
@@ -119,8 +119,6 @@ def turns_projection(turns: pl.DataFrame, trajectories: pl.DataFrame, gamma: flo
         (value["reward"] - _recomputed_rewards(ordered, reward)).abs().alias("reward_error"),
         _flag(value["return"].is_null() & ~fault).alias("missing_return"),
         (value["return"] - _recomputed_returns(ordered, gamma)).abs().fill_nan(None).alias("return_error"),
-        value["advantage"].alias("advantage"),
-        _flag(pl.col("advantage").is_nan() | pl.col("advantage").is_infinite()).alias("nonfinite_advantage"),
         _flag((pl.col("generation_s") < 0) | (pl.col("evaluation_s") < 0)).alias("negative_seconds"),
     )
 
@@ -163,16 +161,15 @@ def trajectories_projection(trajectories: pl.DataFrame, turns: pl.DataFrame, gam
 
 
 def groups_projection(turns: pl.DataFrame) -> pl.DataFrame:
-    """Return one row a group: its samples, and the largest absolute advantage of its turns (0 where there is none)."""
-    advantage = pl.col("advantage").fill_nan(None).abs()
+    """Return one row a group: its samples, and the largest difference of two returns of one turn (0 if none is known)."""
+    value = pl.col("return").fill_nan(None)
+    spread = turns.group_by("group_id", "turn_index").agg((value.max() - value.min()).alias("spread"))
+    largest = spread.group_by("group_id").agg(pl.col("spread").max().fill_null(0.0).alias("largest_spread"))
+    samples = turns.group_by("group_id").agg(pl.col("trajectory_id").n_unique().cast(pl.Int64).alias("samples"))
     return (
-        turns.group_by("group_id")
-        .agg(
-            pl.col("trajectory_id").n_unique().cast(pl.Int64).alias("samples"),
-            advantage.max().fill_null(0.0).alias("largest_advantage"),
-        )
+        samples.join(largest, on="group_id", nulls_equal=True)
         .sort("group_id")
-        .select(pl.col("group_id").alias("row_id"), "samples", "largest_advantage")
+        .select(pl.col("group_id").alias("row_id"), "samples", "largest_spread")
     )
 
 

@@ -94,7 +94,7 @@ EXPECTED = (
     (r"^kernelmill plan .*/models/mine", Outcome(2, says=r"/models/mine")),
     (r"^kernelmill (train|evaluate|rollout|iterate) .*/models/mine", WANTS_DATA),
     # Where no kernel is right there is nothing to learn from, and the run says so.
-    (r"reward=kevin$", Outcome(0, 2, r"largest_advantage|report: ")),
+    (r"reward=kevin$", Outcome(0, 2, r"largest_spread|report: ")),
     (r"^kernelmill score --backend \S+$", Outcome(2, says=r"expected PROBLEM\.py and KERNEL\.py")),
     (r"^kernelmill train --refresh rollout$", Outcome(says=r"● SFT: cached[\s\S]*✓ rollout 0: [\s\S]*✓ update 0: ")),
     (r"^kernelmill serve( --config \S+)?$", Outcome(says=r"compare/local", stays=True)),

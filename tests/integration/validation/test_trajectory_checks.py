@@ -83,8 +83,6 @@ BROKEN_TURNS: dict[str, tuple[str, Callable[[Rows], object]]] = {
     "NaN return": ("missing_return", put("return", math.nan)),
     "wrong return": ("return_error", put("return", 0.5)),
     "infinite return": ("return_error", put("return", math.inf)),
-    "infinite advantage": ("advantage", put("advantage", math.inf)),
-    "NaN advantage": ("nonfinite_advantage", put("advantage", math.nan)),
     "negative seconds": ("negative_seconds", put("evaluation_s", -1.0)),
 }
 BROKEN_TRAJECTORIES: dict[str, tuple[str, Callable[[Rows], object]]] = {
@@ -186,7 +184,7 @@ def test_a_bad_turn_takes_its_whole_trajectory_out_and_nothing_else(broken: Any,
     assert pl.read_parquet(tmp_path / "quarantine" / "trajectories.parquet").height == 1
     metadata = read_manifest(published.path)["metadata"]  # pyright: ignore
     assert metadata["quarantined"] == 1
-    assert pq.read_schema(published.path / "turns.parquet").metadata[b"kernelmill.schema_version"] == b"1"
+    assert pq.read_schema(published.path / "turns.parquet").metadata[b"kernelmill.schema_version"] == b"2"
 
 
 def test_too_many_bad_rows_stop_the_flow_and_say_why(broken: Any, tmp_path: Path) -> None:
@@ -211,23 +209,24 @@ def test_too_many_bad_rows_stop_the_flow_and_say_why(broken: Any, tmp_path: Path
     assert str(pickle.loads(pickle.dumps(caught.value))) == message
 
 
+def without_reward(rows: Rows) -> None:
+    """Make every kernel of either table one that does not compile: all rewards and returns are 0."""
+    verdict, reward = ("verdict", "reward") if "verdict" in rows[0] else ("final_verdict", "final_reward")
+    failed = next(row[verdict] for row in rows if row[verdict]["status"] == "compile_error")
+    for row in rows:
+        row.update({verdict: failed, reward: 0.0, "return": 0.0})
+
+
 def test_a_batch_without_anything_to_learn_is_refused(broken: Any, tmp_path: Path) -> None:
-    def flat(rows: Rows) -> None:
-        for row in rows:
-            row["advantage"] = 0.0
-
     with pytest.raises(
-        ValidationFailed, match="suite 'groups': expect_column_max_to_be_between on column largest_advantage"
+        ValidationFailed, match="suite 'groups': expect_column_max_to_be_between on column largest_spread"
     ):
-        check(broken(turns=flat), tmp_path)
+        check(broken(turns=without_reward, trajectories=without_reward), tmp_path)
 
 
-def test_a_heldout_batch_needs_no_advantage(broken: Any, tmp_path: Path) -> None:
-    def flat(rows: Rows) -> None:
-        for row in rows:
-            row["advantage"] = None
-
-    assert check(broken(turns=flat, split="heldout"), tmp_path).trajectories == 40
+def test_a_heldout_batch_needs_nothing_to_learn_from(broken: Any, tmp_path: Path) -> None:
+    raw = broken(turns=without_reward, trajectories=without_reward, split="heldout")
+    assert check(raw, tmp_path).trajectories == 40
 
 
 def test_two_policies_in_one_batch_are_refused(broken: Any, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_a_rollout_killed_in_a_later_draw_is_played_again_to_the_same_tokens(
     with pytest.raises(InfrastructureError, match="went away"):
         play(wanted(8), "killed", engine=DyingEngine(small_tokenizer))
     assert not (tmp_path / "killed").exists()
-    columns = ["trajectory_id", "turn_index", "response_token_ids", "reward", "advantage"]
+    columns = ["trajectory_id", "turn_index", "response_token_ids", "reward", "return"]
     again, straight = play(wanted(8), "killed"), play(wanted(8), "straight")
     assert read_turns(again).select(columns).equals(read_turns(straight).select(columns))
     assert record(again) == record(straight)

@@ -50,7 +50,7 @@ def test_every_reward(stored: Any, tmp_path: Path, reward: str) -> None:
 
 
 def test_the_same_reward_gives_the_same_content(stored: Any, tmp_path: Path) -> None:
-    """Advantages included: everything that is computed follows from the stored columns."""
+    """Everything that is computed follows from the stored columns."""
     old = stored.batch(stored.trajectories(3), tmp_path / "batch")
     assert rescore(tmp_path / "batch", "kernelbench", tmp_path / "rescored").digest == old.digest
 

@@ -1,0 +1,82 @@
+"""Groups of turns: which turns an advantage estimator compares, and which groups have a gradient. Pure functions of returns and keys.
+
+A group is useful if it has at least two trajectories and their scores differ. The update leaves other groups out of its loss
+(tasks.update.dataset); the rollout may draw further problems until there are enough useful groups (tasks.rollout.refill).
+The advantages themselves are computed in tasks.update.advantages.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Advantage = Literal["grpo", "dr_grpo", "rloo", "turn_grpo", "turn_rloo", "reinforce_pp", "gae"]
+GroupKey = tuple[str, int, str]
+"""(group, turn, role): samples that answered the same question."""
+WITHOUT_BASELINE = ("reinforce_pp", "gae")
+"""Estimators that compare no peers: groups of one and groups without variance are trained on as well."""
+OF_TRAJECTORY = ("grpo", "dr_grpo", "rloo")
+"""Estimators for which all turns of a trajectory share its return."""
+SMALLEST_SPREAD = 1e-9
+"""Scores of a group that differ by less count as equal."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """B turns with the scores and the peers that they are compared by."""
+
+    scores: list[float]
+    """[B] The turn's own return, or its trajectory's."""
+    peers: list[GroupKey]
+    """[B] Each turn's group: its own key, or if trajectories are compared, that of all turns (turn −1)."""
+    number: int
+    """Number of groups."""
+    single: frozenset[GroupKey]
+    """Groups of one trajectory, which have no baseline."""
+    constant: frozenset[GroupKey]
+    """Groups of several trajectories with equal scores, which have no gradient."""
+
+    @property
+    def useful(self) -> int:
+        """Number of groups that are neither single nor constant."""
+        return self.number - len(self.single) - len(self.constant)
+
+
+def group_turns(
+    returns: Sequence[float], keys: Sequence[GroupKey], trajectories: Sequence[str], advantage: Advantage
+) -> Groups:
+    """Group turns as an estimator compares them: returns, keys and trajectory ids, one a turn.
+
+    Estimators without peers leave no group out.
+    """
+    scores, peers = _scores(returns, keys, trajectories, advantage)
+    rows_of: dict[GroupKey, list[int]] = {}
+    for row, key in enumerate(peers):
+        rows_of.setdefault(key, []).append(row)
+    single: set[GroupKey] = set()
+    constant: set[GroupKey] = set()
+    if advantage not in WITHOUT_BASELINE:
+        for key, rows in rows_of.items():
+            of_group = [scores[row] for row in rows]
+            if len({trajectories[row] for row in rows}) == 1:
+                single.add(key)
+            elif max(of_group) - min(of_group) < SMALLEST_SPREAD:
+                constant.add(key)
+    return Groups(scores, peers, len(rows_of), frozenset(single), frozenset(constant))
+
+
+def _scores(
+    returns: Sequence[float], keys: Sequence[GroupKey], trajectories: Sequence[str], advantage: Advantage
+) -> tuple[list[float], list[GroupKey]]:
+    """Return each turn's score and its peers.
+
+    A trajectory's return is that of its first turn, which holds the discounted rewards of the later ones.
+    """
+    if advantage not in OF_TRAJECTORY:
+        return list(returns), list(keys)
+    first: dict[tuple[str, str], tuple[int, float]] = {}
+    for row, (_, turn, role) in enumerate(keys):
+        key = (trajectories[row], role)
+        if key not in first or turn < first[key][0]:
+            first[key] = (turn, returns[row])
+    scores = [first[trajectories[row], role][1] for row, (_, _, role) in enumerate(keys)]
+    return scores, [(group, -1, role) for group, _, role in keys]

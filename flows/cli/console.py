@@ -1,9 +1,14 @@
-"""Draws what a run does in the terminal: one line a stage, a bar with figures while it computes."""
+"""Terminal output of a run: one line per stage, a progress bar while it computes, and single turns on request."""
 
+import json
+import logging
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -16,11 +21,23 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+TurnsOption = Annotated[
+    bool, typer.Option("--turns/--no-turns", help="Print a line per turn and a summary per trajectory as they end.")
+]
+TrajectoryLogsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--trajectory-logs",
+        metavar="DIR",
+        help="Write a JSON file per turn and per trajectory to this folder (not for cached rollouts).",
+    ),
+]
+
 
 class ConsoleListener:
-    """Hears the stages of a run (tasks.pipeline.stage.StageListener) and draws them.
+    """Shows the stages of a run on the terminal (a tasks.pipeline.stage.StageListener).
 
-    Without a terminal it prints plain lines: starts, ends, and progress every `interval_s`.
+    If the output is not a terminal, prints plain lines: starts, ends, and progress every `interval_s` seconds.
     """
 
     def __init__(self, console: Console, interval_s: float = 15.0) -> None:
@@ -42,7 +59,7 @@ class ConsoleListener:
 
     @contextmanager
     def drawing(self) -> Generator[None]:
-        """Draw bars while the block runs, where there is a terminal."""
+        """Draw progress bars while the block runs, if the output is a terminal."""
         if not self.console.is_terminal:
             yield
             return
@@ -58,7 +75,7 @@ class ConsoleListener:
             self.console.print(f"  {label} …")
 
     def progressed(self, label: str, done: int, total: int, figures: dict[str, float]) -> None:
-        """Move the bar."""
+        """Advance the bar."""
         shown = "  ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in figures.items())
         if label in self._bars:
             self._progress.update(self._bars[label], completed=done, total=total, figures=shown)
@@ -75,7 +92,7 @@ class ConsoleListener:
             self.console.print(f"[green]✓[/green] {label}: {seconds:.1f} s")
 
     def failed(self, label: str, error: BaseException) -> None:
-        """Replace the bar by a line; the error itself is told at the end."""
+        """Replace the bar by a line; the command prints the error itself when it ends."""
         self._remove(label)
         stopped = isinstance(error, KeyboardInterrupt)
         self.console.print(f"[yellow]■[/yellow] {label}: stopped" if stopped else f"[red]✗[/red] {label}: failed")
@@ -87,3 +104,36 @@ class ConsoleListener:
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def logs_override(folder: Path | None) -> list[str]:
+    """Return the override of `rollout.trajectory_logs` for this folder."""
+    return [] if folder is None else [f"rollout.trajectory_logs={json.dumps(str(folder.resolve()))}"]
+
+
+class _LinePrinter(logging.Handler):
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.INFO)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def showing_turns(console: Console, wanted: bool) -> Generator[None]:
+    """Print the log lines of rollout turns while the block runs; they go to the run's log as well."""
+    if not wanted:
+        yield
+        return
+    from tasks.rollout.listeners import TURN_LINES
+
+    source, printer = logging.getLogger(TURN_LINES), _LinePrinter(console)
+    level = source.level
+    source.setLevel(logging.INFO)
+    source.addHandler(printer)
+    try:
+        yield
+    finally:
+        source.removeHandler(printer)
+        source.setLevel(level)

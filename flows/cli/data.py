@@ -1,4 +1,4 @@
-"""`kernelmill data ls | show | diff | export | compact | gc | quarantine`: the trajectory store and the artifact store."""
+"""`kernelmill data ls | show | diff | export | compact | gc | quarantine`: stored trajectories and artifacts."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -8,11 +8,11 @@ import typer
 
 _RUNS = Path("runs")
 
-data = typer.Typer(help="Look at, compare, export and clean up what runs have stored.", no_args_is_help=True)
+data = typer.Typer(help="Inspect, compare, export and clean up the data of runs.", no_args_is_help=True)
 
 
 class Format(StrEnum):
-    """What data sets can be exported as."""
+    """Export formats of trajectories."""
 
     JSONL = "jsonl"
     HUGGINGFACE = "huggingface"
@@ -27,11 +27,12 @@ def add_to(app: typer.Typer) -> None:
 def ls(
     path: Annotated[Path, typer.Argument(help="A folder of runs, a run's folder, or a batch.")] = _RUNS,
 ) -> None:
-    """List trajectory data sets: run, iterations, size, how many ended correct, what they earned."""
+    """List trajectory data sets: run, iterations, size, share of correct ends, mean return."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
+    from flows.cli.tables import decimal
     from tasks.trajectories.catalogue import list_data_sets
 
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
@@ -45,8 +46,8 @@ def ls(
             str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}",
             f"{entry.trajectories:,}",
             f"{entry.turns:,}",
-            _number(entry.correct),
-            _number(entry.mean_return),
+            decimal(entry.correct, 3),
+            decimal(entry.mean_return, 3),
             str(entry.quarantined),
             _size(entry.bytes),
             entry.digest,
@@ -58,9 +59,9 @@ def ls(
 @data.command("show")
 def show(
     path: Annotated[Path, typer.Argument(help="A batch, or a run's folder.")],
-    rows: Annotated[int, typer.Option(min=0, help="Turns to show of each data set.")] = 5,
+    rows: Annotated[int, typer.Option(min=0, help="Turns to show per data set.")] = 5,
 ) -> None:
-    """Show what a data set is made of: its manifest, its columns, its first turns."""
+    """Show the manifest, the columns and the first turns of data sets."""
     import json
 
     import polars as pl
@@ -90,7 +91,7 @@ def diff(
     first: Annotated[Path, typer.Argument(help="A batch, or a run's folder.")],
     second: Annotated[Path, typer.Argument(help="Another one.")],
 ) -> None:
-    """Say in what two data sets differ, turn by turn. Exit code 1: they do."""
+    """Compare two data sets turn by turn. Exit code 1: they differ."""
     from tasks.trajectories.difference import differ
 
     found = differ(first, second)
@@ -111,10 +112,10 @@ def export(
     path: Annotated[Path, typer.Argument(help="A batch, or a run's folder.")],
     destination: Annotated[Path, typer.Argument(help="File (jsonl) or folder (huggingface) to write.")],
     form: Annotated[
-        Format, typer.Option("--format", help="jsonl: a turn a line; huggingface: for `datasets`.")
+        Format, typer.Option("--format", help="jsonl: one turn per line; huggingface: for `datasets`.")
     ] = Format.JSONL,
 ) -> None:
-    """Write trajectories for other programs."""
+    """Export trajectories for other programs."""
     from tasks.trajectories.export import export_huggingface, export_json_lines
     from tasks.trajectories.locate import find_batches
 
@@ -127,7 +128,7 @@ def compact(
     path: Annotated[Path, typer.Argument(help="A run's folder, or a folder of partitions.")],
     destination: Annotated[Path, typer.Argument(help="Folder of the new data set.")],
 ) -> None:
-    """Put all partitions into one new data set; the partitions stay."""
+    """Merge all partitions into one new data set; the partitions stay."""
     from tasks.trajectories.compaction import compact as compact_batches
     from tasks.trajectories.locate import find_batches
 
@@ -138,10 +139,12 @@ def compact(
 @data.command("gc")
 def gc(
     runs_dir: Annotated[Path, typer.Argument(help="The folder of runs.")] = _RUNS,
-    delete: Annotated[bool, typer.Option("--delete", help="Remove it; otherwise it is only listed.")] = False,
-    older_than_days: Annotated[float, typer.Option(min=0, help="Keep whatever is younger.")] = 1.0,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Remove the listed artifacts. Default: only list them.")
+    ] = False,
+    older_than_days: Annotated[float, typer.Option(min=0, help="Keep anything younger.")] = 1.0,
 ) -> None:
-    """List, or remove, what no run needs any more: of a run whose folder you removed, of killed stages, of finished ones' resume points."""
+    """List, or remove, artifacts that no run needs: of removed runs, of killed stages, resume points of finished stages."""
     from flows.run.state import kept_artifacts
     from kernels_eval.errors import InputError
     from tasks.pipeline.garbage import find_garbage, remove
@@ -161,10 +164,10 @@ def gc(
 @data.command("quarantine")
 def quarantine(
     path: Annotated[Path, typer.Argument(help="A folder of runs, or one quarantine.")] = _RUNS,
-    run: Annotated[str | None, typer.Option(help="Only of runs whose id begins so.")] = None,
-    rows: Annotated[int, typer.Option(min=0, help="Rows to name of each, with their reason.")] = 5,
+    run: Annotated[str | None, typer.Option(help="Only runs whose id starts with this.")] = None,
+    rows: Annotated[int, typer.Option(min=0, help="Rows to list of each, with their reasons.")] = 5,
 ) -> None:
-    """Show what validation took out, and why."""
+    """Show the rows that validation removed, and the reasons."""
     from tasks.trajectories.quarantined import find_quarantines
 
     found = [
@@ -180,10 +183,6 @@ def quarantine(
             typer.echo(f"    {row_id}: {' / '.join(reason.splitlines())}")
     if not found:
         typer.echo("nothing was taken out")
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
 
 
 def _size(count: float) -> str:

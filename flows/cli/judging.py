@@ -1,4 +1,4 @@
-"""`kernelmill score`: the judge on one kernel, or on a file of them. `kernelmill redteam`: the judge put to the test."""
+"""`kernelmill score`: judge one kernel, or a file of them. `redteam`: test the judge. `serve-judge`: judge over HTTP."""
 
 import json
 import time
@@ -7,18 +7,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flows.cli.stages import SetOption
+
 if TYPE_CHECKING:
     from kernels_eval.config import JudgeConfig
     from kernels_eval.verdict import Verdict
 
-REQUIRE_SANDBOX_HELP = "Refuse to start where this machine cannot keep candidates in."
-_TELL_S = 10.0
+JudgeConfigOption = Annotated[
+    Path | None, typer.Option("--config", "-c", help="Run configuration; only its `judge` section is used.")
+]
+RequireSandboxOption = Annotated[
+    bool,
+    typer.Option("--require-sandbox", help="Refuse to start if this machine does not support the judge's sandbox."),
+]
+PROGRESS_INTERVAL_S = 10.0
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this group."""
     app.command("score", rich_help_panel="Judge")(score)
     app.command("redteam", rich_help_panel="Judge")(redteam)
+    app.command("serve-judge", rich_help_panel="Judge")(serve_judge)
 
 
 def score(
@@ -28,14 +37,14 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole verdict as JSON.")] = False,
     batch: Annotated[
         Path | None,
-        typer.Option("--batch", help="JSONL, each line with `problem_source`, `kernel_source` and maybe `backend`."),
+        typer.Option("--batch", help="JSONL; each line has `problem_source`, `kernel_source`, optionally `backend`."),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="JSONL of verdicts, in the order of --batch.")] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Run configuration; its `judge` is used.")
+    out: Annotated[
+        Path | None, typer.Option("--out", help="JSONL file for the verdicts of --batch, in its order.")
     ] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="A.B=VALUE")] = None,
-    require_sandbox: Annotated[bool, typer.Option("--require-sandbox", help=REQUIRE_SANDBOX_HELP)] = False,
+    config: JudgeConfigOption = None,
+    set_: SetOption = None,
+    require_sandbox: RequireSandboxOption = False,
 ) -> None:
     """Judge KERNEL against PROBLEM, or every line of --batch. Exit code 0: judged, whatever the verdict."""
     from kernels_eval.errors import InputError
@@ -56,16 +65,16 @@ def score(
 
 def redteam(
     as_json: Annotated[bool, typer.Option("--json", help="Print the score and every outcome as JSON.")] = False,
-    only: Annotated[str | None, typer.Option("--only", help="Entries whose class or name has this in it.")] = None,
-    compiled: Annotated[
-        bool, typer.Option("--compile", help="Compile honest kernels too (a minute more).", show_default="no")
-    ] = False,
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Run configuration; its `judge` is used.")
+    only: Annotated[
+        str | None, typer.Option("--only", help="Judge only entries whose class or name contains this text.")
     ] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="A.B=VALUE")] = None,
+    compiled: Annotated[
+        bool, typer.Option("--compile", help="Compile honest kernels too (one more minute).", show_default="no")
+    ] = False,
+    config: JudgeConfigOption = None,
+    set_: SetOption = None,
 ) -> None:
-    """Judge kernels that cheat and honest ones of unusual style; print the score. Exit code 1: one was judged wrongly."""
+    """Judge cheating kernels and honest ones of unusual style; print the score. Exit code 1: one was judged wrongly."""
     from kernels_eval import Judge
     from kernels_eval.errors import InputError
     from kernels_eval.redteam.check import run_catalogue
@@ -95,8 +104,42 @@ def redteam(
         raise typer.Exit(1)
 
 
+def serve_judge(
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Any but a loopback address needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")] = 18188,
+    workers: Annotated[int | None, typer.Option(min=1, help="Kernels judged at the same time.")] = None,
+    queue: Annotated[
+        int, typer.Option(min=1, help="Kernels being judged or waiting; further requests get status 429.")
+    ] = 1024,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="File with the bearer token that clients must send. Default: KERNELMILL_JUDGE_TOKEN if set."),
+    ] = None,
+    config: JudgeConfigOption = None,
+    set_: SetOption = None,
+    require_sandbox: RequireSandboxOption = False,
+) -> None:
+    """Serve the judge over HTTP until Ctrl-C or SIGTERM: POST /eval, POST /eval/batch, GET /health; see /docs."""
+    from kernels_eval.server.config import ServerConfig
+    from kernels_eval.server.serving import read_token, serve
+
+    changes: dict[str, object] = {"workers": workers} if workers is not None else {}
+    if require_sandbox:
+        changes["require_sandbox"] = True
+    settings = judge_settings(config, set_).model_copy(update=changes)
+    token = read_token(token_file)
+    access = "with a token" if token else "without a token"
+
+    def report_address(address: str) -> None:
+        typer.echo(f"judge: {address}   {settings.workers} workers, {access}   (docs: {address}/docs; Ctrl-C ends it)")
+
+    serve(settings, ServerConfig(host=host, port=port, queue_limit=queue), token, report_address)
+
+
 def judge_settings(config: Path | None, overrides: list[str] | None, backend: str | None = None) -> "JudgeConfig":
-    """Return the judge's settings from a run configuration, if there is one, and overrides."""
+    """Return the judge's settings: the `judge` section of a run configuration or the defaults, with overrides."""
     from flows.settings.configuration import apply_override, check_configuration, load_configuration
 
     overrides = [*(overrides or []), *([f"judge.backend={backend}"] if backend else [])]
@@ -129,24 +172,24 @@ def _score_one(problem: Path, kernel: Path, settings: "JudgeConfig", as_json: bo
 def _score_batch(batch: Path, out: Path, settings: "JudgeConfig") -> None:
     from kernels_eval.jsonl import judge_file
 
-    told = time.monotonic()
+    last = time.monotonic()
 
-    def tell(done: int, total: int) -> None:
-        nonlocal told
-        if time.monotonic() - told >= _TELL_S:
-            told = time.monotonic()
+    def report_progress(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= PROGRESS_INTERVAL_S:
+            last = time.monotonic()
             typer.echo(f"{done} of {total}", err=True)
 
-    verdicts = judge_file(batch, out, settings, tell)
+    verdicts = judge_file(batch, out, settings, report_progress)
     correct = sum(verdict.correct for verdict in verdicts)
     typer.echo(f"{len(verdicts)} verdicts, {correct} correct: {out}")
     for number, verdict in enumerate(verdicts, start=1):
-        if verdict.error_category != "reference_failed":  # trying again would not help; the line says so
+        if verdict.error_category != "reference_failed":  # a retry would not help; the line says so
             _raise_fault(verdict, f"{batch}:{number}")
 
 
 def _raise_fault(verdict: "Verdict", where: str) -> None:
-    """A verdict that says nothing of the kernel is an exit code too."""
+    """Raise InputError or InfrastructureError if the verdict is a fault of the problem or of the judge."""
     from kernels_eval.errors import InfrastructureError, InputError
 
     if not verdict.is_fault:

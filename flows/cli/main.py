@@ -1,7 +1,7 @@
-"""The command `kernelmill`: its groups, and the one place where an error becomes a line and an exit code.
+"""The command `kernelmill`: its command groups, and the conversion of errors to one line and an exit code.
 
-Exit codes: 0 done; 1 the machine failed (the same command goes on from here); 2 bad input; 130 stopped by Ctrl-C.
-Imports stay light here: a group imports what it needs when it runs.
+Exit codes: 0 success; 1 the machine failed (the same command continues the run); 2 invalid input; 130 Ctrl-C.
+Imports are light: a command imports its dependencies when it runs.
 """
 
 import sys
@@ -10,11 +10,11 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from flows.cli import comparing, data, inspection, judging, planning, serving, stages, trajectories
+from flows.cli import data, judging, planning, serving, stages, trajectories
 from kernels_eval.errors import InfrastructureError, InputError
 
 INTERRUPTED = 130
-"""What typer makes of Ctrl-C."""
+"""Exit code of typer after Ctrl-C."""
 
 app = typer.Typer(
     name="kernelmill",
@@ -24,14 +24,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-stages.add_to(app)
-comparing.add_to(app)
-planning.add_to(app)
-judging.add_to(app)
-serving.add_to(app)
-inspection.add_to(app)
-trajectories.add_to(app)
-data.add_to(app)
+for group in (stages, planning, judging, serving, trajectories, data):
+    group.add_to(app)
 
 
 def main() -> None:
@@ -46,7 +40,7 @@ def run(arguments: list[str]) -> int:
         result = app(args=arguments, prog_name="kernelmill", standalone_mode=True)
     except SystemExit as stop:
         if stop.code == INTERRUPTED:
-            errors.print("stopped; the same command goes on from here")
+            errors.print("stopped; the same command continues from here")
         return stop.code if isinstance(stop.code, int) else (0 if stop.code is None else 1)
     except InputError as error:
         errors.print(f"[red]error:[/red] {_one_line(error)}", markup=True)
@@ -57,7 +51,7 @@ def run(arguments: list[str]) -> int:
         errors.print(f"[red]error:[/red] {_one_line(where + ': ' + first['msg'])}")
         return 2
     except InfrastructureError as error:
-        errors.print(f"[red]failed:[/red] {_one_line(error)} The same command goes on from here.")
+        errors.print(f"[red]failed:[/red] {_one_line(error)} The same command continues from here.")
         return 1
     return result if isinstance(result, int) else 0
 

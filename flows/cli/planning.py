@@ -1,14 +1,18 @@
-"""`kernelmill plan | verify`: does a configuration fit, and is this machine ready for it."""
+"""`kernelmill plan | verify`: resources and time that a configuration needs, and checks of this machine."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flows.cli.stages import DEFAULT_CONFIG, SetOption
+
 if TYPE_CHECKING:
     from flows.capacity.planner import CapacityPlan
     from flows.capacity.speed import Assumptions
     from flows.settings.configuration import RunConfig
+
+ConfigArgument = Annotated[Path, typer.Argument(help="YAML file with the run's settings.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -18,17 +22,15 @@ def add_to(app: typer.Typer) -> None:
 
 
 def plan(
-    config: Annotated[Path, typer.Argument(help="YAML file with the run's settings.")] = Path(
-        "deployments/configs/local.yaml"
-    ),
-    set_: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="A.B=VALUE")] = None,
-    gpu: Annotated[str, typer.Option(help="Kind of GPU: a100, h100, h200, mi300x.")] = "h100",
+    config: ConfigArgument = DEFAULT_CONFIG,
+    set_: SetOption = None,
+    gpu: Annotated[str, typer.Option(help="GPU model: a100, h100, h200 or mi300x.")] = "h100",
     utilisation: Annotated[
         float | None, typer.Option(min=0.01, max=1.0, help="Share of the peak that training reaches.")
     ] = None,
     prompt_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of a problem with its instructions.")] = None,
 ) -> None:
-    """Say what a run does, whether it fits, and how long it takes by stated assumptions. Exit code 1: it does not fit."""
+    """Print the steps of a run, whether it fits on GPUs, and an estimate of its speed. Exit code 1: it does not fit."""
     from dataclasses import replace
 
     from rich.console import Console
@@ -63,12 +65,10 @@ def plan(
 
 
 def verify(
-    config: Annotated[Path, typer.Argument(help="YAML file with the run's settings.")] = Path(
-        "deployments/configs/local.yaml"
-    ),
-    set_: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="A.B=VALUE")] = None,
+    config: ConfigArgument = DEFAULT_CONFIG,
+    set_: SetOption = None,
 ) -> None:
-    """Look whether this machine, and what a configuration names, are ready for a run; say what to do where not. Exit code 1: not ready."""
+    """Check this machine and everything that a configuration names; print a fix for each problem. Exit code 1: not ready."""
     from rich.console import Console
     from rich.markup import escape
 
@@ -94,7 +94,7 @@ def verify(
 
 
 def cpu_lines(settings: "RunConfig") -> list[str]:
-    """Return what a run without GPUs takes."""
+    """Return memory and time of a run without GPUs, as lines of text."""
     from flows.capacity.memory import GIB, TrainingJob, training_memory
     from flows.capacity.shapes import shape_of
     from flows.run.forecast import expected_seconds
@@ -125,7 +125,7 @@ def cpu_lines(settings: "RunConfig") -> list[str]:
 
 
 def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assumptions") -> list[str]:
-    """Return the plan in words, a line each."""
+    """Return the capacity plan as lines of text."""
     from flows.capacity.memory import GIB
     from flows.capacity.planner import LADDER
 

@@ -1,4 +1,4 @@
-"""`kernelmill analyze | show | rescore`: reads trajectories that are there, changes nothing."""
+"""`kernelmill analyze | show | rescore`: reads stored trajectories and changes none."""
 
 import json
 from pathlib import Path
@@ -26,16 +26,18 @@ def analyze(
     dataset: DatasetArgument = _LATEST,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to FILE: .json figures; .svg, .png, .pdf a plot."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to FILE: figures as .json, or a plot as .svg, .png, .pdf."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
-    top: Annotated[int, typer.Option(min=0, help="How many of the best trajectories to name.")] = 5,
-    split: Annotated[str | None, typer.Option(help="Only `train` or only `heldout`; both otherwise.")] = None,
+    top: Annotated[int, typer.Option(min=0, help="Number of best trajectories to list.")] = 5,
+    split: Annotated[str | None, typer.Option(help="Only `train` or only `heldout`. Default: both.")] = None,
 ) -> None:
-    """Show what trajectories earned: turns, returns, correctness, improvement from turn to turn, speedups."""
+    """Show statistics of trajectories: turns, returns, correctness, improvement from turn to turn, speedups."""
     from rich.console import Console
 
-    from flows.cli.trajectory_tables import analysis_tables
+    from flows.cli.tables import analysis_tables
     from kernels_eval.errors import InputError
     from tasks.pipeline.store import write_atomically
     from tasks.trajectories.analysis import analyse, load_turns
@@ -48,7 +50,7 @@ def analyze(
         found = sorted(turns["split"].drop_nulls().unique())
         if split not in found:
             raise InputError(
-                f"--split: found {split}, expected one of those that are there: {', '.join(found) or 'none'}"
+                f"--split: found {split}, expected one of those in the data set: {', '.join(found) or 'none'}"
             )
         turns = turns.filter(turns["split"] == split)
     figures = analyse(turns, top)
@@ -76,13 +78,13 @@ def show(
         Path, typer.Option("--dataset", "-d", help="A run's folder, a batch of trajectories, or a folder of JSON logs.")
     ] = _LATEST,
     tokenizer: Annotated[
-        Path | None, typer.Option(help="Folder of the policy's tokenizer; the run's own where there is one.")
+        Path | None, typer.Option(help="Folder of the policy's tokenizer. Default: the run's own, if found.")
     ] = None,
 ) -> None:
     """Print one trajectory as a conversation: prompts, answers, verdicts."""
     from rich.console import Console
 
-    from flows.cli.trajectory_tables import conversation_parts
+    from flows.cli.tables import conversation_parts
     from tasks.trajectories.conversation import find_conversation
 
     folder = tokenizer or _tokenizer_of(dataset)
@@ -91,7 +93,9 @@ def show(
     for part in conversation_parts(conversation):
         console.print(part)
     if folder is None:
-        console.print("[dim]prompts are token ids; name the policy's tokenizer with --tokenizer to read them[/dim]")
+        console.print(
+            "[dim]prompts are shown as token ids; name the policy's tokenizer with --tokenizer to decode them[/dim]"
+        )
 
 
 def rescore(
@@ -101,13 +105,14 @@ def rescore(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="New data set; beside the old one otherwise."),
+        typer.Option("--output", "-o", metavar="FOLDER", help="New data set. Default: beside the old one."),
     ] = None,
     gamma: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Discount of the returns; as it was otherwise.")
+        float | None, typer.Option(min=0, max=1, help="Discount of the returns. Default: unchanged.")
     ] = None,
 ) -> None:
-    """Score stored trajectories with another reward, into a new data set: rewards and returns."""
+    """Recompute rewards and returns with another reward, into a new data set."""
+    from flows.cli.tables import decimal
     from tasks.trajectories.analysis import analyse, load_turns
     from tasks.trajectories.locate import find_batches
     from tasks.trajectories.rescore import rescore as rescore_batch
@@ -119,7 +124,7 @@ def rescore(
         rescore_batch(folder, reward, target if single else target / folder.name, gamma)
     before, after = (analyse(load_turns(path)[0], top=0)["mean_aggregated_return"] for path in (dataset, target))
     typer.echo(f"{len(folders)} batch{'es' if len(folders) > 1 else ''}, reward {reward}: {target}")
-    typer.echo(f"mean aggregated return: {_shown(before)} → {_shown(after)}")
+    typer.echo(f"mean aggregated return: {decimal(before)} → {decimal(after)}")
 
 
 def _beside(dataset: Path, reward: str) -> Path:
@@ -128,12 +133,8 @@ def _beside(dataset: Path, reward: str) -> Path:
     return resolved.with_name(f"{resolved.name}-{name}")
 
 
-def _shown(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
-
-
 def _tokenizer_of(dataset: Path) -> Path | None:
-    """Return the folder of the newest policy of a run."""
+    """Return the folder of a run's newest policy with a tokenizer; None if it has none."""
     policies = sorted((dataset / "checkpoints").glob("policy-*/tokenizer_config.json"))
     return policies[-1].parent if policies else None
 

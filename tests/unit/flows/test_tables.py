@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from flows.cli.figures import summary_tables
+from flows.cli.tables import summary_tables
 
 POLICY = {"correct": 0.5, "correct_ci": [0.4, 0.6], "mean_return": 1.0, "mean_return_ci": [0.9, 1.1]}
 

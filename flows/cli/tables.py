@@ -1,0 +1,212 @@
+"""Tables for the terminal: held-out figures of a run, comparisons, trajectory analyses; and conversations."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import JustifyMethod, RenderableType
+from rich.markup import escape
+from rich.panel import Panel
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from tasks.trajectories.conversation import Conversation, Said
+
+_FIGURES = ("compiled", "correct", "fast_1", "fast_2", "mean_return", "geomean_speedup")
+_STYLES = {"user": "blue", "system": "dim", "judge": "yellow", "note": "magenta"}
+
+
+def summary_tables(run_dir: Path) -> list[Table]:
+    """Return the held-out figures of `summary.json`: before and after RL, and those of the SFT control if it has any."""
+    summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
+    heldout = summary["heldout"]
+    title = f"{heldout['n']} held-out problems{_timing_mark(summary)}"
+    table = _plain_table(title, "before RL", "after RL", "change (paired)")
+    for name in _FIGURES:
+        table.add_row(
+            name,
+            _with_interval(heldout["before"], name),
+            _with_interval(heldout["after"], name),
+            _with_interval(heldout, f"delta_{name}", sign="+"),
+        )
+    if "control" not in heldout:
+        return [table]
+    control = _plain_table("the same time spent on more SFT", "control", "after RL", "RL over the control")
+    for name in _FIGURES:
+        control.add_row(
+            name,
+            _with_interval(heldout["control"], name),
+            _with_interval(heldout["after"], name),
+            _with_interval(heldout.get("over_control", {}), f"delta_{name}", sign="+"),
+        )
+    return [table, control]
+
+
+def evaluation_table(folder: Path) -> Table:
+    """Return the figures of one evaluation, from `evaluation.json`."""
+    figures = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))["overall"]
+    table = _plain_table(f"{figures['n']} held-out problems", "policy")
+    for name in _FIGURES:
+        table.add_row(name, _with_interval(figures, name))
+    return table
+
+
+def comparison_table(comparison: dict[str, Any]) -> Table:
+    """Return the figures of several policies and of each pair's difference, from `comparison.json`."""
+    pairs = comparison["pairs"]
+    headings = [policy["name"] for policy in comparison["policies"]]
+    headings += [f"{pair['after']} − {pair['before']}" for pair in pairs]
+    title = f"{comparison['n']} held-out problems{_timing_mark(comparison)}"
+    table = _plain_table(title, *headings, no_wrap=False)
+    for name in _FIGURES:
+        cells = [_with_interval(policy, name) for policy in comparison["policies"]]
+        cells += [_with_interval(pair, f"delta_{name}", sign="+") for pair in pairs]
+        table.add_row(name, *cells)
+    return table
+
+
+def updates_table(comparison: Any) -> Table:
+    """Return the metrics of two updates on one batch, from the rows of tasks.update.metric_comparison."""
+    table = _plain_table("two updates on the same batch: means over their steps")
+    table.columns[0].header = "metric"
+    for heading in ("other", "this one", "largest difference", "at step"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in comparison.iter_rows(named=True):
+        difference = row["largest_difference"]
+        table.add_row(
+            row["metric"],
+            *("–" if row[name] is None else f"{row[name]:.6g}" for name in ("first", "second")),
+            "–" if difference is None else f"{difference:.3g}",
+            str(row["at_step"]) if difference else "",
+        )
+    return table
+
+
+def _timing_mark(figures: dict[str, Any]) -> str:
+    return f", speeds: {figures['timing_source']}" if figures.get("timing_source") else ""
+
+
+def _plain_table(title: str, *headings: str, no_wrap: bool = True) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for heading in ("", *headings):
+        table.add_column(heading, no_wrap=no_wrap)
+    return table
+
+
+def _with_interval(figures: dict[str, Any], name: str, sign: str = "") -> str:
+    value, interval = figures.get(name), figures.get(f"{name}_ci")
+    if value is None:
+        return "–"
+    text = f"{value:{sign}.2f}"
+    return f"{text} [{interval[0]:{sign}.2f}, {interval[1]:{sign}.2f}]" if interval else text
+
+
+def analysis_tables(figures: dict[str, Any]) -> Iterator[RenderableType]:
+    """Yield the tables of `tasks.trajectories.analysis.analyse`."""
+    yield _overview(figures)
+    yield _per_turn(figures)
+    if len(figures["per_iteration"]) > 1:
+        yield _per_iteration(figures)
+    if figures["top"]:
+        yield _top(figures)
+
+
+def conversation_parts(conversation: Conversation) -> Iterator[RenderableType]:
+    """Yield a title and one panel per message."""
+    details = "   ".join(f"[dim]{name}[/dim] {escape(value)}" for name, value in conversation.details.items())
+    yield f"[bold]{escape(conversation.title)}[/bold]   {details}"
+    for said in conversation.said:
+        style = _STYLES.get(said.speaker, "green")
+        yield Panel(_content(said), title=said.speaker, title_align="left", border_style=style)
+
+
+def _content(said: Said) -> RenderableType:
+    text = said.text.strip("\n")
+    # Answers and problems are code, or Markdown with code; verdicts and notes are plain text.
+    if said.speaker in ("judge", "note"):
+        return Text(text)
+    language = "markdown" if "```" in text else "python"
+    return Syntax(text, language, theme="ansi_dark", background_color="default", word_wrap=True)
+
+
+def _overview(figures: dict[str, Any]) -> Table:
+    splits = ", ".join(f"{count:,} {split}" for split, count in figures["splits"].items())
+    title = f"{figures['trajectories']:,} trajectories on {figures['problems']:,} problems"
+    table = Table(title=f"{title} ({splits})" if splits else title, title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_row("turns per trajectory", decimal(figures["mean_turns"], 2))
+    table.add_row("aggregated return", decimal(figures["mean_aggregated_return"]))
+    table.add_row("final reward", decimal(figures["mean_final_reward"]))
+    table.add_row("final correctness", _percent(figures["final_correctness_rate"]))
+    table.add_row("final compilation", _percent(figures["final_compiled_rate"]))
+    table.add_row(
+        "improvement rate [dim](last turn over first, of several)[/dim]", _percent(figures["improvement_rate"])
+    )
+    for source, speed in figures["speedups"].items():
+        value = f"{decimal(speed['mean'], 2)}x [dim](geometric {decimal(speed['geometric_mean'], 2)}x)[/dim]"
+        table.add_row(f"speedup of {speed['kernels']:,} correct kernels ({source})", value)
+    for reason, count in figures["terminations"].items():
+        table.add_row(f"ended by {escape(reason).replace('_', ' ')}", f"{count:,}")
+    if figures["left_out_for_faults"]:
+        table.add_row("[yellow]left out: the machine failed[/yellow]", f"{figures['left_out_for_faults']:,}")
+    return table
+
+
+def _per_turn(figures: dict[str, Any]) -> Table:
+    table = _numbers_table(
+        "by turn", ("turn", "turns", "mean reward", "correct", "compiled", "change of reward", "speedup")
+    )
+    for row in figures["per_turn"]:
+        table.add_row(
+            str(row["turn"]),
+            f"{row['turns']:,}",
+            decimal(row["mean_reward"]),
+            _percent(row["success_rate"]),
+            _percent(row["compiled_rate"]),
+            "–" if row["progression"] is None else f"{row['progression']:+.4f}",
+            "  ".join(f"{decimal(speed['mean'], 2)}x ({source})" for source, speed in row["speedups"].items()) or "–",
+        )
+    return table
+
+
+def _per_iteration(figures: dict[str, Any]) -> Table:
+    table = _numbers_table("by iteration", ("iteration", "trajectories", "turns", "return", "correct"))
+    for row in figures["per_iteration"]:
+        table.add_row(
+            str(row["iteration"]),
+            f"{row['trajectories']:,}",
+            decimal(row["mean_turns"], 2),
+            decimal(row["mean_aggregated_return"]),
+            _percent(row["final_correctness_rate"]),
+        )
+    return table
+
+
+def _top(figures: dict[str, Any]) -> Table:
+    table = _numbers_table("best trajectories", ("trajectory", "return", "turn rewards", "speedup"), first="left")
+    for row in figures["top"]:
+        speedup = "–" if row["speedup"] is None else f"{row['speedup']:.2f}x ({row['timing_source'] or 'unmarked'})"
+        rewards = " ".join(f"{reward:.2f}" for reward in row["rewards"])
+        table.add_row(escape(row["trajectory_id"]), decimal(row["return"]), rewards, speedup)
+    return table
+
+
+def _numbers_table(title: str, headings: Sequence[str], first: JustifyMethod = "right") -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column(headings[0], justify=first, overflow="fold")
+    for heading in headings[1:]:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def decimal(value: float | None, digits: int = 4) -> str:
+    """Return a number with fixed digits; a dash for None."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f} %"

@@ -1,12 +1,14 @@
 """What is wrong with the results of a forward call: first as the program names them, then as they were computed."""
 
+from typing import TypeVar
+
 import torch
 
 from kernels_eval.correctness.tolerance import compare
 from kernels_eval.interpreter.memory_accesses import Origin
 from kernels_eval.reference.expected import Expected
 from kernels_eval.sandbox.child import CandidateFailedError, out_of_turn
-from kernels_eval.sandbox.messages import ExecutedAnswer
+from kernels_eval.sandbox.messages import ExecutedAnswer, OutputForm
 from kernels_eval.sandbox.tensor_bytes import DTYPES, NAMES, TensorForm, tensor_from
 from kernels_eval.trace.schema import FIRST_OWN, LaunchKernel, TraceAnswer, View
 from kernels_eval.verdict import Status
@@ -24,38 +26,42 @@ def check_trace(trace: TraceAnswer, expected: Expected) -> None:
         raise CandidateFailedError(
             Status.RUNTIME_ERROR, "empty_grid", f"a kernel was launched over an empty grid (line {empty.line})"
         )
-    if len(trace.outputs) != len(expected.native):
-        raise CandidateFailedError(
-            Status.INCORRECT,
-            "wrong_output_count",
-            f"returned {len(trace.outputs)} outputs, expected {len(expected.native)}",
-        )
-    check_structure(trace.structure, expected)
+    check_structure(len(trace.outputs), trace.structure, expected)
     for index, (output, native) in enumerate(zip(trace.outputs, expected.native, strict=True)):
         label = label_of(index, len(trace.outputs))
-        view = output.view
-        if view is None:
-            raise CandidateFailedError(Status.INCORRECT, "wrong_type", f"{label} is a {output.type}, expected a tensor")
-        if view.shape != tuple(native.shape):
-            raise CandidateFailedError(
-                Status.INCORRECT,
-                "wrong_shape",
-                f"{label} has shape {list(view.shape)}, expected {list(native.shape)}",
-            )
-        if view.dtype != NAMES.get(native.dtype):
-            raise CandidateFailedError(
-                Status.INCORRECT, "wrong_dtype", f"{label} is {view.dtype}, expected {NAMES.get(native.dtype)}"
-            )
+        view = check_form(output.view, output.type, native, label)
         _check_storage(view, index, label, expected)
     if not expected.shared:
         _check_overlap([output.view for output in trace.outputs if output.view is not None])
 
 
-def check_structure(found: str, expected: Expected) -> None:
-    """Whoever calls the model unpacks what the reference returns: a tuple of one is no tensor."""
-    if found != expected.structure:
-        message = f"returned {found[:300]}, expected {expected.structure[:300]}"
+def check_structure(count: int, structure: str, expected: Expected) -> None:
+    """Raise CandidateFailedError unless a call returns as many results as the reference, in the same collections."""
+    if count != len(expected.native):
+        message = f"returned {count} outputs, expected {len(expected.native)}"
+        raise CandidateFailedError(Status.INCORRECT, "wrong_output_count", message)
+    if structure != expected.structure:
+        message = f"returned {structure[:300]}, expected {expected.structure[:300]}"
         raise CandidateFailedError(Status.INCORRECT, "wrong_type", message)
+
+
+_Form = TypeVar("_Form", View, OutputForm)
+
+
+def check_form(form: _Form | None, type_name: str, native: torch.Tensor, label: str) -> _Form:
+    """Return the form of an output that is a tensor of the reference's shape and dtype; raise CandidateFailedError otherwise.
+
+    `form` is None for an object of type `type_name` that is no tensor.
+    """
+    if form is None:
+        raise CandidateFailedError(Status.INCORRECT, "wrong_type", f"{label} is a {type_name}, expected a tensor")
+    if form.shape != tuple(native.shape):
+        message = f"{label} has shape {list(form.shape)}, expected {list(native.shape)}"
+        raise CandidateFailedError(Status.INCORRECT, "wrong_shape", message)
+    if form.dtype != NAMES.get(native.dtype):
+        message = f"{label} is {form.dtype}, expected {NAMES.get(native.dtype)}"
+        raise CandidateFailedError(Status.INCORRECT, "wrong_dtype", message)
+    return form
 
 
 def _check_storage(view: View, index: int, label: str, expected: Expected) -> None:

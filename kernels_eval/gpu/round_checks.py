@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.tolerance import compare
-from kernels_eval.cpu.output_checks import check_structure
+from kernels_eval.cpu.output_checks import check_form, check_structure, label_of
 from kernels_eval.gpu.attribution import Coverage, suspicious_names
 from kernels_eval.gpu.session import Round, SharedCalls
 from kernels_eval.reference.reference import Expected
@@ -54,23 +54,10 @@ def check_round(made: Round, calls: SharedCalls, expected_sets: Iterable[Expecte
 
 def _check_call(made: Round, calls: SharedCalls, call: int, expected: Expected, errors: Errors) -> None:
     outputs = made.answer.calls[call].outputs
-    if len(outputs) != len(expected.native):
-        raise CandidateFailedError(
-            Status.INCORRECT, "wrong_output_count", f"returned {len(outputs)} outputs, expected {len(expected.native)}"
-        )
-    check_structure(made.answer.calls[call].structure, expected)
+    check_structure(len(outputs), made.answer.calls[call].structure, expected)
     for index, (form, native, oracle) in enumerate(zip(outputs, expected.native, expected.oracle, strict=True)):
-        label = f"output {index}" if len(outputs) > 1 else "output"
-        if form.kind == "other":
-            raise CandidateFailedError(Status.INCORRECT, "wrong_type", f"{label} is a {form.type}, expected a tensor")
-        if form.shape != tuple(native.shape):
-            raise CandidateFailedError(
-                Status.INCORRECT, "wrong_shape", f"{label} has shape {list(form.shape)}, expected {list(native.shape)}"
-            )
-        if form.dtype != NAMES[native.dtype]:
-            raise CandidateFailedError(
-                Status.INCORRECT, "wrong_dtype", f"{label} is {form.dtype}, expected {NAMES[native.dtype]}"
-            )
+        label = label_of(index, len(outputs))
+        check_form(form if form.kind == "tensor" else None, form.type, native, label)
         actual = calls.output(call, index, TensorForm(dtype=form.dtype, shape=form.shape))
         comparison = compare(actual, oracle, native, label)
         if not comparison.agrees:

@@ -6,25 +6,21 @@ what counts is what lies in the memory right after.
 
 import os
 import pickle
-import signal
 import time
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.messages import DEVICE_ANSWER, DeviceAnswer, RoundAnswer
 from kernels_eval.gpu.shared_memory import GUARD_BYTES, POISON, Layout, Transport, view
-from kernels_eval.sandbox.child import CandidateFailedError
+from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
 from kernels_eval.sandbox.fork_server import ForkServer
-from kernels_eval.sandbox.ipc import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
 from kernels_eval.sandbox.limits import Limits
-from kernels_eval.sandbox.messages import FailedAnswer, StateAnswer
+from kernels_eval.sandbox.messages import StateAnswer
 from kernels_eval.sandbox.tensor_bytes import TensorForm, bytes_of, form_of
-from kernels_eval.verdict import Status
 
 _MAX_PAYLOAD = 1 << 20
 
@@ -143,24 +139,20 @@ class DeviceSession:
     """One candidate, from its start to its end. A context manager: leaving it kills the candidate."""
 
     def __init__(self, fork_server: ForkServer, limits: Limits, descriptor: int) -> None:
-        self._fork_server = fork_server
-        self._ended = False
-        self._channel = fork_server.start(descriptor, limits)
+        self._child = Child(fork_server, limits, descriptor, DEVICE_ANSWER)
 
     def __enter__(self) -> "DeviceSession":
         """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the candidate."""
-        self._channel.close()
-        if not self._ended:
-            self._fork_server.stop()
+        """End the candidate, and wait for that: the next one has the device and the shared memory to itself."""
+        self._child.stop()
 
     def wake(self, job: dict[str, Any]) -> None:
         """Hand the job over. Nothing of the candidate runs yet: what goes wrong is the machine's fault."""
         try:
-            self._send({"kind": "load"}, [pickle.dumps(job)])
+            self._child.send({"kind": "load"}, [pickle.dumps(job)])
             self._expect("awake")
         except CandidateFailedError as failed:
             raise InfrastructureError(f"a process for candidates did not come up: {failed.message}") from failed
@@ -174,10 +166,10 @@ class DeviceSession:
 
     def begin(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Have the candidate's source executed; returns type and shape of its parameters and buffers."""
-        self._send({"kind": "begin"})
+        self._child.send({"kind": "begin"})
         answer = self._receive()
         if not isinstance(answer, StateAnswer):
-            raise CandidateFailedError(Status.REJECTED, "malformed_answer", "the process answered out of turn")
+            raise out_of_turn("the process answered out of turn")
         return answer.state
 
     def set_weights(self, weights: dict[str, torch.Tensor]) -> None:
@@ -190,7 +182,7 @@ class DeviceSession:
             items.append({"name": name, "form": form_of(tensor).model_dump(), "offset": offset})
             payload.append(content)
             offset += content.nbytes
-        self._send({"kind": "weights", "weights": items}, payload)
+        self._child.send({"kind": "weights", "weights": items}, payload)
 
     def run(self, calls: SharedCalls, request: RoundRequest, wall_s: float) -> Round:
         """Have one round made, in `wall_s` at most. CandidateFailedError where it fails."""
@@ -198,70 +190,30 @@ class DeviceSession:
 
     def _round(self, calls: SharedCalls, request: RoundRequest, wall_s: float, more: dict[str, Any]) -> Round:
         header = {"kind": "round", "nbytes": calls.nbytes, "calls": calls.requests(), **vars(request), **more}
-        self._channel.settimeout(wall_s)
-        self._send(header)
+        self._child.limit_wait(wall_s)
+        self._child.send(header)
         self._expect("prepared")
         calls.publish()
         started = time.perf_counter()
-        self._send({"kind": "go"})
+        self._child.send({"kind": "go"})
         self._expect("done")
         host_s = time.perf_counter() - started
         calls.collect()
         answer = self._receive()
         if not isinstance(answer, RoundAnswer):
-            raise CandidateFailedError(Status.REJECTED, "malformed_answer", "the process answered out of turn")
+            raise out_of_turn("the process answered out of turn")
         return Round(answer, host_s)
 
-    def _send(self, header: dict[str, Any], payload: list[Any] | None = None) -> None:
-        try:
-            send_frame(self._channel, header, payload or [])
-        except (ChannelClosedError, TimeoutError) as error:
-            raise self._autopsy() from error
-
     def _expect(self, kind: str) -> None:
-        """Wait for a bare word."""
-        header = self._header()
-        if header == {"kind": kind}:
-            return
-        self._checked(header)
-        raise CandidateFailedError(Status.REJECTED, "malformed_answer", "the process answered out of turn")
+        """Wait for a message that has nothing but its kind."""
+        header, _ = self._child.receive_unchecked(_MAX_PAYLOAD)
+        if header != {"kind": kind}:
+            self._child.check(header)
+            raise out_of_turn("the process answered out of turn")
 
     def _receive(self) -> DeviceAnswer:
-        return self._checked(self._header())
-
-    def _header(self) -> dict[str, Any]:
-        try:
-            return receive_frame(self._channel, _MAX_PAYLOAD)[0]
-        except (ChannelClosedError, TimeoutError) as error:
-            raise self._autopsy(hung=isinstance(error, TimeoutError)) from error
-        except MalformedFrameError as error:
-            raise CandidateFailedError(
-                Status.REJECTED, "malformed_answer", "the process sent something else than its results"
-            ) from error
-
-    def _checked(self, header: dict[str, Any]) -> DeviceAnswer:
-        """Validate an answer; a failure that the candidate reports is raised."""
-        try:
-            answer = DEVICE_ANSWER.validate_python(header)
-        except ValidationError as error:
-            raise CandidateFailedError(
-                Status.REJECTED, "malformed_answer", "the process sent something else than its results"
-            ) from error
-        if isinstance(answer, FailedAnswer):
-            raise CandidateFailedError(Status(answer.status), answer.category, answer.message)
+        answer: DeviceAnswer = self._child.receive(_MAX_PAYLOAD)[0]
         return answer
-
-    def _autopsy(self, hung: bool = False) -> CandidateFailedError:
-        """Say why there was no answer."""
-        ending = self._fork_server.stop()
-        self._ended = True
-        if hung or ending.cause == "timeout":
-            return CandidateFailedError(Status.TIMEOUT, "timeout", "ran longer than allowed")
-        if ending.cause == "signal":
-            name = signal.Signals(ending.code).name if ending.code in set(signal.Signals) else str(ending.code)
-            return CandidateFailedError(Status.RUNTIME_ERROR, "crashed", f"the process was ended by {name}")
-        message = f"the process ended without an answer (exit code {ending.code})"
-        return CandidateFailedError(Status.RUNTIME_ERROR, "no_answer", message)
 
 
 def anonymous_file() -> int:

@@ -1,4 +1,4 @@
-"""The judge's side of the session with one confined process: frames out, checked answers in, and why there was none."""
+"""Judge's side of the session with one sandboxed child: sends frames, validates answers, explains a missing answer."""
 
 import contextlib
 import signal
@@ -44,6 +44,7 @@ class Child:
         self._limits = limits
         self._answers = answers
         self._ended = False
+        self._wait_s: float | None = None
         self._channel = fork_server.start(memory, limits)
 
     def __enter__(self) -> "Child":
@@ -51,10 +52,21 @@ class Child:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the child."""
+        """End the child without waiting until it has ended."""
         self._channel.close()
         if not self._ended:
             self._fork_server.dismiss()
+
+    def stop(self) -> None:
+        """End the child and wait until it has ended."""
+        self._channel.close()
+        if not self._ended:
+            self._fork_server.stop()
+
+    def limit_wait(self, seconds: float) -> None:
+        """Fail the child with `timeout` if one of its next answers takes longer than this."""
+        self._wait_s = seconds
+        self._channel.settimeout(seconds)
 
     def send(self, header: dict[str, Any], payload: list[Any] | None = None) -> None:
         """Send one message; CandidateFailedError where the child is gone."""
@@ -75,7 +87,7 @@ class Child:
         try:
             return receive_frame(self._channel, max_payload)
         except (ChannelClosedError, TimeoutError) as error:
-            raise self._autopsy() from error
+            raise self._autopsy(timed_out=isinstance(error, TimeoutError)) from error
         except MalformedFrameError as error:
             raise out_of_turn("the process sent something else than its results") from error
 
@@ -99,10 +111,12 @@ class Child:
                     return _failure(answer)
         return None
 
-    def _autopsy(self) -> CandidateFailedError:
-        """Say why there was no answer."""
+    def _autopsy(self, timed_out: bool = False) -> CandidateFailedError:
+        """Say why there was no answer. `timed_out`: the wait for it expired."""
         ending = self._fork_server.stop()
         self._ended = True
+        if timed_out and self._wait_s is not None:
+            return CandidateFailedError(Status.TIMEOUT, "timeout", f"ran longer than {self._wait_s:g} s")
         if ending.cause == "timeout" and ending.code == signal.SIGXCPU and self._limits.cpu_s is not None:
             message = f"took more than {self._limits.cpu_s:g} s of CPU time, where no kernel is run"
             return CandidateFailedError(Status.TIMEOUT, "timeout", message)
@@ -111,7 +125,10 @@ class Child:
         if ending.cause == "signal":
             name = signal.Signals(ending.code).name if ending.code in set(signal.Signals) else str(ending.code)
             return CandidateFailedError(Status.RUNTIME_ERROR, "crashed", f"the process was ended by {name}")
-        return CandidateFailedError(Status.RUNTIME_ERROR, "no_answer", "the process ended without an answer")
+        exit_code = f" (exit code {ending.code})" if ending.cause == "exit" else ""
+        return CandidateFailedError(
+            Status.RUNTIME_ERROR, "no_answer", f"the process ended without an answer{exit_code}"
+        )
 
 
 def _failure(answer: FailedAnswer) -> CandidateFailedError:

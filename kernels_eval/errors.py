@@ -4,14 +4,33 @@ A bad kernel is data: it becomes a verdict. An exception says that a person must
 failed (may heal on retry). Every exception carries one sentence and survives pickling, since it crosses processes.
 """
 
+from typing import ClassVar
+
 
 class KernelmillError(Exception):
     """Something that a person has to mend; one sentence says what was found and what was expected."""
+
+    can_heal: ClassVar[bool] = False
+    """True if the same work can succeed on a retry."""
 
 
 class InputError(KernelmillError):
     """Bad input: a file, a field or a setting. Never retried; the command line exits with 2."""
 
+    heading = "refused"
+    """Title of a page about it."""
+
+    @property
+    def summary(self) -> str:
+        """A few words on it, for a list."""
+        return self.heading
+
+    def markdown(self) -> str:
+        """Return the body of a page about it."""
+        return str(self)
+
 
 class InfrastructureError(KernelmillError):
     """The machine failed, not the input: a dead worker, a lost server. Can succeed on retry."""
+
+    can_heal = True

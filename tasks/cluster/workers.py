@@ -7,9 +7,6 @@ Workers die with the driver's Ray job, so that nothing outlives the run.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ray
-from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
-
 from tasks.cluster.placement import Bundle, Kind, Reservation
 
 NODE_SHARE = 0.001
@@ -45,6 +42,9 @@ def placed(kind: Kind, number: int = 0, of: int = 1) -> dict[str, Any]:
 
 def warm_worker(name: str, actor_class: Any, **options: Any) -> Any:
     """Return the living actor of this name, or start one: `actor_class.options(**options).remote()`."""
+    import ray
+    from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
+
     worker = _workers.get(name)
     if worker is not None:
         try:
@@ -63,6 +63,8 @@ def stop_worker(name: str) -> None:
     """Kill one worker, if there is one."""
     worker = _workers.pop(name, None)
     if worker is not None:
+        import ray
+
         ray.kill(worker)
 
 

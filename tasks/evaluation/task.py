@@ -1,7 +1,9 @@
 """Held-out evaluation and the report as Prefect tasks."""
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from prefect import task
 
@@ -13,6 +15,8 @@ from tasks.pipeline.store import digest_of
 
 if TYPE_CHECKING:
     from tasks.evaluation.comparison import Measured
+
+_POLICIES = {"before": "before RL", "after": "after RL", "control": "control"}
 
 
 @stage_task("evaluation", code="tasks.evaluation.evaluate", label="evaluation of {name}", ignored=("name",))
@@ -32,12 +36,11 @@ def publish_report(workspace: Workspace, inputs: ReportInputs) -> None:
     def report() -> None:
         from tasks.evaluation.report import write_report
         from tasks.evaluation.summary import write_summary
-        from tasks.pipeline import artifacts
 
         summary = write_summary(workspace.run_dir, inputs)
         pages = {f"Data Docs: {title}": str(workspace.run_dir / page) for title, page in inputs.data_docs.items()}
         report = write_report(workspace.run_dir, inputs, summary)
-        artifacts.publish_report(workspace.run_id, report, summary, {**inputs.links, **pages})
+        show_report(workspace.run_id, report, summary, {**inputs.links, **pages})
 
     workspace.listener.started("report")
     began = time.perf_counter()
@@ -56,12 +59,64 @@ def publish_comparison(workspace: Workspace, measured: "tuple[Measured, ...]", c
     @task(name="comparison", task_run_name="comparison", persist_result=False)
     def comparison() -> None:
         from tasks.evaluation.comparison import write_comparison
-        from tasks.pipeline import artifacts
 
-        artifacts.publish_comparison(workspace.run_id, folder, write_comparison(folder, measured, config))
+        show_comparison(workspace.run_id, folder, write_comparison(folder, measured, config))
 
     workspace.listener.started("comparison")
     began = time.perf_counter()
     comparison()
     workspace.listener.finished("comparison", time.perf_counter() - began, cached=False)
     return str(folder)
+
+
+def show_report(run_id: str, path: Path, summary: Mapping[str, Any], links: Mapping[str, str]) -> None:
+    """Show the run's figures before and after RL and its report in Prefect's UI. `links`: title and address of further pages."""
+    from tasks.pipeline.artifacts import publish_link, publish_table, publish_text
+
+    heldout = summary["heldout"]
+    mark = " Speeds are estimates (roofline)." if summary.get("timing_source") == "roofline" else ""
+    rows = {"report": str(path), "figures": str(path.with_name("summary.json")), **links}
+    text = f"## Report of {run_id}\n\n{heldout['n']} held-out problems.{mark}\n\n| | |\n|---|---|\n"
+    text += "".join(f"| {title} | {_linked(address)} |\n" for title, address in rows.items())
+    publish_link(run_id, "report-link", path, f"Report of {run_id}")
+    publish_text(run_id, "report", text, f"Report of {run_id}")
+    description = f"{heldout['n']} held-out problems before and after RL.{mark}"
+    publish_table(run_id, "heldout", heldout_rows(heldout), description)
+
+
+def heldout_rows(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return one row a figure of `heldout` in summary.json: each policy, and differences (paired by problem) with intervals."""
+    from tasks.pipeline.artifacts import with_interval
+
+    over = heldout.get("over_control")
+    figures = [name for name in heldout["before"] if f"{name}_ci" in heldout["before"]]
+    return [
+        {
+            "figure": name,
+            **{title: with_interval(heldout[key], name) for key, title in _POLICIES.items() if key in heldout},
+            "change by RL": with_interval(heldout, f"delta_{name}", signed=True),
+            **({"after RL against control": with_interval(over, f"delta_{name}", signed=True)} if over else {}),
+        }
+        for name in figures
+    ]
+
+
+def show_comparison(run_id: str, folder: Path, comparison: dict[str, Any]) -> None:
+    """Show several policies side by side, and the path of the page about them, in Prefect's UI."""
+    from tasks.evaluation.comparison import PAGE_FILE, table_rows
+    from tasks.pipeline.artifacts import publish_table, publish_text
+
+    names = ", ".join(policy["name"] for policy in comparison["policies"])
+    mark = " Speeds are estimates (roofline)." if comparison["timing_source"] == "roofline" else ""
+    page = (folder / PAGE_FILE).resolve()
+    text = f"## {names}\n\n{comparison['n']} held-out problems, paired.{mark} Page: `{page}`\n"
+    publish_text(run_id, "comparison", text, f"Comparison of {names}")
+    publish_table(run_id, "comparison-figures", table_rows(comparison), f"{names}.{mark}")
+
+
+def _linked(address: str) -> str:
+    """Return an address as Markdown: a page of the web, or a file or folder of this machine."""
+    if address.startswith(("http://", "https://")):
+        return f"[{address}]({address})"
+    path = Path(address).resolve()
+    return f"[`{path}`]({path.as_uri()})"

@@ -1,38 +1,86 @@
-"""What a run shows of itself in Prefect's UI: a Markdown summary and a table a stage, progress of long ones, refusals.
+"""Artifacts in Prefect's UI: a Markdown summary and a table for each stage, progress of long ones, refusals.
 
-Keys are `<run id>-<stage>…`, so that one run's artifacts stand together and a stage's iterations are its versions. An
-artifact is for people: a server that cannot take it costs a line in the log, never the stage.
+Keys are `<run id>-<stage>…`: artifacts of a run stand together, and a stage's iterations are its versions. Artifacts are
+for people: if the server does not take one, that is logged and the stage goes on. Tables hold a few dozen rows at most.
 """
 
 import contextvars
+import json
 import logging
+import math
 import re
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import polars as pl
 from prefect.exceptions import PrefectHTTPStatusError
 
 from kernels_eval.errors import InputError
-from tasks.pipeline.artifact_tables import comparison_rows, table_of
-from tasks.pipeline.references import ArtifactRef
+from tasks.pipeline.references import (
+    ArtifactRef,
+    CheckpointRef,
+    EvaluationRef,
+    ProblemSetRef,
+    SftDataRef,
+    TrajectoryBatchRef,
+)
 from tasks.pipeline.store import read_manifest
+
+Row = dict[str, Any]
 
 PROGRESS_INTERVAL_S = 5.0
 """A stage that ends sooner shows no progress; a longer one moves its bar this often."""
+_MAX_STEPS = 24
+_METRICS = (
+    "step",
+    "loss",
+    "validation_loss",
+    "kl",
+    "entropy",
+    "clip_fraction",
+    "gradient_norm",
+    "return_mean",
+    "learning_rate",
+    "tokens",
+    "tokens_per_s",
+)
 _LOGGER = logging.getLogger("kernelmill.artifacts")
+
+
+def publish_text(run_id: str, name: str, text: str, description: str) -> None:
+    """Show Markdown under the key `<run id>-<name>`."""
+    from prefect.artifacts import create_markdown_artifact
+
+    with _for_people(description):
+        create_markdown_artifact(text, key=artifact_key(run_id, name), description=description)
+
+
+def publish_table(run_id: str, name: str, rows: Sequence[Row], description: str) -> None:
+    """Show a table under the key `<run id>-<name>`."""
+    from prefect.artifacts import create_table_artifact
+
+    with _for_people(description):
+        create_table_artifact(list(rows), key=artifact_key(run_id, name), description=description)
+
+
+def publish_link(run_id: str, name: str, path: Path, description: str) -> None:
+    """Show a link to a file of this machine under the key `<run id>-<name>`."""
+    from prefect.artifacts import create_link_artifact
+
+    path = path.resolve()
+    with _for_people(description):
+        create_link_artifact(path.as_uri(), str(path), key=artifact_key(run_id, name), description=description)
 
 
 def publish_summary(
     run_id: str, stage: str, label: str, reference: ArtifactRef, seconds: float, docs_dir: Path | None = None
 ) -> None:
-    """Show what a stage made. `docs_dir`: the stage is a check, and its pages are there."""
-    from prefect.artifacts import create_markdown_artifact, create_table_artifact
-
+    """Show the result of a stage. `docs_dir`: Data Docs that the stage wrote, if it is a check."""
     facts = {"computed in": f"{seconds:.1f} s", "published at": reference.uri}
     facts |= {name: str(value) for name, value in reference.model_dump(exclude={"uri"}).items()}
     facts |= {
@@ -42,89 +90,20 @@ def publish_summary(
     rows = [f"| {name.replace('_', ' ')} | `{value}` |" for name, value in facts.items()]
     text = [f"## {label}", "", "| | |", "|---|---|", *rows]
     if docs_dir is not None:
-        text += [
-            "",
-            f"Every expectation held, or what broke one was quarantined. Data Docs: `{docs_dir / 'index.html'}`",
-        ]
-    with _for_people(label):
-        create_markdown_artifact("\n".join(text) + "\n", key=artifact_key(run_id, stage), description=label)
-        if docs_dir is None:
-            title, table = table_of(reference)
-            if table:
-                create_table_artifact(table, key=artifact_key(run_id, stage, title), description=f"{label}: {title}")
+        page = docs_dir / "index.html"
+        text += ["", f"Every expectation held, or what broke one was quarantined. Data Docs: `{page}`"]
+    publish_text(run_id, stage, "\n".join(text) + "\n", label)
+    if docs_dir is not None:
+        return
+    title, table = table_of(reference)
+    if table:
+        publish_table(run_id, f"{stage}-{title}", table, f"{label}: {title}")
 
 
 def publish_refusal(run_id: str, stage: str, label: str, error: InputError) -> None:
-    """Show what was wrong with the input: the reader of a red run wants this, not a traceback."""
-    from prefect.artifacts import create_markdown_artifact
-
-    from tasks.validation.failure import ValidationFailed
-
-    if isinstance(error, ValidationFailed):
-        failure = error.failure
-        rows = [
-            ("expectation", f"`{failure.expectation}` of suite `{failure.suite}`"),
-            ("column", f"`{failure.column}`"),
-            ("expected", failure.expected),
-            ("found", failure.found),
-            ("an example", f"row `{failure.example}`" if failure.example != "-" else "the batch as a whole"),
-            ("data", f"`{failure.data}`"),
-            ("Data Docs", f"`{failure.data_docs}`"),
-        ]
-        body = "\n".join(f"| **{name}** | {_cell(value)} |" for name, value in rows)
-        why = f"Why this stops the run: {failure.consequence or 'the expectation is critical'}."
-        text = (
-            f"## {label}: validation failed\n\n| | |\n|---|---|\n{body}\n\n{why}\n\n"
-            "The same data fails again: nothing was retried, nothing was published. Mend the data or the expectation, "
-            "then start the same run again; finished stages are not repeated.\n"
-        )
-        said = f"{label}: {failure.expectation} on {failure.column} failed"
-    else:
-        text, said = f"## {label}: refused\n\n{error}\n", f"{label}: refused"
-    with _for_people(label):
-        create_markdown_artifact(text, key=artifact_key(run_id, stage, "refused"), description=said)
-
-
-def publish_report(run_id: str, path: Path, summary: Mapping[str, Any], links: Mapping[str, str]) -> None:
-    """Show the run's figures before and after RL, and where its report is. `links`: title and address of what else there is to read."""
-    from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
-
-    heldout = summary["heldout"]
-    mark = " Speeds are estimates (roofline)." if summary.get("timing_source") == "roofline" else ""
-    rows = {"report": str(path), "figures": str(path.with_name("summary.json")), **links}
-    text = f"## Report of {run_id}\n\n{heldout['n']} held-out problems.{mark}\n\n| | |\n|---|---|\n"
-    text += "".join(f"| {title} | {_linked(address)} |\n" for title, address in rows.items())
-    with _for_people("report"):
-        create_link_artifact(
-            path.resolve().as_uri(),
-            link_text=str(path.resolve()),
-            key=artifact_key(run_id, "report", "link"),
-            description=f"Report of {run_id}",
-        )
-        create_markdown_artifact(text, key=artifact_key(run_id, "report"), description=f"Report of {run_id}")
-        create_table_artifact(
-            comparison_rows(heldout),
-            key=artifact_key(run_id, "heldout"),
-            description=f"{heldout['n']} held-out problems before and after RL.{mark}",
-        )
-
-
-def publish_comparison(run_id: str, folder: Path, comparison: dict[str, Any]) -> None:
-    """Show several policies side by side, and where the page about them is."""
-    from prefect.artifacts import create_markdown_artifact, create_table_artifact
-
-    from tasks.evaluation.comparison import PAGE_FILE, table_rows
-
-    names = ", ".join(policy["name"] for policy in comparison["policies"])
-    mark = " Speeds are estimates (roofline)." if comparison["timing_source"] == "roofline" else ""
-    text = (
-        f"## {names}\n\n{comparison['n']} held-out problems, paired.{mark} Page: `{(folder / PAGE_FILE).resolve()}`\n"
-    )
-    with _for_people("comparison"):
-        create_markdown_artifact(text, key=artifact_key(run_id, "comparison"), description=f"Comparison of {names}")
-        create_table_artifact(
-            table_rows(comparison), key=artifact_key(run_id, "comparison", "figures"), description=f"{names}.{mark}"
-        )
+    """Show why a stage refused its input: for the reader of a failed run, instead of a traceback."""
+    text = f"## {label}: {error.heading}\n\n{error.markdown()}\n"
+    publish_text(run_id, f"{stage}-refused", text, f"{label}: {error.summary}")
 
 
 @contextmanager
@@ -165,6 +144,120 @@ def artifact_key(*parts: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")
 
 
+def table_of(reference: ArtifactRef) -> tuple[str, list[Row]]:
+    """Return the title and the rows of the table that is shown of an artifact."""
+    title, rows = _TABLES[type(reference)]
+    return title, rows(reference)
+
+
+def problem_rows(problems: ProblemSetRef) -> list[Row]:
+    """Return how many problems of each split each level has."""
+    table = pl.read_parquet(problems.path / "problems.parquet", columns=["level", "split", "composition"])
+    return [
+        {
+            "level": level,
+            "to train on": part.filter(split="train").height,
+            "held out": part.filter(split="heldout").height,
+            "distinct compositions": part.get_column("composition").n_unique(),
+        }
+        for (level,), part in table.sort("level").group_by("level", maintain_order=True)
+    ]
+
+
+def pair_rows(data: SftDataRef) -> list[Row]:
+    """Return what the judge found about SFT pairs of each kind and style."""
+    table = pl.read_parquet(data.path / "pairs.parquet", columns=["kind", "style", "used", "verdict"])
+    grouped = table.unnest("verdict").group_by("kind", "style").agg(
+        pairs=pl.len(),
+        used=pl.col("used").sum(),
+        correct=pl.col("correct").cast(pl.Float64).mean(),
+        speedup=pl.col("speedup").filter(pl.col("correct")).median(),
+    )  # fmt: skip
+    return [
+        {
+            "kind": row["kind"],
+            "style": row["style"],
+            "pairs": row["pairs"],
+            "used": row["used"],
+            "correct": _share(row["correct"]),
+            "median speed-up": rounded(row["speedup"]),
+        }
+        for row in grouped.sort("kind", "style").iter_rows(named=True)
+    ]
+
+
+def metric_rows(policy: CheckpointRef) -> list[Row]:
+    """Return the training's metrics, one row an optimizer step; evenly drawn ones where there were many."""
+    path = policy.path / "metrics.parquet"
+    if not path.exists():  # a policy that came from elsewhere
+        return []
+    table = pl.read_parquet(path)
+    shown = [name for name in _METRICS if name in table.columns]
+    stride = max(1, math.ceil(table.height / _MAX_STEPS))
+    chosen = [*range(0, table.height - 1, stride), table.height - 1]
+    return [
+        {name.replace("_", " "): rounded(value) for name, value in row.items()}
+        for row in table.select(shown)[chosen].iter_rows(named=True)
+    ]
+
+
+def verdict_rows(batch: TrajectoryBatchRef) -> list[Row]:
+    """Return how many turns of each number got which verdict, and what that was worth."""
+    turns = pl.read_parquet(batch.path / "turns.parquet", columns=["turn_index", "verdict", "reward"]).with_columns(
+        status=pl.col("verdict").struct.field("status")
+    )
+    numbers = sorted(turns.get_column("turn_index").unique().to_list())
+    counts = {(status, number): count for status, number, count in turns.group_by("status", "turn_index").len().rows()}
+    rows: list[Row] = []
+    for (status,), part in turns.group_by("status"):
+        mean = part.get_column("reward").mean()
+        rows.append(
+            {
+                "verdict": status,
+                **{f"turn {number + 1}": counts.get((status, number), 0) for number in numbers},
+                "all": part.height,
+                "share": _share(part.height / turns.height),
+                "mean reward": rounded(mean if isinstance(mean, float) else None),
+            }
+        )
+    return sorted(rows, key=lambda row: -row["all"])
+
+
+def evaluation_rows(evaluation: EvaluationRef) -> list[Row]:
+    """Return every figure of an evaluation with its interval."""
+    overall = json.loads((evaluation.path / "evaluation.json").read_text(encoding="utf-8"))["overall"]
+    return [{"figure": name, "value": with_interval(overall, name)} for name in overall if f"{name}_ci" in overall]
+
+
+_TABLES: dict[type[ArtifactRef], tuple[str, Callable[[Any], list[Row]]]] = {
+    ProblemSetRef: ("problems", problem_rows),
+    SftDataRef: ("pairs", pair_rows),
+    CheckpointRef: ("metrics", metric_rows),
+    TrajectoryBatchRef: ("verdicts", verdict_rows),
+    EvaluationRef: ("figures", evaluation_rows),
+}
+
+
+def rounded(value: Any) -> Any:
+    """Return a number with four significant digits; what has no value (null, NaN) as a dash."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return "–"
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def with_interval(figures: Mapping[str, Any], name: str, signed: bool = False) -> str:
+    """Return a figure of `evaluation.json` or `summary.json` with its interval, e.g. `0.500  [0.250, 0.750]`."""
+    value, interval = figures.get(name), figures.get(f"{name}_ci")
+    if value is None:
+        return "–"
+    form = "+.3f" if signed else ".3f"
+    return f"{value:{form}}" + (f"  [{interval[0]:{form}}, {interval[1]:{form}}]" if interval else "")
+
+
 @contextmanager
 def _for_people(label: str) -> Generator[None]:
     try:
@@ -173,22 +266,9 @@ def _for_people(label: str) -> Generator[None]:
         _LOGGER.warning("%s: Prefect's server did not take an artifact: %s", label, error)
 
 
-def _linked(address: str) -> str:
-    """Return an address as Markdown: a page of the web, or a file or folder of this machine."""
-    if address.startswith(("http://", "https://")):
-        return f"[{address}]({address})"
-    path = Path(address).resolve()
-    return f"[`{path}`]({path.as_uri()})"
-
-
 def _metadata(reference: ArtifactRef) -> dict[str, Any]:
     return (read_manifest(reference.path) or {}).get("metadata", {})
 
 
 def _is_plain(value: object) -> bool:
     return isinstance(value, int | float | str) and not (isinstance(value, str) and len(value) > 200)
-
-
-def _cell(text: str) -> str:
-    """Return text as it may stand in a cell of a Markdown table."""
-    return " ".join(text.split()).replace("|", "\\|")

@@ -3,7 +3,6 @@
 Backing off happens inside Prefect's task run, after the stage has let go of what it held: only GPU slots of the whole run stay.
 """
 
-import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -11,8 +10,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from kernels_eval.errors import InfrastructureError
+from kernels_eval.errors import InfrastructureError, KernelmillError
 from kernels_eval.frozen import FrozenModel
+from tasks.cluster.workers import stop_workers
 
 GRACE_S = 10.0
 """After a stage's workers were ended, until whatever else it waits for is interrupted."""
@@ -70,7 +70,7 @@ def limited(label: str, limit_s: float | None) -> Generator[None]:
 
     def end() -> None:
         passed.set()
-        _stop_workers()
+        stop_workers()
 
     timer = threading.Timer(limit_s, end)
     timer.daemon = True
@@ -88,22 +88,9 @@ def limited(label: str, limit_s: float | None) -> Generator[None]:
 def can_heal(_task: Any, _run: Any, state: Any) -> bool:
     """Retry only what can heal: a lost worker, a timeout, never bad input or a bug (Prefect's retry condition)."""
     error = state.data
-    if _is_lack_of_memory(error):
-        return False  # it was tried with half the tokens already
-    return isinstance(error, InfrastructureError | ConnectionError) or _is_ray_failure(error)
-
-
-def _is_lack_of_memory(error: object) -> bool:
-    """Not imported here, which takes torch: whoever raised it has."""
-    faults = sys.modules.get("tasks.training.faults")
-    return faults is not None and isinstance(error, faults.OutOfMemoryError)
-
-
-def _stop_workers() -> None:
-    """End the driver's warm workers, if there are any."""
-    workers = sys.modules.get("tasks.cluster.workers")
-    if workers is not None:
-        workers.stop_workers()
+    if isinstance(error, KernelmillError):
+        return error.can_heal
+    return isinstance(error, ConnectionError) or _is_ray_failure(error)
 
 
 def _is_ray_failure(error: object) -> bool:

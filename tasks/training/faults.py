@@ -19,7 +19,9 @@ _CONNECTIONS = (ConnectionError, TimeoutError)
 
 
 class OutOfMemoryError(InfrastructureError):
-    """A rank had too little memory for a micro-batch."""
+    """A rank had too little memory for a micro-batch. Never retried: half the token budget was tried already."""
+
+    can_heal = False
 
 
 def error_of_rank(error: RayError, token_budget: int) -> BaseException:

@@ -41,9 +41,41 @@ class Failure(FrozenModel):
 class ValidationFailed(InputError):  # noqa: N818 (says what happened, as flows show it)
     """A batch that must not go on. Never retried: the same data fails again."""
 
+    heading = "validation failed"
+
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure)
         self.failure = failure
 
     def __str__(self) -> str:
         return self.failure.sentence()
+
+    @property
+    def summary(self) -> str:
+        """Names the expectation and its column."""
+        return f"{self.failure.expectation} on {self.failure.column} failed"
+
+    def markdown(self) -> str:
+        """Return a table of what was expected and found, and what to do."""
+        failure = self.failure
+        rows = [
+            ("expectation", f"`{failure.expectation}` of suite `{failure.suite}`"),
+            ("column", f"`{failure.column}`"),
+            ("expected", failure.expected),
+            ("found", failure.found),
+            ("an example", f"row `{failure.example}`" if failure.example != "-" else "the batch as a whole"),
+            ("data", f"`{failure.data}`"),
+            ("Data Docs", f"`{failure.data_docs}`"),
+        ]
+        body = "\n".join(f"| **{name}** | {_cell(value)} |" for name, value in rows)
+        return (
+            f"| | |\n|---|---|\n{body}\n\n"
+            f"Why this stops the run: {failure.consequence or 'the expectation is critical'}.\n\n"
+            "The same data fails again: nothing was retried, nothing was published. Mend the data or the expectation, "
+            "then start the same run again; finished stages are not repeated."
+        )
+
+
+def _cell(text: str) -> str:
+    """Return text as it may stand in a cell of a Markdown table."""
+    return " ".join(text.split()).replace("|", "\\|")

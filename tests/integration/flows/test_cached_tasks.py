@@ -14,6 +14,7 @@ from prefect import flow
 from flows.services.prefect_server import PrefectServer
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, InputError
+from tasks.evaluation.task import show_report
 from tasks.pipeline import artifacts, retries
 from tasks.pipeline import stage as orchestration
 from tasks.pipeline.references import CheckpointRef
@@ -371,7 +372,7 @@ def test_the_report_is_linked_with_what_else_there_is_to_read(tmp_path: Path, se
 
     @flow
     def publishing() -> None:
-        artifacts.publish_report("linked", tmp_path / "report.html", summary, links)
+        show_report("linked", tmp_path / "report.html", summary, links)
 
     publishing()
     shown = artifacts_of(server, "linked")

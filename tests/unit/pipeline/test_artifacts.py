@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.pipeline.artifact_tables import comparison_rows, rounded, table_of
-from tasks.pipeline.artifacts import artifact_key
+from tasks.pipeline.artifacts import artifact_key, rounded, table_of
 from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
 
 
@@ -77,12 +76,6 @@ def test_figures_stand_with_their_intervals(tmp_path: Path):
         {"figure": "correct", "value": "0.500  [0.250, 0.750]"},
         {"figure": "speed", "value": "–"},
     ]
-    heldout = {"before": overall, "after": overall, "delta_correct": 0.0, "delta_correct_ci": [-0.1, 0.1]}
-    (correct, _) = comparison_rows(heldout)
-    assert correct["change by RL"] == "+0.000  [-0.100, +0.100]"
-    assert "control" not in correct
-    with_control = comparison_rows({**heldout, "control": overall, "over_control": {"delta_correct": 0.2}})
-    assert with_control[0]["after RL against control"] == "+0.200"
 
 
 def test_what_is_no_number_is_a_dash():

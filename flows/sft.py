@@ -9,7 +9,6 @@ from flows.run.run import Run, open_run
 from flows.settings.configuration import RunConfig
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef
 from tasks.sft.task import fine_tune, make_sft_data
-from tasks.update.config import RESOURCE_FIELDS, UpdateConfig
 from tasks.validation.task import check_sft_data
 
 
@@ -21,12 +20,7 @@ def teach(run: Run, problems: ProblemSetRef) -> CheckpointRef:
     )
     data = check_sft_data(run.workspace, data, config.validation, config.rollout.episode.reward)
     run.note(sft_data=data)
-    return run.add_policy(fine_tune(run.workspace, data, config.model, config.sft, resources_of(config), config.seed))
-
-
-def resources_of(config: RunConfig) -> UpdateConfig:
-    """Return on what SFT runs: the update's ranks, at their defaults in all that is RL's own, so that a change of that repeats no SFT."""
-    return UpdateConfig.model_validate(config.update.model_dump(include=set(RESOURCE_FIELDS)))
+    return run.add_policy(fine_tune(run.workspace, data, config.model, config.sft, config.update.engine, config.seed))
 
 
 def newest_policy(run: Run, problems: ProblemSetRef) -> CheckpointRef:

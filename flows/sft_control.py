@@ -5,7 +5,6 @@ import polars as pl
 from flows.evaluation import measure
 from flows.run.run import Run
 from flows.run.state import ControlState
-from flows.sft import resources_of
 from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef
 from tasks.sft.task import fine_tune_further
 
@@ -27,7 +26,7 @@ def examine_control(run: Run, problems: ProblemSetRef) -> EvaluationRef:
         state.sft_data,
         config.model,
         config.sft.model_copy(update={"steps": plan.steps, "epochs": None, "early_stop": None}),
-        resources_of(config),
+        config.update.engine,
         config.seed,
         state.policies[0],
     )

@@ -22,7 +22,7 @@ from kernels_eval.rewards import reward_bounds
 from tasks.pipeline.retries import STAGE_NAMES
 from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.prompts import prompt_messages
-from tasks.update.config import check_heads
+from tasks.training.config import check_heads
 
 ANSWER_S = 3.0
 """A server that takes longer to say how it is does not count as healthy."""

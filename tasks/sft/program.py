@@ -24,12 +24,12 @@ from tasks.sft.config import SftConfig
 from tasks.sft.conversations import SftSequences, step_rows
 from tasks.training.batches import MicroBatch, TrainedSequence
 from tasks.training.checkpoint import OPTIMIZER_FILE, restore_optimizer, save_optimizer, save_weights
+from tasks.training.config import EngineConfig
 from tasks.training.engine import PolicyEngine, engine_settings
 from tasks.training.metrics import METRICS_FILE, metrics_table
 from tasks.training.rank_context import RankContext
 from tasks.training.retention import STEP_PREFIX, best_place, checkpoint_metadata, keep_newest_and_best
 from tasks.training.schedule import learning_rate
-from tasks.update.config import UpdateConfig
 
 _PROGRESS_INTERVAL_S = 0.3
 
@@ -44,7 +44,7 @@ class SftJob:
     initial: Path | None
     """A policy to go on from; none: a new model, or the pretrained one."""
     config: SftConfig
-    resources: UpdateConfig
+    engine: EngineConfig
     seed: int
     fingerprint: str
     """Of all settings and data: interim checkpoints of another are not resumed from."""
@@ -81,7 +81,7 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
         )
         chosen, epoch = step_rows(step, config.batch_size, len(training), job.seed)
         sequences = [training[row] for row in chosen]
-        loss, norm, trained_tokens = _optimizer_step(engine, sequences, job.resources.tokens_per_rank, rate)
+        loss, norm, trained_tokens = _optimizer_step(engine, sequences, job.engine.tokens_per_rank, rate)
         tokens = sum(sequence.length for sequence in sequences)
         last = step + 1 == total
         saving = (step + 1) % config.save_interval == 0 and not last
@@ -97,7 +97,7 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
                 "learning_rate": rate,
                 "tokens": tokens,
                 "trained_tokens": trained_tokens,
-                "token_budget": job.resources.tokens_per_rank,
+                "token_budget": job.engine.tokens_per_rank,
                 "seconds": seconds,
                 "tokens_per_s": tokens / seconds,
             }
@@ -141,12 +141,11 @@ def _engine(job: SftJob, tokenizer: Any) -> PolicyEngine:
     model = new_policy(job.model, tokenizer, job.seed) if source is None else load_policy(source, job.model.dtype)
     config = job.config
     settings = engine_settings(
-        job.resources,
+        job.engine,
         job.model.dtype,
         betas=config.betas,
         weight_decay=config.weight_decay,
         gradient_clip=config.gradient_clip,
-        lora=None,
     )
     return PolicyEngine(model, settings)
 
@@ -196,7 +195,7 @@ def _validation_loss(engine: PolicyEngine, job: SftJob) -> float | None:
         return None
     total = torch.zeros(2, dtype=torch.float64, device=engine.device)
     with torch.no_grad():
-        for batch in _micro_batches(engine, sequences, job.resources.tokens_per_rank):
+        for batch in _micro_batches(engine, sequences, job.engine.tokens_per_rank):
             total += torch.stack([_loss(engine, batch), batch.mask.sum()])
     loss, tokens = _over_ranks(engine, total).tolist()
     return loss / tokens
@@ -213,7 +212,7 @@ def _save(
             save_optimizer(engine, partial)
             metrics_table(rows).write_parquet(partial / METRICS_FILE)
         metric = "validation_loss" if job.config.early_stop is not None else job.config.best_metric
-        keep_newest_and_best(job.work_dir, job.fingerprint, job.resources.keep_checkpoints, metric)
+        keep_newest_and_best(job.work_dir, job.fingerprint, job.engine.keep_checkpoints, metric)
     else:
         save_weights(engine, tokenizer, folder)
         save_optimizer(engine, folder)

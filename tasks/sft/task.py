@@ -7,7 +7,7 @@ from tasks.pipeline.stage import Stage, stage_task
 from tasks.problems.config import ProblemsConfig
 from tasks.rollout.config import EpisodeConfig
 from tasks.sft.config import SftConfig, SftDataConfig
-from tasks.update.config import UpdateConfig
+from tasks.training.config import EngineConfig
 
 
 @stage_task(
@@ -33,12 +33,12 @@ def make_sft_data(
 
 @stage_task("sft", code="tasks.sft.train", label="SFT", detail="{config.length} on {data.pairs} pairs")
 def fine_tune(
-    stage: Stage, data: SftDataRef, model: ModelConfig, config: SftConfig, resources: UpdateConfig, seed: int
+    stage: Stage, data: SftDataRef, model: ModelConfig, config: SftConfig, engine: EngineConfig, seed: int
 ) -> CheckpointRef:
     """Train the first policy to imitate the judged kernels; resumes from its interim checkpoints."""
     from tasks.sft.train import train_sft
 
-    return train_sft(data, model, config, resources, seed, stage.destination, stage.work_dir, stage.progress)
+    return train_sft(data, model, config, engine, seed, stage.destination, stage.work_dir, stage.progress)
 
 
 @stage_task(
@@ -52,11 +52,11 @@ def fine_tune_further(
     data: SftDataRef,
     model: ModelConfig,
     config: SftConfig,
-    resources: UpdateConfig,
+    engine: EngineConfig,
     seed: int,
     initial: CheckpointRef,
 ) -> CheckpointRef:
     """Go on with SFT from a policy, for `config.steps` steps more: what the time of RL is compared with."""
     from tasks.sft.train import train_sft
 
-    return train_sft(data, model, config, resources, seed, stage.destination, stage.work_dir, stage.progress, initial)
+    return train_sft(data, model, config, engine, seed, stage.destination, stage.work_dir, stage.progress, initial)

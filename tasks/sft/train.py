@@ -20,18 +20,18 @@ from tasks.pipeline.store import digest_of, publish, published_digest
 from tasks.sft.config import SftConfig
 from tasks.sft.conversations import encode_conversations, read_conversations
 from tasks.sft.program import SftJob, sft_program
+from tasks.training.config import EngineConfig, check_heads
 from tasks.training.metrics import record
 from tasks.training.out_of_memory import with_memory_at_hand
 from tasks.training.ranks import run_on_ranks
 from tasks.training.retention import find_newest
-from tasks.update.config import UpdateConfig, check_heads
 
 
 def train_sft(
     data: SftDataRef,
     model: ModelConfig,
     config: SftConfig,
-    resources: UpdateConfig,
+    engine: EngineConfig,
     seed: int,
     destination: Path,
     work_dir: Path,
@@ -41,12 +41,12 @@ def train_sft(
     """Train a policy on the used pairs of `data` and publish it.
 
     `initial` goes on from a policy (and its tokenizer); otherwise `model.pretrained` is loaded, or a new model and a
-    tokenizer are made. `resources` says on how many ranks, with how many threads and tokens a micro-batch. Interim
+    tokenizer are made. `engine` says on how many ranks, with how many threads and tokens a micro-batch. Interim
     checkpoints lie in `work_dir`. Where memory does not suffice, the token budget is halved, once. Raises InputError for data, a model or a checkpoint that does not fit, InfrastructureError where a rank dies.
     """
     check_dtype(model.dtype)
     if model.pretrained is None:
-        check_heads(model.heads, model.key_value_heads, resources.context_parallel)
+        check_heads(model.heads, model.key_value_heads, engine.context_parallel)
     if initial is not None:
         check_architecture(initial.path, model)
     conversations = read_conversations(data.path)
@@ -75,7 +75,7 @@ def train_sft(
     metadata = {"data": data.digest, "conversations": len(sequences.training), "too_long": sequences.dropped}
     with publish(destination, metadata) as folder:
 
-        def run(resources: UpdateConfig) -> Iterator[dict[str, Any]]:
+        def run(engine: EngineConfig) -> Iterator[dict[str, Any]]:
             resume, resume_step = find_newest(work_dir, fingerprint)
             job = SftJob(
                 sequences=sequences,
@@ -83,7 +83,7 @@ def train_sft(
                 model=model,
                 initial=None if initial is None else initial.path,
                 config=config,
-                resources=resources,
+                engine=engine,
                 seed=seed,
                 fingerprint=fingerprint,
                 resume=resume,
@@ -91,9 +91,9 @@ def train_sft(
                 work_dir=work_dir,
                 folder=folder,
             )
-            return run_on_ranks(resources, sft_program, job)
+            return run_on_ranks(engine, sft_program, job)
 
-        record(with_memory_at_hand(resources, run), folder, progress)
+        record(with_memory_at_hand(engine, run), folder, progress)
     return CheckpointRef(
         uri=str(destination),
         digest=published_digest(destination),

@@ -18,8 +18,8 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from kernels_eval.errors import InputError
+from tasks.training.config import check_heads
 from tasks.training.sequence_parallel import ALONE, SequenceGroup
-from tasks.update.config import check_heads
 
 PACKED = "kernelmill_packed"
 

@@ -19,12 +19,12 @@ from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from tasks.training.attention import use_packed_attention
 from tasks.training.batches import Layout, MicroBatch
+from tasks.training.config import EngineConfig, LoraConfig
 from tasks.training.deepspeed_config import deepspeed_config, import_deepspeed, stage_of
 from tasks.training.head import HeadMode
 from tasks.training.partial_offload import allowed_for_adamw, use_one_optimizer
 from tasks.training.scoring import TokenScorer, score
 from tasks.training.sequence_parallel import SequenceGroup, join_sequence_group
-from tasks.update.config import LoraConfig, UpdateConfig
 
 _PACKED_MULTIPLE = 128
 """Packed rows on a GPU are a multiple of this long: matrix products are fastest there, and shapes are few."""
@@ -49,12 +49,20 @@ class EngineSettings(FrozenModel):
     """What adapters the model was given (tasks.training.lora), if any; the engine itself trains whatever is not frozen."""
 
 
-def engine_settings(config: UpdateConfig, dtype: str, **changes: Any) -> EngineSettings:
-    """Return what an engine is built from for an update; SFT and the critic change what is theirs."""
-    settings = EngineSettings(
-        betas=config.betas,
-        weight_decay=config.weight_decay,
-        gradient_clip=config.gradient_clip,
+def engine_settings(
+    config: EngineConfig,
+    dtype: str,
+    *,
+    betas: tuple[float, float],
+    weight_decay: float,
+    gradient_clip: float,
+    lora: LoraConfig | None = None,
+) -> EngineSettings:
+    """Return what an engine is built from: the run's engine settings, and those of one model's optimizer."""
+    return EngineSettings(
+        betas=betas,
+        weight_decay=weight_decay,
+        gradient_clip=gradient_clip,
         zero_stage=config.zero_stage,
         deepspeed=config.deepspeed,
         dtype="bfloat16" if dtype == "bfloat16" else "float32",
@@ -63,9 +71,8 @@ def engine_settings(config: UpdateConfig, dtype: str, **changes: Any) -> EngineS
         activation_checkpointing=config.activation_checkpointing,
         compile=config.compile,
         context_parallel=config.context_parallel,
-        lora=config.lora,
+        lora=lora,
     )
-    return settings.model_copy(update=changes)
 
 
 class TrainingEngine:

@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from tasks.pipeline.references import CheckpointRef
-from tasks.update.config import LoraConfig
+from tasks.training.config import LoraConfig
 
 ADAPTER_FOLDER = "adapter"
 BASE_FILE = "base.json"

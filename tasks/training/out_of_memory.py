@@ -6,29 +6,28 @@ collective for one that failed. What had been done until then is repeated, from 
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
+from tasks.training.config import EngineConfig
 from tasks.training.faults import OutOfMemoryError
-from tasks.update.config import UpdateConfig
 
 _SMALLEST_BUDGET = 64
+Config = TypeVar("Config", bound=EngineConfig)
 
 log = logging.getLogger(__name__)
 
 
-def with_memory_at_hand(
-    resources: UpdateConfig, run: Callable[[UpdateConfig], Iterator[dict[str, Any]]]
-) -> Iterator[dict[str, Any]]:
+def with_memory_at_hand(config: Config, run: Callable[[Config], Iterator[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
     """Run a program; where memory does not suffice, say so and run it once more with half the token budget.
 
     What the program says is passed on; the second try says `token_budget` first.
     """
     try:
-        yield from run(resources)
+        yield from run(config)
     except OutOfMemoryError as error:
-        half = resources.tokens_per_rank // 2
+        half = config.tokens_per_rank // 2
         if half < _SMALLEST_BUDGET:
             raise
         log.warning("%s; going on with %d tokens a micro-batch", error, half)
         yield {"done": 0, "total": 1, "token_budget": float(half)}
-        yield from run(resources.model_copy(update={"tokens_per_rank": half}))
+        yield from run(config.model_copy(update={"tokens_per_rank": half}))

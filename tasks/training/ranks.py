@@ -18,9 +18,9 @@ import ray
 from ray.exceptions import RayError
 
 from tasks.cluster.workers import placed, stop_worker, warm_worker
+from tasks.training.config import EngineConfig
 from tasks.training.faults import error_of_rank
 from tasks.training.rank_context import RankContext
-from tasks.update.config import UpdateConfig
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 
@@ -110,13 +110,13 @@ class Rank:
         yield from program(self._context, job)
 
 
-def run_on_ranks(resources: UpdateConfig, program: Program, job: Any) -> Iterator[Any]:
+def run_on_ranks(config: EngineConfig, program: Program, job: Any) -> Iterator[Any]:
     """Run a program on all ranks, starting them where they are not there; yield what rank 0 yields.
 
     Raises what the program raised, caused by Ray's error, which shows the rank's traceback; InfrastructureError where a rank died,
     ran out of memory (OutOfMemoryError) or lost the others.
     """
-    ranks = _ranks(resources)
+    ranks = _ranks(config)
     job_reference = ray.put(job)
     streams: list[Any] = [rank.run.options(num_returns="streaming").remote(program, job_reference) for rank in ranks]
     pending = list(streams)
@@ -134,49 +134,49 @@ def run_on_ranks(resources: UpdateConfig, program: Program, job: Any) -> Iterato
                     yield item
         complete = True
     except RayError as error:
-        raise error_of_rank(error, resources.tokens_per_rank) from error
+        raise error_of_rank(error, config.tokens_per_rank) from error
     finally:
         if not complete:
-            _stop(resources)
+            _stop(config)
 
 
-def _ranks(resources: UpdateConfig) -> list[Any]:
+def _ranks(config: EngineConfig) -> list[Any]:
     """Return the living ranks of one process group; make it anew where any of them is missing."""
     try:
-        ranks = _warm_ranks(resources)
+        ranks = _warm_ranks(config)
         groups = ray.get([rank.group.remote() for rank in ranks])
         if groups[0] is not None and len(set(groups)) == 1:
-            ray.get([rank.set_threads.remote(resources.threads_per_rank) for rank in ranks])
+            ray.get([rank.set_threads.remote(config.threads_per_rank) for rank in ranks])
             return ranks
         if any(group is not None for group in groups):
-            _stop(resources)
-            ranks = _warm_ranks(resources)
+            _stop(config)
+            ranks = _warm_ranks(config)
         group = secrets.token_hex(4)
         address = ray.get(ranks[0].listen.remote(len(ranks)))
         ray.get(
             [
-                rank.join.remote(group, number, len(ranks), address, resources.threads_per_rank)
+                rank.join.remote(group, number, len(ranks), address, config.threads_per_rank)
                 for number, rank in enumerate(ranks)
             ]
         )
     except RayError as error:
-        _stop(resources)
-        raise error_of_rank(error, resources.tokens_per_rank) from error
+        _stop(config)
+        raise error_of_rank(error, config.tokens_per_rank) from error
     return ranks
 
 
-def _warm_ranks(resources: UpdateConfig) -> list[Any]:
+def _warm_ranks(config: EngineConfig) -> list[Any]:
     """Return the actors of all ranks, old ones and new ones."""
     return [
-        warm_worker(name, Rank, num_gpus=resources.gpus_per_rank, **placed("update", number, resources.ranks))
-        for number, name in enumerate(_names(resources))
+        warm_worker(name, Rank, num_gpus=config.gpus_per_rank, **placed("update", number, config.ranks))
+        for number, name in enumerate(_names(config))
     ]
 
 
-def _names(resources: UpdateConfig) -> list[str]:
-    return [f"rank-{number}-of-{resources.ranks}-{resources.gpus_per_rank:g}" for number in range(resources.ranks)]
+def _names(config: EngineConfig) -> list[str]:
+    return [f"rank-{number}-of-{config.ranks}-{config.gpus_per_rank:g}" for number in range(config.ranks)]
 
 
-def _stop(resources: UpdateConfig) -> None:
-    for name in _names(resources):
+def _stop(config: EngineConfig) -> None:
+    for name in _names(config):
         stop_worker(name)

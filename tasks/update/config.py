@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from kernels_eval.errors import InputError
 from kernels_eval.frozen import FileContent, FrozenModel, Operational
+from tasks.training.config import EngineConfig, LoraConfig
 from tasks.trajectories.groups import Advantage
 
 PolicyLoss = Literal["ppo_clip", "gspo", "cispo", "dppo"]
@@ -45,18 +45,8 @@ class CriticConfig(FrozenModel):
     gradient_clip: float = Field(default=1.0, gt=0)
 
 
-class LoraConfig(FrozenModel):
-    """Low-rank adapters: the base stays as it is, and is the reference policy with the adapters off."""
-
-    rank: int = Field(default=16, ge=1)
-    alpha: int = Field(default=32, ge=1)
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
-    """Names of the linear modules that get adapters; `all-linear`: all but the head."""
-
-
-class UpdateConfig(FrozenModel):
-    """One RL update: advantages, loss, optimizer, ranks."""
+class UpdateConfig(EngineConfig):
+    """One RL update: engine and ranks (tasks.training), which SFT uses too; advantages, loss, optimizer."""
 
     advantage: Advantage = "turn_rloo"
     """`turn_*`: each turn has a return and a baseline of its own. `grpo`, `dr_grpo`, `rloo`: the trajectory's return for all of its turns.
@@ -111,36 +101,13 @@ class UpdateConfig(FrozenModel):
     """Passes over the batch."""
     lora: LoraConfig | None = None
     """None: all weights are trained."""
-    tokens_per_rank: Annotated[int, Operational] = Field(default=8192, ge=64)
-    """Token budget of one micro-batch. Where memory does not suffice it is halved, once."""
-    packing: Literal["auto", "packed", "padded"] = "auto"
-    """How sequences share a micro-batch. `auto`: packed without padding on a GPU; on a CPU padded, which is faster there."""
-    head: Literal["auto", "plain", "chunked"] = "auto"
-    """`chunked`: logits exist for a slice of the vocabulary at a time only. `auto`: where they would take more than 256 MiB."""
-    activation_checkpointing: Annotated[bool, Operational] = False
-    """Compute activations again in the backward pass: a third more time, a fraction of the memory."""
-    compile: bool = False
-    """Compile each decoder layer with torch.compile: about 40 s at the start, then about 1.5 times as fast on a GPU."""
-    context_parallel: Annotated[int, Operational] = Field(default=1, ge=1)
-    """Ranks that share each sequence (DeepSpeed Ulysses), for contexts too long for one: their number divides `ranks` and the
-    model's attention heads. A micro-batch then has `tokens_per_rank` times as many tokens as there are ranks to share it."""
-    ranks: Annotated[int, Operational] = Field(default=1, ge=1, validate_default=True)
-    """Workers, each a Ray actor; data-parallel but for those that share sequences."""
-    zero_stage: Annotated[Literal[0, 1, 2, 3], Operational] = 2
-    deepspeed: Annotated[str | None, FileContent] = None
-    """A DeepSpeed JSON (deployments/deepspeed); what it does not set is generated, its ZeRO stage replaces `zero_stage`."""
     save_interval: Annotated[int | None, Operational] = Field(default=None, ge=1)
     """Optimizer steps between interim checkpoints, which a killed update goes on from; none: it begins again."""
     checkpoint_interval: Annotated[int, Operational] = Field(default=1, ge=1)
     """Iterations from one policy that keeps its optimizer's state to the next. The others, but for the newest two, keep their weights: enough
     to sample from and to measure, not to go on from. 1: all keep it."""
-    keep_checkpoints: Annotated[int, Operational] = Field(default=2, ge=1)
-    """Interim checkpoints that are kept, the newest ones; the best one is kept besides."""
     best_metric: Annotated[Literal["loss", "kl", "return_mean"] | None, Operational] = None
     """Metric by which an interim checkpoint is the best: the lowest loss or KL, the highest mean return; none: only the newest are kept."""
-    gpus_per_rank: Annotated[float, Operational] = Field(default=0, ge=0)
-    threads_per_rank: Annotated[int, Operational] = Field(default=2, ge=1)
-    """CPU threads of one rank (pinned: ranks that share cores starve each other)."""
 
     @field_validator("overlong_limit")
     @classmethod
@@ -149,53 +116,7 @@ class UpdateConfig(FrozenModel):
             raise ValueError("a number of response tokens with update.overlong = penalise")
         return found
 
-    @field_validator("context_parallel")
-    @classmethod
-    def _shared_in_packed_rows(cls, found: int, info: ValidationInfo) -> int:
-        if found > 1 and info.data.get("packing") == "padded":
-            raise ValueError("1 with update.packing = padded: ranks share packed rows only")
-        if found > 1 and info.data.get("compile"):
-            raise ValueError("1 with update.compile: the exchange between ranks in each layer is not compiled")
-        return found
-
-    @field_validator("ranks")
-    @classmethod
-    def _whole_groups(cls, found: int, info: ValidationInfo) -> int:
-        size = info.data.get("context_parallel", 1)
-        if found % size:
-            raise ValueError(f"a multiple of update.context_parallel = {size}")
-        return found
-
-
-RESOURCE_FIELDS = frozenset(
-    {
-        "ranks",
-        "zero_stage",
-        "deepspeed",
-        "tokens_per_rank",
-        "packing",
-        "head",
-        "activation_checkpointing",
-        "compile",
-        "context_parallel",
-        "keep_checkpoints",
-        "gpus_per_rank",
-        "threads_per_rank",
-    }
-)
-"""What the update's settings say of the engine rather than of RL: SFT runs on the same."""
-
-
-def check_heads(heads: int, key_value_heads: int, size: int) -> None:
-    """Raise InputError where a model's attention heads cannot be dealt to so many ranks.
-
-    Key-value heads that are fewer than the ranks are held by several of them.
-    """
-    if heads % size:
-        raise InputError(
-            f"update.context_parallel: found {size}, expected a divisor of the model's {heads} attention heads"
-        )
-    if key_value_heads % size and size % key_value_heads:
-        raise InputError(
-            f"update.context_parallel: found {size}, expected a divisor or a multiple of the model's {key_value_heads} key-value heads"
-        )
+    @property
+    def engine(self) -> EngineConfig:
+        """The engine's settings alone: SFT runs on them, and repeats nothing if one of RL's own changes."""
+        return EngineConfig.model_validate(self.model_dump(include=set(EngineConfig.model_fields)))

@@ -155,20 +155,29 @@ def seed_step(seed: int, iteration: int, step: int, rank: int) -> None:
     torch.manual_seed(int(np.random.SeedSequence([seed, iteration, step, rank]).generate_state(1)[0]))
 
 
-def critic_settings(config: UpdateConfig, dtype: str) -> EngineSettings:
-    """Return what the critic's engine is built from."""
+def policy_settings(config: UpdateConfig, dtype: str) -> EngineSettings:
+    """Return what the policy's engine is built from."""
     return engine_settings(
         config,
         dtype,
-        weight_decay=config.critic.weight_decay,
-        gradient_clip=config.critic.gradient_clip,
-        lora=None,
+        betas=config.betas,
+        weight_decay=config.weight_decay,
+        gradient_clip=config.gradient_clip,
+        lora=config.lora,
+    )
+
+
+def critic_settings(config: UpdateConfig, dtype: str) -> EngineSettings:
+    """Return what the critic's engine is built from."""
+    critic = config.critic
+    return engine_settings(
+        config, dtype, betas=config.betas, weight_decay=critic.weight_decay, gradient_clip=critic.gradient_clip
     )
 
 
 def _held(rank: RankContext, job: UpdateJob) -> Held:
     """Return the engines that already hold the policy, or ones loaded from its checkpoint. Both are equal to the bit."""
-    settings = engine_settings(job.config, job.dtype)
+    settings = policy_settings(job.config, job.dtype)
     held: Held | None = rank.held.pop("update", None)
     digest = rank.held.pop("update_digest", None)  # from here on the held weights are nobody's
     resume = None if job.interim is None else job.interim.resume

@@ -18,10 +18,11 @@ from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
 from tasks.pipeline.store import digest_of, publish, published_digest, read_manifest
 from tasks.rollout.curriculum import MANIFEST_KEY, record_of
 from tasks.rollout.refill import refill_record
+from tasks.training.config import check_heads
 from tasks.training.metrics import record
 from tasks.training.out_of_memory import with_memory_at_hand
 from tasks.training.ranks import run_on_ranks
-from tasks.update.config import UpdateConfig, check_heads
+from tasks.update.config import UpdateConfig
 from tasks.update.dataset import read_samples
 from tasks.update.interim_checkpoint import Interim, find_interim
 from tasks.update.program import UpdateJob, adopt_program, update_program

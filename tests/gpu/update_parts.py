@@ -34,10 +34,11 @@ from benchmarks.recorded_batch import recorded_batch
 from tasks.models.policy import save_policy
 from tasks.models.tokenizer import train_tokenizer
 from tasks.training.attention import packed_attention
+from tasks.training.config import LoraConfig
 from tasks.training.deepspeed_config import import_deepspeed
 from tasks.training.head import chunked_token_scores, token_scores
 from tasks.training.rank_context import RankContext
-from tasks.update.config import LoraConfig, UpdateConfig
+from tasks.update.config import UpdateConfig
 from tasks.update.program import UpdateJob, update_program
 from tasks.update.sample import SampleSet
 

@@ -20,12 +20,12 @@ from tasks.sft.config import SftConfig
 from tasks.sft.program import SftJob, sft_program
 from tasks.sft.train import train_sft
 from tasks.training.checkpoint import OPTIMIZER_FILE
+from tasks.training.config import EngineConfig
 from tasks.training.rank_context import RankContext
-from tasks.update.config import UpdateConfig
 
 MODEL = ModelConfig(vocabulary=320, hidden=32, intermediate=64, heads=2, key_value_heads=1, head_dim=16)
 CONFIG = SftConfig(steps=60, batch_size=16, save_interval=20, warmup_steps=5, learning_rate=1e-2)
-RESOURCES = UpdateConfig(threads_per_rank=1)
+ENGINE = EngineConfig(threads_per_rank=1)
 
 
 def assert_same_weights(first: CheckpointRef, second: CheckpointRef) -> None:
@@ -40,7 +40,7 @@ def kill_the_rank() -> None:
 
 
 def test_learns_and_publishes_a_policy(tmp_path: Path, make_pairs: Callable[..., SftDataRef]) -> None:
-    policy = train_sft(make_pairs(), MODEL, CONFIG, RESOURCES, 0, tmp_path / "sft", tmp_path / "work", silent)
+    policy = train_sft(make_pairs(), MODEL, CONFIG, ENGINE, 0, tmp_path / "sft", tmp_path / "work", silent)
     metrics = pl.read_parquet(policy.path / "metrics.parquet")
     assert metrics["step"].to_list() == list(range(60))
     assert metrics["loss"][-1] < 0.4 * metrics["loss"][0]
@@ -56,17 +56,17 @@ def test_learns_and_publishes_a_policy(tmp_path: Path, make_pairs: Callable[...,
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_killed_run_resumes_to_the_bit(tmp_path: Path, make_pairs: Callable[..., SftDataRef], ranks: int) -> None:
     data = make_pairs()
-    resources = RESOURCES.model_copy(update={"ranks": ranks})
-    straight = train_sft(data, MODEL, CONFIG, resources, 3, tmp_path / "straight", tmp_path / "work-0", silent)
+    engine = ENGINE.model_copy(update={"ranks": ranks})
+    straight = train_sft(data, MODEL, CONFIG, engine, 3, tmp_path / "straight", tmp_path / "work-0", silent)
 
     def kill(done: int, total: int, **figures: float) -> None:
         if (tmp_path / "work-1" / "step-00000020").exists():
             kill_the_rank()
 
     with pytest.raises(InfrastructureError, match="rank died"):
-        train_sft(data, MODEL, CONFIG, resources, 3, tmp_path / "resumed", tmp_path / "work-1", kill)
+        train_sft(data, MODEL, CONFIG, engine, 3, tmp_path / "resumed", tmp_path / "work-1", kill)
     assert not (tmp_path / "resumed").exists()
-    resumed = train_sft(data, MODEL, CONFIG, resources, 3, tmp_path / "resumed", tmp_path / "work-1", silent)
+    resumed = train_sft(data, MODEL, CONFIG, engine, 3, tmp_path / "resumed", tmp_path / "work-1", silent)
     assert_same_weights(straight, resumed)
     ours, theirs = (pl.read_parquet(reference.path / "metrics.parquet") for reference in (straight, resumed))
     exact = ["step", "epoch", "loss", "validation_loss", "gradient_norm", "learning_rate"]
@@ -78,8 +78,8 @@ def test_ranks_that_share_conversations_change_nothing(tmp_path: Path, make_pair
     few = CONFIG.model_copy(update={"steps": 4, "save_interval": 2, "learning_rate": 1e-4})
     found: list[pl.DataFrame] = []
     for number, change in enumerate(({}, {"ranks": 2, "context_parallel": 2, "tokens_per_rank": 64})):
-        resources, work = RESOURCES.model_copy(update=change), tmp_path / f"work-{number}"
-        policy = train_sft(data, MODEL, few, resources, 3, tmp_path / f"sft-{number}", work, silent)
+        engine, work = ENGINE.model_copy(update=change), tmp_path / f"work-{number}"
+        policy = train_sft(data, MODEL, few, engine, 3, tmp_path / f"sft-{number}", work, silent)
         found.append(pl.read_parquet(policy.path / "metrics.parquet"))
     for column in ("loss", "validation_loss", "gradient_norm", "trained_tokens"):
         apart = (found[0][column] - found[1][column]).abs().max()
@@ -87,7 +87,7 @@ def test_ranks_that_share_conversations_change_nothing(tmp_path: Path, make_pair
         assert float(apart) < 1e-5, column  # pyright: ignore[reportArgumentType]
     six = MODEL.model_copy(update={"heads": 6, "key_value_heads": 3})
     with pytest.raises(InputError, match="found 2, expected a divisor or a multiple of the model's 3 key-value heads"):
-        train_sft(data, six, few, resources, 3, tmp_path / "never", tmp_path / "work", silent)
+        train_sft(data, six, few, engine, 3, tmp_path / "never", tmp_path / "work", silent)
 
 
 def test_stops_early_and_publishes_the_best_even_with_little_memory(
@@ -95,7 +95,7 @@ def test_stops_early_and_publishes_the_best_even_with_little_memory(
 ) -> None:
     def short_of_memory(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
         for said in sft_program(rank, job):
-            if job.resources.tokens_per_rank > 4096 and said.get("done", 0) >= 10:
+            if job.engine.tokens_per_rank > 4096 and said.get("done", 0) >= 10:
                 torch.empty(2**55, dtype=torch.uint8)
             yield said
 
@@ -108,7 +108,7 @@ def test_stops_early_and_publishes_the_best_even_with_little_memory(
         make_pairs(conversations=20),
         MODEL,
         config,
-        RESOURCES.model_copy(update={"keep_checkpoints": 1}),
+        ENGINE.model_copy(update={"keep_checkpoints": 1}),
         0,
         tmp_path / "sft",
         tmp_path / "work",
@@ -139,21 +139,21 @@ def test_goes_on_from_a_policy_and_refuses_one_of_another_shape(
 ) -> None:
     data = make_pairs()
     short = CONFIG.model_copy(update={"steps": 10, "warmup_steps": 0, "learning_rate": 1e-4})
-    first = train_sft(data, MODEL, CONFIG, RESOURCES, 0, tmp_path / "first", tmp_path / "work", silent)
-    longer = train_sft(data, MODEL, short, RESOURCES, 1, tmp_path / "longer", tmp_path / "more", silent, initial=first)
+    first = train_sft(data, MODEL, CONFIG, ENGINE, 0, tmp_path / "first", tmp_path / "work", silent)
+    longer = train_sft(data, MODEL, short, ENGINE, 1, tmp_path / "longer", tmp_path / "more", silent, initial=first)
     end = pl.read_parquet(first.path / "metrics.parquet")["loss"][-5:].mean()
     start = pl.read_parquet(longer.path / "metrics.parquet")["loss"][0]
     assert start == pytest.approx(end, rel=0.5)
     wide = MODEL.model_copy(update={"hidden": 64})
     with pytest.raises(InputError, match="another architecture"):
-        train_sft(data, wide, short, RESOURCES, 1, tmp_path / "never", tmp_path / "no", silent, initial=first)
+        train_sft(data, wide, short, ENGINE, 1, tmp_path / "never", tmp_path / "no", silent, initial=first)
 
 
 def test_bad_data_is_one_clear_sentence(tmp_path: Path, make_pairs: Callable[..., SftDataRef]) -> None:
     data = make_pairs(conversations=4)
 
     def train(config: SftConfig = CONFIG, model: ModelConfig = MODEL) -> CheckpointRef:
-        return train_sft(data, model, config, RESOURCES, 0, tmp_path / "never", tmp_path / "work", silent)
+        return train_sft(data, model, config, ENGINE, 0, tmp_path / "never", tmp_path / "work", silent)
 
     with pytest.raises(InputError, match=r"sft.max_tokens: all 4 conversations are longer than 16 tokens"):
         train(config=CONFIG.model_copy(update={"max_tokens": 16}))

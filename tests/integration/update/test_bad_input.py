@@ -14,8 +14,9 @@ from kernels_eval.errors import InputError
 from tasks.pipeline.progress import silent
 from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
 from tasks.pipeline.store import discard, is_available, publish
+from tasks.training.config import LoraConfig
 from tasks.training.retention import OPTIMIZER_FILES
-from tasks.update.config import CriticConfig, LoraConfig, UpdateConfig
+from tasks.update.config import CriticConfig, UpdateConfig
 from tasks.update.train import update_policy
 
 Row = dict[str, Any]

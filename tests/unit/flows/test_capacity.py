@@ -16,7 +16,7 @@ from flows.cli.main import run
 from flows.settings.configuration import load_configuration
 from kernels_eval.errors import InputError
 from tasks.models.config import ModelConfig
-from tasks.update.config import check_heads
+from tasks.training.config import check_heads
 
 CONFIGS = Path("deployments/configs")
 ON_GPUS = sorted(path.stem for path in CONFIGS.glob("*.yaml") if path.stem.startswith(("qwen", "kernelllm")))

@@ -6,22 +6,22 @@ from typing import Any
 import pytest
 
 from kernels_eval.errors import InfrastructureError
+from tasks.training.config import EngineConfig
 from tasks.training.faults import OutOfMemoryError
 from tasks.training.out_of_memory import with_memory_at_hand
-from tasks.update.config import UpdateConfig
 
 
 def run_with(budget: int, enough: int, error: Exception) -> tuple[list[dict[str, Any]], list[int]]:
     """What is said, and the budgets that were tried, where `enough` tokens fit."""
     tried: list[int] = []
 
-    def run(resources: UpdateConfig) -> Iterator[dict[str, Any]]:
-        tried.append(resources.tokens_per_rank)
-        if resources.tokens_per_rank > enough:
+    def run(config: EngineConfig) -> Iterator[dict[str, Any]]:
+        tried.append(config.tokens_per_rank)
+        if config.tokens_per_rank > enough:
             raise error
         yield {"done": 1, "total": 1}
 
-    return list(with_memory_at_hand(UpdateConfig(tokens_per_rank=budget), run)), tried
+    return list(with_memory_at_hand(EngineConfig(tokens_per_rank=budget), run)), tried
 
 
 def test_the_budget_is_halved_once_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from kernels_eval.errors import InputError
 from tasks.training.batches import Layout, TrainedSequence
+from tasks.training.config import EngineConfig, check_heads
 from tasks.training.sequence_parallel import ALONE, SequenceGroup
-from tasks.update.config import UpdateConfig, check_heads
 
 lengths_of_sequences = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 20)), min_size=1, max_size=8)
 
@@ -92,5 +92,5 @@ def test_fewer_key_value_heads_than_ranks_are_held_by_several() -> None:
 )
 def test_settings_that_do_not_go_together_are_refused(settings: dict[str, object], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
-        UpdateConfig.model_validate(settings)
-    assert UpdateConfig(ranks=4, context_parallel=2).context_parallel == 2
+        EngineConfig.model_validate(settings)
+    assert EngineConfig(ranks=4, context_parallel=2).context_parallel == 2

@@ -16,8 +16,9 @@ from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from tasks.training.attention import use_packed_attention
 from tasks.training.batches import Layout, TrainedSequence, deal_to_ranks
+from tasks.training.config import LoraConfig
 from tasks.training.scoring import TokenScorer, score
-from tasks.update.config import LoraConfig, UpdateConfig
+from tasks.update.config import UpdateConfig
 from tasks.update.objective import SUMS, Targets, objective
 
 CONFIG = UpdateConfig(kl_coefficient=0.05, entropy_coefficient=0.01, kl_estimator="k3_k2")

@@ -1,0 +1,78 @@
+"""Settings of the training engine: what SFT and the policy update share. Their keys in a configuration are `update.*`."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from kernels_eval.errors import InputError
+from kernels_eval.frozen import FileContent, FrozenModel, Operational
+
+
+class LoraConfig(FrozenModel):
+    """Low-rank adapters: the base stays as it is, and is the reference policy with the adapters off."""
+
+    rank: int = Field(default=16, ge=1)
+    alpha: int = Field(default=32, ge=1)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+    """Names of the linear modules that get adapters; `all-linear`: all but the head."""
+
+
+class EngineConfig(FrozenModel):
+    """The ranks that train, and how each computes: memory, micro-batches, DeepSpeed."""
+
+    tokens_per_rank: Annotated[int, Operational] = Field(default=8192, ge=64)
+    """Token budget of one micro-batch. Where memory does not suffice it is halved, once."""
+    packing: Literal["auto", "packed", "padded"] = "auto"
+    """How sequences share a micro-batch. `auto`: packed without padding on a GPU; on a CPU padded, which is faster there."""
+    head: Literal["auto", "plain", "chunked"] = "auto"
+    """`chunked`: logits exist for a slice of the vocabulary at a time only. `auto`: where they would take more than 256 MiB."""
+    activation_checkpointing: Annotated[bool, Operational] = False
+    """Compute activations again in the backward pass: a third more time, a fraction of the memory."""
+    compile: bool = False
+    """Compile each decoder layer with torch.compile: about 40 s at the start, then about 1.5 times as fast on a GPU."""
+    context_parallel: Annotated[int, Operational] = Field(default=1, ge=1)
+    """Ranks that share each sequence (DeepSpeed Ulysses), for contexts too long for one: their number divides `ranks` and the
+    model's attention heads. A micro-batch then has `tokens_per_rank` times as many tokens as there are ranks to share it."""
+    ranks: Annotated[int, Operational] = Field(default=1, ge=1, validate_default=True)
+    """Workers, each a Ray actor; data-parallel but for those that share sequences."""
+    zero_stage: Annotated[Literal[0, 1, 2, 3], Operational] = 2
+    deepspeed: Annotated[str | None, FileContent] = None
+    """A DeepSpeed JSON (deployments/deepspeed); what it does not set is generated, its ZeRO stage replaces `zero_stage`."""
+    keep_checkpoints: Annotated[int, Operational] = Field(default=2, ge=1)
+    """Interim checkpoints that are kept, the newest ones; the best one is kept besides."""
+    gpus_per_rank: Annotated[float, Operational] = Field(default=0, ge=0)
+    threads_per_rank: Annotated[int, Operational] = Field(default=2, ge=1)
+    """CPU threads of one rank (pinned: ranks that share cores starve each other)."""
+
+    @field_validator("context_parallel")
+    @classmethod
+    def _shared_in_packed_rows(cls, found: int, info: ValidationInfo) -> int:
+        if found > 1 and info.data.get("packing") == "padded":
+            raise ValueError("1 with update.packing = padded: ranks share packed rows only")
+        if found > 1 and info.data.get("compile"):
+            raise ValueError("1 with update.compile: the exchange between ranks in each layer is not compiled")
+        return found
+
+    @field_validator("ranks")
+    @classmethod
+    def _whole_groups(cls, found: int, info: ValidationInfo) -> int:
+        size = info.data.get("context_parallel", 1)
+        if found % size:
+            raise ValueError(f"a multiple of update.context_parallel = {size}")
+        return found
+
+
+def check_heads(heads: int, key_value_heads: int, size: int) -> None:
+    """Raise InputError where a model's attention heads cannot be dealt to so many ranks.
+
+    Key-value heads that are fewer than the ranks are held by several of them.
+    """
+    if heads % size:
+        raise InputError(
+            f"update.context_parallel: found {size}, expected a divisor of the model's {heads} attention heads"
+        )
+    if key_value_heads % size and size % key_value_heads:
+        raise InputError(
+            f"update.context_parallel: found {size}, expected a divisor or a multiple of the model's {key_value_heads} key-value heads"
+        )

@@ -61,21 +61,21 @@ class Compiler:
         self._cache = cache
 
     def compile(
-        self, units: list[KernelSource], launches: list[Launch], targets: tuple[str, ...], limits: Limits
+        self, kernels: list[KernelSource], launches: list[Launch], targets: tuple[str, ...], limits: Limits
     ) -> Compiled:
         """Compile what was launched. InfrastructureError where the compiling process could not be had, twice."""
         wanted = _distinct(launches)
-        key = _key(units, wanted, targets)
+        key = _key(kernels, wanted, targets)
         known = self._cache.get(key)
         if known is not None:
             return known
         try:
-            compiled = self._compile(units, wanted, targets, limits)
+            compiled = self._compile(kernels, wanted, targets, limits)
         except InfrastructureError:
             self._fork_server = None
-            compiled = self._compile(units, wanted, targets, limits)
+            compiled = self._compile(kernels, wanted, targets, limits)
         if compiled.category == _CRASHED:  # a kernel that crashes the compiler does so twice; the machine seldom does
-            compiled = self._compile(units, wanted, targets, limits)
+            compiled = self._compile(kernels, wanted, targets, limits)
         self._cache.put(key, compiled)
         return compiled
 
@@ -85,7 +85,7 @@ class Compiler:
             self._fork_server.close()
 
     def _compile(
-        self, units: list[KernelSource], launches: list[Launch], targets: tuple[str, ...], limits: Limits
+        self, kernels: list[KernelSource], launches: list[Launch], targets: tuple[str, ...], limits: Limits
     ) -> Compiled:
         if self._fork_server is None:
             self._fork_server = self._new_fork_server()
@@ -97,7 +97,7 @@ class Compiler:
         with channel:
             try:
                 request = {
-                    "units": [unit.model_dump(mode="json") for unit in units],
+                    "kernels": [kernel.model_dump(mode="json") for kernel in kernels],
                     "launches": [launch.model_dump(mode="json") for launch in launches],
                     "targets": targets,
                 }
@@ -162,8 +162,8 @@ def _distinct(launches: list[Launch]) -> list[Launch]:
     return list(found.values())
 
 
-def _key(units: list[KernelSource], launches: list[Launch], targets: tuple[str, ...]) -> str:
+def _key(kernels: list[KernelSource], launches: list[Launch], targets: tuple[str, ...]) -> str:
     """Where a kernel stands in its file does not count."""
-    sources = [unit.model_copy(update={"line": 1}).model_dump_json() for unit in units]
+    sources = [kernel.model_copy(update={"line": 1}).model_dump_json() for kernel in kernels]
     parts = [*sources, *(launch.model_dump_json() for launch in launches), json.dumps(targets)]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,6 +1,6 @@
 """Compiles what a candidate launched, to machine code for named targets, in a confined process of its own.
 
-Needs no GPU: Triton compiles for any target. Session: the judge sends `compile` (units, launches, targets), this process
+Needs no GPU: Triton compiles for any target. Session: the judge sends `compile` (kernels, launches, targets), this process
 answers `compiled` (resources of each kernel and target) or `failed` (category, message), and ends. The candidate's module is not
 run here: kernels are compiled from the sources that the interpreter ran, and that kernels_eval.trace.kernel_syntax has passed.
 Resource use comes from the machine code itself: registers, stack and shared memory of a cubin from its ELF sections, of AMD
@@ -21,7 +21,7 @@ from triton.runtime.jit import ConstexprFunction, JITFunction
 
 from kernels_eval.cost.launch import Constant, Launch
 from kernels_eval.example import KERNEL
-from kernels_eval.interpreter.kernel_loading import UnitLibrary, dtype_named
+from kernels_eval.interpreter.kernel_loading import KernelLibrary, dtype_named
 from kernels_eval.sandbox.candidate_source import CandidateError, describe
 from kernels_eval.sandbox.ipc import ChannelClosedError, receive_frame, send_frame
 from kernels_eval.trace.schema import KernelSource, ModuleName
@@ -34,8 +34,8 @@ def compile_main(channel: socket.socket, memory_descriptor: int) -> None:
     channel.settimeout(None)
     try:
         request, _ = receive_frame(channel)
-        units = [KernelSource(**values) for values in request["units"]]
-        resources = _compile(units, request["launches"], request["targets"])
+        kernels = [KernelSource(**values) for values in request["kernels"]]
+        resources = _compile(kernels, request["launches"], request["targets"])
         send_frame(channel, {"kind": "compiled", "resources": resources})
     except CandidateError as failed:
         send_frame(channel, failed.header)
@@ -43,24 +43,31 @@ def compile_main(channel: socket.socket, memory_descriptor: int) -> None:
         return
 
 
-def rehearse_compilation() -> None:
+def warm_up_compiler() -> None:
     """Compile one small kernel for each vendor: the first compilation of a process costs four times a later one."""
     types = {"x_ptr": "*fp32", "out_ptr": "*fp32", "M": "i32", "N": "i32", "ROWS": "constexpr", "BLOCK": "constexpr"}
     sizes = {"ROWS": Constant(value=4), "BLOCK": Constant(value=16)}
     launch = Launch(
-        kernel="kernel", unit=0, programs=1, dram_bytes=0, l2_bytes=0, flops=0, signature=types, constants=sizes
+        kernel="kernel",
+        kernel_number=0,
+        programs=1,
+        dram_bytes=0,
+        l2_bytes=0,
+        flops=0,
+        signature=types,
+        constants=sizes,
     )
     start = KERNEL.index("def kernel")
     source = KERNEL[start : KERNEL.index("class ModelNew")].rstrip() + "\n"
-    unit = KernelSource(
-        unit=0, name="kernel", source=source, line=1, globals={"tl": ModuleName(name="triton.language")}
+    kernel = KernelSource(
+        number=0, name="kernel", source=source, line=1, globals={"tl": ModuleName(name="triton.language")}
     )
-    _compile([unit], [launch.model_dump(mode="json")], ["cuda:90", "hip:gfx942"])
+    _compile([kernel], [launch.model_dump(mode="json")], ["cuda:90", "hip:gfx942"])
 
 
-def _compile(units: list[KernelSource], launches: list[dict[str, Any]], targets: list[str]) -> list[dict[str, Any]]:
-    library = UnitLibrary(_for_the_compiler, for_interpreter=False)
-    library.load(units)
+def _compile(kernels: list[KernelSource], launches: list[dict[str, Any]], targets: list[str]) -> list[dict[str, Any]]:
+    library = KernelLibrary(_for_the_compiler, for_interpreter=False)
+    library.load(kernels)
     resources: list[dict[str, Any]] = []
     for launch in (Launch(**values) for values in launches):
         if launch.uncompilable is not None:
@@ -87,12 +94,12 @@ def gpu_target(name: str) -> GPUTarget:
     return GPUTarget("hip", architecture, 64)
 
 
-def _for_the_compiler(function: types.FunctionType, unit: KernelSource, tree: ast.FunctionDef) -> Any:
-    return ConstexprFunction(function) if unit.is_host_function else JITFunction(function)
+def _for_the_compiler(function: types.FunctionType, kernel: KernelSource, tree: ast.FunctionDef) -> Any:
+    return ConstexprFunction(function) if kernel.is_constexpr_function else JITFunction(function)
 
 
-def _compile_one(library: UnitLibrary, launch: Launch, target: str) -> dict[str, Any]:
-    function: JITFunction[Any] = library[launch.unit]
+def _compile_one(library: KernelLibrary, launch: Launch, target: str) -> dict[str, Any]:
+    function: JITFunction[Any] = library[launch.kernel_number]
     constants = {name: _constant(library, constant) for name, constant in launch.constants.items()}
     attributes = {
         (function.arg_names.index(name),): [["tt.divisibility", 16]]
@@ -113,10 +120,10 @@ def _compile_one(library: UnitLibrary, launch: Launch, target: str) -> dict[str,
     }
 
 
-def _constant(library: UnitLibrary, constant: Constant) -> Any:
+def _constant(library: KernelLibrary, constant: Constant) -> Any:
     if constant.kind == "dtype":
         return dtype_named(str(constant.value))
-    return library[int(constant.value or 0)] if constant.kind == "unit" else constant.value
+    return library[int(constant.value or 0)] if constant.kind == "kernel" else constant.value
 
 
 def _number(pattern: str, text: str) -> int | None:

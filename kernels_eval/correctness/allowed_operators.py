@@ -33,7 +33,7 @@ MAX_HOST_READS = 16
 """Values that host code may read in one forward call (`.item()`): a scale, a length, not the work."""
 
 
-class PolicyViolationError(Exception):
+class ForbiddenOperatorError(Exception):
     """The candidate did with the library what its own kernels should do."""
 
 
@@ -57,7 +57,7 @@ def refuse_host_copies(record: Callable[[str], None]) -> None:
     def refusing(name: str) -> Callable[..., Any]:
         def refuse(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             record(f"Tensor.{name}")
-            raise PolicyViolationError(f"Tensor.{name}: results have to be computed by the kernels, not on the host")
+            raise ForbiddenOperatorError(f"Tensor.{name}: results have to be computed by the kernels, not on the host")
 
         return refuse
 

@@ -19,7 +19,7 @@ Name = Annotated[str, Field(max_length=200)]
 class Constant(FrozenModel):
     """A compile-time argument: plain JSON, the name of a Triton type, or the number of a device function."""
 
-    kind: Literal["plain", "dtype", "unit"] = "plain"
+    kind: Literal["plain", "dtype", "kernel"] = "plain"
     value: bool | int | float | Annotated[str, Field(max_length=1000)] | None = None
 
 
@@ -28,7 +28,7 @@ class Launch(FrozenModel):
 
     kernel: Name
     """Name of the decorated function."""
-    unit: Annotated[int, Field(ge=-1)] = -1
+    kernel_number: Annotated[int, Field(ge=-1)] = -1
     """Number of its source (kernels_eval.trace.schema); -1: an operator of PyTorch."""
     line: Annotated[int, Field(ge=0)] = 0
     """Line of the candidate's source that launched it; 0: not known."""

@@ -103,7 +103,7 @@ def extrapolate(
     return [combined(_sum(small), _sum(large), count)] * count
 
 
-def with_true_grids(estimated: Sequence[Launch], grids: Sequence[Launch]) -> list[Launch]:
+def with_full_grids(estimated: Sequence[Launch], grids: Sequence[Launch]) -> list[Launch]:
     """Replace estimated numbers of programs by those that the candidate launches at the true size, where it was asked.
 
     `grids`: the same launches in the same order, with programs and argument types of the true size but no traffic (kernels),

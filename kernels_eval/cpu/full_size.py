@@ -42,7 +42,7 @@ class SeenProgram:
     size: int
 
 
-class TrueSize:
+class FullSize:
     """What the host code asks for at sizes that are not run. The question for the true size has been put already."""
 
     def __init__(self, session: Session, reference: Reference, smaller: SeenProgram, seen: SeenProgram) -> None:
@@ -52,7 +52,7 @@ class TrueSize:
         self._seen = seen
         self.trace = self._traced()
         """None: host code failed on the true size."""
-        self.launches = true_launches(self.trace, session) if self.trace else []
+        self.launches = launches_at_full_size(self.trace, session) if self.trace else []
         self.given_bytes = _given_bytes(self.trace, session, reference) if self.trace else []
         """For each of `launches`: the size of what it was passed and did not make (inputs, weights, constants)."""
 
@@ -62,36 +62,36 @@ class TrueSize:
         None: they do. Host code whose program depends on the size otherwise than in proportion (a flag, a choice of kernels) is
         judged at the smallest sizes that are programmed as the true size is.
         """
-        true_size = self._reference.true_size or 0
+        full_size = self._reference.full_size or 0
         if self.trace is None:
             return ()
         true = self._steps(self.trace)
-        if not is_same_at(self._steps(self._seen.trace), true, true_size / self._seen.size):
-            return self._smallest_alike(true, true_size)
+        if not is_same_at(self._steps(self._seen.trace), true, full_size / self._seen.size):
+            return self._smallest_alike(true, full_size)
         zeros = zeros_that_grow(self._seen.trace, self.trace)
         if zeros:
-            return self._first_past(true, true_size, lambda trace, _: is_past(trace, zeros))
-        if self._is_stalled(self.trace, true_size):
-            return self._first_past(true, true_size, self._is_stalled)
-        needed = size_needed(self._seen.trace, self.trace, self._session.units, self._seen.size)
+            return self._first_past(true, full_size, lambda trace, _: is_past(trace, zeros))
+        if self._is_stalled(self.trace, full_size):
+            return self._first_past(true, full_size, self._is_stalled)
+        needed = size_needed(self._seen.trace, self.trace, self._session.kernels, self._seen.size)
         if needed is not None:
-            return (needed, 2 * needed) if 2 * needed < true_size else ()
-        between = true_size * (40 + seed.number("between") % 25) // 100
+            return (needed, 2 * needed) if 2 * needed < full_size else ()
+        between = full_size * (40 + seed.number("between") % 25) // 100
         if between <= 2 * self._seen.size:
             return None
         trace = self._at(between)
-        if trace is None or not self._grows_steadily(trace, true_size / between):
+        if trace is None or not self._grows_steadily(trace, full_size / between):
             return ()
         return None
 
-    def _smallest_alike(self, true: list[Step], true_size: int) -> tuple[int, int] | tuple[()]:
+    def _smallest_alike(self, true: list[Step], full_size: int) -> tuple[int, int] | tuple[()]:
         size = 2 * self._seen.size
-        while 2 * size < true_size:
+        while 2 * size < full_size:
             both = self._at(size), self._at(2 * size)
             if None in both:
                 return ()
             pairs = [
-                (self._steps(trace), true_size / at) for trace, at in zip(both, (size, 2 * size), strict=True) if trace
+                (self._steps(trace), full_size / at) for trace, at in zip(both, (size, 2 * size), strict=True) if trace
             ]
             if all(is_same_at(steps, true, factor) for steps, factor in pairs):
                 return size, 2 * size
@@ -102,13 +102,13 @@ class TrueSize:
         return stalled(self._smaller.trace, self._seen.trace, trace, (self._smaller.size, self._seen.size, size))
 
     def _first_past(
-        self, true: list[Step], true_size: int, has_come: Callable[[TraceAnswer, int], bool]
+        self, true: list[Step], full_size: int, has_come: Callable[[TraceAnswer, int], bool]
     ) -> tuple[int, int] | tuple[()]:
         """Return the smallest sizes at which arguments are as they are at the true size: no longer 0, no longer growing. `has_come`: says so of a size."""
         size = 2 * self._seen.size
-        while 2 * size < true_size:
+        while 2 * size < full_size:
             trace = self._at(size)
-            if trace is None or not is_same_at(self._steps(trace), true, true_size / size):
+            if trace is None or not is_same_at(self._steps(trace), true, full_size / size):
                 break
             if has_come(trace, size):
                 return size, 2 * size
@@ -124,7 +124,7 @@ class TrueSize:
         return True
 
     def _steps(self, trace: TraceAnswer) -> list[Step]:
-        return steps(trace, constexpr_names(self._session.units))
+        return steps(trace, constexpr_names(self._session.kernels))
 
     def _at(self, size: int) -> TraceAnswer | None:
         self._session.ask(self._reference.forms(size), has_values=False)
@@ -143,7 +143,7 @@ def _grids(trace: TraceAnswer | None) -> list[tuple[int, int, int]]:
 
 def _given_bytes(trace: TraceAnswer, session: Session, reference: Reference) -> list[int]:
     sizes: dict[int, int] = dict(session.uploads)
-    for number, form in enumerate(reference.true_forms):
+    for number, form in enumerate(reference.full_forms):
         if isinstance(form, TensorForm):
             sizes[number] = form.nbytes
     for number, nbytes in enumerate(session.weight_bytes, start=FIRST_WEIGHT):
@@ -157,9 +157,9 @@ def _given_bytes(trace: TraceAnswer, session: Session, reference: Reference) -> 
     return found
 
 
-def constexpr_names(units: Iterable[KernelSource]) -> dict[int, frozenset[str]]:
-    """Return the names of compile-time parameters by number of the unit."""
-    return {unit.unit: _constexprs(unit.source) for unit in units}
+def constexpr_names(kernels: Iterable[KernelSource]) -> dict[int, frozenset[str]]:
+    """Return the names of compile-time parameters by number of the kernel."""
+    return {kernel.number: _constexprs(kernel.source) for kernel in kernels}
 
 
 @lru_cache(maxsize=1024)
@@ -169,14 +169,14 @@ def _constexprs(source: str) -> frozenset[str]:
     return frozenset(constexpr_parameters(function))
 
 
-def true_launches(trace: TraceAnswer, session: Session) -> list[Launch]:
+def launches_at_full_size(trace: TraceAnswer, session: Session) -> list[Launch]:
     """Return the launches of a program that is not run."""
-    units = {unit.unit: unit for unit in session.units}
-    constexprs = constexpr_names(session.units)
+    kernels = {kernel.number: kernel for kernel in session.kernels}
+    constexprs = constexpr_names(session.kernels)
     launches: list[Launch] = []
     for command in trace.commands:
         if isinstance(command, LaunchKernel):
-            launches.append(describe(command, units, constexprs))
+            launches.append(describe(command, kernels, constexprs))
         elif isinstance(command, Operate):
             launch = operator_launch(command)
             if launch is not None:
@@ -185,11 +185,13 @@ def true_launches(trace: TraceAnswer, session: Session) -> list[Launch]:
 
 
 def describe(
-    command: LaunchKernel, units: Mapping[int, KernelSource], constexprs: Mapping[int, frozenset[str]]
+    command: LaunchKernel, kernels: Mapping[int, KernelSource], constexprs: Mapping[int, frozenset[str]]
 ) -> Launch:
     """Describe a launch without running it."""
-    unit = units[command.unit]
-    return Launch(dram_bytes=0, l2_bytes=0, flops=0, **describe_launch(command, unit.name, constexprs[command.unit]))
+    kernel = kernels[command.kernel]
+    return Launch(
+        dram_bytes=0, l2_bytes=0, flops=0, **describe_launch(command, kernel.name, constexprs[command.kernel])
+    )
 
 
 def operator_launch(command: Operate) -> Launch | None:

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.cost.launch import Launch
-from kernels_eval.cost.roofline import HARDWARE, extrapolate, total_s, with_true_grids
-from kernels_eval.cpu.full_size import SeenProgram, TrueSize
+from kernels_eval.cost.roofline import HARDWARE, extrapolate, total_s, with_full_grids
+from kernels_eval.cpu.full_size import FullSize, SeenProgram
 from kernels_eval.cpu.output_checks import check_dependence, check_trace, check_values
-from kernels_eval.cpu.repeated_calls import Repeats
+from kernels_eval.cpu.repeated_calls import RepeatedCalls
 from kernels_eval.cpu.session import Session
 from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, is_library, larger_sizes, size_of
 from kernels_eval.errors import InfrastructureError
@@ -42,7 +42,7 @@ class Graded:
 
     verdict: Verdict
     launches: list[Launch] = field(default_factory=list)
-    units: list[KernelSource] = field(default_factory=list)
+    kernels: list[KernelSource] = field(default_factory=list)
     """Sources of the kernels launched."""
     follow_up: Sizes | None = None
     """Sizes to judge again at: this verdict is right as far as it goes, but programs did not grow with the rows as they should."""
@@ -53,16 +53,16 @@ class Graded:
 class Grader:
     """Holds the references of one worker and grades candidates that its fork server bears."""
 
-    def __init__(self, hosts: ForkServer, executors: ForkServer) -> None:
-        self._hosts = hosts
-        self._executors = executors
+    def __init__(self, tracing_server: ForkServer, interpreter_server: ForkServer) -> None:
+        self._tracing_server = tracing_server
+        self._interpreter_server = interpreter_server
         self._references: OrderedDict[str, Reference] = OrderedDict()
         self._weight_seed = secrets.randbits(48)
 
     @property
     def sandbox(self) -> list[str]:
         """What keeps candidates in."""
-        return self._hosts.sandbox
+        return self._tracing_server.sandbox
 
     def grade(self, problem_source: str, kernel_source: str, config: JudgeConfig) -> Graded:
         """Grade one candidate. Raises ReferenceFailedError where the problem itself is at fault."""
@@ -106,17 +106,17 @@ class Grader:
         errors = Errors()
         compiled = False
         try:
-            with Session(self._hosts, self._executors, limits, strict) as session:
+            with Session(self._tracing_server, self._interpreter_server, limits, strict) as session:
                 session.load(kernel_source, reference.arguments, reference.weight_seed)
                 drawn = [reference.draw(size_of(sizes, trial), trial, seed, own=trial == 0) for trial in range(trials)]
                 perturbed = self._set_weights(session, reference)
                 compiled = True
                 for inputs in drawn:
                     session.ask(inputs, has_values=True)
-                repeats = Repeats(session, reference, perturbed, size_of(sizes, 0), seed)
+                repeats = RepeatedCalls(session, reference, perturbed, size_of(sizes, 0), seed)
                 repeats.ask()
                 if sizes:
-                    session.ask(reference.true_forms, has_values=False)
+                    session.ask(reference.full_forms, has_values=False)
                 inputs, expected = drawn[0], None
                 programs: list[Traced] = []
                 for trial in range(trials):
@@ -134,31 +134,31 @@ class Grader:
                 if not strict and (scrambled := repeats.start_scrambled()) is not None:
                     answer, content = session.executed(_bytes_of(scrambled.expected))
                     check_dependence(scrambled.trace, answer, content, scrambled.expected)
-                true: TrueSize | None = None
+                true: FullSize | None = None
                 ahead: Sizes | None = None
                 if sizes:
                     both = [SeenProgram(program.trace, size) for program, size in zip(programs, sizes, strict=False)]
-                    true = _sensible(lambda: TrueSize(session, reference, *both))
+                    true = _sensible(lambda: FullSize(session, reference, *both))
                     ahead = _sensible(lambda: true.other_sizes(seed))
-                units = session.units
+                kernels = session.kernels
                 if session.has_read:
                     for call in repeats.with_values():
                         _finish(session, call.trace, call.expected, strict, errors)
         except CandidateFailedError as failed:
             return Graded(failed.verdict(compiled))
         if true is None or not sizes:
-            return self._timed(reference, counted[None], units, config, errors)
+            return self._timed(reference, counted[None], kernels, config, errors)
         if true.trace is None:
             return Graded(Verdict(status=Status.CORRECT), follow_up=())
         small, large = counted[sizes[0]], counted[sizes[1]]
-        true_size = reference.true_size or sizes[1]
-        estimated = extrapolate(small, large, *sizes, true_size, true.launches, true.given_bytes)
-        launches = with_true_grids(estimated, true.launches)
-        graded = self._timed(reference, launches, units, config, errors)
+        full_size = reference.full_size or sizes[1]
+        estimated = extrapolate(small, large, *sizes, full_size, true.launches, true.given_bytes)
+        launches = with_full_grids(estimated, true.launches)
+        graded = self._timed(reference, launches, kernels, config, errors)
         graded.follow_up = ahead
         if ahead is None:
             graded.follow_up, graded.needs_follow_up = follow_up(
-                large, estimated, launches, sizes, true_size, reference.has_products
+                large, estimated, launches, sizes, full_size, reference.has_products
             )
         return graded
 
@@ -196,7 +196,7 @@ class Grader:
         self,
         reference: Reference,
         launches: list[Launch],
-        units: list[KernelSource],
+        kernels: list[KernelSource],
         config: JudgeConfig,
         errors: "Errors",
     ) -> Graded:
@@ -221,7 +221,7 @@ class Grader:
             max_abs_error=errors.absolute,
             max_rel_error=errors.relative,
         )
-        return Graded(verdict, launches, units)
+        return Graded(verdict, launches, kernels)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is wrong with the results of a forward call: first as the program names them, then as they were computed."""
+"""Checks of a forward call's results: of the traced program before anything runs, then of the computed values."""
 
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ _MIN_KERNEL_SHARE = 0.3
 
 
 def check_trace(trace: TraceAnswer, expected: Expected) -> None:
-    """Raise CandidateFailedError where a call cannot be right, whatever its kernels compute. Nothing has run yet."""
+    """Raise CandidateFailedError if a call cannot be right, whatever its kernels compute. Nothing has run yet."""
     launches = [command for command in trace.commands if isinstance(command, LaunchKernel)]
     if not launches:
         raise CandidateFailedError(Status.REJECTED, "no_kernel_launched", "forward launched no kernel")
@@ -65,7 +65,7 @@ def check_form(form: _Form | None, type_name: str, native: torch.Tensor, label: 
 
 
 def _check_storage(view: View, index: int, label: str, expected: Expected) -> None:
-    """An output has memory of its own, unless the reference's has not."""
+    """Raise CandidateFailedError if an output shares memory in a way that the reference's does not."""
     if view.is_expanded and not expected.expanded[index]:
         raise CandidateFailedError(
             Status.REJECTED, "expanded_output", f"{label} shows elements of its memory more than once"
@@ -77,7 +77,7 @@ def _check_storage(view: View, index: int, label: str, expected: Expected) -> No
 
 
 def _check_overlap(views: list[View]) -> None:
-    """No element of memory is an element of two outputs. (Parts of one allocation are fine.)"""
+    """Raise CandidateFailedError if two outputs share an element. (Parts of one allocation are fine.)"""
     for second, view in enumerate(views):
         for first, other in enumerate(views[:second]):
             if other.storage == view.storage and _elements(other) & _elements(view):
@@ -87,7 +87,7 @@ def _check_overlap(views: list[View]) -> None:
 
 
 def _elements(view: View) -> set[int]:
-    """Places of a view's elements in its storage, in bytes."""
+    """Byte offsets of a view's elements in its storage."""
     places = torch.full((1,), view.offset)
     for size, stride in zip(view.shape, view.strides, strict=True):
         places = (places[:, None] + stride * torch.arange(size)).reshape(-1)
@@ -97,11 +97,11 @@ def _elements(view: View) -> set[int]:
 def check_values(
     trace: TraceAnswer, answer: ExecutedAnswer, content: bytearray, expected: Expected, changed: set[int], strict: bool
 ) -> tuple[float, float]:
-    """Return the largest absolute and relative error of a right answer; raise CandidateFailedError on a wrong one."""
+    """Return the largest absolute and relative error of a right answer; raises CandidateFailedError for a wrong one."""
     worst_absolute = worst_relative = 0.0
     offset = 0
     if len(answer.outputs) != len(trace.outputs):
-        raise out_of_turn("the executor answered out of turn")
+        raise out_of_turn("the interpreter process answered out of turn")
     for index, (output, facts) in enumerate(zip(trace.outputs, answer.outputs, strict=True)):
         view, native = output.view, expected.native[index]
         assert view is not None
@@ -125,7 +125,7 @@ def check_values(
 
 
 def check_dependence(trace: TraceAnswer, answer: ExecutedAnswer, content: bytearray, expected: Expected) -> None:
-    """Raise CandidateFailedError where results are right though all that kernels wrote was replaced by nonsense (policy `mixed`)."""
+    """Raise CandidateFailedError if results stay right when everything kernels wrote is replaced (policy `mixed`)."""
     wrong = total = offset = 0
     for index, output in enumerate(trace.outputs):
         assert output.view is not None
@@ -143,7 +143,7 @@ def check_dependence(trace: TraceAnswer, answer: ExecutedAnswer, content: bytear
 
 
 def _check_origins(origins: tuple[int, ...], native: torch.Tensor, label: str, strict: bool) -> None:
-    """Under `strict`, kernels wrote what was not filled with a constant."""
+    """Raise CandidateFailedError under `strict` if kernels did not write what was not filled with a constant."""
     computed = sum(origins) - origins[Origin.FILL]
     if strict and computed and origins[Origin.KERNEL] < _MIN_KERNEL_SHARE * computed:
         share = origins[Origin.KERNEL] / native.numel()

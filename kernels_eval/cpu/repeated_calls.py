@@ -14,7 +14,7 @@ import torch
 from kernels_eval.cpu.session import Session
 from kernels_eval.reference.expected import Expected
 from kernels_eval.reference.inputs import SecretSeed
-from kernels_eval.reference.reference import FIRST_REPEAT, Reference
+from kernels_eval.reference.reference import FIRST_REPEATED_TRIAL, Reference
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.equivalence import fingerprint, uses_older_storage
 from kernels_eval.trace.schema import TraceAnswer, View
@@ -22,7 +22,7 @@ from kernels_eval.trace.schema import TraceAnswer, View
 _FEWEST = 12
 _MORE = 5
 """How many calls there are is drawn secretly."""
-_TRIAL = FIRST_REPEAT - 1
+_TRIAL = FIRST_REPEATED_TRIAL - 1
 """Trials are numbered from here, for the seed."""
 _RUN = 3
 """Calls that are run where each could differ from the last though its program is the same: all but the first on inputs that are mostly
@@ -38,14 +38,14 @@ _TURNED = 4
 
 
 @dataclass(frozen=True)
-class Rerun:
+class RepeatedCall:
     """A traced call that was run once more; its results wait at the executor."""
 
     trace: TraceAnswer
     expected: Expected
 
 
-class Repeats:
+class RepeatedCalls:
     """The further calls of one candidate at one size."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Repeats:
         self._rest = _Call(trace, waiting) if waiting else None
         return calls
 
-    def with_values(self) -> Iterator[Rerun]:
+    def with_values(self) -> Iterator[RepeatedCall]:
         """Make more calls of host code that reads values, as it can only be traced with values. Call after all other questions.
 
         Every other one is on inputs that read the same as those of the call before: an old result, remembered by a sampled value
@@ -106,7 +106,7 @@ class Repeats:
             self._session.put(inputs)
             trace, raw, payload = self._session.traced()
             self._session.execute(raw, payload, _views(raw))
-            yield Rerun(trace, expected)
+            yield RepeatedCall(trace, expected)
 
     def _alike(self, first: list[Any], reads: Sequence[View]) -> tuple[list[Any], Expected]:
         """Turn the elements of an input set around, but for those that were read."""
@@ -142,11 +142,11 @@ class Repeats:
         expected = self._reference.expected(inputs, self._perturbed)
         return (inputs, expected) if expected.is_finite else self._fresh()
 
-    def start_scrambled(self) -> Rerun | None:
+    def start_scrambled(self) -> RepeatedCall | None:
         """Have the last call run with its kernels' results replaced by nonsense; None where it has been run already."""
         return self.start(self._rest, scrambled=True) if self._rest is not None else None
 
-    def start(self, call: "_Call", scrambled: bool = False) -> Rerun:
+    def start(self, call: "_Call", scrambled: bool = False) -> RepeatedCall:
         """Put fresh values before the executor and have a call run, after those that were only traced."""
         inputs, expected = self._mostly_alike(self._last) if call.mostly_alike else self._fresh()
         self._last = inputs
@@ -160,7 +160,7 @@ class Repeats:
         self._session.put(inputs)
         raw, payload = call.programs[-1]
         self._session.execute(raw, payload, _views(raw), scrambled=scrambled)
-        return Rerun(call.trace, expected)
+        return RepeatedCall(call.trace, expected)
 
     def _fresh(self) -> tuple[list[Any], Expected]:
         """Draw values that were not seen; outside of the reference's domain they are drawn again as the problem draws them."""

@@ -1,7 +1,8 @@
-"""The judge's side of the sessions with one candidate's two processes: its host code, and the executor of its kernels.
+"""Runs in the worker process: its side of the session with one candidate's two processes.
 
-The host code (kernels_eval.tracing.process) turns shapes into programs; the executor (kernels_eval.interpreter.process) runs programs on values. They
-know nothing of each other: everything goes through here, and is checked on its way.
+The tracing process (kernels_eval.tracing.process) runs host code and turns shapes into programs. The interpreter process
+(kernels_eval.interpreter.process) runs programs on values. They do not talk to each other: every message passes through here
+and is checked.
 """
 
 import mmap
@@ -18,46 +19,48 @@ from kernels_eval.reference.input_sets import same_bytes
 from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
-from kernels_eval.sandbox.messages import EXECUTOR_ANSWER, ExecutedAnswer, StateAnswer
+from kernels_eval.sandbox.messages import INTERPRETER_ANSWER, ExecutedAnswer, StateAnswer
 from kernels_eval.sandbox.tensor_bytes import TensorForm, bytes_of, form_of, tensor_from
-from kernels_eval.trace.schema import FIRST_WEIGHT, HOST_ANSWER, KernelSource, ReadAnswer, TraceAnswer, Upload, View
+from kernels_eval.trace.schema import FIRST_WEIGHT, TRACING_ANSWER, KernelSource, ReadAnswer, TraceAnswer, Upload, View
 from kernels_eval.verdict import Status
 
 _ALIGNMENT = 256
-_HOST_SHARE = 0.5
-"""CPU time of host code, as a share of the candidate's wall time."""
+_TRACING_SHARE = 0.5
+"""CPU time of the tracing process, as a share of the candidate's wall time."""
 _SPARE_PAYLOAD = 1 << 20
 _MAX_UPLOAD = 1 << 31
 
 
 class Session:
-    """One candidate, from its start to its end. A context manager: leaving it kills the candidate."""
+    """Session with one candidate. A context manager: leaving it kills both processes."""
 
-    def __init__(self, hosts: ForkServer, executors: ForkServer, limits: Limits, strict: bool) -> None:
+    def __init__(
+        self, tracing_server: ForkServer, interpreter_server: ForkServer, limits: Limits, strict: bool
+    ) -> None:
         self._strict = strict
         self._memory = os.memfd_create("inputs")
         self._mapping: mmap.mmap | None = None
-        # The host is not handed the inputs' memory: it could map it, and compute.
-        # And it computes nothing, so that half of the time is more than it needs: one that spins is not worth the rest.
-        host_limits = replace(limits, cpu_s=_HOST_SHARE * limits.wall_s)
-        self._host = Child(hosts, host_limits, None, HOST_ANSWER)
-        self._executor = Child(executors, limits, self._memory, EXECUTOR_ANSWER)
+        # The tracing process does not get the inputs' memory: it could map it, and compute.
+        # It computes nothing, so half of the time is more than it needs; host code that spins gets no more.
+        tracing_limits = replace(limits, cpu_s=_TRACING_SHARE * limits.wall_s)
+        self._tracing = Child(tracing_server, tracing_limits, None, TRACING_ANSWER)
+        self._interpreter = Child(interpreter_server, limits, self._memory, INTERPRETER_ANSWER)
         self._inputs: list[Any] = []
         self._asked: deque[bool] = deque()
         self.has_read = False
-        """Host code was told a value."""
+        """True once host code has read a value."""
         self.reads: list[View] = []
-        """The values that it was told in the last call that had values."""
+        """Values that host code read in the last call that had values."""
         self.wrote_weights = False
-        """A kernel wrote into a weight or a buffer that the judge set."""
+        """True once a kernel wrote into a weight or a buffer that the judge set."""
         self.weight_bytes: list[int] = []
         """Sizes in bytes of the weights that the judge set."""
         self.uploads: dict[int, int] = {}
-        """Sizes in bytes of storages that host code filled itself."""
-        self.units: list[KernelSource] = []
-        """Sources of the kernels that were launched so far."""
+        """Sizes in bytes of storages that host code uploaded, by number."""
+        self.kernels: list[KernelSource] = []
+        """Sources of the kernels launched so far."""
         self._unsent: list[dict[str, Any]] = []
-        """Those that the executor does not know yet, as they came: of programs that were only looked at."""
+        """Sources not yet sent to the interpreter process, unparsed: of programs that were traced but not run."""
 
     def __enter__(self) -> "Session":
         """Return itself."""
@@ -65,24 +68,24 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         """End both processes."""
-        self._host.__exit__()
-        self._executor.__exit__()
+        self._tracing.__exit__()
+        self._interpreter.__exit__()
         os.close(self._memory)
 
     def load(self, source: str, arguments: list[Any], weight_seed: int) -> None:
-        """Have the source loaded; the answer is `ready()`."""
+        """Send the source to be loaded; the answer is `ready()`."""
         job = {"source": source, "arguments": arguments, "weight_seed": weight_seed, "strict": self._strict}
-        self._host.send({"kind": "load"}, [pickle.dumps(job)])
+        self._tracing.send({"kind": "load"}, [pickle.dumps(job)])
 
     def ready(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Wait until ModelNew is built; returns type and shape of its parameters and buffers."""
-        answer, _, _ = self._host.receive(0)
+        """Wait until ModelNew is built; returns dtype and shape of its parameters and buffers."""
+        answer, _, _ = self._tracing.receive(0)
         if not isinstance(answer, StateAnswer):
             raise out_of_turn("the process answered out of turn")
         return answer.state
 
     def set_weights(self, weights: dict[str, torch.Tensor]) -> None:
-        """Give the candidate's model the values of the weights named; the host code learns the names alone."""
+        """Send the values of named weights to the interpreter process, and the names alone to the tracing process."""
         items: list[dict[str, Any]] = []
         payload: list[Any] = []
         offset = 0
@@ -93,19 +96,19 @@ class Session:
             padding = -content.nbytes % _ALIGNMENT
             payload += [content, bytes(padding)]
             offset += content.nbytes + padding
-        self._host.send({"kind": "weights", "names": list(weights)})
-        self._executor.send({"kind": "begin", "strict": self._strict, "weights": items}, payload)
+        self._tracing.send({"kind": "weights", "names": list(weights)})
+        self._interpreter.send({"kind": "begin", "strict": self._strict, "weights": items}, payload)
 
     def ask(self, inputs: list[Any], has_values: bool) -> None:
-        """Have a forward call traced on inputs like these (tensors or their forms). Answers come in the order of the questions.
+        """Request the trace of a forward call on inputs like these (tensors or their forms). Answers come in order of request.
 
-        `has_values`: host code that wants to know a value can be told.
+        `has_values`: values that host code reads can be answered.
         """
         self._asked.append(has_values)
-        self._host.send({"kind": "trace", "has_values": has_values, "inputs": _items(inputs)})
+        self._tracing.send({"kind": "trace", "has_values": has_values, "inputs": _items(inputs)})
 
     def put(self, inputs: list[Any]) -> None:
-        """Put one input set before the executor."""
+        """Copy one input set to the memory shared with the interpreter process."""
         size = bytes_needed(inputs)
         if self._mapping is None or len(self._mapping) < size:
             os.ftruncate(self._memory, size)
@@ -118,28 +121,28 @@ class Session:
         self._inputs = inputs
 
     def traced(self) -> tuple[TraceAnswer, dict[str, Any], bytearray]:
-        """Wait for the next program, executing what its host code needs the values of: checked, and as it came."""
+        """Wait for the next program, running what host code reads values of. Returns it checked, raw, and its payload."""
         has_values = self._asked.popleft()
         self.reads = []
         while True:
-            answer, raw, payload = self._host.receive(_MAX_UPLOAD)
+            answer, raw, payload = self._tracing.receive(_MAX_UPLOAD)
             if not isinstance(answer, TraceAnswer | ReadAnswer):
                 raise out_of_turn("the process answered out of turn")
-            self.units += answer.units
-            self._unsent += raw["units"]
+            self.kernels += answer.kernels
+            self._unsent += raw["kernels"]
             self.uploads |= {item.storage: item.size for item in answer.commands if isinstance(item, Upload)}
             if isinstance(answer, TraceAnswer):
                 return answer, raw, payload
             if not has_values:
-                raise out_of_turn("the process asked for a value where there is none")
+                raise out_of_turn("the process asked for a value in a call without values")
             self._allow_read(answer.view)
             self.execute(raw, payload, [], read=raw["view"])
             executed, _ = self.executed(0)
             self.has_read = True
-            self._host.send({"kind": "value", "value": executed.value})
+            self._tracing.send({"kind": "value", "value": executed.value})
 
     def _allow_read(self, view: View) -> None:
-        """Count a value that host code wants to know. Asked here, and not only in its own process: that may be edited."""
+        """Count a value that host code reads. Checked here too: the candidate can edit its own process."""
         self.reads.append(view)
         given = sum(_float_count(value) for value in self._inputs)
         if len(self.reads) > (min(MAX_HOST_READS, max(1, given // 2)) if given else MAX_HOST_READS):
@@ -150,33 +153,33 @@ class Session:
             )
 
     def repeated(self) -> tuple[dict[str, Any], bytearray]:
-        """Wait for a program that was asked for on forms alone, unchecked: one that was checked already needs no more of it."""
+        """Wait for a program that was requested on forms alone, unchecked: most are equal to one that was checked already."""
         self._asked.popleft()
-        return self._host.receive_unchecked(_MAX_UPLOAD)
+        return self._tracing.receive_unchecked(_MAX_UPLOAD)
 
     def checked(self, raw: dict[str, Any]) -> TraceAnswer:
-        """Check such a program after all."""
-        answer = self._host.check(raw)
+        """Check a program that `repeated()` returned."""
+        answer = self._tracing.check(raw)
         if not isinstance(answer, TraceAnswer):
             raise out_of_turn("the process answered out of turn")
-        self.units += answer.units
-        self._unsent += raw["units"]
+        self.kernels += answer.kernels
+        self._unsent += raw["kernels"]
         self.uploads |= {item.storage: item.size for item in answer.commands if isinstance(item, Upload)}
         return answer
 
     def execute(
         self, part: dict[str, Any], payload: bytearray, outputs: list[Any], read: Any = None, scrambled: bool = False
     ) -> None:
-        """Have a part of a program executed; the answer is `executed()`. `outputs`: views to send back.
+        """Send a part of a program to be run; the answer is `executed()`. `outputs`: views to send back.
 
-        `scrambled`: what each kernel writes is replaced by nonsense, to see what depends on it.
+        `scrambled`: replace what each kernel writes by random values, to see which results depend on it.
         """
-        units, self._unsent = self._unsent, []
-        self._executor.send(
+        kernels, self._unsent = self._unsent, []
+        self._interpreter.send(
             {
                 "kind": "execute",
                 "inputs": _items(self._inputs),
-                "part": {"units": units, "commands": part["commands"]},
+                "part": {"kernels": kernels, "commands": part["commands"]},
                 "outputs": outputs,
                 "read": read,
                 "scrambled": scrambled,
@@ -185,14 +188,14 @@ class Session:
         )
 
     def executed(self, max_bytes: int) -> tuple[ExecutedAnswer, bytearray]:
-        """Wait for the executor's answer and the bytes of the outputs asked for."""
-        answer, _, payload = self._executor.receive(max_bytes + _SPARE_PAYLOAD)
+        """Wait for the interpreter process's answer and the bytes of the requested outputs."""
+        answer, _, payload = self._interpreter.receive(max_bytes + _SPARE_PAYLOAD)
         assert isinstance(answer, ExecutedAnswer)
         self.wrote_weights |= answer.wrote_weights
         return answer, payload
 
     def changed_inputs(self) -> set[int]:
-        """Return the indices of inputs whose shared memory no longer holds what was put there."""
+        """Return the indices of inputs whose shared memory no longer holds the values that were put there."""
         return {
             index
             for index, (value, offset) in enumerate(zip(self._inputs, _offsets(self._inputs), strict=True))
@@ -224,7 +227,7 @@ def _offsets(inputs: list[Any]) -> list[int]:
 
 
 def bytes_needed(inputs: list[Any]) -> int:
-    """Return the size of shared memory that an input set takes."""
+    """Return the size in bytes of an input set in shared memory."""
     return sum(_size(value) for value in inputs)
 
 

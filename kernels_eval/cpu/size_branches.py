@@ -15,14 +15,14 @@ _BEHIND = 0.75
 _PROGRAM_CALLS = frozenset({"program_id", "num_programs"})
 
 
-def size_needed(seen: TraceAnswer, true: TraceAnswer, units: Iterable[KernelSource], size: int) -> int | None:
+def size_needed(seen: TraceAnswer, true: TraceAnswer, kernels: Iterable[KernelSource], size: int) -> int | None:
     """Return a leading size at which every comparison has come out as at the true one; None: `size` is one already.
 
     The two programs are the same, at `size` and at the true size.
     """
-    sources = {unit.unit: unit for unit in units}
+    sources = {kernel.number: kernel for kernel in kernels}
     pairs = zip(_launches(seen), _launches(true), strict=True)
-    factors = [factor for small, large in pairs for factor in _factors(small, large, sources[small.unit])]
+    factors = [factor for small, large in pairs for factor in _factors(small, large, sources[small.kernel])]
     return int(size * max(factors)) + 1 if factors else None
 
 
@@ -67,7 +67,7 @@ def _launches(trace: TraceAnswer) -> list[LaunchKernel]:
     return [command for command in trace.commands if isinstance(command, LaunchKernel)]
 
 
-def _factors(small: LaunchKernel, large: LaunchKernel, unit: KernelSource) -> list[float]:
+def _factors(small: LaunchKernel, large: LaunchKernel, kernel: KernelSource) -> list[float]:
     """By how much the size has to grow for each comparison that would come out otherwise."""
     growing = {
         name: (before, after)
@@ -77,8 +77,8 @@ def _factors(small: LaunchKernel, large: LaunchKernel, unit: KernelSource) -> li
         and 0 < before < after
     }
     programs = (max(small.grid), max(large.grid))
-    constants = {name: _number(value) for name, value in {**unit.globals, **large.arguments}.items()}
-    tree = _tree(unit.source)
+    constants = {name: _number(value) for name, value in {**kernel.globals, **large.arguments}.items()}
+    tree = _tree(kernel.source)
     indices = _names_of_programs(tree)
     found: list[float] = []
     for node in ast.walk(tree):

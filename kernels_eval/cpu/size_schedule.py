@@ -28,7 +28,7 @@ def first_sizes(reference: Reference) -> Sizes:
     if not reference.can_be_reduced:
         return ()
     sizes = _SIZES[0] if reference.has_long_rows else _SIZES[2] if reference.has_products else _SIZES[1]
-    return sizes if sizes[1] < (reference.true_size or 0) else ()
+    return sizes if sizes[1] < (reference.full_size or 0) else ()
 
 
 def larger_sizes(
@@ -44,7 +44,7 @@ def larger_sizes(
         return ()
     if error_category not in _TOO_SMALL:
         return follow_up
-    larger = [pair for pair in _SIZES if sizes[1] < pair[1] < (reference.true_size or 0)]
+    larger = [pair for pair in _SIZES if sizes[1] < pair[1] < (reference.full_size or 0)]
     return larger[0] if larger else None
 
 
@@ -58,7 +58,7 @@ def follow_up(
     estimated: Sequence[Launch],
     true: Sequence[Launch],
     sizes: Sizes,
-    true_size: int,
+    full_size: int,
     products: bool,
 ) -> tuple[Sizes | None, bool]:
     """Return larger sizes to judge at where the programs at the true size are not those that the small sizes suggest.
@@ -69,7 +69,7 @@ def follow_up(
     does not grow with the rows, and only the true size can tell a persistent kernel from one that leaves rows out. With
     matrix products, what each program reads again is only seen to grow where programs do.
     """
-    seen = sizes[1] if sizes else true_size
+    seen = sizes[1] if sizes else full_size
     tallest, needed = 0.0, False
     for small, guess, exact in zip(large, estimated, true, strict=False):
         if is_library(exact) or exact.programs <= 0:
@@ -78,15 +78,15 @@ def follow_up(
             exact.programs == small.programs > 1
         ):  # as many programs for all the rows as for a few: only all of them will tell
             return (), True
-        too_few = exact.programs < 0.75 * small.programs * true_size / seen
+        too_few = exact.programs < 0.75 * small.programs * full_size / seen
         unlike = not 0.75 * exact.programs <= guess.programs <= 1.33 * exact.programs
         if too_few or (products and unlike):
-            tallest, needed = max(tallest, true_size * small.programs / exact.programs), needed or too_few
+            tallest, needed = max(tallest, full_size * small.programs / exact.programs), needed or too_few
     if tallest == 0:
         return None, False
     height = 1 << max(0, math.ceil(math.log2(tallest)))
     larger = (2 * height, 4 * height)
-    return (larger if seen < larger[1] < true_size else ()), needed
+    return (larger if seen < larger[1] < full_size else ()), needed
 
 
 def is_library(launch: Launch) -> bool:

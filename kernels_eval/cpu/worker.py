@@ -1,10 +1,10 @@
 """CPU worker: grades one candidate after another for the judge's process, over a socket.
 
-Forked from the warm zygote. Before it reads its first problem it forks its two fork servers, from which candidates' processes
-come: one for host code, one for executors. A worker that lost one cannot make a clean one any more, and ends: the judge
-starts another.
+Forked from the warm zygote. Before it reads the first problem it forks two fork servers, one for tracing processes and one
+for interpreter processes. If it loses one of them it ends, since it could not fork a clean one any more; the judge starts
+another worker.
 
-Request: `evaluate` (problem, kernel, config; on a GPU also build). Reply: `graded` (verdict, launches; here also units),
+Request: `evaluate` (problem, kernel, config; on a GPU also build). Reply: `graded` (verdict, launches; here also kernels),
 `reference_failed` (message) or `fault` (message).
 """
 
@@ -13,30 +13,46 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from kernels_eval.config import JudgeConfig
+from kernels_eval.correctness.output_structure import ONE
+from kernels_eval.cpu.full_size import constexpr_names, describe, operator_launch
 from kernels_eval.cpu.grader import Grader
 from kernels_eval.errors import InfrastructureError
-from kernels_eval.interpreter.process import executor_main
+from kernels_eval.example import KERNEL
+from kernels_eval.interpreter.kernel_runs import KernelRuns
+from kernels_eval.interpreter.process import interpreter_main
+from kernels_eval.interpreter.tensor_store import TensorStore
 from kernels_eval.reference.expected import ReferenceFailedError
+from kernels_eval.reference.inputs import SecretSeed
+from kernels_eval.reference.reference import Reference
+from kernels_eval.sandbox.candidate_source import load_source
 from kernels_eval.sandbox.fork_server import ChildMain, ChildSetup, ForkServer, serve_fork_server
 from kernels_eval.sandbox.ipc import ChannelClosedError, note_pair, receive_frame, send_frame
 from kernels_eval.sandbox.limits import die_with_parent
-from kernels_eval.tracing.process import host_main
+from kernels_eval.trace.schema import TRACING_ANSWER, LaunchKernel, Operate, TraceAnswer
+from kernels_eval.tracing.fake_cuda import OnCpu
+from kernels_eval.tracing.global_state import global_state
+from kernels_eval.tracing.kernel_sources import KernelSources
+from kernels_eval.tracing.launch_recorder import LaunchRecorder
+from kernels_eval.tracing.process import tracing_main
+from kernels_eval.tracing.tracer import Tracer
 
 
 def serve_worker(judge: socket.socket) -> None:
-    """Serve until the judge goes away."""
-    hosts = start_fork_server(host_main, [judge])
-    executors = start_fork_server(executor_main, [judge, hosts])
+    """Serve until the judge's process closes the socket."""
+    tracing_server = start_fork_server(tracing_main, [judge])
+    interpreter_server = start_fork_server(interpreter_main, [judge, tracing_server])
     die_with_parent()
-    grader = Grader(ForkServer(hosts), ForkServer(executors))
+    grader = Grader(ForkServer(tracing_server), ForkServer(interpreter_server))
 
     def grade(request: dict[str, Any]) -> dict[str, Any]:
         graded = grader.grade(request["problem"], request["kernel"], JudgeConfig(**request["config"]))
         return {
             "verdict": graded.verdict.model_dump(mode="json"),
             "launches": [launch.model_dump(mode="json") for launch in graded.launches],
-            "units": [unit.model_dump(mode="json") for unit in graded.units],
+            "kernels": [kernel.model_dump(mode="json") for kernel in graded.kernels],
         }
 
     serve_requests(judge, {"sandbox": grader.sandbox}, grade)
@@ -66,16 +82,87 @@ def serve_requests(
 
 
 def start_fork_server(
-    child_main: ChildMain, not_theirs: list[socket.socket], may_fork: bool = False, setup: ChildSetup | None = None
+    child_main: ChildMain, not_inherited: list[socket.socket], may_fork: bool = False, setup: ChildSetup | None = None
 ) -> socket.socket:
-    """Fork a fork server; returns the socket to it. `not_theirs`: sockets that it must not hold."""
+    """Fork a fork server; returns the socket to it. `not_inherited`: sockets that it must not hold."""
     ours, theirs = note_pair()
     if os.fork() == 0:
         try:
-            for other in (ours, *not_theirs):
+            for other in (ours, *not_inherited):
                 other.close()
             serve_fork_server(theirs, child_main, may_fork, setup)
         finally:
             os._exit(0)
     theirs.close()
     return ours
+
+
+WARM_UP_PROBLEM = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(16, 16)
+        self.norm = nn.LayerNorm(16)
+
+    def forward(self, x):
+        return F.softmax(F.gelu(self.norm(self.linear(x))) + x.mean(dim=1, keepdim=True), dim=1)
+
+def get_inputs():
+    return [torch.randn(128, 16)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def warm_up() -> None:
+    """Judge one small problem once, so that imports and caches are warm before any fork.
+
+    Without it each candidate's process would import torch._dynamo (1.4 s) at its first operator under a dispatch mode.
+    """
+    reference = Reference(WARM_UP_PROBLEM, weight_seed=1)
+    inputs = reference.draw(32, 1, SecretSeed(b"warm-up"), own=False)
+    reference.expected(inputs, perturbed=True)
+    global_state()
+    trace = _trace(inputs[0])
+    store = TensorStore(strict=True)
+    store.give(0, inputs[0], inputs[0].numel() * inputs[0].element_size())
+    runs = KernelRuns(store)
+    runs.load(trace.kernels)
+    for command in trace.commands:
+        if isinstance(command, Operate):
+            store.operate(command)
+            operator_launch(command)
+        elif isinstance(command, LaunchKernel):
+            runs.run(command)
+            describe(command, {kernel.number: kernel for kernel in trace.kernels}, constexpr_names(trace.kernels))
+    view = trace.outputs[0].view
+    assert view is not None
+    store.origin_counts(view)
+
+
+def _trace(given: torch.Tensor) -> TraceAnswer:
+    sources = KernelSources()
+    tracer = Tracer(strict=True, read=_no_value)
+    recorder = LaunchRecorder(tracer, sources)
+    recorder.install()
+    with OnCpu():
+        model: Any = load_source(KERNEL).ModelNew()
+    with torch.no_grad(), tracer:
+        result = model(tracer.input(0, tuple(given.shape), given.dtype))
+        result.t().contiguous()
+    outputs = [{"view": tracer.view_of(result)}]
+    commands, _ = tracer.take()
+    answer = TRACING_ANSWER.validate_python(
+        {"kind": "trace", "structure": ONE, "outputs": outputs, "commands": commands, "kernels": sources.take_fresh()}
+    )
+    assert isinstance(answer, TraceAnswer)
+    return answer
+
+
+def _no_value(_: dict[str, Any]) -> Any:
+    raise AssertionError("the warm-up reads no value")

@@ -49,14 +49,14 @@ class CallSets:
 
     def calls_a_round(self, expected: Expected) -> int:
         """Return how many calls a timed round has."""
-        forms = [form for form in self._reference.true_forms if isinstance(form, TensorForm)]
+        forms = [form for form in self._reference.full_forms if isinstance(form, TensorForm)]
         nbytes = sum(form.nbytes for form in (*forms, *output_forms(expected)))
         return int(min(MOST_CALLS, max(4, _SHARED_BUDGET // max(nbytes, 1))))
 
     def timing_bytes(self, expected: Expected) -> int:
         """Size of the shared memory that timing needs: it must not move once the candidate has mapped it."""
         forms = output_forms(expected)
-        layout = lay_out(self._reference.true_forms, [form.nbytes for form in forms], self.calls_a_round(expected))
+        layout = lay_out(self._reference.full_forms, [form.nbytes for form in forms], self.calls_a_round(expected))
         return layout.nbytes
 
     def _with_expected(self, size: int | None, own: bool) -> tuple[list[Any], Expected]:

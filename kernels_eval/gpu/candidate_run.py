@@ -141,9 +141,9 @@ class CandidateRun:
 
     def _try_hidden_size(self, session: DeviceSession) -> None:
         reference = self._reference
-        if not reference.can_be_reduced or reference.true_size is None or reference.has_square_input:
+        if not reference.can_be_reduced or reference.full_size is None or reference.has_square_input:
             return
-        calls, expected_sets = self._sets.trial(reference.true_size // 2, self._config.trials)
+        calls, expected_sets = self._sets.trial(reference.full_size // 2, self._config.trials)
         made = session.run(calls, RoundRequest(), self._config.timeout_s + self._config.compile_timeout_s)
         check_round(made, calls, expected_sets, self._errors)
 
@@ -227,7 +227,7 @@ class CandidateRun:
             message = f"the reference took {1e3 * reference_s:.4f} ms beside this kernel, {1e3 * best:.4f} ms before"
             raise CandidateFailedError(Status.REJECTED, "slowed_reference", message)
         best_s[key] = min(reference_s, best or reference_s)
-        read = sum(form.nbytes for form in reference.true_forms if isinstance(form, TensorForm))
+        read = sum(form.nbytes for form in reference.full_forms if isinstance(form, TensorForm))
         flops = sum(launch.flops for launch in reference.eager_launches)
         least = floor_s(read, sum(form.nbytes for form in forms), flops, self._device.facts.rates)
         if candidate_s < least:

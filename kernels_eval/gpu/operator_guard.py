@@ -18,7 +18,7 @@ from kernels_eval.correctness.allowed_operators import (
     MOVES,
     SETTERS,
     UNINITIALISED,
-    PolicyViolationError,
+    ForbiddenOperatorError,
 )
 
 _ALLOWED = (
@@ -51,7 +51,7 @@ class DevicePolicy(TorchDispatchMode):
             self._host_reads += name == "_local_scalar_dense"
             if name != "_local_scalar_dense" or self._host_reads > MAX_HOST_READS:
                 self.violations.append(f"aten.{name}")
-                raise PolicyViolationError(
+                raise ForbiddenOperatorError(
                     f"aten.{name}: the kernels have to compute this; PyTorch may only allocate, view and copy"
                 )
         result = func(*args, **(kwargs or {}))

@@ -7,7 +7,7 @@ import torch
 
 from kernels_eval.backends import Backend
 from kernels_eval.compile.triton import compiler_message
-from kernels_eval.correctness.allowed_operators import PolicyViolationError
+from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
 from kernels_eval.correctness.output_structure import flat
 from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.cuda_driver import CudaError
@@ -186,7 +186,7 @@ def _device_failure(text: str) -> CandidateError:
 
 def _failure(error: BaseException, policy: DevicePolicy) -> CandidateError:
     """Turn what a call raised into what the judge is told."""
-    if isinstance(error, PolicyViolationError):
+    if isinstance(error, ForbiddenOperatorError):
         return CandidateError("rejected", "library_compute", str(error))
     if policy.violations:
         return CandidateError("rejected", "library_compute", ", ".join(policy.violations[:5]))

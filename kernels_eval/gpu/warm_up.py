@@ -8,8 +8,8 @@ import ctypes
 
 import torch
 
-from kernels_eval.compile.triton import rehearse_compilation
-from kernels_eval.cpu.warm_up import PROBLEM
+from kernels_eval.compile.triton import warm_up_compiler
+from kernels_eval.cpu.worker import WARM_UP_PROBLEM
 from kernels_eval.gpu.cuda_driver import CudaDriver, CudaError
 from kernels_eval.gpu.operator_guard import DevicePolicy
 from kernels_eval.reference.inputs import SecretSeed
@@ -18,12 +18,12 @@ from kernels_eval.reference.reference import Reference
 
 def rehearse_on_host() -> None:
     """Build a reference, run it and its oracle, use the policy, compile a kernel; all on the CPU."""
-    reference = Reference(PROBLEM, weight_seed=1)
+    reference = Reference(WARM_UP_PROBLEM, weight_seed=1)
     inputs = reference.draw(32, 1, SecretSeed(b"rehearsal"), own=False)
     reference.expected(inputs, perturbed=True)
     with torch.no_grad(), DevicePolicy(enforce=True):
         torch.empty(4).view(2, 2)
-    rehearse_compilation()
+    warm_up_compiler()
 
 
 def leave_nvml() -> None:

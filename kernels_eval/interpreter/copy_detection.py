@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from kernels_eval.interpreter.memory_accesses import LEDGER, Origin, Region, Storage
-from kernels_eval.interpreter.tensor_store import ExecutorMemory
+from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Origin, Region, Storage
+from kernels_eval.interpreter.tensor_store import TensorStore
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.schema import View
 
@@ -27,7 +27,7 @@ _TURN = 7
 class MovedValues:
     """One launch: made before it runs, asked after it has."""
 
-    def __init__(self, memory: ExecutorMemory, views: Sequence[View]) -> None:
+    def __init__(self, memory: TensorStore, views: Sequence[View]) -> None:
         self._memory = memory
         self._views = [view for view in views if view.numel]
         self._sources = [view for view in self._views if self._is_source(view)]
@@ -44,33 +44,33 @@ class MovedValues:
             return False
         self.asked = True
         first = {view: self._memory.tensor(view).clone() for view in written}
-        content, regions = _content(self._storages), LEDGER.regions
+        content, regions = _content(self._storages), ACCESS_LOG.regions
         try:
             is_moved = all(self._is_moved(sign, first, origins, again) for sign in (1, -1))
         except Exception:  # noqa: BLE001 (a kernel whose indices were changed may do anything)
             is_moved = False
         finally:
             self._put(content)
-            LEDGER.regions = regions
+            ACCESS_LOG.regions = regions
         if is_moved:
             for view, sources in origins.items():
-                marks = self._memory.marks(view)
-                marks[marks == Origin.KERNEL] = int(self._writer(sources))
+                origins = self._memory.origins(view)
+                origins[origins == Origin.KERNEL] = int(self._origin_of(sources))
         return is_moved
 
     def _is_source(self, view: View) -> bool:
         """Could a copy of this tensor be an answer that the kernel did not compute?"""
         dtype = DTYPES[view.dtype]
         if self._memory.strict:
-            return bool(self._memory.origins(view)[Origin.MOVED]) and dtype is not torch.bool
-        return dtype.is_floating_point and self._memory.origins(view)[Origin.NOBODY] < view.numel
+            return bool(self._memory.origin_counts(view)[Origin.MOVED]) and dtype is not torch.bool
+        return dtype.is_floating_point and self._memory.origin_counts(view)[Origin.NOBODY] < view.numel
 
-    def _writer(self, sources: list[View]) -> Origin:
+    def _origin_of(self, sources: list[View]) -> Origin:
         if self._memory.strict:
             return Origin.MOVED
-        origins = [self._memory.origins(view) for view in sources]
+        origins = [self._memory.origin_counts(view) for view in sources]
         return next(
-            (writer for writer in (Origin.LIBRARY, Origin.KERNEL) if any(counts[writer] for counts in origins)),
+            (origin for origin in (Origin.LIBRARY, Origin.KERNEL) if any(counts[origin] for counts in origins)),
             Origin.GIVEN,
         )
 
@@ -78,7 +78,7 @@ class MovedValues:
         for number, (memory, kept) in content.items():
             storage = self._storages[number]
             storage.memory.copy_(memory)
-            storage.marks = None if kept.marks is None else kept.marks.copy()
+            storage.origins = None if kept.origins is None else kept.origins.copy()
 
     def _is_moved(
         self, sign: int, first: dict[View, torch.Tensor], origins: dict[View, list[View]], again: Callable[[], None]
@@ -89,8 +89,10 @@ class MovedValues:
             _change([self._memory.tensor(view) for view in self._sources if view.storage == storage], sign)
         changed = {view: self._memory.tensor(view).clone() for view in self._sources}
         for view in origins:
-            self._memory[view.storage].all_marks().fill(Origin.NOBODY)
-        LEDGER.start([Region(region.name, region.storage, region.base, region.size) for region in LEDGER.regions])
+            self._memory[view.storage].all_origins().fill(Origin.NOBODY)
+        ACCESS_LOG.start(
+            [Region(region.name, region.storage, region.base, region.size) for region in ACCESS_LOG.regions]
+        )
         again()
         return all(
             self._follows(view, first[view], [changed[source] for source in sources], sign)
@@ -98,7 +100,7 @@ class MovedValues:
         )
 
     def _follows(self, view: View, first: torch.Tensor, sources: list[torch.Tensor], sign: int) -> bool:
-        mine = self._memory.marks(view).reshape(-1) == Origin.KERNEL
+        mine = self._memory.origins(view).reshape(-1) == Origin.KERNEL
         old, new = first.reshape(-1)[mine].double(), self._memory.tensor(view).reshape(-1)[mine]
         if not old.numel():
             return False
@@ -112,7 +114,7 @@ class MovedValues:
 
 
 def _is_written(view: View) -> bool:
-    return any(region.storage.number == view.storage and region.written is not None for region in LEDGER.regions)
+    return any(region.storage.number == view.storage and region.written is not None for region in ACCESS_LOG.regions)
 
 
 def _content(storages: dict[int, Storage]) -> dict[int, tuple[torch.Tensor, Storage]]:
@@ -120,7 +122,12 @@ def _content(storages: dict[int, Storage]) -> dict[int, tuple[torch.Tensor, Stor
     return {
         number: (
             storage.memory.clone(),
-            Storage(number, storage.memory, storage.writer, None if storage.marks is None else storage.marks.copy()),
+            Storage(
+                number,
+                storage.memory,
+                storage.default_origin,
+                None if storage.origins is None else storage.origins.copy(),
+            ),
         )
         for number, storage in storages.items()
     }

@@ -1,6 +1,6 @@
 """Makes functions out of the sources of kernels (KernelSource): for the interpreter, and for the compiler.
 
-Nothing of a source runs that kernels_eval.trace.kernel_syntax has not passed; the names that it may use mean what the unit declares,
+Nothing of a source runs that kernels_eval.trace.kernel_syntax has not passed; the names that it may use mean what the kernel declares,
 and nothing else.
 """
 
@@ -21,13 +21,13 @@ from kernels_eval.sandbox.candidate_source import FILE_NAME
 from kernels_eval.trace.kernel_syntax import BUILTINS, INTERPRETER_NAMES, checked_tree, constexpr_parameters, parameters
 from kernels_eval.trace.schema import (
     Constexpr,
+    KernelReference,
     KernelSource,
     LanguageName,
     ModuleName,
     Plain,
     Sequence,
     TypeName,
-    UnitReference,
 )
 
 _MODULES: dict[str, Any] = {
@@ -62,8 +62,8 @@ class DeviceFunction(upstream.InterpretedFunction):
         return self.fn(*args, **kwargs)
 
 
-class UnitLibrary:
-    """Loaded units by number. `wrap` makes what a kernel calls out of a plain function."""
+class KernelLibrary:
+    """Loaded kernels by number. `wrap` makes what a kernel calls out of a plain function."""
 
     def __init__(self, wrap: Callable[[types.FunctionType, KernelSource, ast.FunctionDef], Any], for_interpreter: bool):
         self._wrap = wrap
@@ -75,12 +75,12 @@ class UnitLibrary:
         """Return a loaded function; KeyError where there is none."""
         return self._functions[number]
 
-    def load(self, units: Iterable[KernelSource]) -> None:
-        """Load units, callees before callers. ForbiddenSyntaxError where one says what kernels cannot say."""
-        for unit in units:
-            self._remember_lines(unit)
-            function = checked_tree(unit)
-            self._functions[unit.unit] = self._wrap(self._define(unit, function), unit, function)
+    def load(self, kernels: Iterable[KernelSource]) -> None:
+        """Load kernels, callees before callers. ForbiddenSyntaxError where one says what kernels cannot say."""
+        for kernel in kernels:
+            self._remember_lines(kernel)
+            function = checked_tree(kernel)
+            self._functions[kernel.number] = self._wrap(self._define(kernel, function), kernel, function)
 
     def value_of(self, value: Any) -> Any:
         """Return what a declared global or a compile-time argument means."""
@@ -90,8 +90,8 @@ class UnitLibrary:
             return getattr(self._module(value.module), value.name)
         if isinstance(value, Constexpr):
             return tl.constexpr(self.value_of(value.value))
-        if isinstance(value, UnitReference):
-            return self._functions[value.unit]
+        if isinstance(value, KernelReference):
+            return self._functions[value.kernel]
         if isinstance(value, TypeName):
             return dtype_named(value.name)
         if isinstance(value, Sequence):
@@ -102,10 +102,10 @@ class UnitLibrary:
     def _module(self, name: str) -> Any:
         return InterpretedLibdevice if self._for_interpreter and name == "libdevice" else _MODULES[name]
 
-    def _define(self, unit: KernelSource, function: ast.FunctionDef) -> types.FunctionType:
+    def _define(self, kernel: KernelSource, function: ast.FunctionDef) -> types.FunctionType:
         namespace: dict[str, Any] = {"__builtins__": _SAFE_BUILTINS, "__name__": "candidate"}
-        namespace |= {name: self.value_of(value) for name, value in unit.globals.items()}
-        if self._for_interpreter and not unit.is_host_function:
+        namespace |= {name: self.value_of(value) for name, value in kernel.globals.items()}
+        if self._for_interpreter and not kernel.is_constexpr_function:
             namespace |= _REWRITER_GLOBALS
             function = upstream.FunctionRewriter.ast_transformer.visit(function)
         annotations = [(argument, argument.annotation) for argument in parameters(function)]
@@ -117,20 +117,20 @@ class UnitLibrary:
         for argument, annotation in annotations:
             argument.annotation = annotation
         function.returns = returns
-        return namespace[unit.name]
+        return namespace[kernel.name]
 
-    def _remember_lines(self, unit: KernelSource) -> None:
+    def _remember_lines(self, kernel: KernelSource) -> None:
         """Put the source where tracebacks, and Triton's compiler, look for it."""
-        lines = unit.source.splitlines(keepends=True)
-        start, end = unit.line - 1, unit.line - 1 + len(lines)
+        lines = kernel.source.splitlines(keepends=True)
+        start, end = kernel.line - 1, kernel.line - 1 + len(lines)
         self._lines += ["\n"] * (end - len(self._lines))
         self._lines[start:end] = lines
         linecache.cache[FILE_NAME] = (sum(map(len, self._lines)), None, self._lines, FILE_NAME)
 
 
-def interpreted(function: types.FunctionType, unit: KernelSource, tree: ast.FunctionDef) -> Any:
+def interpreted(function: types.FunctionType, kernel: KernelSource, tree: ast.FunctionDef) -> Any:
     """Wrap a function for the interpreter."""
-    if unit.is_host_function:
+    if kernel.is_constexpr_function:
         return _on_constants(function)
     names = tuple(argument.arg for argument in parameters(tree))
     return DeviceFunction(function, frozenset(constexpr_parameters(tree)), names)

@@ -11,10 +11,10 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels_eval.cost.launch import Launch
 from kernels_eval.interpreter.copy_detection import MovedValues
-from kernels_eval.interpreter.kernel_loading import DeviceFunction, UnitLibrary, interpreted
+from kernels_eval.interpreter.kernel_loading import DeviceFunction, KernelLibrary, interpreted
 from kernels_eval.interpreter.library_copies import LibraryCopies
-from kernels_eval.interpreter.memory_accesses import LEDGER, SECTOR_BYTES, Origin, Region
-from kernels_eval.interpreter.tensor_store import ExecutorMemory, ProgramError
+from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, SECTOR_BYTES, Origin, Region
+from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
 from kernels_eval.interpreter.triton_patches.interpreter import KernelError, interpret, pointer, upstream
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.kernel_syntax import ForbiddenSyntaxError
@@ -27,21 +27,21 @@ _SAMPLED_PROGRAMS = 32
 class KernelRuns:
     """The kernels of one candidate."""
 
-    def __init__(self, memory: ExecutorMemory) -> None:
+    def __init__(self, memory: TensorStore) -> None:
         self._memory = memory
-        self._library = UnitLibrary(interpreted, for_interpreter=True)
+        self._library = KernelLibrary(interpreted, for_interpreter=True)
         self._is_copy = False
         """The last launch handed on what it was given."""
         self._computing: set[str] = set()
         """Kernels, with the constants that they were launched with, that are known to compute."""
 
-    def load(self, units: Iterable[KernelSource]) -> None:
+    def load(self, kernels: Iterable[KernelSource]) -> None:
         """Make kernels known. KernelError where one says what kernels cannot say."""
-        for unit in units:
+        for kernel in kernels:
             try:
-                self._library.load([unit])
+                self._library.load([kernel])
             except (ForbiddenSyntaxError, KeyError, ValueError, AttributeError) as error:
-                raise KernelError(unit.name) from error
+                raise KernelError(kernel.name) from error
 
     def run(self, launch: LaunchKernel) -> Launch:
         """Run one launch and count it. KernelError where it fails."""
@@ -50,7 +50,7 @@ class KernelRuns:
         if missing:
             raise ProgramError(f"a launch of {function.fn.__name__} and its parameters differ in {sorted(missing)[0]}")
         described = describe_launch(launch, function.fn.__name__, function.constexprs)
-        LEDGER.start(self._regions(launch.arguments))
+        ACCESS_LOG.start(self._regions(launch.arguments))
         views = _distinct(launch.arguments)
         copies = None if self._memory.strict else LibraryCopies(self._memory, views)
         constants = _constants(launch)
@@ -64,11 +64,11 @@ class KernelRuns:
         except Exception as error:
             raise KernelError(function.fn.__name__) from error
         counted = Launch(
-            dram_bytes=LEDGER.sectors * SECTOR_BYTES,
-            l2_bytes=LEDGER.l2_bytes,
-            flops=LEDGER.flops,
-            vector_flops=LEDGER.vector_flops,
-            given_bytes=LEDGER.given_sectors * SECTOR_BYTES,
+            dram_bytes=ACCESS_LOG.sectors * SECTOR_BYTES,
+            l2_bytes=ACCESS_LOG.l2_bytes,
+            flops=ACCESS_LOG.flops,
+            vector_flops=ACCESS_LOG.vector_flops,
+            given_bytes=ACCESS_LOG.given_sectors * SECTOR_BYTES,
             **described,
         )
         if copies is not None:
@@ -86,24 +86,24 @@ class KernelRuns:
             return
         seen: set[int] = set()
         for _, view in _views(launch.arguments):
-            region = next(region for region in LEDGER.regions if region.storage.number == view.storage)
+            region = next(region for region in ACCESS_LOG.regions if region.storage.number == view.storage)
             if region.written is None or view.storage in seen:
                 continue
             seen.add(view.storage)
             dtype = DTYPES[view.dtype]
-            marks = region.storage.all_marks()
-            starts = np.flatnonzero(marks == Origin.KERNEL)
+            origins = region.storage.all_origins()
+            starts = np.flatnonzero(origins == Origin.KERNEL)
             places = torch.from_numpy(starts[region.written[starts // SECTOR_BYTES]] // dtype.itemsize)
-            whole = region.storage.memory[: marks.size // dtype.itemsize * dtype.itemsize].view(dtype)
+            whole = region.storage.memory[: origins.size // dtype.itemsize * dtype.itemsize].view(dtype)
             written = whole[places]
             is_float = dtype.is_floating_point or dtype.is_complex
             whole[places] = torch.rand(written.shape).to(dtype) * 4 - 2 if is_float else written.roll(1)
 
     def _function(self, launch: LaunchKernel) -> DeviceFunction:
         try:
-            function = self._library[launch.unit]
+            function = self._library[launch.kernel]
         except KeyError as error:
-            raise ProgramError(f"a program launched kernel {launch.unit} before it was known") from error
+            raise ProgramError(f"a program launched kernel {launch.kernel} before it was known") from error
         if not isinstance(function, DeviceFunction):
             raise ProgramError("a program launched what is no kernel")
         return function
@@ -153,7 +153,7 @@ def _distinct(arguments: dict[str, Value]) -> list[View]:
 def _constants(launch: LaunchKernel) -> str:
     """Name a kernel with all that it was launched with but its tensors."""
     plain = {name: value.model_dump_json() for name, value in launch.arguments.items() if not isinstance(value, View)}
-    return f"{launch.unit} {plain}"
+    return f"{launch.kernel} {plain}"
 
 
 def _some_of(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:

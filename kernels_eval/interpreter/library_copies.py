@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import torch
 
-from kernels_eval.interpreter.memory_accesses import LEDGER, Origin
-from kernels_eval.interpreter.tensor_store import ExecutorMemory
+from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Origin
+from kernels_eval.interpreter.tensor_store import TensorStore
 from kernels_eval.trace.schema import View
 
 _SAME = 1e-3
@@ -21,31 +21,33 @@ _SHARE = 0.98
 class LibraryCopies:
     """One launch: made before it runs, asked after it has."""
 
-    def __init__(self, memory: ExecutorMemory, views: Sequence[View]) -> None:
+    def __init__(self, memory: TensorStore, views: Sequence[View]) -> None:
         self._memory = memory
         self._views = [view for view in views if view.numel]
         self._before = [
-            memory.tensor(view).reshape(-1).double() for view in self._views if memory.origins(view)[Origin.LIBRARY]
+            memory.tensor(view).reshape(-1).double()
+            for view in self._views
+            if memory.origin_counts(view)[Origin.LIBRARY]
         ]
         """What PyTorch had computed of the launch's arguments; reading makes a copy."""
         self.found = False
         """All that the launch wrote is a copy."""
 
     def settle(self) -> None:
-        """Look at what the launch wrote; where it is a copy, say so in the marks."""
+        """Look at what the launch wrote; where it is a copy, say so in the origins."""
         written = [view for view in self._views if self._is_written(view)]
         self.found = bool(written) and all(self._is_copy(view) for view in written)
         if self.found:
             for view in written:
-                marks = self._memory.marks(view)
-                marks[marks == Origin.KERNEL] = int(Origin.LIBRARY)
+                origins = self._memory.origins(view)
+                origins[origins == Origin.KERNEL] = int(Origin.LIBRARY)
 
     def _is_written(self, view: View) -> bool:
-        region = next(region for region in LEDGER.regions if region.storage.number == view.storage)
+        region = next(region for region in ACCESS_LOG.regions if region.storage.number == view.storage)
         return region.written is not None
 
     def _is_copy(self, view: View) -> bool:
-        mine = self._memory.marks(view).reshape(-1) == Origin.KERNEL
+        mine = self._memory.origins(view).reshape(-1) == Origin.KERNEL
         after = self._memory.tensor(view).reshape(-1).double()[mine]
         if not after.numel():
             return True

@@ -17,7 +17,7 @@ SECTOR_BYTES = 32
 _SHIFT = np.uint64(5)
 Addresses = np.ndarray[Any, np.dtype[np.uint64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
-Marks = np.ndarray[Any, np.dtype[np.uint8]]
+Origins = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class OutOfBoundsError(Exception):
@@ -48,9 +48,9 @@ class Storage:
     number: int
     memory: torch.Tensor
     """Its bytes, one-dimensional uint8."""
-    writer: Origin
-    """Who wrote what is not in `marks`."""
-    marks: Marks | None = None
+    default_origin: Origin
+    """Of all bytes, as long as `origins` is None."""
+    origins: Origins | None = None
     """For each byte: the Origin of the element that starts there. None as long as `writer` holds for all of it."""
 
     @property
@@ -58,12 +58,16 @@ class Storage:
         """Its address."""
         return self.memory.data_ptr()
 
-    def all_marks(self) -> Marks:
-        """Return the marks, made from `writer` where there are none yet."""
-        if self.marks is None:
+    def all_origins(self) -> Origins:
+        """Return the origins, made from `writer` where there are none yet."""
+        if self.origins is None:
             count = self.memory.numel()
-            self.marks = np.zeros(count, np.uint8) if self.writer is Origin.NOBODY else np.full(count, self.writer)
-        return self.marks
+            self.origins = (
+                np.zeros(count, np.uint8)
+                if self.default_origin is Origin.NOBODY
+                else np.full(count, self.default_origin)
+            )
+        return self.origins
 
 
 @dataclass
@@ -114,14 +118,16 @@ class AccessLog:
         return sum(
             int(np.count_nonzero(region.read))
             for region in self.regions
-            if region.read is not None and region.storage.writer is Origin.GIVEN and region.storage.marks is None
+            if region.read is not None
+            and region.storage.default_origin is Origin.GIVEN
+            and region.storage.origins is None
         )
 
 
-LEDGER = AccessLog()
+ACCESS_LOG = AccessLog()
 
 
-def account(pointers: Any, mask: Flags | None, reads: bool, writes: bool) -> None:
+def record_access(pointers: Any, mask: Flags | None, reads: bool, writes: bool) -> None:
     """Check and count one access. Pointers: uint64 array of any shape; mask: bool array of the same shape."""
     addresses: Addresses = pointers.data
     if mask is not None:
@@ -132,19 +138,19 @@ def account(pointers: Any, mask: Flags | None, reads: bool, writes: bool) -> Non
     bits = pointers.get_element_ty().primitive_bitwidth
     itemsize = max(1, bits // 8)
     lowest, highest = int(flat.min()), int(flat.max()) + itemsize
-    for region in LEDGER.regions:
+    for region in ACCESS_LOG.regions:
         if region.base <= lowest and highest <= region.base + region.size:
             _mark(region, flat, reads, writes)
             break
     else:
-        _account_scattered(flat, itemsize, reads, writes)
-    LEDGER.l2_bytes += SECTOR_BYTES * _sectors_touched(addresses, flat, mask)
+        _record_scattered(flat, itemsize, reads, writes)
+    ACCESS_LOG.l2_bytes += SECTOR_BYTES * _sectors_touched(addresses, flat, mask)
 
 
-def _account_scattered(flat: Addresses, itemsize: int, reads: bool, writes: bool) -> None:
+def _record_scattered(flat: Addresses, itemsize: int, reads: bool, writes: bool) -> None:
     """An access that no single tensor covers: pointers into several tensors, or out of bounds."""
     outside = np.ones(flat.shape, dtype=bool)
-    for region in LEDGER.regions:
+    for region in ACCESS_LOG.regions:
         inside = (flat >= np.uint64(region.base)) & (flat + np.uint64(itemsize) <= np.uint64(region.base + region.size))
         if inside.any():
             _mark(region, flat[inside], reads, writes)
@@ -153,18 +159,18 @@ def _account_scattered(flat: Addresses, itemsize: int, reads: bool, writes: bool
         return
     address = int(flat[outside][0])
     verb = "writes" if writes else "reads"
-    if not LEDGER.regions:
+    if not ACCESS_LOG.regions:
         raise OutOfBoundsError(f"the kernel {verb} memory, but was passed no tensor")
 
     def distance(region: Region) -> int:
         return max(region.base - address, address - region.base - region.size, 0)
 
-    nearest = min(LEDGER.regions, key=distance)
+    nearest = min(ACCESS_LOG.regions, key=distance)
     offset = address - nearest.base
     where = f"{offset - nearest.size} bytes past the end" if offset >= 0 else f"{-offset} bytes before the start"
     raise OutOfBoundsError(
         f"the kernel {verb} outside its tensors: {where} of the {nearest.size} bytes of `{nearest.name}` "
-        f"({int(outside.sum())} of {flat.size} elements of this access, program {LEDGER.program})"
+        f"({int(outside.sum())} of {flat.size} elements of this access, program {ACCESS_LOG.program})"
     )
 
 
@@ -180,7 +186,7 @@ def _mark(region: Region, flat: Addresses, reads: bool, writes: bool) -> None:
         if region.written is None:
             region.written = np.zeros(count, dtype=bool)
         region.written[sectors] = True
-        region.storage.all_marks()[offsets.astype(np.int64)] = Origin.KERNEL
+        region.storage.all_origins()[offsets.astype(np.int64)] = Origin.KERNEL
 
 
 def _sectors_touched(addresses: Addresses, flat: Addresses, mask: Flags | None) -> int:

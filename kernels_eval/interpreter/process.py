@@ -17,7 +17,7 @@ import torch
 
 from kernels_eval.interpreter.kernel_runs import KernelRuns
 from kernels_eval.interpreter.memory_accesses import OutOfBoundsError
-from kernels_eval.interpreter.tensor_store import ExecutorMemory, ProgramError
+from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
 from kernels_eval.interpreter.triton_patches import libdevice
 from kernels_eval.interpreter.triton_patches.interpreter import KernelError
 from kernels_eval.sandbox.candidate_source import FILE_NAME, CandidateError, describe
@@ -27,7 +27,7 @@ from kernels_eval.trace.kernel_syntax import ForbiddenSyntaxError
 from kernels_eval.trace.schema import Free, LaunchKernel, Operate, Part, Upload, View
 
 
-def executor_main(channel: socket.socket, memory_descriptor: int) -> None:
+def interpreter_main(channel: socket.socket, memory_descriptor: int) -> None:
     """Serve one candidate; returns when the judge hangs up."""
     channel.settimeout(None)
     gc.set_threshold(50_000)
@@ -49,7 +49,7 @@ class _Executor:
 
     def serve(self) -> None:
         header, payload = receive_frame(self._channel)
-        self._state = ExecutorMemory(strict=header["strict"])
+        self._state = TensorStore(strict=header["strict"])
         self._runs = KernelRuns(self._state)
         for item in header["weights"]:
             form = TensorForm(**item["form"])
@@ -61,10 +61,10 @@ class _Executor:
     def _execute(self, header: dict[str, Any], payload: bytearray) -> None:
         if header["inputs"] is not None:
             self._map_inputs(header["inputs"])
-        part = Part(units=header["part"]["units"], commands=header["part"]["commands"])
+        part = Part(kernels=header["part"]["kernels"], commands=header["part"]["commands"])
         launches: list[dict[str, Any]] = []
         try:
-            self._runs.load(part.units)
+            self._runs.load(part.kernels)
             for command in part.commands:
                 self._carry_out(command, payload, launches)
                 if header["scrambled"] and isinstance(command, LaunchKernel):
@@ -74,7 +74,7 @@ class _Executor:
             if header["read"] is not None:
                 answer["value"] = self._state.tensor(View(**header["read"])).item()
             views = [View(**view) for view in header["outputs"]]
-            answer["outputs"] = [{"origins": self._state.origins(view)} for view in views]
+            answer["outputs"] = [{"origins": self._state.origin_counts(view)} for view in views]
             content = [bytes_of(self._state.tensor(view)) for view in views]
         except CandidateError:
             raise

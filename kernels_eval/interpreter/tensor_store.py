@@ -24,7 +24,7 @@ class ProgramError(Exception):
         self.category = category
 
 
-class ExecutorMemory:
+class TensorStore:
     """Storages by number."""
 
     def __init__(self, strict: bool) -> None:
@@ -42,7 +42,7 @@ class ExecutorMemory:
     def wrote_weights(self) -> bool:
         """True once a kernel or an operator wrote into a weight."""
         given = (self._storages[number] for number in self._storages if FIRST_WEIGHT <= number < FIRST_OWN)
-        return any(storage.marks is not None for storage in given)
+        return any(storage.origins is not None for storage in given)
 
     def give(self, number: int, tensor: torch.Tensor, nbytes: int) -> None:
         """Take memory that the judge filled as a storage (no copy)."""
@@ -77,21 +77,21 @@ class ExecutorMemory:
         start = offset // dtype.itemsize + view.offset
         return tensor.set_(storage.memory.untyped_storage(), start, view.shape, view.strides)
 
-    def marks(self, view: View) -> torch.Tensor:
-        """Return who wrote each element of a view last (Origin), as a tensor over the marks themselves."""
+    def origins(self, view: View) -> torch.Tensor:
+        """Return who wrote each element of a view last (Origin), as a tensor over the origins themselves."""
         itemsize = DTYPES[view.dtype].itemsize
-        marks = torch.from_numpy(self[view.storage].all_marks())
+        origins = torch.from_numpy(self[view.storage].all_origins())
         strides = tuple(stride * itemsize for stride in view.strides)
-        return marks.as_strided(view.shape, strides, view.offset * itemsize)
+        return origins.as_strided(view.shape, strides, view.offset * itemsize)
 
-    def origins(self, view: View) -> list[int]:
+    def origin_counts(self, view: View) -> list[int]:
         """Count a view's elements by who wrote them last."""
         counts = [0] * len(Origin)
         storage = self[view.storage]
-        if storage.marks is None:
-            counts[storage.writer] = view.numel
+        if storage.origins is None:
+            counts[storage.default_origin] = view.numel
             return counts
-        found = np.bincount(self.marks(view).numpy().ravel(), minlength=len(Origin))
+        found = np.bincount(self.origins(view).numpy().ravel(), minlength=len(Origin))
         return [int(count) for count in found]
 
     def operate(self, command: Operate) -> Launch | None:
@@ -148,9 +148,9 @@ class ExecutorMemory:
             if not fits:
                 self.tensor(view).copy_(tensor)
         if command.name in COPIES:
-            self._copy_marks(command, view)
+            self._copy_origins(command, view)
         elif command.name in MOVES:
-            self._move_marks(command, view)
+            self._move_origins(command, view)
         elif command.name in CREATIONS or command.name in ("fill_", "zero_"):
             self._mark(view, Origin.FILL, whole=not known)
         elif command.name not in ("detach", "alias", "detach_", "requires_grad_"):
@@ -159,38 +159,38 @@ class ExecutorMemory:
     def _mark(self, view: View, writer: Origin, whole: bool) -> None:
         storage = self[view.storage]
         if whole:
-            storage.writer, storage.marks = writer, None
+            storage.default_origin, storage.origins = writer, None
         else:
-            storage.all_marks()
-            self.marks(view).fill_(int(writer))
+            storage.all_origins()
+            self.origins(view).fill_(int(writer))
 
-    def _copy_marks(self, command: Operate, view: View) -> None:
+    def _copy_origins(self, command: Operate, view: View) -> None:
         """A copy was written by whoever wrote what it is a copy of."""
         source = command.arguments[1] if command.name == "copy_" else command.arguments[0]
         assert isinstance(source, View)
         origin = self[source.storage]
         is_changed = source.model_copy(update={"storage": view.storage}) != view
-        if origin.marks is None:
-            is_moved = is_changed and origin.writer is Origin.GIVEN
-            self._mark(view, Origin.MOVED if is_moved else origin.writer, whole=command.name != "copy_")
+        if origin.origins is None:
+            is_moved = is_changed and origin.default_origin is Origin.GIVEN
+            self._mark(view, Origin.MOVED if is_moved else origin.default_origin, whole=command.name != "copy_")
             return
-        marks = self.marks(source)
-        self[view.storage].all_marks()
-        self.marks(view).copy_(_moved(marks) if is_changed else marks)
+        origins = self.origins(source)
+        self[view.storage].all_origins()
+        self.origins(view).copy_(_moved(origins) if is_changed else origins)
 
-    def _move_marks(self, command: Operate, view: View) -> None:
-        """Move the marks as the operator moved the values; padding is a constant."""
+    def _move_origins(self, command: Operate, view: View) -> None:
+        """Move the origins as the operator moved the values; padding is a constant."""
         packet = getattr(torch.ops.aten, command.name)
-        arguments = [self._marks_of(value) for value in command.arguments]
+        arguments = [self._origins_of(value) for value in command.arguments]
         if command.name == "constant_pad_nd":
             arguments = [*arguments[:2], int(Origin.FILL)]
-        self[view.storage].all_marks()
-        self.marks(view).copy_(_moved(getattr(packet, command.overload)(*arguments)))
+        self[view.storage].all_origins()
+        self.origins(view).copy_(_moved(getattr(packet, command.overload)(*arguments)))
 
-    def _marks_of(self, value: Any) -> Any:
+    def _origins_of(self, value: Any) -> Any:
         if isinstance(value, Sequence):
-            return [self._marks_of(item) for item in value.items]
-        return self.marks(value) if isinstance(value, View) else self._value(value)
+            return [self._origins_of(item) for item in value.items]
+        return self.origins(value) if isinstance(value, View) else self._value(value)
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, View):
@@ -206,6 +206,6 @@ class ExecutorMemory:
         raise ProgramError(f"a {value.kind} cannot be passed to an operator")
 
 
-def _moved(marks: torch.Tensor) -> torch.Tensor:
-    """Marks of values that PyTorch has converted or rearranged."""
-    return torch.where(marks == Origin.GIVEN, int(Origin.MOVED), marks)
+def _moved(origins: torch.Tensor) -> torch.Tensor:
+    """Origins of values that PyTorch has converted or rearranged."""
+    return torch.where(origins == Origin.GIVEN, int(Origin.MOVED), origins)

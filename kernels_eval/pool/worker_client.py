@@ -65,9 +65,9 @@ class WorkerClient:
             return verdict
         launches = [Launch(**values) for values in reply["launches"]]
         launches = [launch for launch in launches if not launch.kernel.startswith(_LIBRARY_PREFIX)]
-        units = [KernelSource(**values) for values in reply["units"]]
+        kernels = [KernelSource(**values) for values in reply["kernels"]]
         limits = Limits(wall_s=config.compile_timeout_s, memory_mb=config.memory_mb)
-        compiled = self._compiler.compile(units, launches, config.targets, limits)
+        compiled = self._compiler.compile(kernels, launches, config.targets, limits)
         if compiled.category is None:
             return verdict.model_copy(update={"resources": compiled.resources})
         return Verdict(

@@ -174,10 +174,10 @@ def _load(way: str) -> Any:
 
     torch.set_num_threads(1)
     if way == "compile":
-        from kernels_eval.compile.triton import compile_main, rehearse_compilation
+        from kernels_eval.compile.triton import compile_main, warm_up_compiler
         from kernels_eval.sandbox.fork_server import serve_fork_server
 
-        rehearse_compilation()
+        warm_up_compiler()
 
         def serve_compilers(descriptor: int) -> None:
             # A folder of its own for each: what one compiler leaves behind, or half of it, is no other's affair.
@@ -204,14 +204,13 @@ def _load(way: str) -> Any:
                     sys.executable, [sys.executable, "-m", "kernels_eval.pool.zygote", _DEVICE_UNREHEARSED, sys.argv[2]]
                 )
         return lambda descriptor: serve_device_worker(socket.socket(fileno=descriptor))
-    from kernels_eval.cpu.warm_up import rehearse
-    from kernels_eval.cpu.worker import serve_worker
+    from kernels_eval.cpu.worker import serve_worker, warm_up
     from kernels_eval.interpreter.triton_patches import interpreter
     from kernels_eval.reference import seeding
 
     seeding.install()
     interpreter.install()
-    rehearse()
+    warm_up()
     return lambda descriptor: serve_worker(socket.socket(fileno=descriptor))
 
 

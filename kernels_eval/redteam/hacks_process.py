@@ -28,7 +28,7 @@ for name in list(sys.modules):
     if name.startswith("kernels_eval"):
         for attribute in list(vars(module)):
             value = getattr(module, attribute)
-            if callable(value) and attribute in ("compare", "check_values", "check_trace", "same_bytes", "account", "refusal", "is_recordable"):
+            if callable(value) and attribute in ("compare", "check_values", "check_trace", "same_bytes", "record_access", "refusal", "is_recordable"):
                 setattr(module, attribute, lambda *a, **k: None)
 """
 ENTRIES = (
@@ -50,7 +50,7 @@ ENTRIES = (
             body="return out",
         )
         for what, forged in (
-            ("a kernel that nobody knows", "t.commands[-1]['unit'] = 77"),
+            ("a kernel that nobody knows", "t.commands[-1]['kernel'] = 77"),
             ("an operator that does not exist", "t.command({'kind': 'operate', 'name': 'nonsense', 'overload': 'default', 'arguments': [], 'named': {}, 'results': []})"),
             ("a grid of no size", "t.commands[-1]['grid'] = [0, 0, 0]"),
             ("arguments of other names", "t.commands[-1]['arguments'] = {'a': {'kind': 'plain', 'value': 1}}"),

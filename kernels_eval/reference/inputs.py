@@ -18,11 +18,11 @@ _FACTORIES = {
 
 
 class ResizedFactories(TorchFunctionMode):
-    """Replaces the leading size `true_size` by `size` wherever a tensor is created inside."""
+    """Replaces the leading size `full_size` by `size` wherever a tensor is created inside."""
 
-    def __init__(self, true_size: int, size: int) -> None:
+    def __init__(self, full_size: int, size: int) -> None:
         super().__init__()
-        self._true_size = true_size
+        self._true_size = full_size
         self._size = size
 
     def __torch_function__(

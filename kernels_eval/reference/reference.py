@@ -30,7 +30,7 @@ logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
 MIN_REDUCED = 32
 MIN_REDUCED_LONG = 2
 """The same where rows are long."""
-FIRST_REPEAT = 1001
+FIRST_REPEATED_TRIAL = 1001
 """Number of the first trial that repeats a call."""
 _LONG_ROW = 1 << 16
 
@@ -51,19 +51,19 @@ class Reference:
         self._doubles: dict[bool, torch.nn.Module | None] = {}
         true_inputs = self._fake_inputs(None)
         self.input_shapes = shapes_of(true_inputs)
-        self.true_forms = [passed_as(value) for value in true_inputs]
+        self.full_forms = [passed_as(value) for value in true_inputs]
         """The inputs at their true size: forms of tensors, and plain values."""
         self._forms: dict[int, list[Any]] = {}
         self._only_first = False
-        self.true_size = self._leading_size()
-        self.can_be_reduced = self.true_size is not None and self._find_reduction()
+        self.full_size = self._leading_size()
+        self.can_be_reduced = self.full_size is not None and self._find_reduction()
         self.eager_launches = self._count_eager()
         FakeTensorMode.cache_clear()  # never emptied otherwise: it grows with each new shape
 
     @property
     def is_half(self) -> bool:
         """True where the first floating-point input is fp16 or bf16."""
-        floats = [form.dtype for form in self.true_forms if isinstance(form, TensorForm) and "float" in form.dtype]
+        floats = [form.dtype for form in self.full_forms if isinstance(form, TensorForm) and "float" in form.dtype]
         return bool(floats) and floats[0] in ("float16", "bfloat16")
 
     @property
@@ -75,7 +75,7 @@ class Reference:
     def has_long_rows(self) -> bool:
         """True where one unit of the leading size is so many elements that few units are enough."""
         elements = sum(math.prod(shape) for shape in self.input_shapes if shape)
-        return elements > _LONG_ROW * max(self.true_size or 1, 1)
+        return elements > _LONG_ROW * max(self.full_size or 1, 1)
 
     @property
     def has_products(self) -> bool:
@@ -101,7 +101,7 @@ class Reference:
         # Always a plain normal one first: with wide values alone a softmax saturates and hides what comes before it. Then the wide one, which
         # a kernel that relies on small values does not survive.
         drawn = seed.number("distribution", trial) % len(DISTRIBUTIONS)
-        shape_of = NORMAL if trial == 1 else WIDE if trial == FIRST_REPEAT else DISTRIBUTIONS[drawn]
+        shape_of = NORMAL if trial == 1 else WIDE if trial == FIRST_REPEATED_TRIAL else DISTRIBUTIONS[drawn]
         return [
             shape_of(tuple(value.shape), generator).to(value.dtype)
             if isinstance(value, torch.Tensor) and value.dtype.is_floating_point and origin.is_plain(value)
@@ -120,7 +120,7 @@ class Reference:
     def forms(self, size: int | None) -> list[Any]:
         """Return the inputs at a leading size (None: the true one) as forms of tensors, and plain values."""
         if size is None:
-            return self.true_forms
+            return self.full_forms
         if size not in self._forms:
             values = self._fake_inputs(size)
             self._forms[size] = [passed_as(value) for value in values]
@@ -193,8 +193,8 @@ class Reference:
     def _inputs(self, size: int | None) -> list[Any]:
         if size is None:
             return _guarded(lambda: list(self._get_inputs()))
-        assert self.true_size is not None
-        with ResizedFactories(self.true_size, size):
+        assert self.full_size is not None
+        with ResizedFactories(self.full_size, size):
             values = _guarded(lambda: list(self._get_inputs()))
         if self._only_first:
             rest = iter(_guarded(lambda: list(self._get_inputs())))
@@ -216,10 +216,10 @@ class Reference:
         return shape[0] if shape else None
 
     def _find_reduction(self) -> bool:
-        assert self.true_size is not None
+        assert self.full_size is not None
         small = MIN_REDUCED_LONG if self.has_long_rows else MIN_REDUCED
         large = 2 * small
-        if self.true_size <= large:
+        if self.full_size <= large:
             return False
         for only_first in (False, True):
             self._only_first = only_first
@@ -227,7 +227,7 @@ class Reference:
                 shapes = [self._output_shapes(size) for size in (small, large, None)]
             except Exception:  # noqa: BLE001 (whatever the reference raises on cut inputs: they cannot be cut so)
                 continue
-            if _follow(shapes, (small, large, self.true_size)):
+            if _follow(shapes, (small, large, self.full_size)):
                 return True
         return False
 

@@ -59,5 +59,7 @@ class ExecutedAnswer(FrozenModel):
     """A kernel has written into a weight or a buffer that the judge set."""
 
 
-ExecutorAnswer = ExecutedAnswer | FailedAnswer
-EXECUTOR_ANSWER: TypeAdapter[ExecutorAnswer] = TypeAdapter(Annotated[ExecutorAnswer, Field(discriminator="kind")])
+InterpreterAnswer = ExecutedAnswer | FailedAnswer
+INTERPRETER_ANSWER: TypeAdapter[InterpreterAnswer] = TypeAdapter(
+    Annotated[InterpreterAnswer, Field(discriminator="kind")]
+)

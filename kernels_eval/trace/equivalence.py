@@ -38,7 +38,7 @@ def fingerprint(raw: Mapping[str, Any], payload: bytes | bytearray) -> str:
             command for command in commands if not (isinstance(command, dict) and command.get("kind") == "free")
         ]
     try:
-        text = json.dumps([commands, raw.get("outputs"), raw.get("structure"), bool(raw.get("units"))])
+        text = json.dumps([commands, raw.get("outputs"), raw.get("structure"), bool(raw.get("kernels"))])
     except RecursionError:
         return "too deep"
     return hashlib.sha256(_STORAGE.sub(renumbered, text).encode() + bytes(payload)).hexdigest()
@@ -64,9 +64,9 @@ def steps(trace: TraceAnswer, constexprs: Mapping[int, frozenset[str]]) -> list[
         if isinstance(command, Operate):
             found.append(("operate", command.name, command.overload))
         elif isinstance(command, LaunchKernel):
-            names = constexprs[command.unit]
+            names = constexprs[command.kernel]
             constants = {name: _constant(value) for name, value in command.arguments.items() if name in names}
-            found.append(("launch", command.unit, constants))
+            found.append(("launch", command.kernel, constants))
     sizes: dict[str, Any] = {}
     for index, output in enumerate(trace.outputs):
         sizes[f"{index}"] = output.view.dtype if output.view is not None else output.type

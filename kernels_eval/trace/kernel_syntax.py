@@ -109,22 +109,22 @@ class ForbiddenSyntaxError(Exception):
         self.line = line
 
 
-def checked_tree(unit: KernelSource) -> ast.FunctionDef:
-    """Return a unit's function, with line numbers of the candidate's source and without annotations on its parameters.
+def checked_tree(kernel: KernelSource) -> ast.FunctionDef:
+    """Return a kernel's function, with line numbers of the candidate's source and without annotations on its parameters.
 
     ForbiddenSyntaxError where it says anything that is not allowed.
     """
     try:
-        tree = ast.parse(unit.source)
+        tree = ast.parse(kernel.source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ForbiddenSyntaxError(f"the source of {unit.name} cannot be read: {error}", unit.line) from error
-    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef) or tree.body[0].name != unit.name:
-        raise ForbiddenSyntaxError(f"{unit.name} is not one function", unit.line)
+        raise ForbiddenSyntaxError(f"the source of {kernel.name} cannot be read: {error}", kernel.line) from error
+    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef) or tree.body[0].name != kernel.name:
+        raise ForbiddenSyntaxError(f"{kernel.name} is not one function", kernel.line)
     function = tree.body[0]
-    ast.increment_lineno(tree, unit.line - 1)
+    ast.increment_lineno(tree, kernel.line - 1)
     if function.decorator_list or function.args.vararg or function.args.kwarg or getattr(function, "type_params", None):
-        raise ForbiddenSyntaxError(f"{unit.name} has decorators or a variable number of arguments", unit.line)
-    _Check(function, unit.globals).run()
+        raise ForbiddenSyntaxError(f"{kernel.name} has decorators or a variable number of arguments", kernel.line)
+    _Check(function, kernel.globals).run()
     return function
 
 

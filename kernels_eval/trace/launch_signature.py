@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from kernels_eval.cost.launch import Constant
-from kernels_eval.trace.schema import Descriptor, LaunchKernel, Plain, TypeName, UnitReference, Value, View
+from kernels_eval.trace.schema import Descriptor, KernelReference, LaunchKernel, Plain, TypeName, Value, View
 
 TRITON_NAMES = {
     "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64", "int8": "i8", "uint8": "u8",
@@ -43,7 +43,7 @@ def describe_launch(launch: LaunchKernel, name: str, constexprs: Collection[str]
     x, y, z = launch.grid
     return {
         "kernel": name[:200],
-        "unit": launch.unit,
+        "kernel_number": launch.kernel,
         "line": launch.line,
         "programs": x * y * z,
         "signature": signature,
@@ -75,6 +75,6 @@ def _constant(value: Value) -> Constant | None:
         return Constant(value=value.value)
     if isinstance(value, TypeName):
         return Constant(kind="dtype", value=value.name)
-    if isinstance(value, UnitReference):
-        return Constant(kind="unit", value=value.unit)
+    if isinstance(value, KernelReference):
+        return Constant(kind="kernel", value=value.kernel)
     return None

@@ -76,11 +76,11 @@ class TypeName(FrozenModel):
     name: Name
 
 
-class UnitReference(FrozenModel):
+class KernelReference(FrozenModel):
     """A kernel or device function, by its number."""
 
-    kind: Literal["unit"] = "unit"
-    unit: Number
+    kind: Literal["kernel"] = "kernel"
+    kernel: Number
 
 
 class Sequence(FrozenModel):
@@ -101,7 +101,7 @@ class Descriptor(FrozenModel):
     padding: Literal["zero", "nan"] = "zero"
 
 
-Value = Annotated[View | Plain | TypeName | UnitReference | Sequence | Descriptor, Field(discriminator="kind")]
+Value = Annotated[View | Plain | TypeName | KernelReference | Sequence | Descriptor, Field(discriminator="kind")]
 
 
 class Operate(FrozenModel):
@@ -119,7 +119,7 @@ class LaunchKernel(FrozenModel):
     """One kernel launch."""
 
     kind: Literal["launch"] = "launch"
-    unit: Number
+    kernel: Number
     arguments: Annotated[dict[Identifier, Value], Field(max_length=256)]
     grid: tuple[Size, Size, Size]
     options: Annotated[dict[Identifier, int], Field(max_length=16)] = Field(default_factory=dict)
@@ -183,21 +183,21 @@ class Constexpr(FrozenModel):
 
 
 Global = Annotated[
-    ModuleName | LanguageName | Constexpr | Plain | TypeName | UnitReference | Sequence, Field(discriminator="kind")
+    ModuleName | LanguageName | Constexpr | Plain | TypeName | KernelReference | Sequence, Field(discriminator="kind")
 ]
 
 
 class KernelSource(FrozenModel):
     """The source of one kernel or device function, and what its global names mean."""
 
-    unit: Number
+    number: Number
     name: Identifier
     source: Annotated[str, Field(max_length=200_000)]
     """A function definition without decorators."""
     line: Annotated[int, Field(ge=1, le=1 << 30)]
     """Line of the candidate's source that `source` starts at."""
     globals: Annotated[dict[Identifier, Global], Field(max_length=500)] = Field(default_factory=dict)
-    is_host_function: bool = False
+    is_constexpr_function: bool = False
     """`triton.constexpr_function`: runs on plain values at compile time."""
 
 
@@ -211,7 +211,7 @@ class OutputView(FrozenModel):
 class Part(FrozenModel):
     """What the host code asked for since the last part."""
 
-    units: Annotated[tuple[KernelSource, ...], Field(max_length=500)] = ()
+    kernels: Annotated[tuple[KernelSource, ...], Field(max_length=500)] = ()
     commands: Annotated[tuple[Command, ...], Field(max_length=MAX_COMMANDS)] = ()
 
 
@@ -231,5 +231,5 @@ class ReadAnswer(Part):
     view: View
 
 
-HostAnswer = TraceAnswer | ReadAnswer | StateAnswer | FailedAnswer
-HOST_ANSWER: TypeAdapter[HostAnswer] = TypeAdapter(Annotated[HostAnswer, Field(discriminator="kind")])
+TracingAnswer = TraceAnswer | ReadAnswer | StateAnswer | FailedAnswer
+TRACING_ANSWER: TypeAdapter[TracingAnswer] = TypeAdapter(Annotated[TracingAnswer, Field(discriminator="kind")])

@@ -45,7 +45,7 @@ _DRIVER_PROPERTIES = {
 }
 
 
-class HostDevice(TorchDispatchMode):
+class OnCpu(TorchDispatchMode):
     """On while the candidate is loaded and built: what it creates on `cuda` lies in its own memory."""
 
     def __torch_dispatch__(

@@ -46,24 +46,24 @@ class KernelSources:
         self._kept.append(plain)
         node, indent = self._definition(plain)
         lines = linecache.getlines(plain.__code__.co_filename)[node.lineno - 1 : node.end_lineno]
-        unit: dict[str, Any] = {
-            "unit": number,
+        kernel: dict[str, Any] = {
+            "number": number,
             "name": node.name,
             "source": "".join(_outdented(line, indent) for line in lines),
             "line": node.lineno,
-            "is_host_function": isinstance(function, ConstexprFunction),
+            "is_constexpr_function": isinstance(function, ConstexprFunction),
         }
         used = free_names(node)
         named = {name: self._global(plain, name) for name in sorted(used)}
         for name in sorted(annotation_names(node) - used):
             with contextlib.suppress(UnknownGlobalError):
                 named[name] = self._global(plain, name)
-        unit["globals"] = {name: value for name, value in named.items() if value is not None}
-        self.fresh.append(unit)
+        kernel["globals"] = {name: value for name, value in named.items() if value is not None}
+        self.fresh.append(kernel)
         return number
 
     def take_fresh(self) -> list[dict[str, Any]]:
-        """Return units that were not returned before, callees first."""
+        """Return kernels that were not returned before, callees first."""
         fresh, self.fresh = self.fresh, []
         return fresh
 
@@ -75,8 +75,8 @@ class KernelSources:
             return {"kind": "plain", "value": _exactly_plain(value)}
         if isinstance(value, tl.dtype):
             return {"kind": "dtype", "name": str(value)}
-        if is_unit(value):
-            return {"kind": "unit", "unit": self.number_of(value)}
+        if is_kernel(value):
+            return {"kind": "kernel", "kernel": self.number_of(value)}
         if isinstance(value, tuple | list):
             return {"kind": "sequence", "items": [self.encode(item) for item in value]}
         if isinstance(value, torch.dtype):
@@ -128,7 +128,7 @@ class KernelSources:
         return node, node.col_offset
 
 
-def is_unit(value: Any) -> bool:
+def is_kernel(value: Any) -> bool:
     """True for what `@triton.jit` and `@triton.constexpr_function` make."""
     return isinstance(value, upstream.InterpretedFunction | JITFunction | ConstexprFunction)
 

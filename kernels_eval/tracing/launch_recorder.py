@@ -29,9 +29,9 @@ class KernelArgumentError(Exception):
 class LaunchRecorder:
     """Takes the place of Triton's launcher."""
 
-    def __init__(self, tracer: Tracer, units: KernelSources) -> None:
+    def __init__(self, tracer: Tracer, sources: KernelSources) -> None:
         self._tracer = tracer
-        self._units = units
+        self._sources = sources
         self._signatures: dict[Any, inspect.Signature] = {}
         self._launches = 0
 
@@ -65,11 +65,11 @@ class LaunchRecorder:
         bound = signature.bind(*args, **{name: value for name, value in kwargs.items() if name in known})
         bound.apply_defaults()
         arguments: dict[str, Any] = dict(bound.arguments)
-        number = self._units.number_of(kernel)
+        number = self._sources.number_of(kernel)
         self._tracer.command(
             {
                 "kind": "launch",
-                "unit": number,
+                "kernel": number,
                 "arguments": {name: self._encode(value, name) for name, value in arguments.items()},
                 "grid": _grid(grid, arguments),
                 "options": {
@@ -96,7 +96,7 @@ class LaunchRecorder:
         if isinstance(value, tuple):
             return {"kind": "sequence", "items": [self._encode(item, name) for item in value]}
         try:
-            return self._units.encode(value)
+            return self._sources.encode(value)
         except UnknownGlobalError as error:
             raise KernelArgumentError(f"argument {name}: {error}") from error
 

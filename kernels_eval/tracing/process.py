@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from kernels_eval.correctness.allowed_operators import PolicyViolationError
+from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
 from kernels_eval.correctness.output_structure import flat
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
 from kernels_eval.sandbox.ipc import ChannelClosedError, receive_frame, send_frame
@@ -32,7 +32,7 @@ from kernels_eval.tracing.tracer import Tracer
 _DIFFERENCE_NAMES = 5
 
 
-def host_main(channel: socket.socket, memory_descriptor: int) -> None:
+def tracing_main(channel: socket.socket, memory_descriptor: int) -> None:
     """Serve one candidate; returns when the judge hangs up."""
     channel.settimeout(None)
     gc.set_threshold(50_000)  # a short life: collecting early would touch, and so copy, the zygote's pages
@@ -47,7 +47,7 @@ def host_main(channel: socket.socket, memory_descriptor: int) -> None:
 class _Host:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
-        self._units = KernelSources()
+        self._sources = KernelSources()
         self._values: list[Any] = []
         """Values read so far in this forward call."""
         self._queued: deque[dict[str, Any]] = deque()
@@ -60,13 +60,13 @@ class _Host:
         job: dict[str, Any] = pickle.loads(payload)
         torch.set_num_threads(1)
         self._tracer = Tracer(job["strict"], self._read)
-        self._recorder = LaunchRecorder(self._tracer, self._units)
+        self._recorder = LaunchRecorder(self._tracer, self._sources)
         self._recorder.install()
         fake_cuda.install()
         fake_cuda_graphs.install(self._tracer)
         custom_operators.install()
         before = global_state()
-        with fake_cuda.HostDevice():
+        with fake_cuda.OnCpu():
             model = _build(load_source(job["source"]), job["arguments"], job["weight_seed"])
         state = _state(model)
         named = {name: [NAMES.get(tensor.dtype, "?"), list(tensor.shape)] for name, tensor in state.items()}
@@ -102,7 +102,7 @@ class _Host:
         try:
             with torch.no_grad(), tracer:
                 result = model(*inputs)
-        except PolicyViolationError as error:
+        except ForbiddenOperatorError as error:
             raise CandidateError("rejected", "library_compute", describe(error)) from error
         except (KernelArgumentError, UnknownGlobalError) as error:
             raise CandidateError("compile_error", "triton_compile", describe(error)) from error
@@ -143,7 +143,7 @@ class _Host:
 
     def _send(self, header: dict[str, Any]) -> None:
         commands, payload = self._tracer.take()
-        send_frame(self._channel, {**header, "units": self._units.take_fresh(), "commands": commands}, payload)
+        send_frame(self._channel, {**header, "kernels": self._sources.take_fresh(), "commands": commands}, payload)
 
 
 def _build(module: Any, arguments: list[Any], weight_seed: int) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from kernels_eval.correctness.allowed_operators import PolicyViolationError
+from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
 from kernels_eval.trace.schema import FIRST_OWN
 
 if TYPE_CHECKING:
@@ -100,7 +100,9 @@ class TracedTensor(torch.Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Refuse to be pickled or deep-copied by way of pickle."""
-        raise PolicyViolationError("Tensor.__reduce_ex__: results have to be computed by the kernels, not on the host")
+        raise ForbiddenOperatorError(
+            "Tensor.__reduce_ex__: results have to be computed by the kernels, not on the host"
+        )
 
     def __deepcopy__(self, memo: Any) -> torch.Tensor:
         """Copy as `clone` does."""
@@ -114,7 +116,7 @@ def _is_device_name(value: Any) -> bool:
 def _refusing(name: str) -> Callable[..., Any]:
     def refuse(self: TracedTensor, *_: Any, **__: Any) -> Any:
         self.memory.tracer.violations.append(f"Tensor.{name}")
-        raise PolicyViolationError(f"Tensor.{name}: results have to be computed by the kernels, not on the host")
+        raise ForbiddenOperatorError(f"Tensor.{name}: results have to be computed by the kernels, not on the host")
 
     return refuse
 

@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._python_dispatch import _disable_current_modes as _disable_modes  # pyright: ignore
 
-from kernels_eval.correctness.allowed_operators import MAX_HOST_READS, PolicyViolationError, refusal
+from kernels_eval.correctness.allowed_operators import MAX_HOST_READS, ForbiddenOperatorError, refusal
 from kernels_eval.sandbox.tensor_bytes import NAMES, bytes_of
 from kernels_eval.trace.schema import FIRST_OWN, MAX_COMMANDS
 from kernels_eval.tracing.custom_operators import own_operator
@@ -76,9 +76,11 @@ class Tracer(TorchDispatchMode):
         if isinstance(tensor, TracedTensor):
             return tensor
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
-            raise PolicyViolationError(f"{type(tensor).__name__}: only plain tensors can be used")
+            raise ForbiddenOperatorError(f"{type(tensor).__name__}: only plain tensors can be used")
         if tensor.is_meta or tensor.layout is not torch.strided or tensor.dtype not in NAMES:
-            raise PolicyViolationError(f"a {tensor.layout} tensor of {tensor.dtype} on {tensor.device} cannot be used")
+            raise ForbiddenOperatorError(
+                f"a {tensor.layout} tensor of {tensor.dtype} on {tensor.device} cannot be used"
+            )
         storage = tensor.untyped_storage()
         known = self._hosts.get(storage.data_ptr()) if storage.nbytes() else None
         if known is None:
@@ -142,7 +144,7 @@ class Tracer(TorchDispatchMode):
         reason = refusal(func, name, self.strict)
         if reason is not None:
             self.violations.append(f"aten.{name}")
-            raise PolicyViolationError(reason)
+            raise ForbiddenOperatorError(reason)
         given: list[TracedTensor] = []
         plain_args = self._plain(args, given)
         plain_kwargs = {key: self._plain(value, given) for key, value in kwargs.items() if key not in _HOST_ONLY}
@@ -153,7 +155,7 @@ class Tracer(TorchDispatchMode):
         try:
             result = func(*plain_args, **plain_kwargs)
         except NotImplementedError as error:
-            raise PolicyViolationError(f"aten.{name}: its result's shape depends on values") from error
+            raise ForbiddenOperatorError(f"aten.{name}: its result's shape depends on values") from error
         if isinstance(result, torch.Tensor):
             wrapped = results = self._wrap(result, given)
             views = [results]
@@ -182,7 +184,9 @@ class Tracer(TorchDispatchMode):
         self._host_reads += 1
         if self._host_reads > MAX_HOST_READS:
             self.violations.append("aten._local_scalar_dense")
-            raise PolicyViolationError(f"aten._local_scalar_dense: more than {MAX_HOST_READS} values read on the host")
+            raise ForbiddenOperatorError(
+                f"aten._local_scalar_dense: more than {MAX_HOST_READS} values read on the host"
+            )
         return self._read(self.view_of(self.promote(tensor)))
 
     def _plain(self, value: Any, given: list[TracedTensor]) -> Any:
@@ -203,7 +207,7 @@ class Tracer(TorchDispatchMode):
             return {"kind": "dtype", "name": str(value).removeprefix("torch.")}
         if value is None or isinstance(value, bool | int | float | str):
             return {"kind": "plain", "value": value}
-        raise PolicyViolationError(f"a {type(value).__name__} cannot be passed to an operator here")
+        raise ForbiddenOperatorError(f"a {type(value).__name__} cannot be passed to an operator here")
 
     def _wrap(self, plain: torch.Tensor, given: list[TracedTensor]) -> TracedTensor:
         storage = plain.untyped_storage()

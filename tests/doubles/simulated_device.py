@@ -31,7 +31,7 @@ from kernels_eval.gpu import hardware as device_facts
 from kernels_eval.gpu.candidate import device_candidate_main, warm_up
 from kernels_eval.gpu.confinement import confine_device_child, confine_device_fork_server
 from kernels_eval.gpu.timing import Rehearsed
-from kernels_eval.interpreter.memory_accesses import LEDGER, Origin, Region, Storage
+from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Origin, Region, Storage
 from kernels_eval.interpreter.triton_patches import interpreter
 from kernels_eval.sandbox.fork_server import ChildSetup, ForkServer, serve_fork_server
 from kernels_eval.sandbox.ipc import note_pair
@@ -83,7 +83,7 @@ def launch_at_once(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: A
         if isinstance(value, torch.Tensor):
             memory = torch.empty(0, dtype=torch.uint8).set_(value.untyped_storage())
             regions.append(Region(name, Storage(0, memory, Origin.GIVEN), memory.data_ptr(), memory.numel()))
-    LEDGER.start(regions)
+    ACCESS_LOG.start(regions)
     converted = {
         name: value if name in constexprs else interpreter.upstream._implicit_cvt(value)
         for name, value in bound.arguments.items()

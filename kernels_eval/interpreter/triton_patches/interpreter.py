@@ -13,7 +13,7 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter as _upstream
 
-from kernels_eval.interpreter.memory_accesses import LEDGER, account
+from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, record_access
 from kernels_eval.interpreter.triton_patches import precision, reductions, types
 
 upstream: Any = _upstream
@@ -91,7 +91,7 @@ def interpret(function: Any, arguments: dict[str, Any], grid: tuple[int, int, in
     builder.set_grid_dim(*grid)
     run = function.fn
     for index in programs:
-        builder.grid_idx = LEDGER.program = index
+        builder.grid_idx = ACCESS_LOG.program = index
         run(**arguments)
 
 
@@ -107,7 +107,7 @@ def pointer(address: int, dtype_name: str) -> Any:
 # is a plain array or a handle, whose `data` are lanes to NumPy either way.
 def _masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *hints: Any, **named: Any) -> Any:
     lanes = np.asarray(mask.data)
-    account(ptrs, lanes, reads=True, writes=False)
+    record_access(ptrs, lanes, reads=True, writes=False)
     dtype_tt = ptrs.get_element_ty()
     dtype_np = upstream._get_np_dtype(dtype_tt)
     if other is None:
@@ -118,22 +118,22 @@ def _masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *hints: Any, **nam
 
 def _masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *hints: Any, **named: Any) -> Any:
     lanes = np.asarray(mask.data)
-    account(ptrs, lanes, reads=False, writes=True)
+    record_access(ptrs, lanes, reads=False, writes=True)
     return upstream._interpreter.store(ptrs.data, value.data, lanes)
 
 
 def _atomic_rmw(self: Any, rmw_op: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
-    account(ptr, mask.data, reads=True, writes=True)
+    record_access(ptr, mask.data, reads=True, writes=True)
     return _upstream_atomic_rmw(self, rmw_op, ptr, val, mask, sem, scope)
 
 
 def _atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
-    account(ptr, None, reads=True, writes=True)
+    record_access(ptr, None, reads=True, writes=True)
     return _upstream_atomic_cas(self, ptr, cmp, val, sem, scope)
 
 
 def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
-    LEDGER.flops += 2 * int(np.prod(a.data.shape)) * int(b.data.shape[-1])
+    ACCESS_LOG.flops += 2 * int(np.prod(a.data.shape)) * int(b.data.shape[-1])
     if input_precision == _TF32 and a.data.dtype == np.float32:
         a = upstream.TensorHandle(precision.to_tf32(a.data), a.dtype)
         b = upstream.TensorHandle(precision.to_tf32(b.data), b.dtype)
@@ -161,7 +161,7 @@ def _exact_by_default(dot: Any) -> Any:
 
 def _binary_op(self: Any, lhs: Any, rhs: Any, op: Any) -> Any:
     if lhs.dtype.scalar.is_floating():  # a matrix product without `tl.dot` is not free
-        LEDGER.vector_flops += max(lhs.data.size, rhs.data.size)
+        ACCESS_LOG.vector_flops += max(lhs.data.size, rhs.data.size)
     return _upstream_binary_op(self, lhs, rhs, op)
 
 

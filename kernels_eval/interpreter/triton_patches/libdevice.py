@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import triton.language as tl
 
-from kernels_eval.interpreter.memory_accesses import LEDGER
+from kernels_eval.interpreter.memory_accesses import ACCESS_LOG
 from kernels_eval.interpreter.triton_patches.interpreter import upstream
 
 _Function = Callable[..., torch.Tensor]
@@ -46,7 +46,7 @@ def _elementwise(function: _Function, result: Any) -> Any:
             for value in values
         ]
         computed = function(*arrays)
-        LEDGER.vector_flops += computed.numel()
+        ACCESS_LOG.vector_flops += computed.numel()
         kind = result or dtype
         data = computed.numpy().astype(upstream._get_np_dtype(kind), copy=False)
         is_block = any(isinstance(t.type, tl.block_type) for t in tensors)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels_eval.trace.equivalence import fingerprint, is_same_at, steps, uses_older_storage
-from kernels_eval.trace.schema import FIRST_OWN, HOST_ANSWER, TraceAnswer
+from kernels_eval.trace.schema import FIRST_OWN, TRACING_ANSWER, TraceAnswer
 
 
 def view(storage: int, rows: int = 8) -> dict[str, Any]:
@@ -20,10 +20,10 @@ def program(first: int, rows: int = 8, older: int | None = None, **constants: in
     return {
         "kind": "trace",
         "structure": "one object",
-        "units": [],
+        "kernels": [],
         "commands": [
             {"kind": "operate", "name": "empty_like", "overload": "default", "arguments": [view(0, rows)], "results": [out]},
-            {"kind": "launch", "unit": 0, "arguments": given, "grid": [rows, 1, 1]},
+            {"kind": "launch", "kernel": 0, "arguments": given, "grid": [rows, 1, 1]},
             {"kind": "free", "storages": [first + 7]},
         ],
         "outputs": [{"view": out}],
@@ -31,7 +31,7 @@ def program(first: int, rows: int = 8, older: int | None = None, **constants: in
 
 
 def trace(raw: dict[str, Any]) -> TraceAnswer:
-    answer = HOST_ANSWER.validate_python(raw)
+    answer = TRACING_ANSWER.validate_python(raw)
     assert isinstance(answer, TraceAnswer)
     return answer
 

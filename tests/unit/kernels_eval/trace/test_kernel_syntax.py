@@ -89,9 +89,9 @@ HONEST = (
 )
 
 
-def unit(body: str, parameters: str = "p, q") -> KernelSource:
+def kernel_source(body: str, parameters: str = "p, q") -> KernelSource:
     source = f"def kernel({parameters}):\n    {body}\n"
-    return KernelSource(unit=0, name="kernel", source=source, line=7, globals=GLOBALS)
+    return KernelSource(number=0, name="kernel", source=source, line=7, globals=GLOBALS)
 
 
 def filled(place: str, expression: str) -> str:
@@ -104,26 +104,26 @@ def test_an_escape_is_refused_wherever_it_stands(place: str, escape: str, around
     for honest in around:
         expression = f"tl.where({honest}, {expression}, 0)"
     try:
-        ast.parse(unit(filled(place, expression)).source)
+        ast.parse(kernel_source(filled(place, expression)).source)
     except SyntaxError:
         with pytest.raises(ForbiddenSyntaxError):
-            checked_tree(unit(filled(place, expression)))
+            checked_tree(kernel_source(filled(place, expression)))
         return
     with pytest.raises(ForbiddenSyntaxError) as refused:
-        checked_tree(unit(filled(place, expression)))
+        checked_tree(kernel_source(filled(place, expression)))
     assert 7 <= refused.value.line <= 12
 
 
 @given(st.sampled_from(PLACES), st.lists(st.sampled_from(HONEST), min_size=1, max_size=4))
 def test_what_is_honest_passes_wherever_it_stands(place: str, parts: list[str]) -> None:
     expression = " + ".join(f"({part})" for part in parts)
-    checked_tree(unit(filled(place, expression.replace("'", '"'))))
+    checked_tree(kernel_source(filled(place, expression.replace("'", '"'))))
 
 
 @given(st.sampled_from(ESCAPES))
 def test_defaults_of_parameters_are_checked_too(escape: str) -> None:
     with pytest.raises(ForbiddenSyntaxError):
-        checked_tree(unit("pass", f"p, q={filled('{}', escape)}"))
+        checked_tree(kernel_source("pass", f"p, q={filled('{}', escape)}"))
 
 
 @pytest.mark.parametrize(
@@ -159,13 +159,13 @@ def test_defaults_of_parameters_are_checked_too(escape: str) -> None:
 )
 def test_statements_that_no_kernel_has(source: str) -> None:
     with pytest.raises(ForbiddenSyntaxError):
-        checked_tree(KernelSource(unit=0, name="kernel", source=source, line=1, globals=GLOBALS))
+        checked_tree(KernelSource(number=0, name="kernel", source=source, line=1, globals=GLOBALS))
 
 
 @given(st.text(max_size=80))
 def test_any_text_is_a_kernel_or_refused(text: str) -> None:
     try:
-        function = checked_tree(unit(text.replace("\n", "\n    ")))
+        function = checked_tree(kernel_source(text.replace("\n", "\n    ")))
     except ForbiddenSyntaxError:
         return
     assert function.name == "kernel"

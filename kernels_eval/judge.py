@@ -17,7 +17,7 @@ from kernels_eval.compile.compiler import CompileCache
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.example import KERNEL, PROBLEM
-from kernels_eval.gpu.detection import gpu_name, resolve_device
+from kernels_eval.gpu.device import gpu_name, resolve_device
 from kernels_eval.overrides import with_settings
 from kernels_eval.pool.builder import BuildCache
 from kernels_eval.pool.job_queue import Dispatcher, Job

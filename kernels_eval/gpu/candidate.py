@@ -1,16 +1,29 @@
-"""The candidate's process on a GPU: loads the candidate, makes the calls it is asked for, reports what was observed.
+"""Candidate's process on a GPU: loads the candidate and makes the rounds of calls that the judge's worker asks for.
 
-Warmed while it is still spare, before it is handed a job: a CUDA context, the events and the flush buffer of the stopwatch, the
-profiler. Then one session (frames, see kernels_eval.sandbox.ipc). Judge: `load` (payload: pickled job, from the judge to us only).
-Candidate: `awake`. Judge: any number of `round` with kernels of ours (`stand_ins`), by which it learns what a round takes beside
-the calls; then `begin`, upon which the source is executed. Candidate: `ready` or `failed`. Judge: `weights`, then any number of `round` (calls: where the inputs lie in the shared device
-memory and where the outputs go; whether to time, profile or suppress kernels). Candidate: `round` or `failed`. Nothing of the
+Forked by the worker's fork server; `warm_up_child` has run in it while it was a spare. One session, in frames of
+kernels_eval.sandbox.ipc, with kernels_eval.gpu.session:
+
+    worker `start` (payload: pickled job)         candidate `started`   no code of the candidate has run yet
+    worker `round`, any number, with placeholder  candidate as below    measures the overhead of a round
+    worker `load`                                 candidate `ready`     the source is executed, the model built
+    worker `weights` (payload: bytes)             -
+    worker `round`, any number                    candidate `prepared`; worker `go`; candidate `done`, `round`
+
+`failed` takes the place of any answer and ends the session. A round tells at which offsets of the shared device memory
+inputs and outputs lie, and if the calls are to be profiled or the candidate's kernels suppressed. Nothing of the
 reference, the input seeds or the verdict is ever in this process.
+
+Confinement differs from kernels_eval.sandbox.limits where CUDA needs it. Written memory is limited, not address space, of
+which CUDA reserves far more than it uses. Programs may be started, since Triton calls an assembler and a C compiler when a
+kernel is first launched: system calls are therefore not filtered. The IPC namespace stays shared: device memory passes
+between processes by handle. The network is cut off.
 """
 
+import ctypes
 import gc
 import os
 import pickle
+import resource
 import socket
 import sys
 import traceback
@@ -23,83 +36,74 @@ import torch
 from kernels_eval.backends import Backend, backend_named
 from kernels_eval.correctness.allowed_operators import refuse_host_copies
 from kernels_eval.gpu import cuda_driver
-from kernels_eval.gpu.cuda_driver import CudaDriver
-from kernels_eval.gpu.operator_guard import DevicePolicy
-from kernels_eval.gpu.profiler import Profiler
-from kernels_eval.gpu.rounds import Rounds, StandIns
+from kernels_eval.gpu.operator_guard import OperatorGuard
+from kernels_eval.gpu.rounds import PlaceholderModel, Rounds
 from kernels_eval.gpu.shared_memory import MappedMemory
-from kernels_eval.gpu.stopwatch import Stopwatch
+from kernels_eval.gpu.warm_up import instruments, warm_up_child
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
+from kernels_eval.sandbox.fork_server import ChildSetup
 from kernels_eval.sandbox.ipc import ChannelClosedError, receive_frame, send_frame
+from kernels_eval.sandbox.limits import Limits, adopt_orphans
 from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm, tensor_from
 
+_PR_SET_NO_NEW_PRIVS = 38
+_CLONE_NEWNET = 0x40000000
+_COMPILER_MB = 4096
+"""Written memory for the compiler, which runs in the candidate's process."""
+_FILE_MB = 512
+_DESCRIPTORS = 1024
 _MAX_THREADS = 100_000
 _MAX_PLACES = 6
 
 
-class Warm:
-    """What a spare process has ready."""
-
-    def __init__(self) -> None:
-        torch.set_num_threads(1)
-        torch.cuda.init()
-        torch.zeros(1, device=cuda_driver.DEVICE)
-        self.driver = CudaDriver()
-        self.stopwatch = Stopwatch(self.driver)
-        self.profiler = Profiler(self.stopwatch.flush)
-        if os.environ.get("KERNELS_EVAL_WARM_PROFILER", "1") == "1":
-            self.profiler.warm_up()
-        self._load_launcher()
-
-    def _load_launcher(self) -> None:
-        """Load Triton's own library for the device, which it builds once and finds in the shared cache afterwards."""
-        from triton.runtime import driver
-
-        active: Any = driver.active
-        active.get_current_device()
-        active.get_current_target()
-        _ = active.utils
+def confine_fork_server(may_fork: bool) -> list[str]:
+    """Cut the network off for this process and all that it forks; returns what will be in force in its children."""
+    adopt_orphans()
+    libc = ctypes.CDLL(None, use_errno=True)
+    achieved = ["process", "rlimits"]
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0:
+        achieved.append("no_new_privs")
+    # Not with a new user namespace, which would take the device files' owner away.
+    if libc.unshare(_CLONE_NEWNET) == 0:
+        achieved.append("netns")
+    return achieved
 
 
-_warm: list[Warm | Exception] = []
+def confine_child(limits: Limits, may_fork: bool) -> None:
+    """Limit this process, for good: written memory, CPU seconds, size of files, descriptors, core dumps."""
+    ceiling = _written_bytes() + (limits.memory_mb + _COMPILER_MB) * 2**20
+    resource.setrlimit(resource.RLIMIT_DATA, (ceiling, ceiling))
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = int(used.ru_utime + used.ru_stime + 2 * limits.wall_s) + 2
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_MB * 2**20, _FILE_MB * 2**20))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))
 
 
-def warm_up() -> None:
-    """Make this process ready for a job. A failure is told once the job is there: before, nobody listens."""
-    try:
-        _warm.append(Warm())
-    except Exception as error:  # noqa: BLE001 (whatever it is, it is told)
-        _warm.append(error)
+def _written_bytes() -> int:
+    """Return the size of this process's data segment, which RLIMIT_DATA limits."""
+    with open("/proc/self/statm") as file:  # noqa: PTH123 (on every verdict's path)
+        pages = int(file.read().split()[5])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _warmed() -> Warm:
-    """What this process has ready; raises what stopped it from being made."""
-    if not _warm:
-        warm_up()
-    if isinstance(_warm[0], Exception):
-        raise _warm[0]
-    return _warm[0]
+SETUP = ChildSetup(warm_up_child, confine_fork_server, confine_child)
 
 
-def _with_places(error: Exception) -> str:
-    """Say what failed in code of ours, or of a library that we called, and where: innermost first."""
-    frames = reversed(traceback.extract_tb(error.__traceback__)[-_MAX_PLACES:])
-    return f"{describe(error)} ({', '.join(f'{Path(frame.filename).name}:{frame.lineno}' for frame in frames)})"
-
-
-def device_candidate_main(channel: socket.socket, memory_descriptor: int) -> None:
+def candidate_main(channel: socket.socket, memory_descriptor: int) -> None:
     """Run one candidate; returns when the judge hangs up."""
     channel.settimeout(None)
     gc.set_threshold(50_000)
     try:
-        _Session(channel).serve(memory_descriptor)
+        _Candidate(channel).serve(memory_descriptor)
     except CandidateError as failed:
         send_frame(channel, failed.header)
     except ChannelClosedError:
         return
 
 
-class _Session:
+class _Candidate:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._frames: Callable[[], Any] = sys._current_frames  # pyright: ignore[reportPrivateUsage]
@@ -107,43 +111,42 @@ class _Session:
     def serve(self, memory_descriptor: int) -> None:
         _, payload = receive_frame(self._channel)
         try:
-            self._warm = _warmed()
+            self._instruments = instruments()
             self._threads = len(self._frames())
             job: dict[str, Any] = pickle.loads(payload)
             _use_cache_folder(job["scratch"])
-            memory = MappedMemory(self._warm.driver, job["memory"], memory_descriptor)
+            memory = MappedMemory(self._instruments.driver, job["memory"], memory_descriptor)
             backend = backend_named(job["backend"])
             backend.install(job["build"])
-        # Nothing of the candidate has run: the judge takes it for a fault of the machine.
+        # No code of the candidate has run: the judge takes it for a fault of the machine.
         except Exception as error:
             raise CandidateError("runtime_error", "judge_fault", _with_places(error)) from error
-        policy = DevicePolicy(enforce=job["strict"])
+        guard = OperatorGuard(enforce=job["strict"])
         torch.set_grad_enabled(False)
-        send_frame(self._channel, {"kind": "awake"})
+        send_frame(self._channel, {"kind": "started"})
         while (header := receive_frame(self._channel)[0])["kind"] == "round":
-            stand_ins = StandIns([TensorForm(**form) for form in header["stand_ins"]])
-            policy_of_ours = DevicePolicy(enforce=False)
-            self._answer(self._rounds(memory, stand_ins, policy_of_ours, backend, None), header)
+            placeholder = PlaceholderModel([TensorForm(**form) for form in header["placeholder"]])
+            self._answer(self._rounds(memory, placeholder, OperatorGuard(enforce=False), backend, None), header)
         module = load_source(job["source"])
         model = _build(module, job["arguments"], job["weight_seed"])
         if job["strict"]:
-            refuse_host_copies(policy.violations.append)
+            refuse_host_copies(guard.violations.append)
         state = _state(model)
         named = {name: [NAMES.get(tensor.dtype, "?"), list(tensor.shape)] for name, tensor in state.items()}
         send_frame(self._channel, {"kind": "ready", "state": named})
         header, payload = receive_frame(self._channel)
         for item in header["weights"]:
             state[item["name"]].copy_(tensor_from(payload, TensorForm(**item["form"]), item["offset"]))
-        rounds = self._rounds(memory, model, policy, backend, module)
+        rounds = self._rounds(memory, model, guard, backend, module)
         while True:
             header, _ = receive_frame(self._channel)
             self._answer(rounds, header)
 
-    def _rounds(self, memory: MappedMemory, model: Any, policy: DevicePolicy, backend: Backend, module: Any) -> Rounds:
-        return Rounds(self._warm.stopwatch, self._warm.profiler, memory, model, policy, backend, module)
+    def _rounds(self, memory: MappedMemory, model: Any, guard: OperatorGuard, backend: Backend, module: Any) -> Rounds:
+        return Rounds(self._instruments.stopwatch, self._instruments.profiler, memory, model, guard, backend, module)
 
     def _answer(self, rounds: Rounds, header: dict[str, Any]) -> None:
-        """Make one round, at the judge's word."""
+        """Prepare one round, make it once the worker sends `go`, and answer."""
         rounds.prepare(header)
         send_frame(self._channel, {"kind": "prepared"})
         receive_frame(self._channel)
@@ -153,12 +156,18 @@ class _Session:
 
 
 def _use_cache_folder(scratch: str) -> None:
-    """Compile into a folder of this candidate's own: what it puts there is never loaded for another."""
+    """Compile into a folder of this candidate alone: nothing that it puts there is loaded for another."""
     folder = Path(scratch) / "triton"
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["TRITON_CACHE_DIR"] = str(folder)
     os.environ["TMPDIR"] = scratch
     os.environ["TORCH_EXTENSIONS_DIR"] = str(Path(scratch) / "extensions")
+
+
+def _with_places(error: Exception) -> str:
+    """Describe an error in the judge's code, or in a library that it called, with its places: innermost first."""
+    frames = reversed(traceback.extract_tb(error.__traceback__)[-_MAX_PLACES:])
+    return f"{describe(error)} ({', '.join(f'{Path(frame.filename).name}:{frame.lineno}' for frame in frames)})"
 
 
 def _build(module: Any, arguments: list[Any], weight_seed: int) -> Any:

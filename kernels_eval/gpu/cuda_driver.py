@@ -1,7 +1,7 @@
-"""The few calls of the CUDA driver that the judge makes itself, bound before a candidate's code is loaded.
+"""CUDA driver calls that the judge makes itself, bound before a candidate's code is loaded.
 
-Through libcuda by ctypes, not through torch: `torch.cuda.Event`, `torch.cuda.synchronize` and the like are Python attributes that
-a candidate can replace. All calls need a current context, which torch makes on its first CUDA operation.
+Through libcuda by ctypes, not through torch: `torch.cuda.Event`, `torch.cuda.synchronize` and the like are Python
+attributes that a candidate can replace. All calls need a current context, which torch makes on its first CUDA operation.
 """
 
 import ctypes
@@ -11,7 +11,7 @@ _IPC_LAZY_PEER_ACCESS = 1
 _NOT_INITIALISED = 3
 HANDLE_BYTES = 64
 DEVICE = "cuda"
-"""What torch calls the device that candidates run on."""
+"""Torch's name of the device that candidates run on."""
 
 
 class CudaError(Exception):
@@ -23,7 +23,7 @@ class _IpcHandle(ctypes.Structure):
 
 
 class CudaDriver:
-    """libcuda.so.1. CudaError where it is missing, and from every call that fails."""
+    """libcuda.so.1. Raises CudaError if it is missing, and from every call that fails."""
 
     def __init__(self) -> None:
         try:
@@ -94,7 +94,7 @@ class CudaDriver:
         return address.value
 
     def free(self, address: int) -> None:
-        """Give memory of `allocate` back."""
+        """Free memory of `allocate`."""
         self._check("cuMemFree", self._library.cuMemFree_v2(address))
 
     def export(self, address: int) -> bytes:
@@ -113,11 +113,11 @@ class CudaDriver:
         return address.value
 
     def close(self, address: int) -> None:
-        """Unmap what `open` mapped."""
+        """Unmap an address that `open` returned."""
         self._check("cuIpcCloseMemHandle", self._library.cuIpcCloseMemHandle(address))
 
     def is_untouched(self) -> bool:
-        """True where nothing in this process has initialised CUDA yet, so that its forks can."""
+        """True if nothing in this process has initialised CUDA: its forks then can."""
         count = ctypes.c_int()
         return self._library.cuDeviceGetCount(ctypes.byref(count)) == _NOT_INITIALISED
 
@@ -125,12 +125,11 @@ class CudaDriver:
         if result:
             name = ctypes.c_char_p()
             self._library.cuGetErrorName(result, ctypes.byref(name))
-            said = name.value.decode() if name.value else str(result)
-            raise CudaError(f"{call}: {said}")
+            raise CudaError(f"{call}: {name.value.decode() if name.value else result}")
 
 
 class DeviceRegion:
-    """Device memory at an address, as what `torch.as_tensor` takes without a copy."""
+    """Device memory at an address, in the form that `torch.as_tensor` takes without a copy."""
 
     def __init__(self, address: int, nbytes: int) -> None:
         self.__cuda_array_interface__: dict[str, Any] = {

@@ -1,8 +1,8 @@
-"""The candidate-side line of the policy on a GPU: the same operators are refused as on the CPU, during every call alike.
+"""Operator guard in the candidate's process on a GPU: refuses the operators of PyTorch that are refused on a CPU.
 
-On while outputs are checked, while calls are profiled and while they are timed: a call cannot tell one from the other. Fresh
-memory is filled with NaN only in the calls that are not timed (filling costs device time); a timed call is kept honest by its
-fresh inputs, since what older calls left behind is wrong for them.
+In force in every call alike, checked, profiled or timed: a call cannot tell one from another. Fresh memory is filled with
+NaN only in calls that are not timed (filling costs device time); in a timed call the fresh inputs serve instead, since
+results that older calls left behind are wrong for them.
 """
 
 from typing import Any
@@ -26,8 +26,8 @@ _ALLOWED = (
 )
 
 
-class DevicePolicy(TorchDispatchMode):
-    """Refuses computing operators; `violations` keeps them even where the candidate catches the exception."""
+class OperatorGuard(TorchDispatchMode):
+    """Refuses computing operators; `violations` keeps them even if the candidate catches the exception."""
 
     def __init__(self, enforce: bool) -> None:
         super().__init__()

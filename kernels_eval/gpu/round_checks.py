@@ -1,4 +1,7 @@
-"""What must hold of a round of calls on a GPU before anything is said for the candidate. Raises CandidateFailedError."""
+"""Checks of a round of calls on a GPU: outputs, inputs, guards, threads, streams, attribution of the device time.
+
+Each raises CandidateFailedError.
+"""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -6,35 +9,36 @@ from dataclasses import dataclass
 from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.tolerance import compare
 from kernels_eval.cpu.output_checks import check_form, check_structure, label_of
-from kernels_eval.gpu.attribution import Coverage, suspicious_names
-from kernels_eval.gpu.session import Round, SharedCalls
-from kernels_eval.reference.reference import Expected
+from kernels_eval.gpu.profiling import Attribution, suspicious_names
+from kernels_eval.gpu.session import Round
+from kernels_eval.gpu.shared_memory import SharedCalls
+from kernels_eval.reference.expected import Expected
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm
 from kernels_eval.verdict import Status
 
 _UNJOINED_S = 15e-6
-"""Waiting for a device that is idle takes under 10 µs; what ends this soon after the default stream's work gains nothing."""
+"""Waiting for an idle device takes under 10 µs; work that ends this soon after the default stream's gains nothing."""
+_PROFILED_SHARE = 0.6
+"""Share of the device time of kernels in a profiled call that a timed call takes at least."""
+_SLOWED = 1.5
 
 
 @dataclass
-class Errors:
-    """The largest errors of right answers so far."""
+class LargestErrors:
+    """Largest errors of right answers so far."""
 
     absolute: float = 0.0
     relative: float = 0.0
 
 
-def check_round(made: Round, calls: SharedCalls, expected_sets: Iterable[Expected], errors: Errors) -> None:
-    """Check every call's outputs, what became of the inputs, the guards and the threads.
-
-    `expected_sets` may be made as they are asked for: one at a time is held here.
-    """
+def check_round(made: Round, calls: SharedCalls, expected_sets: Iterable[Expected], largest: LargestErrors) -> None:
+    """Check every call's outputs, then inputs, guards, threads and streams. One of `expected_sets` is held at a time."""
     if len(made.answer.calls) != calls.count:
         raise CandidateFailedError(Status.REJECTED, "malformed_answer", "the process answered for other calls")
     allowed: set[int] = set()
     for call, expected in enumerate(expected_sets):
-        _check_call(made, calls, call, expected, errors)
+        _check_call(made, calls, call, expected, largest)
         allowed |= expected.changed_inputs
     changed = calls.changed_inputs() - allowed
     if changed:
@@ -48,11 +52,12 @@ def check_round(made: Round, calls: SharedCalls, expected_sets: Iterable[Expecte
             Status.REJECTED, "background_thread", f"{made.answer.threads - 1} threads went on after the call returned"
         )
     if made.answer.unjoined_s > _UNJOINED_S:
-        message = f"work on another stream went on for {1e6 * made.answer.unjoined_s:.0f} µs after the current stream was done: it has to wait for it"
+        spent = f"{1e6 * made.answer.unjoined_s:.0f} µs"
+        message = f"work on another stream went on for {spent} after the current stream was done: it has to wait for it"
         raise CandidateFailedError(Status.REJECTED, "unjoined_stream", message)
 
 
-def _check_call(made: Round, calls: SharedCalls, call: int, expected: Expected, errors: Errors) -> None:
+def _check_call(made: Round, calls: SharedCalls, call: int, expected: Expected, largest: LargestErrors) -> None:
     outputs = made.answer.calls[call].outputs
     check_structure(len(outputs), made.answer.calls[call].structure, expected)
     for index, (form, native, oracle) in enumerate(zip(outputs, expected.native, expected.oracle, strict=True)):
@@ -64,28 +69,51 @@ def _check_call(made: Round, calls: SharedCalls, call: int, expected: Expected, 
             raise CandidateFailedError(Status.INCORRECT, "wrong_values", comparison.message)
         if form.expanded:
             raise CandidateFailedError(Status.REJECTED, "expanded_output", f"{label} repeats elements by a stride of 0")
-        errors.absolute = max(errors.absolute, comparison.max_abs_error or 0.0)
-        errors.relative = max(errors.relative, comparison.max_rel_error or 0.0)
+        largest.absolute = max(largest.absolute, comparison.max_abs_error or 0.0)
+        largest.relative = max(largest.relative, comparison.max_rel_error or 0.0)
 
 
-def check_coverage(coverage: Coverage, own_names: Collection[str], config: JudgeConfig) -> None:
-    """Refuse a candidate whose own kernels did not do the work."""
+def check_attribution(attribution: Attribution, own_names: Collection[str], config: JudgeConfig) -> None:
+    """Refuse a candidate if its own kernels did not do the work."""
     if suspicious_names(own_names):
         name = suspicious_names(own_names)[0]
         raise CandidateFailedError(Status.REJECTED, "disguised_kernel", f"a kernel is called {name}, like a library's")
-    if coverage.own_ns == 0:
+    if attribution.own_ns == 0:
         raise CandidateFailedError(Status.REJECTED, "no_kernel_launched", "no kernel of the source ran on the device")
-    if config.policy == "strict" and coverage.library_names:
-        names = ", ".join(name[:80] for name in coverage.library_names[:3])
+    if config.policy == "strict" and attribution.library_names:
+        names = ", ".join(name[:80] for name in attribution.library_names[:3])
         raise CandidateFailedError(Status.REJECTED, "library_compute", f"ran kernels that are not its own: {names}")
-    if coverage.own_share < config.min_own_time:
+    if attribution.own_share < config.min_own_time:
         raise CandidateFailedError(
-            Status.REJECTED, "library_compute", f"own kernels take {coverage.own_share:.0%} of the device time"
+            Status.REJECTED, "library_compute", f"own kernels take {attribution.own_share:.0%} of the device time"
         )
 
 
+def check_profiled_time(candidate_s: float, kernels_s: float) -> None:
+    """Refuse a candidate whose timed calls take less than its kernels ran for in a profiled call."""
+    if candidate_s < _PROFILED_SHARE * kernels_s:
+        message = (
+            f"timed calls take {1e6 * candidate_s:.2f} µs, the profiled one ran kernels for {1e6 * kernels_s:.2f} µs"
+        )
+        raise CandidateFailedError(Status.REJECTED, "unlike_profile", message)
+
+
+def check_reference_time(reference_s: float, best_s: float | None) -> None:
+    """Refuse a candidate beside which the reference is slow. `best_s`: its shortest time beside other candidates."""
+    if best_s is not None and reference_s > _SLOWED * best_s:
+        message = f"the reference took {1e3 * reference_s:.4f} ms beside this kernel, {1e3 * best_s:.4f} ms before"
+        raise CandidateFailedError(Status.REJECTED, "slowed_reference", message)
+
+
+def check_floor(candidate_s: float, floor_s: float) -> None:
+    """Refuse a candidate that takes less time than the device needs (kernels_eval.gpu.timing_statistics.floor_s)."""
+    if candidate_s < floor_s:
+        message = f"{1e6 * candidate_s:.2f} µs is less than the {1e6 * floor_s:.2f} µs that the device needs at best"
+        raise CandidateFailedError(Status.REJECTED, "below_roofline", message)
+
+
 def check_dependence(made: Round, calls: SharedCalls, expected_sets: list[Expected]) -> None:
-    """Refuse a candidate whose result is right although its kernels did nothing."""
+    """Refuse a candidate if its result is right although its kernels were suppressed."""
     for call, expected in enumerate(expected_sets):
         for index, (form, native, oracle) in enumerate(
             zip(made.answer.calls[call].outputs, expected.native, expected.oracle, strict=False)

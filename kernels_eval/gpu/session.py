@@ -1,38 +1,71 @@
-"""The judge's side of the session with a candidate's process on a GPU, and of the device memory that they share.
+"""Judge's side of the session with a candidate's process on a GPU (kernels_eval.gpu.candidate), in the judge's worker.
 
-The clock is here: a round is timed from the moment at which its inputs have arrived in the shared memory to the answer, and
-what counts is what lies in the memory right after.
+The clock is here: a round is timed from the moment at which its inputs have arrived in the shared memory to the answer,
+and only what lies in the memory right after counts. Every answer is validated here before the judge reads it.
 """
 
-import os
 import pickle
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field, TypeAdapter
 
 from kernels_eval.errors import InfrastructureError
-from kernels_eval.gpu import cuda_driver
-from kernels_eval.gpu.messages import DEVICE_ANSWER, DeviceAnswer, RoundAnswer
-from kernels_eval.gpu.shared_memory import GUARD_BYTES, POISON, Layout, Transport, view
+from kernels_eval.frozen import FrozenModel
+from kernels_eval.gpu.profiling import KernelRecord
+from kernels_eval.gpu.shared_memory import SharedCalls
 from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
-from kernels_eval.sandbox.messages import StateAnswer
+from kernels_eval.sandbox.messages import FailedAnswer, OutputForm, StateAnswer
 from kernels_eval.sandbox.tensor_bytes import TensorForm, bytes_of, form_of
+from kernels_eval.verdict import Resources
 
 _MAX_PAYLOAD = 1 << 20
+Milliseconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)]
+
+
+class CallOutputs(FrozenModel):
+    """Outputs of one call. Their contents lie in the shared device memory, in slots of the expected forms."""
+
+    structure: Annotated[str, Field(max_length=20_000)]
+    """Structure of the result, as described by kernels_eval.correctness.output_structure."""
+    outputs: Annotated[tuple[OutputForm, ...], Field(max_length=256)]
+
+
+class RoundAnswer(FrozenModel):
+    """Outputs of every call in one round, and observations made beside them."""
+
+    kind: Literal["round"]
+    calls: Annotated[tuple[CallOutputs, ...], Field(max_length=256)]
+    device_ms: Annotated[tuple[Milliseconds, ...], Field(max_length=256)] = ()
+    """Each call by device events."""
+    enqueue_s: Seconds = 0.0
+    """Host time to enqueue one call (median)."""
+    unjoined_s: Seconds = 0.0
+    """Time for which side streams went on after the default stream was done (median); 0 in a round not synchronised."""
+    kernels: Annotated[tuple[KernelRecord, ...], Field(max_length=100_000)] = ()
+    """Activities on the device, in a profiled round."""
+    threads: Annotated[int, Field(ge=0, le=100_000)] = 1
+    """Threads with Python frames after the round."""
+    resources: Annotated[tuple[Resources, ...], Field(max_length=1000)] = ()
+
+
+CandidateAnswer = StateAnswer | FailedAnswer | RoundAnswer
+CANDIDATE_ANSWER: TypeAdapter[CandidateAnswer] = TypeAdapter(Annotated[CandidateAnswer, Field(discriminator="kind")])
 
 
 @dataclass(frozen=True)
 class RoundRequest:
-    """What kind of round is asked for."""
+    """Kind of round that is asked for."""
 
     pause_s: float = 0.0
     synchronised: bool = False
     poison: bool = True
-    """Fresh memory is filled with NaN (costs device time)."""
+    """Fill fresh memory with NaN (costs device time)."""
     profiled: bool = False
     suppressed: bool = False
     """The candidate's kernels do nothing."""
@@ -48,125 +81,39 @@ class Round:
     """By the judge's clock, from go to answer."""
 
 
-class SharedCalls:
-    """The inputs and outputs of one round's calls: a private twin, the shared memory, and what was found there afterwards."""
-
-    def __init__(
-        self, transport: Transport, layout: Layout, sets: list[list[Any]], output_forms: list[TensorForm]
-    ) -> None:
-        self._transport = transport
-        self._layout = layout
-        self._sets = sets
-        self._output_forms = output_forms
-        self.nbytes = layout.nbytes
-        self._twin = torch.full((self.nbytes,), POISON, dtype=torch.uint8, device=cuda_driver.DEVICE)
-        self._seen = torch.empty_like(self._twin)
-        for values, slots in zip(sets, layout.calls, strict=True):
-            for value, offset in zip(values, slots.inputs, strict=True):
-                if offset is not None and value.numel():
-                    view(self._twin, form_of(value), offset).copy_(value)
-
-    @property
-    def count(self) -> int:
-        """Number of calls."""
-        return len(self._sets)
-
-    def requests(self) -> list[dict[str, Any]]:
-        """Return what the candidate's process is told of each call."""
-        return [
-            {
-                "inputs": [
-                    {"value": value} if offset is None else {"form": form_of(value).model_dump(), "offset": offset}
-                    for value, offset in zip(values, slots.inputs, strict=True)
-                ],
-                "outputs": [
-                    {"offset": offset, "nbytes": form.nbytes}
-                    for form, offset in zip(self._output_forms, slots.outputs, strict=True)
-                ],
-            }
-            for values, slots in zip(self._sets, self._layout.calls, strict=True)
-        ]
-
-    def publish(self) -> None:
-        """Put inputs, guards and poison into the shared memory; returns when they have arrived."""
-        self._transport.memory(self.nbytes)[: self.nbytes].copy_(self._twin)
-        self._transport.pushed(self.nbytes)
-
-    def collect(self) -> None:
-        """Keep what lies in the shared memory now."""
-        self._transport.pulled(self.nbytes)
-        self._seen.copy_(self._transport.memory(self.nbytes)[: self.nbytes])
-
-    def output(self, call: int, index: int, form: TensorForm) -> torch.Tensor:
-        """Return one output of one call."""
-        return view(self._seen, form, self._layout.calls[call].outputs[index])
-
-    def changed_inputs(self) -> set[int]:
-        """Indices of inputs that some call changed."""
-        changed: set[int] = set()
-        for values, slots in zip(self._sets, self._layout.calls, strict=True):
-            for index, (value, offset) in enumerate(zip(values, slots.inputs, strict=True)):
-                if offset is not None and value.numel():
-                    here = slice(offset, offset + form_of(value).nbytes)
-                    if not torch.equal(self._seen[here], self._twin[here]):
-                        changed.add(index)
-        return changed
-
-    def has_broken_guards(self) -> bool:
-        """True where something was written between the slots."""
-        starts = [
-            offset for slots in self._layout.calls for offset in (*slots.inputs, *slots.outputs) if offset is not None
-        ]
-        return any(bool((self._seen[start - GUARD_BYTES : start] != POISON).any()) for start in starts)
-
-    def local_calls(self) -> list[list[Any]]:
-        """Return the inputs of every call in memory of the judge's own, which a call may change."""
-        self._seen.copy_(self._twin)
-        return [
-            [
-                value if offset is None else view(self._seen, form_of(value), offset)
-                for value, offset in zip(values, slots.inputs, strict=True)
-            ]
-            for values, slots in zip(self._sets, self._layout.calls, strict=True)
-        ]
-
-    def local_output(self, call: int, index: int, form: TensorForm) -> torch.Tensor:
-        """Return where an output of the judge's own run of a call goes."""
-        return view(self._seen, form, self._layout.calls[call].outputs[index])
-
-
-class DeviceSession:
+class Session:
     """One candidate, from its start to its end. A context manager: leaving it kills the candidate."""
 
     def __init__(self, fork_server: ForkServer, limits: Limits, descriptor: int) -> None:
-        self._child = Child(fork_server, limits, descriptor, DEVICE_ANSWER)
+        """`descriptor`: the file that a candidate's process may map."""
+        self._child = Child(fork_server, limits, descriptor, CANDIDATE_ANSWER)
 
-    def __enter__(self) -> "DeviceSession":
+    def __enter__(self) -> "Session":
         """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the candidate, and wait for that: the next one has the device and the shared memory to itself."""
+        """End the candidate, and wait for that: the next one needs the device and the shared memory to itself."""
         self._child.stop()
 
-    def wake(self, job: dict[str, Any]) -> None:
-        """Hand the job over. Nothing of the candidate runs yet: what goes wrong is the machine's fault."""
+    def start(self, job: dict[str, Any]) -> None:
+        """Hand the job over. No code of the candidate runs yet: a failure is a fault of the machine."""
         try:
-            self._child.send({"kind": "load"}, [pickle.dumps(job)])
-            self._expect("awake")
+            self._child.send({"kind": "start"}, [pickle.dumps(job)])
+            self._expect("started")
         except CandidateFailedError as failed:
             raise InfrastructureError(f"a process for candidates did not come up: {failed.message}") from failed
 
-    def rehearse(self, calls: SharedCalls, forms: list[TensorForm], request: RoundRequest, wall_s: float) -> Round:
-        """Have one round made with kernels of ours that fill outputs of these forms: between `wake` and `begin`."""
+    def calibrate(self, calls: SharedCalls, forms: list[TensorForm], request: RoundRequest, wall_s: float) -> Round:
+        """Have a round made with a placeholder that fills outputs of these forms: between `start` and `load`."""
         try:
-            return self._round(calls, request, wall_s, {"stand_ins": [form.model_dump() for form in forms]})
+            return self._round(calls, request, wall_s, {"placeholder": [form.model_dump() for form in forms]})
         except CandidateFailedError as failed:
             raise InfrastructureError(f"a round without a candidate failed: {failed.message}") from failed
 
-    def begin(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+    def load(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Have the candidate's source executed; returns type and shape of its parameters and buffers."""
-        self._child.send({"kind": "begin"})
+        self._child.send({"kind": "load"})
         answer = self._receive()
         if not isinstance(answer, StateAnswer):
             raise out_of_turn("the process answered out of turn")
@@ -185,7 +132,7 @@ class DeviceSession:
         self._child.send({"kind": "weights", "weights": items}, payload)
 
     def run(self, calls: SharedCalls, request: RoundRequest, wall_s: float) -> Round:
-        """Have one round made, in `wall_s` at most. CandidateFailedError where it fails."""
+        """Have one round made, in `wall_s` at most; raises CandidateFailedError if it fails."""
         return self._round(calls, request, wall_s, {})
 
     def _round(self, calls: SharedCalls, request: RoundRequest, wall_s: float, more: dict[str, Any]) -> Round:
@@ -211,11 +158,6 @@ class DeviceSession:
             self._child.check(header)
             raise out_of_turn("the process answered out of turn")
 
-    def _receive(self) -> DeviceAnswer:
-        answer: DeviceAnswer = self._child.receive(_MAX_PAYLOAD)[0]
+    def _receive(self) -> CandidateAnswer:
+        answer: CandidateAnswer = self._child.receive(_MAX_PAYLOAD)[0]
         return answer
-
-
-def anonymous_file() -> int:
-    """Return a descriptor of memory that can be shared."""
-    return os.memfd_create("device")

@@ -1,10 +1,11 @@
-"""One round of timed calls on the device: the same code times the candidate, the reference, and the round without any calls.
+"""Stopwatch of one round of calls by device events, in the candidate's process and in the judge's worker.
 
-For each call: the L2 cache is flushed, the device pauses (so that the host has enqueued the call before it starts), an event
-is recorded, the call made, another event recorded, and the outputs are copied to where the judge will read them. With
-`synchronised` the host waits for the whole device before each call instead, and after it, first for the default stream and then for the device again:
-for callers that use streams of their own, whose work could otherwise start before the first event, or go on after the last. Everything used here is
-bound when the object is made.
+The same code times the candidate, the reference, and the round without any calls. For each call: the L2 cache is flushed,
+the device pauses until the host has enqueued the call, an event is recorded, the call made, another event recorded, and
+the outputs are copied to where the judge will read them. With `synchronised` the host instead waits for the whole device
+before each call, and after it first for the default stream, then for the device again: for candidates that use side
+streams, whose work could otherwise start before the first event or go on after the last. Everything used here is bound
+when the object is made, since a candidate can replace attributes of torch.
 """
 
 import time
@@ -15,24 +16,53 @@ from typing import Any
 
 import torch
 
-from kernels_eval.gpu import cuda_driver, pause
+from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.cuda_driver import CudaDriver
 
 _DEFAULT_STREAM = 0
 _MIN_FLUSH_BYTES = 64 << 20
 MAX_CALLS = 64
+PAUSE_KERNEL = "kernels_eval_pause"
+PAUSE_PROGRAM = f"""
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry {PAUSE_KERNEL}(.param .u64 nanoseconds)
+{{
+    .reg .u64 %wanted, %begun, %now;
+    .reg .u32 %turns;
+    .reg .pred %waits;
+    ld.param.u64 %wanted, [nanoseconds];
+    mov.u32 %turns, 0;
+    mov.u64 %begun, %globaltimer;
+again:
+    mov.u64 %now, %globaltimer;
+    sub.u64 %now, %now, %begun;
+    add.u32 %turns, %turns, 1;
+    setp.lt.u64 %waits, %now, %wanted;
+    setp.lt.and.u32 %waits, %turns, 10000000, %waits;
+    @%waits bra again;
+    ret;
+}}
+"""
+"""PTX, for any GPU since Volta, of a kernel that keeps the device busy for a given time and touches no memory.
+
+It reads the device's clock of nanoseconds: `torch.cuda._sleep` counts cycles, whose length changes by a quarter as the
+device warms up. A round holds 20 pauses, beside which calls of a few microseconds would not show. The turns are counted:
+a timer that stands still cannot hang the device.
+"""
 
 
 @dataclass
 class TimedRound:
-    """What one round measured."""
+    """Measurements of one round."""
 
     device_ms: list[float]
     """Each call by device events, in the order of the calls."""
     enqueue_s: float
     """Median host time of a call alone."""
     unjoined_s: float
-    """Median time for which other streams went on when the default stream was done; 0 unless `synchronised`."""
+    """Median time for which side streams went on after the default stream was done; 0 unless `synchronised`."""
 
 
 class Stopwatch:
@@ -52,7 +82,7 @@ class Stopwatch:
         self._scratch = torch.zeros(self.flush_bytes // 4, dtype=torch.int32, device=cuda_driver.DEVICE)
         self._fill: Any = torch.Tensor.fill_
         self._launch = driver.launch
-        self._pausing = driver.load(pause.PROGRAM, pause.NAME)
+        self._pause_kernel = driver.load(PAUSE_PROGRAM, PAUSE_KERNEL)
         self._set_stream: Any = torch.cuda.set_stream
         self._stream = torch.cuda.default_stream()
         self._now = time.perf_counter
@@ -67,7 +97,7 @@ class Stopwatch:
     def pause(self, seconds: float) -> None:
         """Keep the device busy without touching memory."""
         if seconds > 0:
-            self._launch(self._pausing, int(1e9 * seconds), _DEFAULT_STREAM)
+            self._launch(self._pause_kernel, int(1e9 * seconds), _DEFAULT_STREAM)
 
     def run(
         self,
@@ -76,7 +106,7 @@ class Stopwatch:
         pause_s: float,
         synchronised: bool,
     ) -> TimedRound:
-        """Make every call once, in order; `after(index, result)` copies its outputs out. Returns with the device idle."""
+        """Make every call once, in order; `after(index, result)` copies its outputs. Returns with the device idle."""
         enqueue: list[float] = []
         unjoined: list[float] = []
         now, record, synchronize = self._now, self._record, self._synchronize

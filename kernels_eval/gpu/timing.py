@@ -1,12 +1,13 @@
-"""Times a candidate against the reference on a GPU: rounds of calls in turn, until both medians are known well enough.
+"""Timing of a candidate against the reference, in the judge's worker: rounds of calls until both medians are known.
 
-Each round draws fresh inputs; the reference makes the same calls in this process, then the candidate in its own, and every output
-of the candidate is checked. A round's first calls are made like the others and not counted (clocks and caches settle).
+Each round draws fresh inputs. The reference makes the calls in this process, then the candidate makes the same calls in
+its own, and every output of the candidate is checked. The first calls of a round are not counted: clocks and caches settle.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -14,7 +15,8 @@ import torch
 
 from kernels_eval.correctness.output_structure import flat
 from kernels_eval.gpu import cuda_driver
-from kernels_eval.gpu.session import Round, RoundRequest, SharedCalls
+from kernels_eval.gpu.session import Round, RoundRequest
+from kernels_eval.gpu.shared_memory import SharedCalls
 from kernels_eval.gpu.stopwatch import Stopwatch
 from kernels_eval.gpu.timing_statistics import Estimate, clock_disagreement, estimate, is_settled, pause_s
 from kernels_eval.sandbox.child import CandidateFailedError
@@ -24,13 +26,12 @@ from kernels_eval.verdict import Status
 UNCOUNTED = 2
 """Calls at the start of a round whose times are dropped."""
 MIN_ROUNDS = 2
-_COPY_BYTES_PER_S = 1e9
 _MAX_DISAGREEMENTS = 1
 
 
 @dataclass
 class Measured:
-    """What all rounds said."""
+    """Measurements of all rounds together."""
 
     candidate: Estimate
     reference: Estimate
@@ -38,36 +39,38 @@ class Measured:
     disagreements: list[str] = field(default_factory=list[str])
     candidate_pause_s: float = 0.0
     host_ms: list[float] = field(default_factory=list[float])
-    """The judge's clock, a call, less what is timed with it; each round."""
+    """Time of one call in each round by the judge's clock, less the overhead."""
 
 
 @dataclass(frozen=True)
-class Rehearsed:
-    """What a round took beside its calls in a process that had not loaded a candidate yet: fetched, flushed, copied out, answered."""
+class Calibration:
+    """Overhead of a round: its time by the judge's clock without the calls, in a process that had not loaded a candidate yet.
+
+    Contains messages, flushes of the L2 cache, pauses and copies of the outputs.
+    """
 
     pause_s: float
-    beside_s: float
+    overhead_s: float
 
 
 @dataclass(frozen=True)
 class TimingPlan:
-    """How a candidate is timed."""
+    """Plan by which a candidate is timed."""
 
     calls: int
     """In each round."""
     synchronised: bool
-    """Wait for the whole device before each call: the candidate uses streams of its own."""
+    """Wait for the whole device before each call, since the candidate uses side streams."""
     precision: float
     rounds: int
     wall_s: float
-    call_wall_s: float
     latency_s: float
     profiled_round: int
-    """A round, secretly drawn, that is profiled and not counted."""
+    """Number of the round, secretly drawn, that is profiled and not counted."""
 
 
 class Timer:
-    """Times in the judge's process. Needs a CUDA context."""
+    """Times by the judge's clock. Needs a CUDA context."""
 
     def __init__(self, stopwatch: Stopwatch, synchronize: Callable[[], None]) -> None:
         self._stopwatch = stopwatch
@@ -76,7 +79,7 @@ class Timer:
 
     @property
     def flush_s(self) -> float:
-        """How long flushing the L2 cache takes."""
+        """Time to flush the L2 cache."""
         if self._flush_s is None:
             for _ in range(20):
                 self._stopwatch.flush()
@@ -86,10 +89,9 @@ class Timer:
 
     def reference_round(
         self, forward: Any, calls: SharedCalls, forms: list[TensorForm], wait_s: float
-    ) -> "tuple[list[float], float]":
+    ) -> tuple[list[float], float]:
         """Return device seconds of each call of the reference, and its enqueueing time."""
-        local = calls.local_calls()
-        made: list[Callable[[], Any]] = [_bound(forward, inputs) for inputs in local]
+        made: list[Callable[[], Any]] = [partial(forward, *inputs) for inputs in calls.local_inputs()]
         with torch.no_grad():
             timed = self._stopwatch.run(made, _copier(calls, forms), wait_s, False)
         return [value / 1e3 for value in timed.device_ms], timed.enqueue_s
@@ -97,8 +99,8 @@ class Timer:
     def empty_round_s(
         self, calls: SharedCalls, count: int, forms: list[TensorForm], wait_s: float, synchronised: bool
     ) -> float:
-        """Return what a round takes by the host's clock without the calls themselves."""
-        calls.local_calls()
+        """Return the time of a round by the host's clock without the calls themselves."""
+        calls.local_inputs()
         made = [torch.zeros(form.shape, dtype=getattr(torch, form.dtype), device=cuda_driver.DEVICE) for form in forms]
         copier = _copier(calls, forms)
         times: list[float] = []
@@ -109,49 +111,49 @@ class Timer:
             times.append(time.perf_counter() - started)
         return median(times)
 
-    def _beside_s(
-        self, rehearsed: Rehearsed, calls: SharedCalls, plan: TimingPlan, forms: list[TensorForm], wait_s: float
+    def _overhead_s(
+        self, calibration: Calibration, calls: SharedCalls, plan: TimingPlan, forms: list[TensorForm], wait_s: float
     ) -> float:
-        """Return what a round takes beside its calls: as rehearsed, and what another pause or waiting for the device adds to that."""
-        if wait_s == rehearsed.pause_s and not plan.synchronised:
-            return rehearsed.beside_s
-        as_rehearsed = self.empty_round_s(calls, plan.calls, forms, rehearsed.pause_s, False)
+        """Return the overhead of a round: as calibrated, corrected for another pause or for waiting for the device."""
+        if wait_s == calibration.pause_s and not plan.synchronised:
+            return calibration.overhead_s
+        as_calibrated = self.empty_round_s(calls, plan.calls, forms, calibration.pause_s, False)
         as_planned = self.empty_round_s(calls, plan.calls, forms, wait_s, plan.synchronised)
-        return max(0.0, rehearsed.beside_s + as_planned - as_rehearsed)
+        return max(0.0, calibration.overhead_s + as_planned - as_calibrated)
 
     def measure(
         self,
         plan: TimingPlan,
         forward: Any,
         forms: list[TensorForm],
-        new_calls: Callable[[int], SharedCalls],
+        new_calls: Callable[[], SharedCalls],
         run: Callable[[SharedCalls, RoundRequest], Round],
-        check: Callable[[int, Round, SharedCalls], None],
+        check: Callable[[Round, SharedCalls], None],
         enqueue_s: float,
-        rehearsed: Rehearsed,
+        calibration: Calibration,
     ) -> Measured:
-        """Time until settled. `new_calls(round)` draws, `run` has the candidate do it, `check` looks at the outputs."""
+        """Time until settled. `new_calls` draws inputs, `run` has the candidate make a round, `check` checks its outputs."""
         candidate: list[float] = []
         reference: list[float] = []
         disagreements: list[str] = []
         host_ms: list[float] = []
         started = time.perf_counter()
-        candidate_wait = max(pause_s(enqueue_s, self.flush_s), rehearsed.pause_s)
+        candidate_wait = max(pause_s(enqueue_s, self.flush_s), calibration.pause_s)
         reference_wait = candidate_wait
         number = counted = 0
-        beside_s: float | None = None
+        overhead_s: float | None = None
         while number < plan.rounds + 1:
-            calls = new_calls(number)
-            if number == 0:  # not counted: the reference settles, and its enqueueing time is learnt
+            calls = new_calls()
+            if number == 0:  # not counted: the reference settles, and its enqueueing time is measured
                 _, reference_enqueue = self.reference_round(forward, calls, forms, reference_wait)
                 reference_wait = pause_s(reference_enqueue, self.flush_s)
             reference_s, _ = self.reference_round(forward, calls, forms, reference_wait)
-            if beside_s is None:
-                beside_s = self._beside_s(rehearsed, calls, plan, forms, candidate_wait)
+            if overhead_s is None:
+                overhead_s = self._overhead_s(calibration, calls, plan, forms, candidate_wait)
             profiled = number == plan.profiled_round
             request = RoundRequest(candidate_wait, plan.synchronised, poison=False, profiled=profiled)
             made = run(calls, request)
-            check(number, made, calls)
+            check(made, calls)
             number += 1
             if profiled:
                 continue
@@ -159,11 +161,11 @@ class Timer:
             device_s = [value / 1e3 for value in made.answer.device_ms]
             if len(device_s) != plan.calls:
                 raise CandidateFailedError(Status.REJECTED, "malformed_answer", "the process timed other calls")
-            host_ms.append(1e3 * (made.host_s - beside_s) / plan.calls)
-            said = clock_disagreement(made.host_s, beside_s, device_s, plan.latency_s)
-            if said is not None:
-                disagreements.append(said)
-                beside_s = None  # what the pause adds is measured again: the machine may have been busy
+            host_ms.append(1e3 * (made.host_s - overhead_s) / plan.calls)
+            disagreement = clock_disagreement(made.host_s, overhead_s, device_s, plan.latency_s)
+            if disagreement is not None:
+                disagreements.append(disagreement)
+                overhead_s = None  # measured again: the machine may have been busy
             candidate += device_s[UNCOUNTED:]
             reference += reference_s[UNCOUNTED:]
             if len(disagreements) > max(_MAX_DISAGREEMENTS, counted // 2):
@@ -175,17 +177,13 @@ class Timer:
         return Measured(estimate(candidate), estimate(reference), counted, disagreements, candidate_wait, host_ms)
 
 
-def _bound(forward: Any, inputs: list[Any]) -> Callable[[], Any]:
-    return lambda: forward(*inputs)
-
-
 def _copier(calls: SharedCalls, forms: list[TensorForm]) -> Callable[[int, Any], None]:
-    """Copy outputs out as the candidate's process does."""
+    """Return what copies a call's outputs to their slots, as the candidate's process does."""
 
     def copy(call: int, result: Any) -> None:
         outputs, _ = flat(result)
         for index, (output, form) in enumerate(zip(outputs, forms, strict=True)):
             if form.nbytes:
-                calls.local_output(call, index, form).copy_(output)
+                calls.output(call, index, form).copy_(output)
 
     return copy

@@ -1,9 +1,9 @@
-"""What samples of device time amount to: the median, how sure it is, and whether two clocks agree. Pure arithmetic.
+"""Statistics of device time: medians with confidence intervals, agreement of two clocks, lower bounds. Pure arithmetic.
 
-Device events say how long each call took; they are recorded in the candidate's process. A host clock in the judge's process
-brackets whole rounds of calls between full device synchronisations. A round holds, beside the calls, work of known length
-(flushing the L2 cache, a pause that hides the host's enqueueing, copying outputs out), which the judge has timed in a
-process like the candidate's that had not loaded one yet. What remains must agree with the events.
+Device events, recorded in the candidate's process, measure each call. A host clock in the judge's worker brackets whole
+rounds of calls between full device synchronisations. A round holds, beside the calls, work of known length (flushing the
+L2 cache, a pause that hides the host's enqueueing, copying outputs out), which the judge has timed in a process like the
+candidate's that had not loaded one yet. What remains must agree with the events.
 """
 
 import math
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from statistics import median
 
 CLOCK_RATIO = 1.5
-"""Host clock over device events, beyond which a timing is refused."""
+"""Ratio of host clock to device events beyond which a timing is refused."""
 ROUND_LATENCY_S = 120e-6
-"""A message to the candidate's process and back, and waking up on either side: once a round."""
+"""Time of a message to the candidate's process and back, and of waking up on either side: once a round."""
 FLOOR_LATENCY_S = 0.8e-6
-"""No launch is shorter by device events."""
+"""Shortest launch by device events."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Estimate:
 
 
 def estimate(samples: Sequence[float]) -> Estimate:
-    """Return the median and the interval between two order statistics that covers it with 95 % (normal approximation)."""
+    """Return the median and the two order statistics that enclose it with 95 % (normal approximation)."""
     ordered = sorted(samples)
     count = len(ordered)
     if count < 6:  # no pair of order statistics covers the median with 95 %
@@ -47,27 +47,29 @@ def estimate(samples: Sequence[float]) -> Estimate:
 
 
 def clock_disagreement(host_s: float, baseline_s: float, device_s: Sequence[float], slack_s: float) -> str | None:
-    """Return what is wrong between the clocks of one round, or None.
+    """Return how the clocks of one round disagree, or None.
 
-    host_s: the judge's clock around the round; baseline_s: the same round without the calls, in the judge's process;
-    device_s: each call by device events; slack_s: what the host may lose to latency in one round.
+    host_s: the judge's clock around the round; baseline_s: the same round without the calls;
+    device_s: each call by device events; slack_s: latency of the host in one round.
     """
     claimed = sum(device_s)
     if any(not math.isfinite(value) or value <= 0 for value in device_s):
         return "a device event says that a call took no time"
     remaining = host_s - baseline_s - slack_s
     if remaining > CLOCK_RATIO * claimed:
-        return f"device events say {1e3 * claimed:.3f} ms for {len(device_s)} calls, the judge's clock leaves {1e3 * remaining:.3f} ms"
+        found = f"device events say {1e3 * claimed:.3f} ms for {len(device_s)} calls"
+        return f"{found}, the judge's clock leaves {1e3 * remaining:.3f} ms"
     if host_s < (baseline_s + claimed) / CLOCK_RATIO:
-        return f"{len(device_s)} calls and what is timed with them took {1e3 * host_s:.3f} ms, expected {1e3 * (baseline_s + claimed):.3f}"
+        found = f"{len(device_s)} calls and what is timed with them took {1e3 * host_s:.3f} ms"
+        return f"{found}, expected {1e3 * (baseline_s + claimed):.3f}"
     return None
 
 
 def floor_s(read_bytes: float, written_bytes: float, flops: float, memory: "MemoryRates") -> float:
     """Return a time that no honest kernel beats: half of the least traffic at rates beyond the data sheet's.
 
-    Half: a kernel may skip inputs that the result does not depend on. What fits into the L2 cache need not reach DRAM
-    within the call.
+    Half: a kernel may skip inputs that the result does not depend on. Bytes that fit into the L2 cache need not reach
+    DRAM within the call.
     """
     moved = (read_bytes + written_bytes) / 2
     beyond_cache = max(0.0, moved - memory.cache_bytes)
@@ -80,7 +82,7 @@ def floor_s(read_bytes: float, written_bytes: float, flops: float, memory: "Memo
 
 @dataclass(frozen=True)
 class MemoryRates:
-    """What a device can do at best."""
+    """Peak rates of a device."""
 
     dram_bytes_per_s: float
     cache_bytes: float
@@ -89,10 +91,10 @@ class MemoryRates:
 
 
 def pause_s(enqueue_s: float, flush_s: float) -> float:
-    """Return how long the device must wait after the flush so that a call is enqueued before it starts."""
+    """Return the pause after the flush during which the host enqueues a call, before the device starts it."""
     return min(max(0.0, 1.5 * enqueue_s + 10e-6 - flush_s), 3e-3)
 
 
 def is_settled(candidate: Sequence[float], reference: Sequence[float], precision: float) -> bool:
-    """True where both medians are known to the wanted relative half-width."""
+    """True if both medians are known to the wanted relative half-width."""
     return estimate(candidate).half_width <= precision and estimate(reference).half_width <= precision

@@ -1,33 +1,38 @@
-"""What the zygote of a GPU's workers does once, so that no worker or candidate pays for it: imports and compilers, no CUDA.
+"""Warm-up of GPU judging: once in the zygote (imports and compilers, no CUDA), then in each spare child (a CUDA context).
 
-CUDA cannot be used on both sides of a fork. Nothing here may initialise it; `is_clean` says whether that held.
+CUDA cannot be used on both sides of a fork. Nothing in the zygote may initialise it; `is_cuda_untouched` tells if that held.
 """
 
 import contextlib
 import ctypes
+import os
+from typing import Any
 
 import torch
 
 from kernels_eval.compile.triton import warm_up_compiler
 from kernels_eval.cpu.worker import WARM_UP_PROBLEM
+from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.cuda_driver import CudaDriver, CudaError
-from kernels_eval.gpu.operator_guard import DevicePolicy
+from kernels_eval.gpu.operator_guard import OperatorGuard
+from kernels_eval.gpu.profiling import Profiler
+from kernels_eval.gpu.stopwatch import Stopwatch
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
 
 
-def rehearse_on_host() -> None:
-    """Build a reference, run it and its oracle, use the policy, compile a kernel; all on the CPU."""
+def warm_up_zygote() -> None:
+    """Build a reference, run it and its oracle, use the operator guard, compile a kernel; all on the CPU."""
     reference = Reference(WARM_UP_PROBLEM, weight_seed=1)
-    inputs = reference.draw(32, 1, SecretSeed(b"rehearsal"), own=False)
+    inputs = reference.draw(32, 1, SecretSeed(b"warm-up"), own=False)
     reference.expected(inputs, perturbed=True)
-    with torch.no_grad(), DevicePolicy(enforce=True):
+    with torch.no_grad(), OperatorGuard(enforce=True):
         torch.empty(4).view(2, 2)
     warm_up_compiler()
 
 
-def leave_nvml() -> None:
-    """Close what torch opened to count GPUs without CUDA (NVML counts its users; torch never signs off).
+def close_nvml() -> None:
+    """Close NVML, which torch opened to count GPUs without CUDA (NVML counts its users; torch never releases it).
 
     A fork closes the descriptors that it inherited: NVML would then talk to whatever has their numbers, and find no GPU.
     """
@@ -37,9 +42,53 @@ def leave_nvml() -> None:
             pass
 
 
-def is_clean() -> bool:
-    """True where this process can still be forked by those who will use CUDA."""
+def is_cuda_untouched() -> bool:
+    """True if forks of this process can still use CUDA."""
     try:
         return CudaDriver().is_untouched()
     except CudaError:
         return True  # no driver, no state of it
+
+
+class Instruments:
+    """CUDA driver, stopwatch and profiler of a candidate's process."""
+
+    def __init__(self) -> None:
+        torch.set_num_threads(1)
+        torch.cuda.init()
+        torch.zeros(1, device=cuda_driver.DEVICE)
+        self.driver = CudaDriver()
+        self.stopwatch = Stopwatch(self.driver)
+        self.profiler = Profiler(self.stopwatch.flush)
+        if os.environ.get("KERNELS_EVAL_WARM_PROFILER", "1") == "1":
+            self.profiler.warm_up()
+        self._load_launcher()
+
+    def _load_launcher(self) -> None:
+        """Load Triton's own library for the device, which it builds once and finds in the shared cache afterwards."""
+        from triton.runtime import driver
+
+        active: Any = driver.active
+        active.get_current_device()
+        active.get_current_target()
+        _ = active.utils
+
+
+_made: list[Instruments | Exception] = []
+
+
+def warm_up_child() -> None:
+    """Make this process's instruments. A failure is kept for `instruments`: before a job is there, nobody listens."""
+    try:
+        _made.append(Instruments())
+    except Exception as error:  # noqa: BLE001 (kept, and raised by `instruments`)
+        _made.append(error)
+
+
+def instruments() -> Instruments:
+    """Return this process's instruments; raises the error that making them raised."""
+    if not _made:
+        warm_up_child()
+    if isinstance(_made[0], Exception):
+        raise _made[0]
+    return _made[0]

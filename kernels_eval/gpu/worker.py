@@ -1,7 +1,7 @@
 """GPU worker: grades one candidate after another for the judge's process, over a socket.
 
-Forked from a zygote that has imported torch and triton and never touched CUDA. Before anything else it forks its fork server, whose
-children each make a CUDA context of their own; only then does it make one itself. Requests and replies are those of
+Forked from a zygote that has imported torch and triton and never touched CUDA. First it forks its fork server, whose
+children each make their own CUDA context; only then does it make one itself. Requests and replies are those of
 kernels_eval.cpu.worker.
 """
 
@@ -10,19 +10,17 @@ from typing import Any
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.cpu.worker import serve_requests, start_fork_server
-from kernels_eval.gpu.candidate import device_candidate_main, warm_up
-from kernels_eval.gpu.confinement import confine_device_child, confine_device_fork_server
-from kernels_eval.gpu.grader import DeviceGrader
-from kernels_eval.sandbox.fork_server import ChildSetup, ForkServer
+from kernels_eval.gpu.candidate import SETUP, candidate_main
+from kernels_eval.gpu.grader import Grader
+from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import die_with_parent
 
 
-def serve_device_worker(judge: socket.socket) -> None:
+def serve_worker(judge: socket.socket) -> None:
     """Serve until the judge goes away."""
-    setup = ChildSetup(warm_up, confine_device_fork_server, confine_device_child)
-    fork_server = start_fork_server(device_candidate_main, [judge], may_fork=True, setup=setup)
+    fork_server = start_fork_server(candidate_main, [judge], may_fork=True, setup=SETUP)
     die_with_parent()
-    grader = DeviceGrader(ForkServer(fork_server))
+    grader = Grader(ForkServer(fork_server))
     grader.probe()
 
     def grade(request: dict[str, Any]) -> dict[str, Any]:

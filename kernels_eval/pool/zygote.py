@@ -193,17 +193,17 @@ def _load(way: str) -> Any:
         remember_load_inline()
         return lambda descriptor: serve_fork_server(_notes(descriptor), build_main, may_fork=True)
     if way in (DEVICE_WAY, _DEVICE_UNREHEARSED):
-        from kernels_eval.gpu.warm_up import is_clean, leave_nvml, rehearse_on_host
-        from kernels_eval.gpu.worker import serve_device_worker
+        from kernels_eval.gpu.warm_up import close_nvml, is_cuda_untouched, warm_up_zygote
+        from kernels_eval.gpu.worker import serve_worker as serve_gpu_worker
 
         if way == DEVICE_WAY:
-            rehearse_on_host()
-            leave_nvml()
-            if not is_clean():  # CUDA was initialised after all: start over without what may have done it
+            warm_up_zygote()
+            close_nvml()
+            if not is_cuda_untouched():  # CUDA was initialised after all: start over without what may have done it
                 os.execv(
                     sys.executable, [sys.executable, "-m", "kernels_eval.pool.zygote", _DEVICE_UNREHEARSED, sys.argv[2]]
                 )
-        return lambda descriptor: serve_device_worker(socket.socket(fileno=descriptor))
+        return lambda descriptor: serve_gpu_worker(socket.socket(fileno=descriptor))
     from kernels_eval.cpu.worker import serve_worker, warm_up
     from kernels_eval.interpreter.triton_patches import interpreter
     from kernels_eval.reference import seeding

@@ -1,6 +1,6 @@
 """Loads a candidate's source in a process of its own, and says what went wrong in it.
 
-Which process that is: kernels_eval.tracing.process where kernels are interpreted, kernels_eval.gpu.candidate where there is a device.
+Which process that is: kernels_eval.tracing.process where kernels are interpreted, kernels_eval.gpu.candidate on a GPU.
 """
 
 import linecache

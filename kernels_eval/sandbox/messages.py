@@ -34,10 +34,7 @@ class OutputForm(FrozenModel):
     dtype: Annotated[str, Field(max_length=20, pattern="|".join(f"^{name}$" for name in DTYPE_NAMES))] = "float32"
     shape: Annotated[tuple[Size, ...], Field(max_length=16)] = ()
     type: Annotated[str, Field(max_length=100)] = "Tensor"
-    share: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Share of the elements that kernels stored."""
     expanded: bool = False
-    aliased_inputs: Annotated[tuple[int, ...], Field(max_length=64)] = ()
 
 
 class OutputFacts(FrozenModel):

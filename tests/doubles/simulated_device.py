@@ -1,9 +1,9 @@
-"""A pretended GPU: the judge's whole path for GPUs runs on the CPU, with Triton's interpreter in the place of the device.
+"""Simulated GPU: the judge's whole path for GPUs on the CPU, with Triton's interpreter in the place of the device.
 
-What is real: processes, the session, shared memory through host copies, trials, hidden sizes, guards, checks, rounds, the
-clocks' arithmetic. What is pretended: the driver (events are the host's clock), the profiler (the interpreter's launches), the
+Real are the processes, the session, shared memory through host copies, trials, hidden sizes, guards, checks, rounds and the
+clocks' arithmetic. Simulated are the driver (events are the host's clock), the profiler (the interpreter's launches) and the
 device's properties. Run as a program (`python simulated_device.py`): one JSON request a line on standard input (`problem`,
-`kernel`, `config`, and `beside_s` where a rehearsal is to have gone wrong), one JSON verdict a line on standard output.
+`kernel`, `config`, and `overhead_s` to replace the calibration), one JSON verdict a line on standard output.
 """
 
 import hashlib
@@ -20,21 +20,17 @@ os.environ["TRITON_INTERPRET"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
-import torch._dynamo  # as the real zygote has by its rehearsal; else each candidate would import it, which takes a second
+import torch._dynamo  # as in the warm zygote; else each candidate would import it, which takes a second
 
-from kernels_eval.gpu import call_sets as device_call_sets
-from kernels_eval.gpu import candidate as device_candidate
-from kernels_eval.gpu import candidate_run as device_run
-from kernels_eval.gpu import cuda_driver, stopwatch
-from kernels_eval.gpu import grader as device_grading
-from kernels_eval.gpu import hardware as device_facts
-from kernels_eval.gpu.candidate import device_candidate_main, warm_up
-from kernels_eval.gpu.confinement import confine_device_child, confine_device_fork_server
-from kernels_eval.gpu.timing import Rehearsed
+from kernels_eval.config import JudgeConfig
+from kernels_eval.cpu.worker import start_fork_server
+from kernels_eval.gpu import cuda_driver, grader, reference, stopwatch, warm_up
+from kernels_eval.gpu.candidate import SETUP, candidate_main
+from kernels_eval.gpu.candidate_run import CALIBRATION_PAUSE_S
+from kernels_eval.gpu.timing import Calibration
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Origin, Region, Storage
 from kernels_eval.interpreter.triton_patches import interpreter
-from kernels_eval.sandbox.fork_server import ChildSetup, ForkServer, serve_fork_server
-from kernels_eval.sandbox.ipc import note_pair
+from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import die_with_parent
 
 
@@ -104,14 +100,14 @@ class SimulatedProfiler:
         return [{"name": name, "duration_ns": 1000, "stream": 0} for name in _LAUNCHED]
 
 
-class HostOnly(device_grading.DeviceGrader):
+class HostOnly(grader.Grader):
     def probe(self) -> None:
         self.use_host_copies()
 
-    def misremember(self, problem: str, beside_s: float) -> None:
-        """Hold what a round of a problem takes beside its calls for other than it is, as after a rehearsal on a busy machine."""
+    def miscalibrate(self, problem: str, overhead_s: float) -> None:
+        """Replace the overhead of a problem's rounds by a wrong one, as after a calibration on a busy machine."""
         digest = hashlib.sha256(problem.encode()).hexdigest()
-        self._device.rehearsed[digest] = Rehearsed(device_run._REHEARSED_PAUSE_S, beside_s)
+        self._state.calibrations[digest] = Calibration(CALIBRATION_PAUSE_S, overhead_s)
 
 
 def pretend() -> None:
@@ -127,41 +123,31 @@ def pretend() -> None:
         name="Simulated H100", major=9, minor=0, L2_cache_size=1 << 20
     )
     stopwatch._MIN_FLUSH_BYTES = 1 << 20
-    for module in (device_candidate, device_grading):
+    for module in (warm_up, grader):
         module.CudaDriver = SimulatedDriver
-    device_candidate.Profiler = SimulatedProfiler
-    device_candidate.Warm._load_launcher = lambda self: None
-    device_call_sets.MOST_CALLS = 4
-    _ = device_facts
+    warm_up.Profiler = SimulatedProfiler
+    warm_up.Instruments._load_launcher = lambda self: None
+    reference.MOST_CALLS = 4
 
 
 def new_grader() -> HostOnly:
     """Fork a fork server and return a grader on it, as a worker on a GPU does."""
-    ours, theirs = note_pair()
-    if os.fork() == 0:
-        try:
-            ours.close()
-            setup = ChildSetup(warm_up, confine_device_fork_server, confine_device_child)
-            serve_fork_server(theirs, device_candidate_main, may_fork=True, setup=setup)
-        finally:
-            os._exit(0)
-    theirs.close()
-    grader = HostOnly(ForkServer(ours))
-    grader.probe()
-    return grader
+    made = HostOnly(ForkServer(start_fork_server(candidate_main, [], may_fork=True, setup=SETUP)))
+    made.probe()
+    return made
 
 
 def main() -> None:
     die_with_parent()
     torch.set_num_threads(1)
     pretend()
-    grader = new_grader()
+    host_only = new_grader()
     for line in sys.stdin:
         request = json.loads(line)
-        config = device_grading.JudgeConfig(**request.get("config", {}))
-        if "beside_s" in request:
-            grader.misremember(request["problem"], request["beside_s"])
-        verdict = grader.grade(request["problem"], request["kernel"], config, {})
+        config = JudgeConfig(**request.get("config", {}))
+        if "overhead_s" in request:
+            host_only.miscalibrate(request["problem"], request["overhead_s"])
+        verdict = host_only.grade(request["problem"], request["kernel"], config, {})
         print(verdict.model_dump_json(), flush=True)
 
 

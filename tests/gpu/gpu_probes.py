@@ -54,26 +54,25 @@ def environment() -> dict[str, Any]:
 
 
 def zygote() -> dict[str, Any]:
-    """Whether importing and rehearsing leave CUDA alone, so that forks can use it."""
+    """Tell if imports and the warm-up leave CUDA alone, so that forks can use it."""
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
     started = time.perf_counter()
     import torch
 
-    from kernels_eval.gpu import candidate as device_candidate
-    from kernels_eval.gpu import warm_up as device_rehearsal
+    from kernels_eval.gpu import warm_up
 
     found: dict[str, Any] = {
         "imports_s": time.perf_counter() - started,
-        "clean after imports": device_rehearsal.is_clean(),
+        "clean after imports": warm_up.is_cuda_untouched(),
     }
     started = time.perf_counter()
-    device_rehearsal.rehearse_on_host()
-    found |= {"rehearsal_s": time.perf_counter() - started, "clean after rehearsal": device_rehearsal.is_clean()}
+    warm_up.warm_up_zygote()
+    found |= {"warm_up_s": time.perf_counter() - started, "clean after warm-up": warm_up.is_cuda_untouched()}
     found["torch says initialised"] = torch.cuda.is_initialized()
     for number, profiler in enumerate(("1", "1", "0")):
         os.environ["KERNELS_EVAL_WARM_PROFILER"] = profiler
-        found[f"fork {number}, profiler {profiler}"] = in_fork(lambda: timed(device_candidate.warm_up))
+        found[f"fork {number}, profiler {profiler}"] = in_fork(lambda: timed(warm_up.warm_up_child))
     return found
 
 
@@ -184,9 +183,9 @@ def ipc_once(flags: int) -> dict[str, Any]:
             from kernels_eval.gpu.shared_memory import MappedMemory
 
             torch.zeros(1, device="cuda")
-            ticket = json.loads(theirs.recv(4096))
+            mapping = json.loads(theirs.recv(4096))
             started = time.perf_counter()
-            memory = MappedMemory(CudaDriver(), ticket, -1).tensor
+            memory = MappedMemory(CudaDriver(), mapping, -1).tensor
             answer["open_ms"] = 1e3 * (time.perf_counter() - started)
             answer["read"] = memory[:4].tolist()
             memory[4:8] = 9
@@ -205,12 +204,12 @@ def ipc_once(flags: int) -> dict[str, Any]:
     transport = IpcTransport(CudaDriver())
     memory = transport.memory(64 << 20)
     memory.fill_(7)
-    transport.pushed(64 << 20)
-    ours.sendall(json.dumps(transport.ticket()).encode())
+    transport.push(64 << 20)
+    ours.sendall(json.dumps(transport.mapping()).encode())
     theirs_fd.close()
     ours.settimeout(40)
     answer = json.loads(ours.recv(65536) or b"{}")
-    transport.pulled(64 << 20)
+    transport.pull(64 << 20)
     answer["written back"] = memory[:8].tolist()
     return answer
 
@@ -220,8 +219,7 @@ def profiler() -> dict[str, Any]:
     import torch
 
     os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
-    from kernels_eval.gpu.attribution import KernelRecord, coverage_of
-    from kernels_eval.gpu.profiler import Profiler
+    from kernels_eval.gpu.profiling import KernelRecord, Profiler, attribution_of
     from kernels_eval.sandbox.candidate_source import load_source
 
     model = load_source(sources.ROW_KERNEL).ModelNew()
@@ -255,25 +253,24 @@ def profiler() -> dict[str, Any]:
     started = time.perf_counter()
     records = watcher.records(work)
     second_s = time.perf_counter() - started
-    coverage = coverage_of([KernelRecord(**record) for record in records], {"row_softmax"})
+    attribution = attribution_of([KernelRecord(**record) for record in records], {"row_softmax"})
     return {
         "compile_s": compile_s,
         "first_s": first_s,
         "second_s": second_s,
         "records": [[record["name"][:90], record["duration_ns"], record["stream"]] for record in records],
-        "own_ns": coverage.own_ns,
-        "library": [name[:90] for name in coverage.library_names],
-        "side streams": coverage.uses_side_streams,
+        "own_ns": attribution.own_ns,
+        "library": [name[:90] for name in attribution.library_names],
+        "side streams": attribution.uses_side_streams,
     }
 
 
-def _raise_candidates() -> tuple[Any, Path]:
+def _start_candidates() -> tuple[Any, Path]:
     """Fork a fork server of candidates as a worker does; returns it and the file that its processes' errors go to."""
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     os.environ["TMPDIR"] = tempfile.mkdtemp()
     os.environ["TRITON_CACHE_DIR"] = os.environ["TMPDIR"] + "/triton"
-    from kernels_eval.gpu import candidate as device_candidate
-    from kernels_eval.gpu.confinement import confine_device_child, confine_device_fork_server
+    from kernels_eval.gpu import candidate, warm_up
     from kernels_eval.sandbox import fork_server as fork_server
     from kernels_eval.sandbox.ipc import note_pair
 
@@ -294,11 +291,9 @@ def _raise_candidates() -> tuple[Any, Path]:
     if os.fork() == 0:
         ours.close()
         setup = fork_server.ChildSetup(
-            telling(device_candidate.warm_up), confine_device_fork_server, telling(confine_device_child)
+            telling(warm_up.warm_up_child), candidate.confine_fork_server, telling(candidate.confine_child)
         )
-        fork_server.serve_fork_server(
-            theirs, telling(device_candidate.device_candidate_main), may_fork=True, setup=setup
-        )
+        fork_server.serve_fork_server(theirs, telling(candidate.candidate_main), may_fork=True, setup=setup)
         os._exit(0)
     theirs.close()
     return fork_server.ForkServer(ours), errors
@@ -308,14 +303,14 @@ def grader() -> dict[str, Any]:
     """The whole path without the judge's process: errors of the candidate's process are shown, and what timing saw."""
     import gpu_sources as sources
 
-    candidates, errors = _raise_candidates()
+    candidates, errors = _start_candidates()
     from kernels_eval.config import JudgeConfig
-    from kernels_eval.gpu.grader import DeviceGrader
+    from kernels_eval.gpu.grader import Grader
 
     found: dict[str, Any] = {}
     try:
         started = time.perf_counter()
-        graded = DeviceGrader(candidates)
+        graded = Grader(candidates)
         graded.probe()
         found["ready_s"] = time.perf_counter() - started
         found["facts"] = vars(graded.facts)
@@ -352,13 +347,13 @@ def grader() -> dict[str, Any]:
 
 
 def clocks() -> dict[str, Any]:
-    """What the judge's clock sees beyond device events: for the candidate's rounds, the reference's, and empty ones."""
+    """Times by the judge's clock beside device events: of the candidate's rounds, the reference's, and empty ones."""
     import gpu_sources as sources
 
-    candidates, _ = _raise_candidates()
+    candidates, _ = _start_candidates()
     from kernels_eval.config import JudgeConfig
-    from kernels_eval.gpu import timing as device_timing
-    from kernels_eval.gpu.grader import DeviceGrader
+    from kernels_eval.gpu import timing
+    from kernels_eval.gpu.grader import Grader
 
     seen: list[Any] = []
 
@@ -380,13 +375,13 @@ def clocks() -> dict[str, Any]:
 
         return wrapped
 
-    device_timing.clock_disagreement = agreeing  # pyright: ignore[reportAttributeAccessIssue]
-    timer: Any = device_timing.Timer
+    timing.clock_disagreement = agreeing  # pyright: ignore[reportAttributeAccessIssue]
+    timer: Any = timing.Timer
     timer.reference_round = timed("reference", timer.reference_round)
     timer.empty_round_s = timed("empty", timer.empty_round_s)
-    usual = device_timing.pause_s
+    usual = timing.pause_s
     found: dict[str, Any] = {"seen": "kind, host us, baseline us, device us; 20 calls a round"}
-    graded = DeviceGrader(candidates)
+    graded = Grader(candidates)
     graded.probe()
     for name, problem, kernel in (
         ("row", sources.ROW_PROBLEM, sources.ROW_KERNEL),
@@ -394,16 +389,16 @@ def clocks() -> dict[str, Any]:
     ):
         for pause in (None, 1e-3):
             chosen: Callable[..., float] = (lambda *_, fixed=pause: fixed) if pause is not None else usual
-            device_timing.pause_s = chosen  # pyright: ignore[reportAttributeAccessIssue]
+            timing.pause_s = chosen  # pyright: ignore[reportAttributeAccessIssue]
             seen.clear()
             verdict = graded.grade(problem, kernel, JudgeConfig(), {})
             measured = graded.last_measured
             found[f"{name}, pause {pause}"] = {
                 "status": verdict.status,
-                "flush us": round(1e6 * graded._device.timer.flush_s, 1),
+                "flush us": round(1e6 * graded._state.timer.flush_s, 1),
                 "pause us": measured and round(1e6 * measured.candidate_pause_s, 1),
                 "candidate us": measured and round(1e6 * measured.candidate.median, 2),
-                "rehearsed us": [round(1e6 * known.beside_s) for known in graded._device.rehearsed.values()],
+                "overhead us": [round(1e6 * known.overhead_s) for known in graded._state.calibrations.values()],
                 "seen": seen[:24],
             }
             print(name, pause, found[f"{name}, pause {pause}"], file=sys.stderr, flush=True)

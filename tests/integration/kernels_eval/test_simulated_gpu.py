@@ -1,4 +1,4 @@
-"""The judge's whole path for GPUs with a pretended device: processes, shared memory, checks, rounds, clocks."""
+"""The judge's whole path for GPUs with a simulated device: processes, shared memory, checks, rounds, clocks."""
 
 import json
 import os
@@ -127,7 +127,7 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
         "rejected",
         "clock_disagreement",
     ),
-    "a rehearsal gone wrong": (PROBLEM.replace("128, 300", "128, 301"), ROW_KERNEL, "correct", None),
+    "a calibration gone wrong": (PROBLEM.replace("128, 300", "128, 301"), ROW_KERNEL, "correct", None),
     "early exit": (PROBLEM, with_forward("        import os\n        os._exit(0)\n"), "runtime_error", "no_answer"),
     "an exception": (PROBLEM, with_forward("        raise ValueError('boo')\n"), "runtime_error", "exception"),
     "not Python": (PROBLEM, "def f(:\n", "compile_error", "syntax_error"),
@@ -140,7 +140,7 @@ def verdicts() -> dict[str, dict[str, Any]]:
     config = {"timeout_s": 90.0, "compile_timeout_s": 2.0, "timing_rounds": 2, "timing_s": 2.0}
     requests = [
         {"problem": problem, "kernel": kernel, "config": {**config, "timeout_s": 0.5} if name == "hangs" else config}
-        | ({"beside_s": 60.0} if name == "a rehearsal gone wrong" else {})
+        | ({"overhead_s": 60.0} if name == "a calibration gone wrong" else {})
         for name, (problem, kernel, _, _) in CASES.items()
     ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

@@ -1,12 +1,11 @@
-"""What is refused of a round on a GPU whatever its values are."""
+"""Checks of rounds and of times on a GPU."""
 
 from typing import Any
 
 import pytest
 
-from kernels_eval.gpu.messages import RoundAnswer
-from kernels_eval.gpu.round_checks import Errors, check_round
-from kernels_eval.gpu.session import Round
+from kernels_eval.gpu.round_checks import LargestErrors, check_round
+from kernels_eval.gpu.session import Round, RoundAnswer
 from kernels_eval.sandbox.child import CandidateFailedError
 
 
@@ -24,7 +23,7 @@ class NoCalls:
 
 def check(**observed: Any) -> None:
     calls: Any = NoCalls()
-    check_round(Round(RoundAnswer(kind="round", calls=(), **observed), host_s=1e-3), calls, (), Errors())
+    check_round(Round(RoundAnswer(kind="round", calls=(), **observed), host_s=1e-3), calls, (), LargestErrors())
 
 
 def test_waiting_for_an_idle_device_is_no_work() -> None:

@@ -1,8 +1,8 @@
-"""Whose kernels ran: names as CUPTI writes them."""
+"""Attribution of profiled kernels, by names as CUPTI writes them."""
 
 import pytest
 
-from kernels_eval.gpu.attribution import KernelRecord, coverage_of, is_own, suspicious_names
+from kernels_eval.gpu.profiling import KernelRecord, attribution_of, is_own, suspicious_names
 
 OWN = {"row_softmax", "fused_kernel", "gemm_kernel", "copy_kernel"}
 
@@ -43,7 +43,7 @@ def test_shares() -> None:
     fill = (
         "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int>, std::array<char*, 1ul>>(int)"
     )
-    found = coverage_of(
+    found = attribution_of(
         [
             record("row_softmax", 30),
             record("sm80_xmma_gemm", 70),
@@ -61,5 +61,5 @@ def test_shares() -> None:
 
 
 def test_side_streams_and_nothing_at_all() -> None:
-    assert coverage_of([record("row_softmax", 1, 14)], OWN).uses_side_streams
-    assert coverage_of([], OWN).own_share == 0.0
+    assert attribution_of([record("row_softmax", 1, 14)], OWN).uses_side_streams
+    assert attribution_of([], OWN).own_share == 0.0

@@ -33,7 +33,7 @@ from typing import Any
 
 import torch
 
-from kernels_eval.backends import Backend, backend_named
+from kernels_eval.backends import backend_named
 from kernels_eval.correctness.allowed_operators import refuse_host_copies
 from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.operator_guard import OperatorGuard
@@ -111,11 +111,11 @@ class _Candidate:
     def serve(self, memory_descriptor: int) -> None:
         _, payload = receive_frame(self._channel)
         try:
-            self._instruments = instruments()
+            tools = instruments()
             self._threads = len(self._frames())
             job: dict[str, Any] = pickle.loads(payload)
             _use_cache_folder(job["scratch"])
-            memory = MappedMemory(self._instruments.driver, job["memory"], memory_descriptor)
+            memory = MappedMemory(tools.driver, job["memory"], memory_descriptor)
             backend = backend_named(job["backend"])
             backend.install(job["build"])
         # No code of the candidate has run: the judge takes it for a fault of the machine.
@@ -126,7 +126,7 @@ class _Candidate:
         send_frame(self._channel, {"kind": "started"})
         while (header := receive_frame(self._channel)[0])["kind"] == "round":
             placeholder = PlaceholderModel([TensorForm(**form) for form in header["placeholder"]])
-            self._answer(self._rounds(memory, placeholder, OperatorGuard(enforce=False), backend, None), header)
+            self._answer(Rounds(tools, memory, placeholder, OperatorGuard(enforce=False), backend), header)
         module = load_source(job["source"])
         model = _build(module, job["arguments"], job["weight_seed"])
         if job["strict"]:
@@ -137,13 +137,10 @@ class _Candidate:
         header, payload = receive_frame(self._channel)
         for item in header["weights"]:
             state[item["name"]].copy_(tensor_from(payload, TensorForm(**item["form"]), item["offset"]))
-        rounds = self._rounds(memory, model, guard, backend, module)
+        rounds = Rounds(tools, memory, model, guard, backend, module)
         while True:
             header, _ = receive_frame(self._channel)
             self._answer(rounds, header)
-
-    def _rounds(self, memory: MappedMemory, model: Any, guard: OperatorGuard, backend: Backend, module: Any) -> Rounds:
-        return Rounds(self._instruments.stopwatch, self._instruments.profiler, memory, model, guard, backend, module)
 
     def _answer(self, rounds: Rounds, header: dict[str, Any]) -> None:
         """Prepare one round, make it once the worker sends `go`, and answer."""

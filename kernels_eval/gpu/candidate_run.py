@@ -1,13 +1,13 @@
 """Grading of one candidate on a GPU, in the judge's worker: load, check, profile, time.
 
-Order, with an early exit at the first failure: trials at the full size (the first input set twice, to check a second call
-on the same input too), a trial at another leading size if the problem has one, a profiled round, for policy `mixed` a round
-in which the candidate's kernels do nothing, then timing rounds (kernels_eval.gpu.timing). A wrong kernel is never timed.
+In this order, up to the first failure: trials at the full size (the first input set twice, to check a second call on the
+same input too), a trial at another leading size if the problem has one, a profiled round, for policy `mixed` a round in
+which the candidate's kernels do nothing, then timing rounds (kernels_eval.gpu.timing). A wrong kernel is never timed.
 """
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -43,7 +43,7 @@ JUDGE_WALL_S = 60.0
 MAX_REFERENCES = 32
 _COPY_BYTES_PER_S = 1e9
 CALIBRATION_PAUSE_S = 300e-6
-"""Hides the enqueueing of most candidates (100 to 200 µs, mostly Triton's launcher): their rounds then need no correction."""
+"""Hides the enqueueing of most candidates (100 to 200 µs, mostly Triton's launcher): no correction is needed then."""
 _CALIBRATION_ROUNDS = 4
 
 
@@ -68,12 +68,7 @@ class CandidateRun:
     """Grades one candidate: `verdict` is called once."""
 
     def __init__(
-        self,
-        state: WorkerState,
-        reference: GpuReference,
-        config: JudgeConfig,
-        seed: SecretSeed,
-        job: dict[str, Any],
+        self, state: WorkerState, reference: GpuReference, config: JudgeConfig, seed: SecretSeed, job: dict[str, Any]
     ) -> None:
         """`job`: the message to the candidate's process (kernels_eval.gpu.candidate)."""
         self._state = state
@@ -102,12 +97,12 @@ class CandidateRun:
                 compiled = True
                 if self._sets.perturbed:
                     calls, expected_sets = self._sets.trial(None, config.trials)
-                first_wall_s = config.timeout_s + config.compile_timeout_s
-                made = session.run(calls, RoundRequest(resources=True), first_wall_s)
-                check_round(made, calls, expected_sets, self._errors)
+                made = self._round(
+                    session, calls, expected_sets, RoundRequest(resources=True), config.compile_timeout_s
+                )
                 self._resources = self._resources or made.answer.resources
                 self._try_hidden_size(session)
-                return self._correct(*self._timed(session))
+                return self._correct(self._timed(session))
         except CandidateFailedError as failed:
             return failed.verdict(compiled, self._resources)
 
@@ -130,80 +125,79 @@ class CandidateRun:
         """Return the overhead of a round of this problem, measured in a process that has no candidate yet."""
         known = self._state.calibrations
         if self._reference.digest not in known:
-            forms = output_forms(expected)
-            calls = self._sets.shared([self._sets.inputs() for _ in range(self._sets.calls_a_round(expected))], forms)
+            calls = self._sets.timed(self._sets.calls_a_round(expected), output_forms(expected))
             request = RoundRequest(CALIBRATION_PAUSE_S, poison=False)
             overhead_s: list[float] = []
             with self._state.lock:
                 for _ in range(_CALIBRATION_ROUNDS):
-                    made = session.calibrate(calls, forms, request, JUDGE_WALL_S)
+                    made = session.calibrate(calls, request, JUDGE_WALL_S)
                     overhead_s.append(made.host_s - sum(made.answer.device_ms) / 1e3)
             known[self._reference.digest] = Calibration(CALIBRATION_PAUSE_S, median(overhead_s))
             if len(known) > MAX_REFERENCES:
                 known.popitem(last=False)
         return known[self._reference.digest]
 
+    def _round(
+        self,
+        session: Session,
+        calls: SharedCalls,
+        expected: Iterable[Expected],
+        request: RoundRequest,
+        extra_s: float = 0,
+    ) -> Round:
+        """Have a round made within the candidate's time limit plus `extra_s`, and check it."""
+        made = session.run(calls, request, self._config.timeout_s + extra_s)
+        check_round(made, calls, expected, self._errors)
+        return made
+
     def _try_hidden_size(self, session: Session) -> None:
         reference = self._reference
         if not reference.can_be_reduced or reference.full_size is None or reference.has_square_input:
             return
         calls, expected_sets = self._sets.trial(reference.full_size // 2, self._config.trials)
-        made = session.run(calls, RoundRequest(), self._config.timeout_s + self._config.compile_timeout_s)
-        check_round(made, calls, expected_sets, self._errors)
+        self._round(session, calls, expected_sets, RoundRequest(), self._config.compile_timeout_s)
 
-    def _timed(self, session: Session) -> tuple[Measured, list[TensorForm]]:
-        """Profile and time the candidate; returns its times, and the forms of its outputs."""
+    def _timed(self, session: Session) -> Measured:
+        """Profile and time the candidate."""
         config = self._config
         inputs, expected_sets = self._sets.own(2)
         forms = output_forms(expected_sets[0])
         with self._state.lock:
             profiled = self._sets.shared(inputs, forms)
             attribution = self._profiled(session, profiled, expected_sets)
-            settling = session.run(profiled, RoundRequest(poison=False), config.timeout_s)
-            check_round(settling, profiled, expected_sets, self._errors)
-            plan = self._plan(expected_sets[0], attribution)
-            drawn: list[list[Any]] = []
+            settling = self._round(session, profiled, expected_sets, RoundRequest(poison=False))
+            plan = self._plan(expected_sets[0], attribution, settling.answer.enqueue_s)
 
-            def new_calls() -> SharedCalls:
-                drawn[:] = [self._sets.inputs() for _ in range(plan.calls)]
-                return self._sets.shared(drawn, forms)
-
-            def expected_of_drawn() -> Iterator[Expected]:
-                return (self._reference.expected(inputs, self._sets.perturbed) for inputs in drawn)
-
-            def check(made: Round, calls: SharedCalls) -> None:
-                check_round(made, calls, expected_of_drawn(), self._errors)
+            def run(calls: SharedCalls, request: RoundRequest) -> Round:
+                made = self._round(session, calls, self._sets.expected(calls), request)
                 if made.answer.kernels:
-                    check_attribution(attribution_of(made.answer.kernels, self._own_names), self._own_names, config)
+                    self._attribution(made)
+                return made
 
-            measured = self._state.timer.measure(
-                plan,
-                self._reference.forward(self._sets.perturbed, config.baseline == "compile"),
-                forms,
-                new_calls,
-                lambda calls, request: session.run(calls, request, config.timeout_s),
-                check,
-                settling.answer.enqueue_s,
-                self._calibration,
-            )
+            forward = self._reference.forward(self._sets.perturbed, config.baseline == "compile")
+            measured = self._state.timer.measure(plan, forward, lambda: self._sets.timed(plan.calls, forms), run)
         self.measured = measured
         if not attribution.uses_side_streams:  # on several streams kernels run at once
             check_profiled_time(measured.candidate.median, attribution.computing_ns / 1e9 / len(expected_sets))
-        return measured, forms
+        self._check_bounds(measured, forms)
+        return measured
 
     def _profiled(self, session: Session, calls: SharedCalls, expected_sets: list[Expected]) -> Attribution:
         """Check which kernels run on the device, and under `mixed` that the result depends on the candidate's."""
-        config = self._config
-        made = session.run(calls, RoundRequest(profiled=True, poison=False), config.timeout_s)
-        check_round(made, calls, expected_sets, self._errors)
-        attribution = attribution_of(made.answer.kernels, self._own_names)
-        check_attribution(attribution, self._own_names, config)
-        if config.policy != "strict" and self._backend.can_suppress:
-            suppressed = session.run(calls, RoundRequest(suppressed=True), config.timeout_s)
+        made = self._round(session, calls, expected_sets, RoundRequest(profiled=True, poison=False))
+        attribution = self._attribution(made)
+        if self._config.policy != "strict" and self._backend.can_suppress:
+            suppressed = session.run(calls, RoundRequest(suppressed=True), self._config.timeout_s)
             check_dependence(suppressed, calls, expected_sets)
         return attribution
 
-    def _plan(self, expected: Expected, attribution: Attribution) -> TimingPlan:
+    def _attribution(self, made: Round) -> Attribution:
+        """Return the attribution of a profiled round, checked."""
+        attribution = attribution_of(made.answer.kernels, self._own_names)
+        check_attribution(attribution, self._own_names, self._config)
+        return attribution
+
+    def _plan(self, expected: Expected, attribution: Attribution, enqueue_s: float) -> TimingPlan:
         config = self._config
         latency_s = ROUND_LATENCY_S
         if self._state.transport.name != IpcTransport.name:
@@ -211,6 +205,8 @@ class CandidateRun:
         return TimingPlan(
             calls=self._sets.calls_a_round(expected),
             synchronised=attribution.uses_side_streams,
+            enqueue_s=enqueue_s,
+            calibration=self._calibration,
             precision=config.timing_precision,
             rounds=config.timing_rounds,
             wall_s=config.timing_s,
@@ -218,17 +214,20 @@ class CandidateRun:
             profiled_round=secrets.randbelow(3),
         )
 
-    def _correct(self, measured: Measured, forms: list[TensorForm]) -> Verdict:
-        reference = self._reference
-        candidate_s, reference_s = measured.candidate.median, measured.reference.median
-        best_s = self._state.best_reference_s
+    def _check_bounds(self, measured: Measured, forms: list[TensorForm]) -> None:
+        """Check the reference's time against its best, and the candidate's against the device's peak rates."""
+        reference, best_s = self._reference, self._state.best_reference_s
         key = (reference.digest, self._config.baseline)
-        best = best_s.get(key)
-        check_reference_time(reference_s, best)
-        best_s[key] = min(reference_s, best or reference_s)
+        reference_s = measured.reference.median
+        check_reference_time(reference_s, best_s.get(key))
+        best_s[key] = min(reference_s, best_s.get(key, reference_s))
         read = sum(form.nbytes for form in reference.full_forms if isinstance(form, TensorForm))
+        written = sum(form.nbytes for form in forms)
         flops = sum(launch.flops for launch in reference.eager_launches)
-        check_floor(candidate_s, floor_s(read, sum(form.nbytes for form in forms), flops, self._state.facts.rates))
+        check_floor(measured.candidate.median, floor_s(read, written, flops, self._state.facts.rates))
+
+    def _correct(self, measured: Measured) -> Verdict:
+        candidate_s, reference_s = measured.candidate.median, measured.reference.median
         return Verdict(
             status=Status.CORRECT,
             compiled=True,

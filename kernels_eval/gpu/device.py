@@ -54,16 +54,14 @@ def resolve_device(wanted: str) -> str:
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """Name, compile target and peak rates of one GPU."""
+    """Name and peak rates of one GPU."""
 
     name: str
-    architecture: str
-    """As a compile target: `cuda:90`."""
     rates: MemoryRates
 
 
 def device_facts() -> DeviceFacts:
-    """Ask the device. A rate it does not report is taken above any device's: the lower bounds on times then only shrink."""
+    """Ask the device. An unknown rate is taken above any device's: lower bounds on times then only shrink."""
     import torch  # here, since the judge's process imports this module
 
     properties: Any = torch.cuda.get_device_properties(0)
@@ -74,7 +72,6 @@ def device_facts() -> DeviceFacts:
     flops = known[0].half_flops if known else _UNKNOWN_FLOPS
     return DeviceFacts(
         name=str(properties.name),
-        architecture=f"cuda:{properties.major}{properties.minor}",
         rates=MemoryRates(bandwidth, float(getattr(properties, "L2_cache_size", 0) or 0), flops),
     )
 

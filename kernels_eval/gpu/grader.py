@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections import OrderedDict
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,8 @@ class Grader:
             DeviceLock(self._folder / "device.lock"),
         )
         self.facts = self._state.facts
-        self._references: OrderedDict[str, GpuReference] = OrderedDict()
-        self._weight_seed = secrets.randbits(48)
+        weight_seed = secrets.randbits(48)
+        self._reference = lru_cache(MAX_REFERENCES)(lambda source: GpuReference(source, weight_seed))
         self.last_measured: Measured | None = None
 
     @property
@@ -106,13 +106,6 @@ class Grader:
                 "seed_commitment": seed.commitment,
             }
         )
-
-    def _reference(self, source: str) -> GpuReference:
-        reference = self._references.pop(source, None) or GpuReference(source, self._weight_seed)
-        self._references[source] = reference
-        if len(self._references) > MAX_REFERENCES:
-            self._references.popitem(last=False)
-        return reference
 
 
 def _job(

@@ -5,6 +5,7 @@ when first used. PyTorch's TF32 and reduced-precision sums are off: they would c
 """
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -93,10 +94,17 @@ class CallSets:
         sets = [self._with_expected(None, own=True) for _ in range(count)]
         return [values for values, _ in sets], [expected for _, expected in sets]
 
-    def inputs(self) -> list[Any]:
-        """Draw one input set from the problem's own distribution."""
-        self._drawn += 1
-        return self._reference.draw(None, self._drawn, self._seed, own=True)
+    def timed(self, count: int, forms: list[TensorForm]) -> SharedCalls:
+        """Draw sets from the problem's own distribution, without the reference's results."""
+        sets: list[list[Any]] = []
+        for _ in range(count):
+            self._drawn += 1
+            sets.append(self._reference.draw(None, self._drawn, self._seed, own=True))
+        return self.shared(sets, forms)
+
+    def expected(self, calls: SharedCalls) -> Iterator[Expected]:
+        """Yield the reference's results for each call, one at a time: all would take too much memory."""
+        return (self._reference.expected(inputs, self.perturbed) for inputs in calls.sets)
 
     def shared(self, sets: list[list[Any]], forms: list[TensorForm]) -> SharedCalls:
         """Lay sets out in the shared memory, with slots for outputs of these forms."""

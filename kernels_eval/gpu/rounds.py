@@ -1,6 +1,7 @@
-"""Rounds of calls in the candidate's process on a GPU: made, timed or profiled; outputs are copied to the shared memory."""
+"""Rounds of calls in the candidate's process on a GPU: timed or profiled, outputs copied to the shared memory."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,9 +13,8 @@ from kernels_eval.correctness.output_structure import flat
 from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.cuda_driver import CudaError
 from kernels_eval.gpu.operator_guard import OperatorGuard
-from kernels_eval.gpu.profiling import Profiler
-from kernels_eval.gpu.shared_memory import MappedMemory, view
-from kernels_eval.gpu.stopwatch import Stopwatch
+from kernels_eval.gpu.shared_memory import MappedMemory, copy_tensor, view
+from kernels_eval.gpu.warm_up import Instruments
 from kernels_eval.sandbox.candidate_source import CandidateError, describe
 from kernels_eval.sandbox.tensor_bytes import DTYPES, NAMES, TensorForm, form_of
 
@@ -43,30 +43,20 @@ class PlaceholderModel:
         )
 
 
+@dataclass
 class Rounds:
     """Makes rounds of calls of one model."""
 
-    def __init__(
-        self,
-        stopwatch: Stopwatch,
-        profiler: Profiler,
-        memory: MappedMemory,
-        model: Any,
-        guard: OperatorGuard,
-        backend: Backend,
-        module: Any,
-    ) -> None:
-        """`guard` is in force in every call; `module`: the candidate's, or None for a placeholder."""
-        self._stopwatch = stopwatch
-        self._profiler = profiler
-        self._memory = memory
-        self._model = model
-        self._guard = guard
-        self._backend = backend
-        self._module = module
-        self._copy: Any = torch.Tensor.copy_
-        self._header: dict[str, Any] = {}
-        self._calls: list[Callable[[], Any]] = []
+    instruments: Instruments
+    memory: MappedMemory
+    model: Any
+    guard: OperatorGuard
+    """In force in every call."""
+    backend: Backend
+    module: Any = None
+    """The candidate's; None for a placeholder."""
+    _header: dict[str, Any] = field(default_factory=dict[str, Any], init=False)
+    _calls: list[Callable[[], Any]] = field(default_factory=list[Callable[[], Any]], init=False)
 
     def prepare(self, header: dict[str, Any]) -> None:
         """Prepare everything but the values of the inputs, which arrive before the worker sends `go`."""
@@ -74,9 +64,9 @@ class Rounds:
         self._calls = [self._call(call, header["poison"]) for call in header["calls"]]
 
     def run(self, done: Callable[[], None]) -> dict[str, Any]:
-        """Make the round; call `done` once the device is idle and the outputs are in place. CandidateError if a call fails."""
+        """Make the round; call `done` once the outputs are in place. Raises CandidateError if a call fails."""
         header = self._header
-        self._memory.pull(header["nbytes"])
+        self.memory.pull(header["nbytes"])
         outcomes: list[dict[str, Any]] = []
 
         def after(index: int, result: Any) -> None:
@@ -85,38 +75,38 @@ class Rounds:
         answer: dict[str, Any] = {"kind": "round"}
 
         def work() -> None:
-            timed = self._stopwatch.run(self._calls, after, header["pause_s"], header["synchronised"])
+            timed = self.instruments.stopwatch.run(self._calls, after, header["pause_s"], header["synchronised"])
             answer["device_ms"] = timed.device_ms
             answer["enqueue_s"] = timed.enqueue_s
             answer["unjoined_s"] = timed.unjoined_s
 
         try:
             if header["suppressed"]:
-                with self._backend.suppressed():
+                with self.backend.suppressed():
                     work()
             elif header["profiled"]:
-                answer["kernels"] = self._profiler.records(work)
+                answer["kernels"] = self.instruments.profiler.records(work)
             else:
                 work()
         except CudaError as error:
             raise _device_failure(str(error)) from error
-        self._memory.push(header["nbytes"])
+        self.memory.push(header["nbytes"])
         done()
-        if self._guard.violations:
-            used = ", ".join(sorted(set(self._guard.violations))[:5])
+        if self.guard.violations:
+            used = ", ".join(sorted(set(self.guard.violations))[:5])
             raise CandidateError("rejected", "library_compute", f"used {used}")
         answer["calls"] = outcomes
         if header["resources"]:
-            answer["resources"] = self._backend.resources(self._module)
+            answer["resources"] = self.backend.resources(self.module)
         return answer
 
     def _call(self, call: dict[str, Any], poison: bool) -> Callable[[], Any]:
-        memory = self._memory.tensor
+        memory = self.memory.tensor
         inputs = [
             view(memory, TensorForm(**item["form"]), item["offset"]) if "form" in item else item["value"]
             for item in call["inputs"]
         ]
-        model, guard = self._model, self._guard
+        model, guard = self.model, self.guard
 
         def forward() -> Any:
             guard.start(poison)
@@ -145,7 +135,7 @@ class Rounds:
             form = form_of(output)
             forms.append({**form.model_dump(), "expanded": expanded})
             if index < len(slots) and 0 < form.nbytes == slots[index]["nbytes"]:
-                self._copy(view(self._memory.tensor, form, slots[index]["offset"]), output)
+                copy_tensor(view(self.memory.tensor, form, slots[index]["offset"]), output)
         return {"structure": structure, "outputs": forms}
 
 

@@ -20,7 +20,7 @@ from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.messages import FailedAnswer, OutputForm, StateAnswer
-from kernels_eval.sandbox.tensor_bytes import TensorForm, bytes_of, form_of
+from kernels_eval.sandbox.tensor_bytes import bytes_of, form_of
 from kernels_eval.verdict import Resources
 
 _MAX_PAYLOAD = 1 << 20
@@ -104,10 +104,11 @@ class Session:
         except CandidateFailedError as failed:
             raise InfrastructureError(f"a process for candidates did not come up: {failed.message}") from failed
 
-    def calibrate(self, calls: SharedCalls, forms: list[TensorForm], request: RoundRequest, wall_s: float) -> Round:
-        """Have a round made with a placeholder that fills outputs of these forms: between `start` and `load`."""
+    def calibrate(self, calls: SharedCalls, request: RoundRequest, wall_s: float) -> Round:
+        """Have a round made with a placeholder that fills outputs of the same forms: between `start` and `load`."""
         try:
-            return self._round(calls, request, wall_s, {"placeholder": [form.model_dump() for form in forms]})
+            placeholder = [form.model_dump() for form in calls.output_forms]
+            return self._round(calls, request, wall_s, {"placeholder": placeholder})
         except CandidateFailedError as failed:
             raise InfrastructureError(f"a round without a candidate failed: {failed.message}") from failed
 

@@ -161,15 +161,15 @@ class MappedMemory:
     def pull(self, nbytes: int) -> None:
         """Make what the worker wrote visible here."""
         if self._staging is not None:
-            _copy(self.tensor[:nbytes], self._staging[:nbytes])
+            copy_tensor(self.tensor[:nbytes], self._staging[:nbytes])
 
     def push(self, nbytes: int) -> None:
         """Make what was written here visible to the worker (the device must be idle)."""
         if self._staging is not None:
-            _copy(self._staging[:nbytes], self.tensor[:nbytes])
+            copy_tensor(self._staging[:nbytes], self.tensor[:nbytes])
 
 
-_copy: Any = torch.Tensor.copy_  # bound before a candidate can replace the method
+copy_tensor: Any = torch.Tensor.copy_  # bound before a candidate can replace the method
 
 
 class SharedCalls:
@@ -180,8 +180,10 @@ class SharedCalls:
     ) -> None:
         self._transport = transport
         self._layout = layout
-        self._sets = sets
-        self._output_forms = output_forms
+        self.sets = sets
+        """Inputs of each call."""
+        self.output_forms = output_forms
+        """Forms of the outputs of each call."""
         self.nbytes = layout.nbytes
         self._prepared = torch.full((self.nbytes,), POISON, dtype=torch.uint8, device=cuda_driver.DEVICE)
         self._collected = torch.empty_like(self._prepared)
@@ -191,7 +193,7 @@ class SharedCalls:
     @property
     def count(self) -> int:
         """Number of calls."""
-        return len(self._sets)
+        return len(self.sets)
 
     def requests(self) -> list[dict[str, Any]]:
         """Return the description of each call for the candidate's process."""
@@ -203,10 +205,10 @@ class SharedCalls:
                 ],
                 "outputs": [
                     {"offset": offset, "nbytes": form.nbytes}
-                    for form, offset in zip(self._output_forms, slots.outputs, strict=True)
+                    for form, offset in zip(self.output_forms, slots.outputs, strict=True)
                 ],
             }
-            for values, slots in zip(self._sets, self._layout.calls, strict=True)
+            for values, slots in zip(self.sets, self._layout.calls, strict=True)
         ]
 
     def publish(self) -> None:
@@ -247,12 +249,12 @@ class SharedCalls:
                 value if offset is None else view(self._collected, form_of(value), offset)
                 for value, offset in zip(values, slots.inputs, strict=True)
             ]
-            for values, slots in zip(self._sets, self._layout.calls, strict=True)
+            for values, slots in zip(self.sets, self._layout.calls, strict=True)
         ]
 
     def _tensors(self) -> Iterator[tuple[int, torch.Tensor, int]]:
         """Yield index, value and offset of every input that is a tensor with elements, call by call."""
-        for values, slots in zip(self._sets, self._layout.calls, strict=True):
+        for values, slots in zip(self.sets, self._layout.calls, strict=True):
             for index, (value, offset) in enumerate(zip(values, slots.inputs, strict=True)):
                 if offset is not None and value.numel():
                     yield index, value, offset

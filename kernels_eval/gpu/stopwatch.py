@@ -100,11 +100,7 @@ class Stopwatch:
             self._launch(self._pause_kernel, int(1e9 * seconds), _DEFAULT_STREAM)
 
     def run(
-        self,
-        calls: Sequence[Callable[[], Any]],
-        after: Callable[[int, Any], None],
-        pause_s: float,
-        synchronised: bool,
+        self, calls: Sequence[Callable[[], Any]], after: Callable[[int, Any], None], pause_s: float, synchronised: bool
     ) -> TimedRound:
         """Make every call once, in order; `after(index, result)` copies its outputs. Returns with the device idle."""
         enqueue: list[float] = []

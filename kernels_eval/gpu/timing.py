@@ -20,7 +20,7 @@ from kernels_eval.gpu.shared_memory import SharedCalls
 from kernels_eval.gpu.stopwatch import Stopwatch
 from kernels_eval.gpu.timing_statistics import Estimate, clock_disagreement, estimate, is_settled, pause_s
 from kernels_eval.sandbox.child import CandidateFailedError
-from kernels_eval.sandbox.tensor_bytes import TensorForm
+from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.verdict import Status
 
 UNCOUNTED = 2
@@ -61,6 +61,9 @@ class TimingPlan:
     """In each round."""
     synchronised: bool
     """Wait for the whole device before each call, since the candidate uses side streams."""
+    enqueue_s: float
+    """Host time to enqueue one call of the candidate."""
+    calibration: Calibration
     precision: float
     rounds: int
     wall_s: float
@@ -87,73 +90,65 @@ class Timer:
             self._flush_s = median(timed.device_ms) / 1e3
         return self._flush_s
 
-    def reference_round(
-        self, forward: Any, calls: SharedCalls, forms: list[TensorForm], wait_s: float
-    ) -> tuple[list[float], float]:
+    def reference_round(self, forward: Any, calls: SharedCalls, wait_s: float) -> tuple[list[float], float]:
         """Return device seconds of each call of the reference, and its enqueueing time."""
         made: list[Callable[[], Any]] = [partial(forward, *inputs) for inputs in calls.local_inputs()]
         with torch.no_grad():
-            timed = self._stopwatch.run(made, _copier(calls, forms), wait_s, False)
+            timed = self._stopwatch.run(made, _copier(calls), wait_s, False)
         return [value / 1e3 for value in timed.device_ms], timed.enqueue_s
 
-    def empty_round_s(
-        self, calls: SharedCalls, count: int, forms: list[TensorForm], wait_s: float, synchronised: bool
-    ) -> float:
+    def empty_round_s(self, calls: SharedCalls, wait_s: float, synchronised: bool) -> float:
         """Return the time of a round by the host's clock without the calls themselves."""
         calls.local_inputs()
-        made = [torch.zeros(form.shape, dtype=getattr(torch, form.dtype), device=cuda_driver.DEVICE) for form in forms]
-        copier = _copier(calls, forms)
+        outputs = [
+            torch.zeros(form.shape, dtype=DTYPES[form.dtype], device=cuda_driver.DEVICE) for form in calls.output_forms
+        ]
+        copier = _copier(calls)
         times: list[float] = []
         for _ in range(3):
             self._synchronize()
             started = time.perf_counter()
-            self._stopwatch.run([lambda: made] * count, copier, wait_s, synchronised)
+            self._stopwatch.run([lambda: outputs] * calls.count, copier, wait_s, synchronised)
             times.append(time.perf_counter() - started)
         return median(times)
 
-    def _overhead_s(
-        self, calibration: Calibration, calls: SharedCalls, plan: TimingPlan, forms: list[TensorForm], wait_s: float
-    ) -> float:
+    def _overhead_s(self, plan: TimingPlan, calls: SharedCalls, wait_s: float) -> float:
         """Return the overhead of a round: as calibrated, corrected for another pause or for waiting for the device."""
+        calibration = plan.calibration
         if wait_s == calibration.pause_s and not plan.synchronised:
             return calibration.overhead_s
-        as_calibrated = self.empty_round_s(calls, plan.calls, forms, calibration.pause_s, False)
-        as_planned = self.empty_round_s(calls, plan.calls, forms, wait_s, plan.synchronised)
+        as_calibrated = self.empty_round_s(calls, calibration.pause_s, False)
+        as_planned = self.empty_round_s(calls, wait_s, plan.synchronised)
         return max(0.0, calibration.overhead_s + as_planned - as_calibrated)
 
     def measure(
         self,
         plan: TimingPlan,
         forward: Any,
-        forms: list[TensorForm],
         new_calls: Callable[[], SharedCalls],
         run: Callable[[SharedCalls, RoundRequest], Round],
-        check: Callable[[Round, SharedCalls], None],
-        enqueue_s: float,
-        calibration: Calibration,
     ) -> Measured:
-        """Time until settled. `new_calls` draws inputs, `run` has the candidate make a round, `check` checks its outputs."""
+        """Time until settled. `forward`: the reference; `new_calls` draws; `run` has the candidate make and pass a round."""
         candidate: list[float] = []
         reference: list[float] = []
         disagreements: list[str] = []
         host_ms: list[float] = []
         started = time.perf_counter()
-        candidate_wait = max(pause_s(enqueue_s, self.flush_s), calibration.pause_s)
+        candidate_wait = max(pause_s(plan.enqueue_s, self.flush_s), plan.calibration.pause_s)
         reference_wait = candidate_wait
         number = counted = 0
         overhead_s: float | None = None
         while number < plan.rounds + 1:
             calls = new_calls()
             if number == 0:  # not counted: the reference settles, and its enqueueing time is measured
-                _, reference_enqueue = self.reference_round(forward, calls, forms, reference_wait)
+                _, reference_enqueue = self.reference_round(forward, calls, reference_wait)
                 reference_wait = pause_s(reference_enqueue, self.flush_s)
-            reference_s, _ = self.reference_round(forward, calls, forms, reference_wait)
+            reference_s, _ = self.reference_round(forward, calls, reference_wait)
             if overhead_s is None:
-                overhead_s = self._overhead_s(calibration, calls, plan, forms, candidate_wait)
+                overhead_s = self._overhead_s(plan, calls, candidate_wait)
             profiled = number == plan.profiled_round
             request = RoundRequest(candidate_wait, plan.synchronised, poison=False, profiled=profiled)
             made = run(calls, request)
-            check(made, calls)
             number += 1
             if profiled:
                 continue
@@ -177,12 +172,12 @@ class Timer:
         return Measured(estimate(candidate), estimate(reference), counted, disagreements, candidate_wait, host_ms)
 
 
-def _copier(calls: SharedCalls, forms: list[TensorForm]) -> Callable[[int, Any], None]:
+def _copier(calls: SharedCalls) -> Callable[[int, Any], None]:
     """Return what copies a call's outputs to their slots, as the candidate's process does."""
 
     def copy(call: int, result: Any) -> None:
         outputs, _ = flat(result)
-        for index, (output, form) in enumerate(zip(outputs, forms, strict=True)):
+        for index, (output, form) in enumerate(zip(outputs, calls.output_forms, strict=True)):
             if form.nbytes:
                 calls.output(call, index, form).copy_(output)
 

@@ -13,10 +13,10 @@ kernels_eval.sandbox.ipc, with kernels_eval.gpu.session:
 inputs and outputs lie, and if the calls are to be profiled or the candidate's kernels suppressed. Nothing of the
 reference, the input seeds or the verdict is ever in this process.
 
-Confinement differs from kernels_eval.sandbox.limits where CUDA needs it. Written memory is limited, not address space, of
-which CUDA reserves far more than it uses. Programs may be started, since Triton calls an assembler and a C compiler when a
-kernel is first launched: system calls are therefore not filtered. The IPC namespace stays shared: device memory passes
-between processes by handle. The network is cut off.
+Confinement differs from kernels_eval.sandbox.limits where CUDA needs it. Written memory is limited, not address space,
+of which CUDA reserves far more than it uses. Programs may be started, since Triton calls an assembler and a C compiler
+when a kernel is first launched: system calls are therefore not filtered. The IPC namespace stays shared: device memory
+passes between processes by handle. The network is cut off.
 """
 
 import ctypes

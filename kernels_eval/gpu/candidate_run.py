@@ -1,8 +1,9 @@
 """Grading of one candidate on a GPU, in the judge's worker: load, check, profile, time.
 
-In this order, up to the first failure: trials at the full size (the first input set twice, to check a second call on the
-same input too), a trial at another leading size if the problem has one, a profiled round, for policy `mixed` a round in
-which the candidate's kernels do nothing, then timing rounds (kernels_eval.gpu.timing). A wrong kernel is never timed.
+In this order, up to the first failure: trials at the full size (the first input set twice, to check a second call on
+the same input too), a trial at another leading size if the problem has one, a profiled round, for policy `mixed` a
+round in which the candidate's kernels do nothing, then timing rounds (kernels_eval.gpu.timing). A wrong kernel is never
+timed.
 """
 
 import secrets

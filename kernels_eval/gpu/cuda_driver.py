@@ -1,7 +1,8 @@
 """CUDA driver calls that the judge makes itself, bound before a candidate's code is loaded.
 
 Through libcuda by ctypes, not through torch: `torch.cuda.Event`, `torch.cuda.synchronize` and the like are Python
-attributes that a candidate can replace. All calls need a current context, which torch makes on its first CUDA operation.
+attributes that a candidate can replace. All calls need a current context, which torch makes on its first CUDA
+operation.
 """
 
 import ctypes

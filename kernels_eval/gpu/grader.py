@@ -1,8 +1,8 @@
 """Grader of a GPU worker: holds its CUDA context, references and shared memory, and grades candidates.
 
 The overhead of a round is calibrated once for each problem. If the machine was busy just then, the clocks of honest
-candidates seem to disagree: before `clock_disagreement` is a verdict, the overhead is calibrated again and the candidate
-judged once more.
+candidates seem to disagree: before `clock_disagreement` is a verdict, the overhead is calibrated again and the
+candidate judged once more.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Operator guard in the candidate's process on a GPU: refuses the operators of PyTorch that are refused on a CPU.
 
-In force in every call alike, checked, profiled or timed: a call cannot tell one from another. Fresh memory is filled with
-NaN only in calls that are not timed (filling costs device time); in a timed call the fresh inputs serve instead, since
-results that older calls left behind are wrong for them.
+In force in every call alike, checked, profiled or timed: a call cannot tell one from another. Fresh memory is filled
+with NaN only in calls that are not timed (filling costs device time); in a timed call the fresh inputs serve instead,
+since results that older calls left behind are wrong for them.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
 """Profiles of calls: recorded by CUPTI in the candidate's process, attributed to the source's kernels by the judge.
 
-The records are made by code that was loaded before the candidate's, and read from the profiler's raw results. A candidate
-that works against its own process can still forge them: they are checked against the kernel names of its source, the
-operator guard (which sees every operator of PyTorch) and the judge's clock, all independent of one another.
+The records are made by code that was loaded before the candidate's, and read from the profiler's raw results. A
+candidate that works against its own process can still forge them: they are checked against the kernel names of its
+source, the operator guard (which sees every operator of PyTorch) and the judge's clock, all independent of one another.
 """
 
 import re
@@ -24,7 +24,7 @@ _NOT_WORK = ("ProfilerStep", "[memory]")
 _COPIES = re.compile(
     rf"^Memcpy|^Memset|at::native::.*(FillFunctor|direct_copy_kernel|CatArrayBatchedCopy)|^{PAUSE_KERNEL}$"
 )
-"""Activities that only move, fill or wait: the library's, and the stopwatch's between the calls. Nobody's computation."""
+"""Activities that only move, fill or wait: the library's, and the stopwatch's between the calls. Not counted."""
 _LIBRARY_NAME = re.compile(
     r"^(ampere|volta|turing|maxwell|hopper|blackwell|sm\d+)_|^nvjet|cutlass|xmma|cudnn|cublas|splitKreduce"
 )
@@ -42,7 +42,7 @@ class KernelRecord(FrozenModel):
 
 
 class Profiler:
-    """Profiler of the candidate's process. The first profile takes about a second: made while the process is still spare."""
+    """Profiler of the candidate's process. The first profile takes about a second: it is part of the warm-up."""
 
     def __init__(self, flush: Callable[[], None]) -> None:
         """`flush`: starts some kernel on the default stream."""
@@ -63,7 +63,7 @@ class Profiler:
         self._default_stream = found[0]["stream"] if found else -1
 
     def records(self, work: Callable[[], None]) -> list[dict[str, Any]]:
-        """Do the work, which must leave the device idle; returns a KernelRecord's fields for each activity on the device."""
+        """Do the work, which must leave the device idle; returns fields of KernelRecord for each activity."""
         if self._default_stream is None:
             self.warm_up()
         found = self._activities_of(work)

@@ -1,4 +1,4 @@
-"""Reference of one problem on a GPU, in the judge's worker: inputs drawn on the device, reference and float64 oracle run there.
+"""Reference of one problem on a GPU, in the judge's worker: inputs, reference and float64 oracle are on the device.
 
 Shapes and the reduced leading size are found on the CPU (kernels_eval.reference.reference); models move to the device
 when first used. PyTorch's TF32 and reduced-precision sums are off: they would change the reference, not the oracle.

@@ -33,7 +33,7 @@ class LargestErrors:
 
 
 def check_round(made: Round, calls: SharedCalls, expected_sets: Iterable[Expected], largest: LargestErrors) -> None:
-    """Check every call's outputs, then inputs, guards, threads and streams. One of `expected_sets` is held at a time."""
+    """Check every call's outputs, then inputs, guards, threads and streams. Holds one of `expected_sets` at a time."""
     if len(made.answer.calls) != calls.count:
         raise CandidateFailedError(Status.REJECTED, "malformed_answer", "the process answered for other calls")
     allowed: set[int] = set()

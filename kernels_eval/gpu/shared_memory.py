@@ -1,14 +1,16 @@
 """Device memory through which tensors pass between the judge's worker and a candidate's process.
 
-One allocation of the worker, which the candidate's process maps by a CUDA IPC handle (nothing else lies in it: the handle
-of a pooled allocation would map its neighbours too). It holds one set for each call: the inputs, and slots for the outputs.
-Between any two slots lies a guard zone. Guards and output slots are filled with a pattern that is NaN as a floating-point
-number: reading outside an input poisons the result, and writing outside a slot shows.
+One allocation of the worker, which the candidate's process maps by a CUDA IPC handle (nothing else lies in it: the
+handle of a pooled allocation would map its neighbours too). It holds one set for each call: the inputs, and slots for
+the outputs. Between any two slots lies a guard zone. Guards and output slots are filled with a pattern that is NaN as a
+floating-point number: reading outside an input poisons the result, and writing outside a slot shows.
 
-The worker never computes in this memory: it prepares a private copy, copies that in (`publish`) just before the candidate's
-process starts the round, and copies everything out (`collect`) just after the answer. Later writes do not count.
+The worker never computes in this memory: it prepares a private copy, copies that in (`publish`) just before the
+candidate's process starts the round, and copies everything out (`collect`) just after the answer. Later writes do not
+count.
 
-Without CUDA IPC, the candidate's process has device memory apart from the worker's, and contents pass through a shared file.
+Without CUDA IPC, the candidate's process has device memory apart from the worker's, and contents pass through a shared
+file.
 """
 
 import mmap
@@ -173,7 +175,7 @@ copy_tensor: Any = torch.Tensor.copy_  # bound before a candidate can replace th
 
 
 class SharedCalls:
-    """Inputs and outputs of one round's calls: the worker's private copy, the shared memory, and the contents collected."""
+    """Inputs and outputs of one round's calls: prepared in a private copy, published, and collected after the round."""
 
     def __init__(
         self, transport: Transport, layout: Layout, sets: list[list[Any]], output_forms: list[TensorForm]
@@ -222,7 +224,7 @@ class SharedCalls:
         self._collected.copy_(self._transport.memory(self.nbytes)[: self.nbytes])
 
     def output(self, call: int, index: int, form: TensorForm) -> torch.Tensor:
-        """Return the slot of one output in what was collected, or, after `local_inputs`, for the worker's run of the call."""
+        """Return one output's slot: of the contents collected or, after `local_inputs`, of the worker's own run."""
         return view(self._collected, form, self._layout.calls[call].outputs[index])
 
     def changed_inputs(self) -> set[int]:

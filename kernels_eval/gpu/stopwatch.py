@@ -1,11 +1,11 @@
 """Stopwatch of one round of calls by device events, in the candidate's process and in the judge's worker.
 
-The same code times the candidate, the reference, and the round without any calls. For each call: the L2 cache is flushed,
-the device pauses until the host has enqueued the call, an event is recorded, the call made, another event recorded, and
-the outputs are copied to where the judge will read them. With `synchronised` the host instead waits for the whole device
-before each call, and after it first for the default stream, then for the device again: for candidates that use side
-streams, whose work could otherwise start before the first event or go on after the last. Everything used here is bound
-when the object is made, since a candidate can replace attributes of torch.
+The same code times the candidate, the reference, and the round without any calls. For each call: the L2 cache is
+flushed, the device pauses until the host has enqueued the call, an event is recorded, the call made, another event
+recorded, and the outputs are copied to where the judge will read them. With `synchronised` the host instead waits for
+the whole device before each call, and after it first for the default stream, then for the device again: for candidates
+that use side streams, whose work could otherwise start before the first event or go on after the last. Everything used
+here is bound when the object is made, since a candidate can replace attributes of torch.
 """
 
 import time
@@ -48,7 +48,7 @@ again:
 """PTX, for any GPU since Volta, of a kernel that keeps the device busy for a given time and touches no memory.
 
 It reads the device's clock of nanoseconds: `torch.cuda._sleep` counts cycles, whose length changes by a quarter as the
-device warms up. A round holds 20 pauses, beside which calls of a few microseconds would not show. The turns are counted:
+device warms up. A round holds 20 pauses, beside which calls of a few microseconds would not show. Turns are counted:
 a timer that stands still cannot hang the device.
 """
 

@@ -1,7 +1,8 @@
 """Timing of a candidate against the reference, in the judge's worker: rounds of calls until both medians are known.
 
 Each round draws fresh inputs. The reference makes the calls in this process, then the candidate makes the same calls in
-its own, and every output of the candidate is checked. The first calls of a round are not counted: clocks and caches settle.
+its own, and every output of the candidate is checked. The first calls of a round are not counted: clocks and caches
+settle.
 """
 
 import time
@@ -44,7 +45,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Overhead of a round: its time by the judge's clock without the calls, in a process that had not loaded a candidate yet.
+    """Overhead of a round: its time by the judge's clock without the calls, in a process that has no candidate yet.
 
     Contains messages, flushes of the L2 cache, pauses and copies of the outputs.
     """
@@ -128,7 +129,7 @@ class Timer:
         new_calls: Callable[[], SharedCalls],
         run: Callable[[SharedCalls, RoundRequest], Round],
     ) -> Measured:
-        """Time until settled. `forward`: the reference; `new_calls` draws; `run` has the candidate make and pass a round."""
+        """Time until settled. `new_calls` draws inputs; `run` has the candidate make a round, and checks it."""
         candidate: list[float] = []
         reference: list[float] = []
         disagreements: list[str] = []

@@ -1,9 +1,9 @@
 """Statistics of device time: medians with confidence intervals, agreement of two clocks, lower bounds. Pure arithmetic.
 
 Device events, recorded in the candidate's process, measure each call. A host clock in the judge's worker brackets whole
-rounds of calls between full device synchronisations. A round holds, beside the calls, work of known length (flushing the
-L2 cache, a pause that hides the host's enqueueing, copying outputs out), which the judge has timed in a process like the
-candidate's that had not loaded one yet. What remains must agree with the events.
+rounds of calls between full device synchronisations. A round holds, beside the calls, work of known length (flushing
+the L2 cache, a pause that hides the host's enqueueing, copying outputs out), which the judge has timed in a process
+like the candidate's that had not loaded one yet. What remains must agree with the events.
 """
 
 import math

@@ -1,6 +1,7 @@
-"""Warm-up of GPU judging: once in the zygote (imports and compilers, no CUDA), then in each spare child (a CUDA context).
+"""Warm-up of GPU judging: in the zygote (imports and compilers, no CUDA) and in each spare child (a CUDA context).
 
-CUDA cannot be used on both sides of a fork. Nothing in the zygote may initialise it; `is_cuda_untouched` tells if that held.
+CUDA cannot be used on both sides of a fork. Nothing in the zygote may initialise it; `is_cuda_untouched` tells if that
+held.
 """
 
 import contextlib
@@ -34,7 +35,7 @@ def warm_up_zygote() -> None:
 def close_nvml() -> None:
     """Close NVML, which torch opened to count GPUs without CUDA (NVML counts its users; torch never releases it).
 
-    A fork closes the descriptors that it inherited: NVML would then talk to whatever has their numbers, and find no GPU.
+    A fork closes inherited descriptors: NVML would then talk to whatever has their numbers, and find no GPU.
     """
     with contextlib.suppress(OSError):
         library = ctypes.CDLL("libnvidia-ml.so.1")

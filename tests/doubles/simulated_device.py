@@ -1,9 +1,10 @@
 """Simulated GPU: the judge's whole path for GPUs on the CPU, with Triton's interpreter in the place of the device.
 
-Real are the processes, the session, shared memory through host copies, trials, hidden sizes, guards, checks, rounds and the
-clocks' arithmetic. Simulated are the driver (events are the host's clock), the profiler (the interpreter's launches) and the
-device's properties. Run as a program (`python simulated_device.py`): one JSON request a line on standard input (`problem`,
-`kernel`, `config`, and `overhead_s` to replace the calibration), one JSON verdict a line on standard output.
+Real are the processes, the session, shared memory through host copies, trials, hidden sizes, guards, checks, rounds and
+the clocks' arithmetic. Simulated are the driver (events are the host's clock), the profiler (the interpreter's
+launches) and the device's properties. Run as a program (`python simulated_device.py`): one JSON request a line on
+standard input (`problem`, `kernel`, `config`, and `overhead_s` to replace the calibration), one JSON verdict a line on
+standard output.
 """
 
 import hashlib

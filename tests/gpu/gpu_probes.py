@@ -1,4 +1,4 @@
-"""Small questions to a GPU machine, each answered in a process of its own: `python gpu_probes.py NAME` prints one JSON object.
+"""Probes of a GPU machine, each run in a separate process: `python gpu_probes.py NAME` prints one JSON object.
 
 Also the parts of judge_on_gpu.py that compute: estimates by the interpreter, the fit of the roofline's constants, the
 peer's method of a fresh process for each kernel.

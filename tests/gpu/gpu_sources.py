@@ -1,4 +1,4 @@
-"""Problems, honest kernels and hacks for a real GPU. Hacks that only exist there: streams, graphs, clocks, caches, libraries."""
+"""Problems, honest kernels and hacks for a real GPU. Hacks particular to it: streams, graphs, clocks, caches, libraries."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -161,7 +161,7 @@ class Case:
     problem: str
     kernel: str
     expect: str = "refused"
-    """`refused`: not correct. `no_gain`: correct, and no faster than `limit` times the honest kernel; or refused. `correct`."""
+    """`correct`; `refused`: not correct; `no_gain`: refused, or no faster than `limit` times the honest kernel."""
     limit: float = 1.1
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
 

@@ -1,12 +1,13 @@
-"""Everything that the judge says of a real GPU, in one run of less than eight minutes.
+"""Acceptance run of the judge on a real GPU, of less than eight minutes.
 
     python3 tests/gpu/judge_on_gpu.py [--parts b,c,d,g,a,f,e] [--budget SECONDS]
 
-Needs torch, triton, nvcc, ninja, pydantic and one NVIDIA GPU; nothing else. Parts, the most important first: b spread of ten
-repeats of five families, c hacks and honest kernels, d measured speedups beside the roofline's estimates, g a judge on the CPU and one
-on the device in one process, a smoke of each piece, f CUDA C++, e verdicts a minute against a fresh process for each kernel. Prints as it goes; writes `$OUT/judge_gpu.json`
-after every step. Each part has a process, a folder for temporary files and a time of its own; what it leaves running is
-killed and waited for before the next one begins, so that none finds the device, or a lock, in another's hands.
+Needs torch, triton, nvcc, ninja, pydantic and one NVIDIA GPU; nothing else. Parts, the most important first: b spread
+of ten repeats of five families, c hacks and honest kernels, d measured speedups beside the roofline's estimates, g a
+judge on the CPU and one on the device in one process, a smoke of each piece, f CUDA C++, e verdicts a minute against a
+fresh process for each kernel. Prints as it goes; writes `$OUT/judge_gpu.json` after every step. Each part has a
+process, a folder for temporary files and a time of its own; what it leaves running is killed and waited for before the
+next one begins, so that none finds the device, or a lock, in another's hands.
 """
 
 import argparse
@@ -119,7 +120,7 @@ def part_in_a_process(key: str) -> None:
 
 
 def wait_for_idle_device() -> list[str]:
-    """Wait until no process of this machine's holds the device; returns those that do after all (in a container: none is seen)."""
+    """Wait until no process of this machine holds the device; returns those that still do (in a container: none)."""
     command = ["nvidia-smi", "--query-compute-apps=pid,name", "--format=csv,noheader"]
     listed: list[str] = []
     for _ in range(20):

@@ -1,6 +1,8 @@
 """Attribution of profiled kernels, by names as CUPTI writes them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kernels_eval.gpu.profiling import KernelRecord, attribution_of, is_own, suspicious_names
 
@@ -63,3 +65,16 @@ def test_shares() -> None:
 def test_side_streams_and_nothing_at_all() -> None:
     assert attribution_of([record("row_softmax", 1, 14)], OWN).uses_side_streams
     assert attribution_of([], OWN).own_share == 0.0
+
+
+NAMES = ["row_softmax", "sm80_xmma_gemm", "Memcpy DtoD (Device -> Device)", "void at::native::sum(float*)"]
+records = st.lists(st.builds(record, st.sampled_from(NAMES), st.integers(0, 10**6), st.integers(0, 2)), max_size=20)
+
+
+@given(records)
+def test_every_nanosecond_is_attributed_once(found: list[KernelRecord]) -> None:
+    attribution = attribution_of(found, OWN)
+    assert attribution.computing_ns + attribution.copy_ns == sum(one.duration_ns for one in found)
+    assert attribution.own_ns == sum(one.duration_ns for one in found if one.name == "row_softmax")
+    assert set(attribution.library_names) == {one.name for one in found} & {NAMES[1], NAMES[3]}
+    assert attribution.uses_side_streams == any(one.stream and one.name != NAMES[2] for one in found)

@@ -1,10 +1,20 @@
 """Checks of rounds and of times on a GPU."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kernels_eval.gpu.round_checks import LargestErrors, check_round
+from kernels_eval.config import JudgeConfig
+from kernels_eval.gpu.profiling import Attribution
+from kernels_eval.gpu.round_checks import (
+    LargestErrors,
+    check_attribution,
+    check_floor,
+    check_profiled_time,
+    check_reference_time,
+    check_round,
+)
 from kernels_eval.gpu.session import Round, RoundAnswer
 from kernels_eval.sandbox.child import CandidateFailedError
 
@@ -38,3 +48,50 @@ def test_what_goes_on_after_the_call_is_refused(observed: dict[str, Any], catego
     with pytest.raises(CandidateFailedError) as failed:
         check(**observed)
     assert failed.value.category == category
+
+
+def refusal(check: Callable[[], None]) -> str | None:
+    try:
+        check()
+    except CandidateFailedError as failed:
+        return failed.category
+    return None
+
+
+@pytest.mark.parametrize(
+    ("own_ns", "library_ns", "policy", "category"),
+    [
+        (100, 0, "strict", None),
+        (100, 1, "strict", "library_compute"),
+        (0, 0, "strict", "no_kernel_launched"),
+        (0, 100, "mixed", "no_kernel_launched"),
+        (30, 70, "mixed", None),
+        (29, 71, "mixed", "library_compute"),
+    ],
+)
+def test_attribution(own_ns: int, library_ns: int, policy: str, category: str | None) -> None:
+    config = JudgeConfig.model_validate({"policy": policy, "min_own_time": 0.3})
+    names = ("sm80_gemm",) if library_ns else ()
+    attribution = Attribution(own_ns, library_ns, 0, names, False)
+    assert refusal(lambda: check_attribution(attribution, {"row_softmax"}, config)) == category
+
+
+def test_a_kernel_named_like_a_librarys() -> None:
+    attribution = Attribution(100, 0, 0, (), False)
+    assert refusal(lambda: check_attribution(attribution, {"cutlass_gemm"}, JudgeConfig())) == "disguised_kernel"
+
+
+@pytest.mark.parametrize(
+    ("check", "category"),
+    [
+        (lambda: check_profiled_time(6.1e-6, 10e-6), None),
+        (lambda: check_profiled_time(5.9e-6, 10e-6), "unlike_profile"),
+        (lambda: check_reference_time(1.4e-3, 1e-3), None),
+        (lambda: check_reference_time(1.6e-3, 1e-3), "slowed_reference"),
+        (lambda: check_reference_time(1.6e-3, None), None),
+        (lambda: check_floor(5e-6, 5e-6), None),
+        (lambda: check_floor(4.9e-6, 5e-6), "below_roofline"),
+    ],
+)
+def test_bounds_on_times(check: Callable[[], None], category: str | None) -> None:
+    assert refusal(check) == category

@@ -1,13 +1,27 @@
 """Slots, guards and poison of the memory that tensors pass through."""
 
+import os
+from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_eval.gpu.shared_memory import ALIGNMENT, GUARD_BYTES, POISON, lay_out, view
-from kernels_eval.sandbox.tensor_bytes import TensorForm
+from kernels_eval.gpu import cuda_driver
+from kernels_eval.gpu.shared_memory import (
+    ALIGNMENT,
+    GUARD_BYTES,
+    POISON,
+    HostTransport,
+    MappedMemory,
+    SharedCalls,
+    lay_out,
+    view,
+)
+from kernels_eval.sandbox.tensor_bytes import TensorForm, form_of
 
 forms = st.builds(
     TensorForm,
@@ -47,3 +61,76 @@ def test_a_view_is_no_copy() -> None:
     view(memory, TensorForm(dtype="float32", shape=(2, 2)), 1024).fill_(1.0)
     assert int(memory.count_nonzero()) == 8
     assert int(memory[1024:1040].count_nonzero()) == 8
+
+
+class IdleDriver:
+    def synchronize(self) -> None: ...
+
+
+SETS: list[list[Any]] = [[torch.arange(6.0).reshape(2, 3), 7], [-torch.ones(2, 3), 8]]
+FORM = TensorForm(dtype="float32", shape=(2, 3))
+
+
+@pytest.fixture
+def sides(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SharedCalls, MappedMemory]]:
+    """Two calls of one tensor and one number, as the worker holds them and as the candidate's process maps them."""
+    monkeypatch.setattr(cuda_driver, "DEVICE", "cpu")
+    driver: Any = IdleDriver()
+    descriptor = os.memfd_create("device")
+    transport = HostTransport(driver, descriptor)
+    layout = lay_out([form_of(SETS[0][0]), 7], [FORM.nbytes], len(SETS))
+    calls = SharedCalls(transport, layout, SETS, [FORM])
+    calls.publish()
+    mapped = MappedMemory(driver, transport.mapping(), descriptor)
+    mapped.pull(calls.nbytes)
+    yield calls, mapped
+    os.close(descriptor)
+
+
+def test_inputs_arrive_and_outputs_come_back(sides: tuple[SharedCalls, MappedMemory]) -> None:
+    calls, mapped = sides
+    for request, (tensor, number) in zip(calls.requests(), SETS, strict=True):
+        given, plain = request["inputs"]
+        assert plain == {"value": number}
+        arrived = view(mapped.tensor, TensorForm(**given["form"]), given["offset"])
+        assert torch.equal(arrived, tensor)
+        slot = request["outputs"][0]
+        assert slot["nbytes"] == FORM.nbytes
+        view(mapped.tensor, FORM, slot["offset"]).copy_(2 * arrived)
+    mapped.push(calls.nbytes)
+    calls.collect()
+    assert all(torch.equal(calls.output(call, 0, FORM), 2 * tensor) for call, (tensor, _) in enumerate(SETS))
+    assert calls.changed_inputs() == set()
+    assert not calls.has_broken_guards()
+
+
+def test_a_write_after_the_collection_does_not_count(sides: tuple[SharedCalls, MappedMemory]) -> None:
+    calls, mapped = sides
+    calls.collect()
+    mapped.tensor.fill_(1)
+    mapped.push(calls.nbytes)
+    assert bool(calls.output(0, 0, FORM).isnan().all())
+
+
+def test_a_changed_input_shows(sides: tuple[SharedCalls, MappedMemory]) -> None:
+    calls, mapped = sides
+    mapped.tensor[calls.requests()[1]["inputs"][0]["offset"]] ^= 1
+    mapped.push(calls.nbytes)
+    calls.collect()
+    assert calls.changed_inputs() == {0}
+    assert not calls.has_broken_guards()
+
+
+@pytest.mark.parametrize("call", [0, 1])
+def test_a_write_before_a_slot_shows(sides: tuple[SharedCalls, MappedMemory], call: int) -> None:
+    calls, mapped = sides
+    mapped.tensor[calls.requests()[call]["outputs"][0]["offset"] - 1] = 0
+    mapped.push(calls.nbytes)
+    calls.collect()
+    assert calls.has_broken_guards()
+
+
+def test_the_workers_own_run_leaves_the_prepared_inputs_alone(sides: tuple[SharedCalls, MappedMemory]) -> None:
+    calls, _ = sides
+    calls.local_inputs()[0][0].zero_()
+    assert torch.equal(calls.local_inputs()[0][0], SETS[0][0])

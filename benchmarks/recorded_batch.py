@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasks.training.batches import TrainedSequence
-from tasks.update.sample import Sample
+from tasks.update.credit_assignment import Sample
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class RecordedBatch:
         return sum(map(len, self.responses))
 
     def samples(self, log_prob: float = -1.0) -> tuple[Sample, ...]:
-        """Return them as the update takes them; `log_prob` stands for what the sampler would have said."""
+        """Return the update's samples, with the advantage as score; `log_prob` stands for the sampler's log-probabilities."""
         return tuple(
             Sample(
                 sequence=TrainedSequence(
@@ -41,9 +41,7 @@ class RecordedBatch:
                 sampler_log_probs=np.full(len(response), log_prob, dtype=np.float32),
                 return_=advantage,
                 score=advantage,
-                advantage=advantage,
                 group=(group, 0, "solver"),
-                peers=(group, 0, "solver"),
                 trajectory=f"{group}-{row}",
             )
             for row, (prompt, response, advantage, group) in enumerate(

@@ -205,7 +205,7 @@ def ours(given: argparse.Namespace) -> dict[str, Any]:
     )
     engine = PolicyEngine(load_policy(given.folder / "policy"), policy_settings(config, "float32"))
     old = [torch.tensor(row) for row in json.loads((given.folder / "old_log_probs.json").read_text())]
-    advantages = [torch.full((sample.responded,), sample.advantage) for sample in samples]
+    advantages = [torch.full((sample.responded,), sample.score) for sample in samples]
     prepared = Prepared(old, advantages, None, None, None, corrected=False, mismatch=None)
     places, longest = list(range(len(samples))), max(sample.responded for sample in samples)
     before = resident_mib()

@@ -134,6 +134,14 @@ def turn_returns(turn_rewards: Tensor, gamma: float) -> Tensor:
     return returns
 
 
+def soft_overlong_penalty(lengths: Tensor, limit: int, buffer: int) -> Tensor:
+    """Penalty of each response, 0 to 1: none up to `limit - buffer` tokens, then linear, 1 from `limit` on. lengths [B] -> [B].
+
+    It is taken off the response's return. Source: Yu et al. 2025 (DAPO), eq. 13, there called soft overlong punishment.
+    """
+    return ((lengths - (limit - buffer)) / buffer).clamp(0.0, 1.0)
+
+
 def turn_grpo(
     returns: Tensor, groups: Sequence[Hashable], epsilon: float = EPSILON, mask: Tensor | None = None
 ) -> Tensor:

@@ -1,25 +1,68 @@
-"""How much each response token is to be credited: from scores, KL penalties and values to advantages, one tensor a sample.
+"""Credit assignment: the advantage of every response token of a batch's samples. Runs on each rank, before the first optimizer step.
 
-The estimators themselves are the pure functions of `tasks.update.advantages`; here they meet samples of different lengths.
+The only place where an update computes advantages. The estimators are the pure functions of `tasks.update.advantages`, called here
+on all samples at once: groups compare trajectories × turns [B, K], estimators without peers see tokens [B, T]. This module also
+defines the sample (one turn) and imports no table library, which keeps a rank's start short.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from kernels_eval.errors import InputError
+from tasks.training.batches import TrainedSequence
 from tasks.trajectories.groups import OF_TRAJECTORY, WITHOUT_BASELINE, Advantage, GroupKey
-from tasks.update.advantages import (
-    gae,
-    group_advantages,
-    leave_one_out_advantages,
-    outcome_rewards,
-    reinforce_plus_plus,
-)
+from tasks.update import advantages as estimators
 from tasks.update.config import UpdateConfig
-from tasks.update.sample import Sample
+
+
+@dataclass(frozen=True)
+class Score:
+    """A turn's score and the peers that it is compared with."""
+
+    score: float
+    """The turn's own return, or its trajectory's (tasks.trajectories.groups)."""
+    group: GroupKey
+    trajectory: str
+
+
+@dataclass(frozen=True)
+class Sample(Score):
+    """One turn that is trained on: prompt, response, and the sampler's and the judge's numbers."""
+
+    sequence: TrainedSequence
+    """Prompt and response; the response's tokens are trained."""
+    sampler_log_probs: NDArray[np.float32]
+    """Of the response's tokens under the policy that sampled them."""
+    return_: float
+    """The turn's own return, less the penalty on its length if one is configured."""
+
+    @property
+    def responded(self) -> int:
+        """Number of response tokens."""
+        return len(self.sampler_log_probs)
+
+
+@dataclass(frozen=True)
+class SampleSet:
+    """The samples that have a gradient, and the numbers of those left out, by reason."""
+
+    samples: tuple[Sample, ...]
+    groups_used: int
+    groups_single: int
+    groups_constant: int
+    turns_excluded: int
+    """Turns on which the machine failed, not the policy."""
+    turns_overlong: int = 0
+    """Turns cut off at the sampler's limit, trained on or not."""
+    groups_missing: int = 0
+    """Groups with variance that are missing to `wanted_groups`."""
+    masked: tuple[Score, ...] = ()
+    """Turns left out of the loss because they were cut off (`overlong: mask`); peers of their groups all the same."""
 
 
 @dataclass(frozen=True)
@@ -28,37 +71,7 @@ class Credit:
 
     advantages: list[Tensor]
     returns: list[Tensor] | None
-    """What the critic's values should have been."""
-
-
-def peer_advantages(
-    scores: Tensor, peers: Sequence[GroupKey], trajectories: Sequence[str], advantage: Advantage
-) -> Tensor:
-    """Advantages of scores [B] among peers: [B]. Estimators without peers give 0 here.
-
-    Where a trajectory's turns share its score, it counts once in the baseline, however many turns it has.
-    """
-    if advantage in WITHOUT_BASELINE:
-        return torch.zeros_like(scores)
-    shared = advantage in OF_TRAJECTORY
-    first: dict[Hashable, int] = {}
-    units = [
-        (key, trajectory if shared else row)
-        for row, (key, trajectory) in enumerate(zip(peers, trajectories, strict=True))
-    ]
-    for row, unit in enumerate(units):
-        first.setdefault(unit, row)
-    counted = list(first.values())
-    labels = [peers[row] for row in counted]
-    match advantage:
-        case "grpo" | "turn_grpo":
-            found = group_advantages(scores[counted], labels)
-        case "dr_grpo":
-            found = group_advantages(scores[counted], labels, scale_by_std=False)
-        case _:
-            found = leave_one_out_advantages(scores[counted], labels)
-    place = {unit: number for number, unit in enumerate(first)}
-    return found[[place[unit] for unit in units]]
+    """Targets of the critic's values; None without a critic."""
 
 
 def credit(
@@ -66,48 +79,81 @@ def credit(
     config: UpdateConfig,
     penalties: Sequence[Tensor] | None = None,
     values: Sequence[Tensor] | None = None,
+    masked: Sequence[Score] = (),
 ) -> Credit:
     """Return the advantages of every response token.
 
-    penalties: what is taken off each token's reward (KL in the reward), [R_i] a sample. values: the critic's, before the
-    update, [R_i] a sample; needed by `gae` alone. Each sample's score is given at its last token. Where samples were left out of
-    the loss (overlong), penalties are compared among those that are left.
+    penalties: [R_i] a sample, taken off each token's reward (KL in the reward). values: [R_i] a sample, the critic's before the
+    update; only `gae` needs them. A sample's score is the reward of its last token. masked: turns that are compared but not
+    trained on; with penalties, which they do not have, samples are compared among themselves.
     """
     lengths = [sample.responded for sample in samples]
     if config.advantage not in WITHOUT_BASELINE:
-        if penalties is None:
-            return Credit(
-                [torch.full((length,), s.advantage) for s, length in zip(samples, lengths, strict=True)], None
-            )
-        scores = _penalised_scores(samples, config, penalties)
-        shared = peer_advantages(
-            scores, [sample.peers for sample in samples], [sample.trajectory for sample in samples], config.advantage
-        ).float()
-        return Credit([shared[row].expand(length) for row, length in enumerate(lengths)], None)
+        compared = [*samples, *masked] if penalties is None else _penalised(samples, config.advantage, penalties)
+        found = turn_advantages(compared, config.advantage).float()
+        return Credit([found[row].expand(length) for row, length in enumerate(lengths)], None)
     mask = _mask(lengths)
-    rewards = outcome_rewards(torch.tensor([sample.score for sample in samples], dtype=torch.float64), mask)
+    scores = torch.tensor([sample.score for sample in samples], dtype=torch.float64)
+    rewards = estimators.outcome_rewards(scores, mask)
     if penalties is not None:
         rewards = rewards - _grid(penalties, mask)
     if config.advantage == "reinforce_pp":
-        advantages, _ = reinforce_plus_plus(rewards, mask, config.gamma)
+        advantages, _ = estimators.reinforce_plus_plus(rewards, mask, config.gamma)
         return Credit(_rows(advantages, lengths), None)
     if values is None:
         raise InputError("update.advantage: gae needs the values of a critic, found none")
-    advantages, returns = gae(rewards, _grid(values, mask), mask, config.gamma, config.gae_lambda, whiten=True)
+    grid = _grid(values, mask)
+    advantages, returns = estimators.gae(rewards, grid, mask, config.gamma, config.gae_lambda, whiten=True)
     return Credit(_rows(advantages, lengths), _rows(returns, lengths))
 
 
-def _penalised_scores(samples: Sequence[Sample], config: UpdateConfig, penalties: Sequence[Tensor]) -> Tensor:
-    """Scores [B] less the penalties of the sample, or of all of its trajectory's samples where they share a score."""
+def turn_advantages(turns: Sequence[Score], advantage: Advantage) -> Tensor:
+    """Return the advantage of each turn among its peers, in float64.
+
+    Turns are laid out as [B, K]: a row for each trajectory and role, a column for each turn. A trajectory counts once in
+    a baseline of trajectories, however many turns it has.
+    """
+    rows: dict[tuple[str, str], int] = {}
+    places: list[tuple[int, int]] = []
+    groups: list[tuple[str, str]] = []
+    for turn in turns:
+        group, column, role = turn.group
+        row = rows.setdefault((turn.trajectory, role), len(rows))
+        if row == len(groups):
+            groups.append((group, role))
+        places.append((row, column))
+    row_of, column_of = torch.tensor(places).T
+    shape = (len(rows), int(column_of.max()) + 1)
+    scores, played = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
+    scores[row_of, column_of] = torch.tensor([turn.score for turn in turns], dtype=torch.float64)
+    played[row_of, column_of] = 1
+    of_trajectory = scores.masked_fill(played == 0, -torch.inf).amax(dim=1)
+    match advantage:
+        case "grpo":
+            found = estimators.grpo(of_trajectory, groups, played)
+        case "dr_grpo":
+            found = estimators.dr_grpo(of_trajectory, groups, played)
+        case "rloo":
+            found = estimators.rloo(of_trajectory, groups, played)
+        case "turn_grpo":
+            found = estimators.turn_grpo(scores, groups, mask=played)
+        case "turn_rloo":
+            found = estimators.turn_rloo(scores, groups, mask=played)
+        case "reinforce_pp" | "gae":
+            raise InputError(f"update.advantage: {advantage} compares no turns")
+    return found[row_of, column_of]
+
+
+def _penalised(samples: Sequence[Sample], advantage: Advantage, penalties: Sequence[Tensor]) -> list[Score]:
+    """Return the samples' scores less their own penalties, or those of all of the trajectory's turns if they share a score."""
     own = [float(penalty.double().sum()) for penalty in penalties]
-    if config.advantage in OF_TRAJECTORY:
+    if advantage in OF_TRAJECTORY:
         of_trajectory: dict[tuple[str, str], float] = {}
         keys = [(sample.trajectory, sample.group[2]) for sample in samples]
         for key, penalty in zip(keys, own, strict=True):
             of_trajectory[key] = of_trajectory.get(key, 0.0) + penalty
         own = [of_trajectory[key] for key in keys]
-    scores = [sample.score - penalty for sample, penalty in zip(samples, own, strict=True)]
-    return torch.tensor(scores, dtype=torch.float64)
+    return [Score(s.score - penalty, s.group, s.trajectory) for s, penalty in zip(samples, own, strict=True)]
 
 
 def _mask(lengths: Sequence[int]) -> Tensor:

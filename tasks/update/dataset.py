@@ -1,7 +1,8 @@
-"""From a batch of trajectories to what an update trains on: each turn a sample with its own return and advantage.
+"""The update's data set: a sample for each turn of a trajectory batch that can be trained on. Runs in the process that starts the ranks.
 
 Checked here, before any worker starts: columns, lengths, NaN, log-probabilities. Left out and counted: turns whose verdict is an
-infrastructure error, groups of one (no baseline), groups without variance (no gradient).
+infrastructure error, groups of one (no baseline), groups without variance (no gradient). Advantages are computed by the ranks
+(tasks.update.credit_assignment).
 """
 
 from collections.abc import Sequence
@@ -17,12 +18,9 @@ from kernels_eval.verdict import Status
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.training.batches import TrainedSequence
 from tasks.trajectories.groups import WITHOUT_BASELINE, GroupKey, group_turns
+from tasks.update.advantages import soft_overlong_penalty
 from tasks.update.config import UpdateConfig
-from tasks.update.credit_assignment import peer_advantages
-from tasks.update.overlong import soft_overlong_penalty
-from tasks.update.sample import Sample, SampleSet, deal_groups
-
-__all__ = ["Sample", "SampleSet", "check_turns", "deal_groups", "make_samples", "read_samples"]
+from tasks.update.credit_assignment import Sample, SampleSet, Score
 
 TURNS_FILE = "turns.parquet"
 COLUMNS = (
@@ -37,12 +35,12 @@ COLUMNS = (
 
 
 def read_samples(batch: TrajectoryBatchRef, config: UpdateConfig, vocabulary: int) -> SampleSet:
-    """Read a published batch and compute advantages; InputError for anything that cannot be trained on."""
+    """Read the samples of a published batch. Raises InputError for anything that cannot be trained on."""
     return make_samples(_read_turns(batch.path / TURNS_FILE), config, vocabulary)
 
 
 def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> SampleSet:
-    """Turn rows of the turns table into samples; `vocabulary` is the number of token ids that the policy knows."""
+    """Return the samples of rows of the turns table; `vocabulary` is the number of token ids that the policy knows."""
     statuses = turns["verdict"].struct.field("status")
     _refuse(turns, statuses.is_null(), "verdict", "a verdict with a status")
     faults = statuses == Status.INFRASTRUCTURE_ERROR.value
@@ -53,27 +51,29 @@ def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> 
     overlong = _overlong(usable)
     returns = usable["return"].to_numpy().astype(np.float64) - _length_penalty(usable, config)
     groups = group_turns(returns.tolist(), keys, trajectories, config.advantage)
-    advantages = peer_advantages(
-        torch.tensor(groups.scores, dtype=torch.float64), groups.peers, trajectories, config.advantage
-    ).numpy()
     left_out = groups.single | groups.constant
     prompts, responses, log_probs = (
         usable[name].to_list() for name in ("prompt_token_ids", "response_token_ids", "response_logprobs")
     )
-    samples = tuple(
-        Sample(
-            sequence=_sequence(prompts[row], responses[row]),
-            sampler_log_probs=np.asarray(log_probs[row], dtype=np.float32),
-            return_=float(returns[row]),
-            score=groups.scores[row],
-            advantage=float(advantages[row]),
-            group=key,
-            peers=groups.peers[row],
-            trajectory=trajectories[row],
+    samples: list[Sample] = []
+    masked: list[Score] = []
+    for row, key in enumerate(keys):
+        if groups.peers[row] in left_out:
+            continue
+        score = groups.scores[row]
+        if overlong[row] and config.overlong == "mask":
+            masked.append(Score(score, key, trajectories[row]))
+            continue
+        samples.append(
+            Sample(
+                score=score,
+                group=key,
+                trajectory=trajectories[row],
+                sequence=_sequence(prompts[row], responses[row]),
+                sampler_log_probs=np.asarray(log_probs[row], dtype=np.float32),
+                return_=float(returns[row]),
+            )
         )
-        for row, key in enumerate(keys)
-        if groups.peers[row] not in left_out and not (overlong[row] and config.overlong == "mask")
-    )
     # For estimators that compare no groups the rollout draws no further problems.
     wanted = 0 if config.advantage in WITHOUT_BASELINE else config.wanted_groups or 0
     if not samples:
@@ -82,13 +82,14 @@ def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> 
             f"{len(groups.constant)} have equal returns; {int(overlong.sum())} of {len(usable)} turns were cut off"
         )
     return SampleSet(
-        samples=samples,
+        samples=tuple(samples),
         groups_used=groups.useful,
         groups_single=len(groups.single),
         groups_constant=len(groups.constant),
         turns_excluded=int(faults.sum()),
         turns_overlong=int(overlong.sum()),
         groups_missing=max(wanted - groups.useful, 0),
+        masked=tuple(masked),
     )
 
 

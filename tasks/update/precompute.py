@@ -18,9 +18,8 @@ from tasks.training.batches import Layout, MicroBatch, TrainedSequence
 from tasks.training.sequence_parallel import ALONE, SequenceGroup
 from tasks.update.config import UpdateConfig
 from tasks.update.corrections import mismatch, mismatch_of_sums, mismatch_sums
-from tasks.update.credit_assignment import credit
+from tasks.update.credit_assignment import Sample, Score, credit
 from tasks.update.kl import kl_penalty
-from tasks.update.sample import Sample
 
 PREPARED_FILE = "prepared.safetensors"
 PROBED_SEQUENCES = 8
@@ -56,6 +55,7 @@ def prepare(
     policy: Scorer,
     reference: Scorer | None,
     critic: Scorer | None,
+    masked: Sequence[Score] = (),
 ) -> Prepared:
     """Return everything that the optimizer steps compare with. Every rank calls it, and gets all samples' tensors."""
     sequences = [sample.sequence for sample in samples]
@@ -86,7 +86,7 @@ def prepare(
         pairs = zip(old, references, strict=True)
         penalties = [config.kl_coefficient * kl_penalty(new, base, config.kl_estimator) for new, base in pairs]
     values = None if critic is None else scored(critic)
-    credited = credit(samples, config, penalties, values)
+    credited = credit(samples, config, penalties, values, masked)
     return Prepared(
         old_log_probs=old,
         advantages=credited.advantages,

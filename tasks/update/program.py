@@ -5,7 +5,7 @@ drawn from (seed, iteration, step, rank), so that an update that was interrupted
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +22,12 @@ from tasks.training.engine import EngineSettings, PolicyEngine, engine_settings,
 from tasks.training.rank_context import RankContext
 from tasks.training.schedule import learning_rate
 from tasks.training.scoring import TokenScorer, score
+from tasks.trajectories.groups import GroupKey
 from tasks.update.config import UpdateConfig
+from tasks.update.credit_assignment import Sample, SampleSet
 from tasks.update.critic import CRITIC_FOLDER, CriticEngine, load_critic
 from tasks.update.interim_checkpoint import Interim, save_interim
 from tasks.update.precompute import Prepared, Scorer, load_prepared, prepare
-from tasks.update.sample import SampleSet, deal_groups
 from tasks.update.step import optimizer_step, throughput
 
 if TYPE_CHECKING:  # PEFT takes two seconds to import
@@ -134,6 +135,22 @@ def adopt_program(rank: RankContext, digest: str) -> Iterator[None]:
     yield
 
 
+def deal_groups(samples: Sequence[Sample], steps: int, seed: Sequence[int]) -> list[list[int]]:
+    """Deal whole groups out to at most `steps` optimizer steps, with numbers of samples as even as can be.
+
+    Deterministic in `seed`, whatever order the samples come in. Fewer groups than steps give fewer steps.
+    """
+    rows_of: dict[GroupKey, list[int]] = {}
+    for row, sample in enumerate(samples):
+        rows_of.setdefault(sample.group, []).append(row)
+    keys = sorted(rows_of)
+    shuffled = [keys[place] for place in np.random.default_rng(list(seed)).permutation(len(keys))]
+    hands: list[list[int]] = [[] for _ in range(min(steps, len(keys)))]
+    for key in sorted(shuffled, key=lambda key: -len(rows_of[key])):  # stable: equal sizes stay shuffled
+        min(hands, key=len).extend(rows_of[key])
+    return hands
+
+
 def _rate_share(job: UpdateJob, step: int) -> float:
     """Return the schedule's share of the peak rate at a step, counted over the whole run."""
     config = job.config
@@ -231,6 +248,7 @@ def _prepare(rank: RankContext, job: UpdateJob, held: Held, steps: int) -> Prepa
         policy,
         _reference(rank, job, held),
         None if critic is None else critic.values,
+        job.samples.masked,
     )
 
 

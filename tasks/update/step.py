@@ -13,12 +13,12 @@ from tasks.training.engine import PolicyEngine
 from tasks.training.flops import peak_flops, step_flops
 from tasks.update.config import UpdateConfig
 from tasks.update.corrections import mismatch_of_sums, mismatch_sums
+from tasks.update.credit_assignment import Sample
 from tasks.update.critic import CriticEngine
 from tasks.update.losses import aggregate, normaliser_of, value_loss
 from tasks.update.masking import masked_sum
 from tasks.update.objective import SUMS, Targets, objective
 from tasks.update.precompute import Prepared
-from tasks.update.sample import Sample
 
 VALUE_SUMS: tuple[str, ...] = ("value_loss", "value_clipped", "error", "squared_error", "return", "squared_return")
 

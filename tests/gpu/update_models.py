@@ -78,7 +78,7 @@ def an_engine(shape: str, **settings: Any) -> tuple[Any, Callable[[Sequence[Any]
     engine = PolicyEngine(model, policy_settings(config, str(dtype).removeprefix("torch.")))
 
     def step(samples: Sequence[Any]) -> dict[str, float]:
-        advantages = [torch.full((sample.responded,), sample.advantage) for sample in samples]
+        advantages = [torch.full((sample.responded,), sample.score) for sample in samples]
         prepared = Prepared(None, advantages, None, None, None, corrected=False, mismatch=None)
         rows = list(range(len(samples)))
         longest = max(sample.responded for sample in samples)

@@ -39,8 +39,8 @@ from tasks.training.deepspeed_config import import_deepspeed
 from tasks.training.head import chunked_token_scores, token_scores
 from tasks.training.rank_context import RankContext
 from tasks.update.config import UpdateConfig
+from tasks.update.credit_assignment import SampleSet
 from tasks.update.program import UpdateJob, update_program
-from tasks.update.sample import SampleSet
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

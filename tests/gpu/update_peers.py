@@ -91,7 +91,7 @@ def agreement(smoke: bool) -> None:
     join_alone()
     engine = PolicyEngine(new_model(shape, torch.float32), policy_settings(config, "float32"))
     samples = batch.samples()
-    advantages = [torch.full((sample.responded,), sample.advantage) for sample in samples]
+    advantages = [torch.full((sample.responded,), sample.score) for sample in samples]
     prepared = Prepared(
         [torch.tensor(row) for row in old], advantages, None, None, None, corrected=False, mismatch=None
     )

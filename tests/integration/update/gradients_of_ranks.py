@@ -21,9 +21,9 @@ from tasks.training.checkpoint import OPTIMIZER_FILE, save_optimizer
 from tasks.training.deepspeed_config import import_deepspeed
 from tasks.training.engine import PolicyEngine
 from tasks.update.config import UpdateConfig
+from tasks.update.credit_assignment import Sample
 from tasks.update.precompute import Prepared
 from tasks.update.program import policy_settings
-from tasks.update.sample import Sample
 from tasks.update.step import optimizer_step
 
 LENGTHS = ((3, 9), (3, 2), (5, 17), (5, 1), (2, 30), (4, 6), (7, 7), (3, 3), (2, 12))
@@ -110,9 +110,7 @@ def batch() -> tuple[list[Sample], Prepared]:
             sampler_log_probs=np.full(response, -4.0, dtype=np.float32),
             return_=0.0,
             score=0.0,
-            advantage=0.0,
             group=(str(place), 0, "solver"),
-            peers=(str(place), 0, "solver"),
             trajectory=str(place),
         )
         for place, (prompt, response) in enumerate(LENGTHS)

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kernels_eval.errors import InputError
+from tasks.update.advantages import soft_overlong_penalty
 from tasks.update.config import UpdateConfig
-from tasks.update.dataset import deal_groups, make_samples
-from tasks.update.overlong import soft_overlong_penalty
+from tasks.update.credit_assignment import SampleSet, credit
+from tasks.update.dataset import make_samples
+from tasks.update.program import deal_groups
 
 CONFIG = UpdateConfig()
 
@@ -37,6 +39,14 @@ def table(rows: list[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
+def advantages(samples: SampleSet) -> list[float]:
+    """Return each sample's advantage, which all of its tokens share."""
+    of_tokens = credit(samples.samples, CONFIG, masked=samples.masked).advantages
+    assert [len(row) for row in of_tokens] == [sample.responded for sample in samples.samples]
+    assert all(len(set(row.tolist())) == 1 for row in of_tokens)
+    return [float(row[0]) for row in of_tokens]
+
+
 GOOD = [turn("a", 0, 0.0), turn("a", 1, 1.0)]
 
 
@@ -50,7 +60,7 @@ def test_faults_single_and_constant_groups_are_left_out_and_counted() -> None:
     ]
     found = make_samples(table(rows), CONFIG, vocabulary=10)
     assert (found.groups_used, found.groups_single, found.groups_constant, found.turns_excluded) == (1, 1, 1, 1)
-    assert [sample.advantage for sample in found.samples] == [-1.0, 1.0]
+    assert advantages(found) == [-1.0, 1.0]
 
 
 def test_each_turn_has_a_baseline_of_its_own() -> None:
@@ -60,7 +70,7 @@ def test_each_turn_has_a_baseline_of_its_own() -> None:
         for sample, return_ in enumerate((0.0, 2.0 + index))
     ]
     found = make_samples(table(rows), CONFIG, vocabulary=10)
-    assert [sample.advantage for sample in found.samples] == [-2.0, 2.0, -3.0, 3.0]
+    assert advantages(found) == [-2.0, 2.0, -3.0, 3.0]
     assert found.groups_used == 2
 
 
@@ -124,11 +134,8 @@ def test_cut_off_answers_are_kept_counted_and_where_wanted_left_out() -> None:
     kept = make_samples(table(CUT_OFF), UpdateConfig(overlong="keep"), vocabulary=10)
     masked = make_samples(table(CUT_OFF), UpdateConfig(overlong="mask"), vocabulary=10)
     assert kept.turns_overlong == masked.turns_overlong == 1
-    assert [sample.advantage for sample in kept.samples] == [-1.5, 0.0, 1.5]
-    assert [sample.advantage for sample in masked.samples] == [
-        -1.5,
-        0.0,
-    ]  # still compared with the one that was cut off
+    assert advantages(kept) == [-1.5, 0.0, 1.5]
+    assert advantages(masked) == [-1.5, 0.0]  # still compared with the one that was cut off
 
 
 def test_long_answers_are_worth_less_as_they_near_the_limit() -> None:

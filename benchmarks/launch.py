@@ -16,7 +16,7 @@ from typing import Any
 import ray
 
 from tasks.cluster.workers import stop_workers
-from tasks.training.rank_context import RankContext
+from tasks.training.program import RankContext
 from tasks.training.ranks import run_on_ranks
 from tasks.update.config import UpdateConfig
 

@@ -106,7 +106,7 @@ def update(
     console.print(f"replayed: {policy.path}", soft_wrap=True)
     if other is not None:
         from flows.cli.tables import updates_table
-        from tasks.update.metric_comparison import compare_updates
+        from tasks.training.metrics import compare_updates
 
         console.print(updates_table(compare_updates(other, policy.path)))
 

@@ -69,7 +69,7 @@ def comparison_table(comparison: dict[str, Any]) -> Table:
 
 
 def updates_table(comparison: Any) -> Table:
-    """Return the metrics of two updates on one batch, from the rows of tasks.update.metric_comparison."""
+    """Return the metrics of two updates on one batch, from the rows of tasks.training.metrics."""
     table = _plain_table("two updates on the same batch: means over their steps")
     table.columns[0].header = "metric"
     for heading in ("other", "this one", "largest difference", "at step"):

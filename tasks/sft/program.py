@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
 from tasks.models.config import ModelConfig
 from tasks.models.policy import load_policy, new_policy
@@ -27,9 +27,8 @@ from tasks.training.checkpoint import OPTIMIZER_FILE, restore_optimizer, save_op
 from tasks.training.config import EngineConfig
 from tasks.training.engine import PolicyEngine, engine_settings
 from tasks.training.metrics import METRICS_FILE, metrics_table
-from tasks.training.rank_context import RankContext
+from tasks.training.program import RankContext, learning_rate
 from tasks.training.retention import STEP_PREFIX, best_place, checkpoint_metadata, keep_newest_and_best
-from tasks.training.schedule import learning_rate
 
 _PROGRESS_INTERVAL_S = 0.3
 
@@ -155,37 +154,20 @@ def _optimizer_step(
 ) -> tuple[float, float, int]:
     """Train on the sequences of all ranks. Returns (mean loss a trained token, gradient norm, trained tokens)."""
     normaliser = max(sum(int(sequence.trained[1:].sum()) for sequence in sequences), 1)
-    batches = _micro_batches(engine, sequences, token_budget)
+    batches = engine.micro_batches(sequences, token_budget)
     total = torch.zeros((), dtype=torch.float64, device=engine.device)
     for number, batch in enumerate(batches):
         loss = _loss(engine, batch) / normaliser
         total += loss.detach()
         engine.backward(loss, last=number == len(batches) - 1)
     norm = engine.step(rate)
-    return float(_over_ranks(engine, total)), norm, normaliser
+    return float(engine.sum_over_ranks(total)), norm, normaliser
 
 
 def _loss(engine: PolicyEngine, batch: MicroBatch) -> Tensor:
     """Negative log-likelihood of the trained tokens, summed over those that count in the mask."""
     log_probs, _ = engine.score(batch)
     return -(batch.unflatten(log_probs) * batch.mask).sum()
-
-
-def _over_ranks(engine: PolicyEngine, sums: Tensor) -> Tensor:
-    """Add sums over all micro-batches of all ranks up; ranks that share sequences have each counted all of them."""
-    if engine.world_size > 1:
-        if engine.group.rank > 0:
-            sums.zero_()
-        distributed.all_reduce(sums)
-    return sums
-
-
-def _micro_batches(engine: PolicyEngine, sequences: Sequence[TrainedSequence], token_budget: int) -> list[MicroBatch]:
-    """Return the micro-batches of this rank, or of its group; all have equally many, the last ones without weight where need be."""
-    layout = engine.layout(token_budget)
-    plan, missing = engine.group.plan(layout, [sequence.length for sequence in sequences])
-    batches = [layout.make(sequences, rows).to(engine.device) for rows in plan]
-    return batches + [layout.make(sequences, [0]).weightless().to(engine.device)] * missing
 
 
 def _validation_loss(engine: PolicyEngine, job: SftJob) -> float | None:
@@ -195,9 +177,9 @@ def _validation_loss(engine: PolicyEngine, job: SftJob) -> float | None:
         return None
     total = torch.zeros(2, dtype=torch.float64, device=engine.device)
     with torch.no_grad():
-        for batch in _micro_batches(engine, sequences, job.engine.tokens_per_rank):
+        for batch in engine.micro_batches(sequences, job.engine.tokens_per_rank):
             total += torch.stack([_loss(engine, batch), batch.mask.sum()])
-    loss, tokens = _over_ranks(engine, total).tolist()
+    loss, tokens = engine.sum_over_ranks(total).tolist()
     return loss / tokens
 
 

@@ -21,8 +21,8 @@ from tasks.sft.config import SftConfig
 from tasks.sft.conversations import encode_conversations, read_conversations
 from tasks.sft.program import SftJob, sft_program
 from tasks.training.config import EngineConfig, check_heads
+from tasks.training.faults import with_memory_at_hand
 from tasks.training.metrics import record
-from tasks.training.out_of_memory import with_memory_at_hand
 from tasks.training.ranks import run_on_ranks
 from tasks.training.retention import find_newest
 

@@ -1,16 +1,24 @@
-"""Attention for packed sequences: one row of tokens holds several sequences, none of which sees another.
+"""Attention for packed sequences, and ranks that share them (DeepSpeed Ulysses). Runs on a rank.
 
-`use_packed_attention(model)` makes a Transformers model take `cu_seq_lens_q` (int32 [n + 1], where each sequence begins and ends) and
-`max_length_q` beside its position ids. On a GPU in half precision one call of the FlashAttention that PyTorch holds computes all
-sequences; elsewhere PyTorch's own attention runs once a sequence. Neither builds a mask, which would grow with the square
-of the row. Without boundaries it is PyTorch's causal attention, as before. Ranks that share a row exchange its pieces for heads around it.
+A packed row of tokens holds several sequences, none of which sees another. `use_packed_attention(model)` makes a Transformers model
+take `cu_seq_lens_q` (int32 [n + 1], where each sequence begins and ends) and `max_length_q` beside its position ids. On a GPU in half
+precision one call of PyTorch's FlashAttention computes all sequences; elsewhere PyTorch's own attention runs once a sequence.
+Neither builds a mask, which would grow with the square of the row. Without boundaries it is PyTorch's causal attention.
+
+With `update.context_parallel` above 1 a row is cut into equal pieces, one for each rank of a `SequenceGroup`. Embeddings, norms,
+projections, MLPs and the head see the rank's own piece; for attention the ranks exchange pieces of the row for heads, and back
+again (DeepSpeed's `UlyssesSPAttentionHF`; docs/decisions/0005). Each rank then has the log-probabilities of its own tokens;
+`gather` puts those of the whole row together for the losses. Only the rank's own carry a gradient: the ranks' gradients add up to
+the batch's, as those of data-parallel ranks do. DeepSpeed's engine knows nothing of the groups; every ZeRO stage partitions over all ranks.
 """
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -18,10 +26,91 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from kernels_eval.errors import InputError
+from tasks.training.batches import Layout, MicroBatch, TrainedSequence, deal_to_ranks
 from tasks.training.config import check_heads
-from tasks.training.sequence_parallel import ALONE, SequenceGroup
 
 PACKED = "kernelmill_packed"
+
+
+@dataclass(frozen=True)
+class SequenceGroup:
+    """A rank's place: which group of ranks gets which sequences, and which piece of them is the rank's. Alone by default."""
+
+    size: int = 1
+    """Ranks that share each sequence."""
+    rank: int = 0
+    """Which of the group's pieces is this rank's."""
+    number: int = 0
+    """Which of the groups this is."""
+    groups: int = 1
+    """Groups, each with sequences of its own."""
+    process_group: Any = None
+
+    def plan(self, layout: Layout, lengths: Sequence[int]) -> tuple[list[list[int]], int]:
+        """Return the rows of each of this group's micro-batches, and how many without weight are to follow them.
+
+        Every group has to take part in every collective, so that all have as many micro-batches as the one that has the most.
+        """
+        plans = [layout.plan(lengths, share) for share in deal_to_ranks(lengths, self.groups)]
+        own = plans[self.number]
+        return own, max(len(plan) for plan in plans) - len(own)
+
+    def micro_batches(
+        self, layout: Layout, sequences: Sequence[TrainedSequence], device: torch.device
+    ) -> Iterator[MicroBatch]:
+        """Yield this group's micro-batches; every group has equally many, the last ones without weight if need be."""
+        plan, missing = self.plan(layout, [sequence.length for sequence in sequences])
+        for rows in plan:
+            yield layout.make(sequences, rows).to(device)
+        for _ in range(missing):
+            yield layout.make(sequences, [0]).weightless().to(device)
+
+    def own_part(self, batch: MicroBatch) -> tuple[MicroBatch, slice]:
+        """Return the rank's piece of a packed row, and which of the row's trained tokens are predicted in it."""
+        if self.size == 1:
+            return batch, slice(None)
+        assert batch.position_ids is not None, "sequences are shared in packed rows only"
+        width = batch.token_ids.shape[1] // self.size
+        start = self.rank * width
+        ends = torch.tensor([start, start + width], device=batch.positions.device)
+        own = slice(*torch.searchsorted(batch.positions, ends).tolist())
+        piece = replace(
+            batch,
+            token_ids=batch.token_ids[:, start : start + width],
+            position_ids=batch.position_ids[:, start : start + width],
+            positions=batch.positions[own] - start,
+            targets=batch.targets[own],
+        )
+        return piece, own
+
+    def gather(self, values: Tensor, own: slice, total: int) -> Tensor:
+        """values [..., n] of the trained tokens `own` -> [..., total] of all; only the rank's own entries carry a gradient."""
+        if self.size == 1:
+            return values
+        whole = torch.zeros((*values.shape[:-1], total), dtype=values.dtype, device=values.device)
+        whole[..., own] = values.detach()
+        if total:
+            distributed.all_reduce(whole, group=self.process_group)
+        whole[..., own] = values
+        return whole
+
+
+ALONE = SequenceGroup()
+
+
+def join_sequence_group(size: int) -> SequenceGroup:
+    """Return this rank's place; groups are of neighbouring ranks. Collective: all ranks call it."""
+    world_size, rank = distributed.get_world_size(), distributed.get_rank()
+    if world_size % size:
+        raise InputError(
+            f"update.ranks: found {world_size}, expected a multiple of update.context_parallel = {size}: each group shares its sequences"
+        )
+    number, groups = rank // size, world_size // size
+    own = None
+    if size > 1:
+        made = [distributed.new_group(range(first, first + size)) for first in range(0, world_size, size)]
+        own = made[number]
+    return SequenceGroup(size, rank % size, number, groups, own)
 
 
 def use_packed_attention(model: PreTrainedModel, group: SequenceGroup = ALONE) -> None:

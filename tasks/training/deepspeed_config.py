@@ -1,14 +1,21 @@
-"""DeepSpeed's configuration: a JSON file of the user's (deployments/deepspeed) on top of what is generated.
+"""DeepSpeed's configuration: the user's JSON file (deployments/deepspeed) merged into a generated one; and two changes to DeepSpeed itself.
 
 A file may set anything but what the run's own settings decide (`RESERVED`): batch sizes, clipping, optimizer, precision.
+
+Partial offload (ZeRO-3, `offload_optimizer.ratio` below 1): DeepSpeed allows it only with its own Adam for CPUs, which is compiled
+on the spot, and steps the GPU's part with a second optimizer that hears neither of a new learning rate nor of a checkpoint. That
+part would stay untrained without an error. PyTorch's AdamW steps a tensor on either device: one optimizer for both parts.
 """
 
+import contextlib
 import functools
 import json
 import logging
 import os
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -27,8 +34,6 @@ RESERVED = {
 """Keys that a file may not set, and the setting that decides instead."""
 _LARGEST_BUCKET = 100_000_000
 _ALIGNMENT = 1024
-
-
 SHARED_MEMORY_VARIABLE = "DS_BUILD_SHM_COMM"
 """DeepSpeed's own variable: 1 asks for the communication op through shared memory, which is compiled on the spot (40 s, with a compiler)."""
 
@@ -121,3 +126,16 @@ def _checked_text(path: str, modified: int) -> str:
         if key in given:
             raise InputError(f"update.deepspeed: {path}: {key} is not the file's to set; set {setting} instead")
     return text
+
+
+@contextlib.contextmanager
+def allowed_for_adamw() -> Generator[None]:
+    """Let DeepSpeed build a ZeRO-3 optimizer with partial offload around PyTorch's AdamW."""
+    with mock.patch("deepspeed.runtime.zero.stage3.DeepSpeedCPUAdam", torch.optim.AdamW):
+        yield
+
+
+def use_one_optimizer(zero_optimizer: Any) -> None:
+    """Have DeepSpeed's optimizer step the GPU's part with the optimizer that steps the host's."""
+    if hasattr(zero_optimizer, "backup_optimizer"):
+        zero_optimizer.backup_optimizer = zero_optimizer.optimizer

@@ -17,17 +17,24 @@ from transformers import PreTrainedModel
 
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
-from tasks.training.attention import use_packed_attention
-from tasks.training.batches import Layout, MicroBatch
+from tasks.training.attention import SequenceGroup, join_sequence_group, use_packed_attention
+from tasks.training.batches import Layout, MicroBatch, TrainedSequence
 from tasks.training.config import EngineConfig, LoraConfig
-from tasks.training.deepspeed_config import deepspeed_config, import_deepspeed, stage_of
-from tasks.training.head import HeadMode
-from tasks.training.partial_offload import allowed_for_adamw, use_one_optimizer
-from tasks.training.scoring import TokenScorer, score
-from tasks.training.sequence_parallel import SequenceGroup, join_sequence_group
+from tasks.training.deepspeed_config import (
+    allowed_for_adamw,
+    deepspeed_config,
+    import_deepspeed,
+    stage_of,
+    use_one_optimizer,
+)
+from tasks.training.scoring import HeadMode, TokenScorer, score
 
 _PACKED_MULTIPLE = 128
 """Packed rows on a GPU are a multiple of this long: matrix products are fastest there, and shapes are few."""
+
+
+PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "B200": 2250e12}
+"""Dense bfloat16 operations a second by a part of the device's name, from the makers' data sheets."""
 
 
 class EngineSettings(FrozenModel):
@@ -128,6 +135,18 @@ class TrainingEngine:
         multiple = _PACKED_MULTIPLE if self.device.type == "cuda" else 1
         return Layout(token_budget * self.group.size, packs(self.settings), multiple * self.group.size)
 
+    def micro_batches(self, sequences: Sequence[TrainedSequence], token_budget: int) -> list[MicroBatch]:
+        """Return the micro-batches of this rank, or of its group; all ranks have equally many (SequenceGroup)."""
+        return list(self.group.micro_batches(self.layout(token_budget), sequences, self.device))
+
+    def sum_over_ranks(self, sums: Tensor) -> Tensor:
+        """Add sums over the micro-batches of all ranks up; ranks that share sequences have each counted all of them."""
+        if self.world_size > 1:
+            if self.group.rank > 0:
+                sums.zero_()
+            distributed.all_reduce(sums)
+        return sums
+
     def backward(self, loss: Tensor, *, last: bool) -> None:
         """Add the gradient of this rank's part of the loss; `last` marks the optimizer step's last micro-batch.
 
@@ -202,3 +221,35 @@ def prepare_model(model: PreTrainedModel, settings: EngineSettings, group: Seque
         body: Any = model.base_model
         for layer in body.layers:
             layer.compile(dynamic=True)
+
+
+def step_flops(model: PreTrainedModel, lengths: Sequence[int], trained_tokens: int) -> float:
+    """Return the floating-point operations of one optimizer step over sequences of these lengths, `trained_tokens` of them trained.
+
+    Counted: two for each weight of the body and token, those of causal attention, and the head on trained tokens; thrice that with the
+    backward pass, twice for frozen weights. Recomputation (checkpointing, the chunked head) is not counted: a share of the
+    peak says what was achieved, not what was spent.
+    """
+    body: Any = model.base_model
+    embedding = model.get_input_embeddings().weight  # pyright: ignore[reportOptionalMemberAccess]
+    passes = 0.0
+    for parameter in body.parameters():
+        if parameter is not embedding:
+            passes += (3 if parameter.requires_grad else 2) * getattr(parameter, "ds_numel", parameter.numel())
+    head: Any = model.get_output_embeddings()
+    head_size = getattr(head.weight, "ds_numel", head.weight.numel())
+    head_passes = (3 if head.weight.requires_grad else 2) * head_size
+    config: Any = model.config
+    width = config.num_attention_heads * (
+        getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    )
+    attention = 6.0 * config.num_hidden_layers * width * sum(float(length) ** 2 for length in lengths)
+    return 2.0 * (passes * sum(lengths) + head_passes * trained_tokens) + attention
+
+
+def peak_flops(device: torch.device) -> float | None:
+    """Return a GPU's peak in bfloat16; None where it is not known, as for CPUs."""
+    if device.type != "cuda":
+        return None
+    name = torch.cuda.get_device_name(device)
+    return next((peak for part, peak in PEAKS.items() if part in name), None)

@@ -1,8 +1,15 @@
-"""Which errors of a rank are the machine's: a dead process or node, too little memory, a broken connection between ranks.
+"""Errors of a rank: which are the machine's, and the one retry with less memory. Runs in the process that started the ranks.
 
-Those may heal on a retry. Whatever else a rank raises is either bad input, which says so itself, or a mistake in the program,
-which no retry mends: it must be seen as what it is.
+A dead process or node, too little memory or a broken connection between ranks may heal on a retry. Any other error is bad
+input, which says so itself, or a mistake in the program, which no retry mends: it is raised as it is.
+
+Out of memory is retried once, with half the token budget. The ranks are started anew for it: their memory is free again, nothing
+is fragmented, and no rank waits in a collective for one that failed. Work is repeated from the last interim checkpoint.
 """
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import torch
 from ray.exceptions import OutOfMemoryError as RayOutOfMemoryError
@@ -10,12 +17,17 @@ from ray.exceptions import RayError, RayTaskError
 from torch.distributed import DistError
 
 from kernels_eval.errors import InfrastructureError
+from tasks.training.config import EngineConfig
 
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "std::bad_alloc")
 """What PyTorch's CPU allocator says, in a plain RuntimeError."""
 _COMMUNICATION = ("gloo/", "[gloo", "gloo timeout", "NCCL error", "ncclSystemError", "ncclRemoteError")
 """What the communication back ends say in a plain RuntimeError, older ones above all."""
 _CONNECTIONS = (ConnectionError, TimeoutError)
+_SMALLEST_BUDGET = 64
+Config = TypeVar("Config", bound=EngineConfig)
+
+log = logging.getLogger(__name__)
 
 
 class OutOfMemoryError(InfrastructureError):
@@ -62,3 +74,19 @@ def _out_of_memory(token_budget: int, error: BaseException) -> str:
 
 def _first_line(error: BaseException | None) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def with_memory_at_hand(config: Config, run: Callable[[Config], Iterator[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """Run a program; where memory does not suffice, say so and run it once more with half the token budget.
+
+    What the program says is passed on; the second try says `token_budget` first.
+    """
+    try:
+        yield from run(config)
+    except OutOfMemoryError as error:
+        half = config.tokens_per_rank // 2
+        if half < _SMALLEST_BUDGET:
+            raise
+        log.warning("%s; going on with %d tokens a micro-batch", error, half)
+        yield {"done": 0, "total": 1, "token_budget": float(half)}
+        yield from run(config.model_copy(update={"tokens_per_rank": half}))

@@ -1,4 +1,4 @@
-"""What a training program says while it runs: how far it is, and at last the rows of `metrics.parquet`, one an optimizer step."""
+"""Metrics of a training: the rows of `metrics.parquet`, one an optimizer step, and the comparison of two updates. No rank runs this."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -6,11 +6,14 @@ from typing import Any
 
 import polars as pl
 
+from kernels_eval.errors import InputError
 from tasks.pipeline.progress import Progress
+from tasks.pipeline.store import read_manifest
 
 METRICS_FILE = "metrics.parquet"
 _SOMETIMES_EMPTY = ("validation_loss",)
 """Numbers that not every step has: their columns are of numbers even where no step has one."""
+_NOT_COMPARED = ("iteration", "step", "epoch")
 
 
 def metrics_table(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
@@ -26,3 +29,45 @@ def record(said: Iterable[dict[str, Any]], folder: Path, progress: Progress) -> 
             metrics_table(entry["rows"]).write_parquet(folder / METRICS_FILE)
         else:
             progress(**entry)
+
+
+def compare_updates(first: Path, second: Path) -> pl.DataFrame:
+    """Return a row a metric: its means over the optimizer steps, and the largest difference at one step.
+
+    first, second: folders of published checkpoints. Columns: `metric`, `first`, `second` (means), `largest_difference` (null where the numbers of
+    steps differ), `at_step`. Raises InputError where a folder is no update's, or they trained on different batches.
+    """
+    batches = [_batch_of(folder) for folder in (first, second)]
+    if batches[0] != batches[1]:
+        raise InputError(
+            f"{second}: trained on the batch {batches[1]}, expected {batches[0]}, that of {first}: only updates on the same batch compare"
+        )
+    ours, theirs = (_metrics(folder) for folder in (first, second))
+    rows: list[dict[str, object]] = []
+    for name in ours.columns:
+        if name in _NOT_COMPARED or name not in theirs.columns:
+            continue
+        row: dict[str, object] = {"metric": name, "first": ours[name].mean(), "second": theirs[name].mean()}
+        if len(ours) == len(theirs):
+            apart = (ours[name].cast(pl.Float64) - theirs[name].cast(pl.Float64)).abs()
+            row |= {"largest_difference": apart.max(), "at_step": apart.arg_max()}
+        rows.append(row)
+    schema = {"metric": pl.String, "first": pl.Float64, "second": pl.Float64}
+    return pl.DataFrame(rows, schema={**schema, "largest_difference": pl.Float64, "at_step": pl.Int64})
+
+
+def _batch_of(folder: Path) -> str:
+    manifest = read_manifest(folder)
+    batch = None if manifest is None else manifest["metadata"].get("batch")
+    if batch is None:
+        raise InputError(f"{folder}: expected the published checkpoint of an update, found none")
+    return str(batch)
+
+
+def _metrics(folder: Path) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(folder / METRICS_FILE)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(
+            f"{folder / METRICS_FILE}: not a readable Parquet file: {str(error).splitlines()[0]}"
+        ) from error

@@ -10,7 +10,7 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, cast
 
@@ -20,11 +20,9 @@ from ray.exceptions import RayError
 from tasks.cluster.workers import placed, stop_worker, warm_worker
 from tasks.training.config import EngineConfig
 from tasks.training.faults import error_of_rank
-from tasks.training.rank_context import RankContext
+from tasks.training.program import Program, RankContext
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
-
-Program = Callable[[RankContext, Any], Iterator[Any]]
 
 
 @ray.remote(num_cpus=0)

@@ -1,21 +1,28 @@
-"""Log-probabilities of trained tokens, and the entropy of the distribution at each, from a causal language model.
+"""Log-probabilities of trained tokens, and the entropy of the distribution at each, from a causal language model. Runs on a rank.
 
-The module that the DeepSpeed engine wraps. The head runs on the N positions that predict a trained token only.
+`TokenScorer` is the module that the DeepSpeed engine wraps. The head runs only on the N positions that predict a trained token.
+`token_scores` takes logits. `chunked_token_scores` takes hidden states and the head's weight and never holds more than a slice of the
+logits: it walks the vocabulary twice, once for the softmax's statistics, once, with the logits computed again, for
+gradients. The weight's gradient of a slice is one matrix product over all tokens, summed in float32 and rounded
+once, however many tokens there are. Softmax, entropies and their gradients are float32 whatever the weights are.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from transformers import PreTrainedModel
 
 from kernels_eval.errors import InputError
+from tasks.training.attention import ALONE, SequenceGroup
 from tasks.training.batches import MicroBatch
-from tasks.training.head import HeadMode, ScoringHead, token_scores
-from tasks.training.sequence_parallel import ALONE, SequenceGroup
 
-__all__ = ["TokenScorer", "hidden_states", "score", "token_scores"]
+HeadMode = Literal["auto", "plain", "chunked"]
 
+LOGITS_BYTES = 256 * 2**20
+"""Logits (float32) that may exist at once; the width of a slice follows from it."""
+_SLICE_MULTIPLE = 128
 _LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 """Settings of architectures that change logits behind the head, which is not called here."""
 
@@ -68,3 +75,168 @@ def score(scorer: nn.Module, batch: MicroBatch, group: SequenceGroup = ALONE) ->
     scores = scorer(part.token_ids, part.positions, part.targets, part.position_ids, part.boundaries, part.longest)
     log_probs, entropies = group.gather(torch.stack(scores), own, batch.targets.numel())
     return log_probs, entropies
+
+
+class ScoringHead(nn.Module):
+    """A head's weight and bias, as a module of its own so that ZeRO-3 gathers them for it."""
+
+    def __init__(self, head: nn.Module, mode: HeadMode = "auto") -> None:
+        super().__init__()
+        self.weight: Any = head.weight
+        self.bias: Any = getattr(head, "bias", None)
+        self.mode = mode
+
+    def forward(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """hidden [N, H], targets [N] -> (log_probs [N], entropies [N]) in float32."""
+        too_large = hidden.shape[0] * self.weight.shape[0] * 4 > LOGITS_BYTES
+        if self.mode == "chunked" or (self.mode == "auto" and too_large):
+            return chunked_token_scores(hidden, self.weight, targets, self.bias)
+        return token_scores(nn.functional.linear(hidden, self.weight, self.bias), targets)
+
+
+def token_scores(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """logits [N, V], targets [N] -> (log-probability of each target [N], entropy of each distribution [N])."""
+    return _TokenScores.apply(logits, targets)  # pyright: ignore[reportReturnType]
+
+
+def chunked_token_scores(
+    hidden: Tensor, weight: Tensor, targets: Tensor, bias: Tensor | None = None, columns: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """As `token_scores(hidden @ weight.T + bias, targets)`, values and gradients, without its [N, V] tensors.
+
+    hidden [N, H], weight [V, H], targets [N] int64, bias [V]. `columns`: width of a slice of the vocabulary; None: from LOGITS_BYTES.
+    """
+    if columns is None:
+        fitting = LOGITS_BYTES // (4 * max(hidden.shape[0], 1))
+        columns = max(fitting // _SLICE_MULTIPLE, 8) * _SLICE_MULTIPLE
+    return _ChunkedScores.apply(hidden, weight, bias, targets, columns)  # pyright: ignore[reportReturnType]
+
+
+class _TokenScores(torch.autograd.Function):
+    """One softmax for both results, and one [N, V] tensor kept for the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        log_probabilities = torch.log_softmax(logits.float(), dim=-1)
+        entropies = -(log_probabilities.exp() * log_probabilities).sum(-1)
+        ctx.save_for_backward(log_probabilities, targets, entropies)
+        ctx.logits_dtype = logits.dtype
+        ctx.set_materialize_grads(False)
+        return log_probabilities.gather(-1, targets[:, None]).squeeze(-1), entropies
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        log_probabilities, targets, entropies = ctx.saved_tensors
+        of_log_probs, of_entropies = gradients
+        probabilities = log_probabilities.exp()
+        result = torch.zeros_like(probabilities) if of_log_probs is None else probabilities * -of_log_probs[:, None]
+        if of_entropies is not None:
+            result -= of_entropies[:, None] * probabilities * (log_probabilities + entropies[:, None])
+        if of_log_probs is not None:
+            result.scatter_add_(-1, targets[:, None], of_log_probs[:, None])
+        return result.to(ctx.logits_dtype), None
+
+
+class _ChunkedScores(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, columns: int
+    ) -> tuple[Tensor, Tensor]:
+        rows = hidden.shape[0]
+        highest = torch.full((rows,), -torch.inf, dtype=torch.float32, device=hidden.device)
+        total, weighted, target_logits = (torch.zeros_like(highest) for _ in range(3))
+        for start in range(0, weight.shape[0], columns):
+            logits = _slice_of_logits(hidden, weight, bias, start, columns)
+            _accumulate(logits, targets, start, highest, total, weighted, target_logits)
+        log_total = total.log()
+        entropies = log_total - weighted / total
+        ctx.save_for_backward(hidden, weight, bias, targets, highest, log_total, entropies)
+        ctx.columns = columns
+        return (target_logits - highest) - log_total, entropies
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, of_log_probs: Tensor, of_entropies: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
+        hidden, weight, bias, targets, highest, log_total, entropies = ctx.saved_tensors
+        wants_hidden, wants_weight, wants_bias, *_ = ctx.needs_input_grad
+        of_hidden = torch.zeros(hidden.shape, dtype=torch.float32, device=hidden.device) if wants_hidden else None
+        of_weight = torch.empty_like(weight) if wants_weight else None
+        of_bias = torch.empty_like(bias) if wants_bias else None
+        of_log_probs, of_entropies = of_log_probs.float().contiguous(), of_entropies.float().contiguous()
+        for start in range(0, weight.shape[0], ctx.columns):
+            piece = slice(start, start + ctx.columns)
+            logits = _slice_of_logits(hidden, weight, bias, start, ctx.columns)
+            gradient = _gradients(
+                logits, targets, start, highest, log_total, entropies, of_log_probs, of_entropies, hidden.dtype
+            )
+            del logits
+            if of_hidden is not None:
+                of_hidden += _product(gradient, weight[piece])
+            if of_weight is not None:
+                torch.mm(gradient.T, hidden, out=of_weight[piece])
+            if of_bias is not None:
+                of_bias[piece] = gradient.sum(0, dtype=torch.float32)
+        return None if of_hidden is None else of_hidden.to(hidden.dtype), of_weight, of_bias, None, None
+
+
+def _slice_of_logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, start: int, columns: int) -> Tensor:
+    logits = _product(hidden, weight[start : start + columns].T)
+    return logits if bias is None else logits + bias[start : start + columns].float()
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """Matrix product in float32; a GPU multiplies half-precision tensors without rounding the result."""
+    if left.is_cuda and left.dtype != torch.float32 and left.shape[0]:
+        return torch.mm(left, right, out_dtype=torch.float32)
+    return torch.mm(left, right).float()
+
+
+def _accumulate(
+    logits: Tensor, targets: Tensor, start: int, highest: Tensor, total: Tensor, weighted: Tensor, target_logits: Tensor
+) -> None:
+    """Fold a slice of logits into the running statistics, in place (see head_kernels.accumulate_statistics)."""
+    if logits.is_cuda:
+        from tasks.training.head_kernels import accumulate_statistics
+
+        accumulate_statistics(logits, targets, start, highest, total, weighted, target_logits)
+        return
+    new = torch.maximum(highest, logits.amax(dim=-1))
+    lowered = torch.where(total > 0, highest - new, 0.0)
+    below = logits - new[:, None]
+    exponentials = below.exp()
+    weighted.add_(total * lowered).mul_(lowered.exp()).add_((exponentials * below).sum(-1))
+    total.mul_(lowered.exp()).add_(exponentials.sum(-1))
+    highest.copy_(new)
+    place = targets - start
+    inside = (place >= 0) & (place < logits.shape[1])
+    found = logits.gather(-1, place.clamp(0, logits.shape[1] - 1)[:, None]).squeeze(-1)
+    target_logits.copy_(torch.where(inside, found, target_logits))
+
+
+def _gradients(
+    logits: Tensor,
+    targets: Tensor,
+    start: int,
+    highest: Tensor,
+    log_total: Tensor,
+    entropies: Tensor,
+    of_log_probs: Tensor,
+    of_entropies: Tensor,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Return the gradient of a slice of logits in the dtype that the matrix products take."""
+    if logits.is_cuda:
+        from tasks.training.head_kernels import logit_gradients
+
+        return logit_gradients(logits, targets, start, highest, log_total, entropies, of_log_probs, of_entropies, dtype)
+    log_probabilities = logits.sub_(highest[:, None]).sub_(log_total[:, None])
+    probabilities = log_probabilities.exp()
+    factor = of_log_probs[:, None] + of_entropies[:, None] * (log_probabilities + entropies[:, None])
+    gradient = probabilities.mul_(factor).neg_()
+    place = targets - start
+    rows = torch.nonzero((place >= 0) & (place < logits.shape[1])).flatten()
+    gradient[rows, place[rows]] += of_log_probs[rows]
+    return gradient.to(dtype)

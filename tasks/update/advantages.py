@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kernels_eval.errors import InputError
-from tasks.update.masking import masked_whiten
+from tasks.update.losses import masked_mean, masked_sum
 
 EPSILON = 1e-6
 """Added to a group's standard deviation (GRPO)."""
@@ -158,6 +158,14 @@ def turn_rloo(returns: Tensor, groups: Sequence[Hashable], mask: Tensor | None =
     mask [B, K]: 1 for each turn that was played. Others are nobody's peers and get 0; without a mask all turns count.
     """
     return _by_turn(returns, groups, mask, leave_one_out_advantages)
+
+
+def masked_whiten(values: Tensor, mask: Tensor, epsilon: float = 1e-8) -> Tensor:
+    """Shift and scale all of values [B, T] by the mean and the unbiased variance of those where mask is set."""
+    mean = masked_mean(values, mask)
+    count = mask.sum()
+    variance = masked_sum((values - mean) ** 2, mask) / (count - 1).clamp(min=1)
+    return (values - mean) * torch.rsqrt(variance + epsilon)
 
 
 def _by_turn(

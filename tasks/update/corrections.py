@@ -11,9 +11,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from tasks.update.choices import check_choice
 from tasks.update.config import CorrectionConfig
-from tasks.update.masking import masked_mean, masked_sum
+from tasks.update.losses import check_choice, masked_mean, masked_sum
 
 Level = Literal["token", "sequence"]
 Estimator = Literal["k1", "k3"]
@@ -125,15 +124,15 @@ def correction(
     rejects much moves less.
     """
     settings = CorrectionConfig() if settings is None else settings
+    bounds = {
+        name: value for name, value in (("lower", settings.lower), ("upper", settings.upper)) if value is not None
+    }
     match settings.weights:
         case "token_tis" | "sequence_tis":
-            upper = 2.0 if settings.upper is None else settings.upper
             level: Level = "token" if settings.weights == "token_tis" else "sequence"
-            weights = truncated_weights(log_probs, sampler_log_probs, mask, upper, settings.lower or 0.0, level)
+            weights = truncated_weights(log_probs, sampler_log_probs, mask, level=level, **bounds)
         case "icepop":
-            upper = 5.0 if settings.upper is None else settings.upper
-            lower = 0.5 if settings.lower is None else settings.lower
-            weights = icepop_weights(log_probs, sampler_log_probs, mask, lower, upper)
+            weights = icepop_weights(log_probs, sampler_log_probs, mask, **bounds)
         case "none":
             weights = mask
     kept = mask

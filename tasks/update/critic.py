@@ -13,10 +13,19 @@ from transformers import AutoConfig, AutoModelForTokenClassification, PreTrained
 
 from kernels_eval.errors import InputError
 from tasks.training.batches import MicroBatch
-from tasks.training.engine import EngineSettings, TrainingEngine
+from tasks.training.engine import EngineSettings, TrainingEngine, engine_settings
 from tasks.training.scoring import hidden_states
+from tasks.update.config import UpdateConfig
 
 CRITIC_FOLDER = "critic"
+
+
+def critic_settings(config: UpdateConfig, dtype: str) -> EngineSettings:
+    """Return what the critic's engine is built from."""
+    critic = config.critic
+    return engine_settings(
+        config, dtype, betas=config.betas, weight_decay=critic.weight_decay, gradient_clip=critic.gradient_clip
+    )
 
 
 class ValueScorer(nn.Module):

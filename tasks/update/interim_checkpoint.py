@@ -63,17 +63,24 @@ def save_interim(
     """Publish an interim checkpoint, then remove those that are not to be kept. Every rank calls it; rank 0 writes."""
     folder = interim.folder / f"{STEP_PREFIX}{steps:08d}"
     if distributed.get_rank() != 0:
-        _save_engines(engine, critic, base, folder)
+        save_engines(engine, critic, base, folder)
         return
     with publish(folder, checkpoint_metadata(interim.fingerprint, steps, rows[-1])) as partial:
-        _save_engines(engine, critic, base, partial)
+        save_engines(engine, critic, base, partial)
         save_prepared(prepared, partial)
         (partial / ROWS_FILE).write_text(json.dumps(list(rows)), encoding="utf-8")
     keep_newest_and_best(interim.folder, interim.fingerprint, interim.keep, interim.best_metric)
 
 
-def _save_engines(engine: PolicyEngine, critic: CriticEngine | None, base: "AdapterBase | None", folder: Path) -> None:
-    save_weights(engine, None, folder, base)
+def save_engines(
+    engine: PolicyEngine,
+    critic: CriticEngine | None,
+    base: "AdapterBase | None",
+    folder: Path,
+    tokenizer: Any = None,
+) -> None:
+    """Write the policy, the critic if there is one, and their optimizer states. Every rank calls it; rank 0 writes."""
+    save_weights(engine, tokenizer, folder, base)
     save_optimizer(engine, folder)
     if critic is not None:
         (folder / CRITIC_FOLDER).mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tasks.update.choices import check_choice
+from tasks.update.losses import check_choice
 
 _LOG_RATIO_LIMIT = 20.0
 _KL_LIMIT = 10.0

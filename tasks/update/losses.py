@@ -5,14 +5,13 @@ Each loss returns (loss per token [B, T], figures), figures being detached per-t
 turns the first into a scalar whose sum over micro-batches and ranks is the optimizer step's loss.
 """
 
+from collections.abc import Collection
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from kernels_eval.errors import InputError
-from tasks.update.choices import check_choice
-from tasks.update.masking import masked_mean, masked_sum
 
 Aggregation = Literal["token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "seq_mean_token_sum_norm"]
 Divergence = Literal["tv", "kl"]
@@ -152,6 +151,24 @@ def normaliser_of(mask: Tensor, how: Aggregation, length: int | None = None) -> 
     if how == "seq_mean_token_sum_norm":
         return sequences * (mask.shape[1] if length is None else length)
     return sequences
+
+
+def masked_sum(values: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
+    """Sum of values [B, T] where mask [B, T] is set. What lies outside the mask may be anything, NaN included."""
+    kept = torch.where(mask.bool(), values, torch.zeros_like(values))
+    return kept.sum() if dim is None else kept.sum(dim)
+
+
+def masked_mean(values: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
+    """Mean of values [B, T] where mask [B, T] is set; 0 where it is set nowhere."""
+    count = mask.sum() if dim is None else mask.sum(dim)
+    return masked_sum(values, mask, dim) / count.clamp(min=1)
+
+
+def check_choice(argument: str, found: str, known: Collection[str]) -> None:
+    """Raise InputError where `found` is none of the names."""
+    if found not in known:
+        raise InputError(f"{argument}: found {found!r}, expected one of {', '.join(known)}")
 
 
 def _ratio(log_probs: Tensor, old_log_probs: Tensor) -> Tensor:

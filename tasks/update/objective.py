@@ -6,19 +6,10 @@ import torch
 from torch import Tensor
 
 from tasks.training.batches import MicroBatch
-from tasks.update.config import PolicyLoss, UpdateConfig
+from tasks.update.config import UpdateConfig
 from tasks.update.corrections import Correction, correction
 from tasks.update.kl import kl_penalty
-from tasks.update.losses import LossPerToken, aggregate, cispo, dppo, gspo, ppo_clip
-from tasks.update.masking import masked_sum
-
-CLIP_RANGES: dict[PolicyLoss, tuple[float, float]] = {
-    "ppo_clip": (0.2, 0.28),
-    "gspo": (3e-4, 4e-4),
-    "cispo": (1.0, 4.0),
-    "dppo": (0.2, 0.28),
-}
-"""What `clip_low` and `clip_high` are where they are not set: each loss clips something else."""
+from tasks.update.losses import LossPerToken, aggregate, cispo, dppo, gspo, masked_sum, ppo_clip
 
 
 @dataclass(frozen=True)
@@ -96,23 +87,18 @@ def objective(
 def policy_loss(
     log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor, config: UpdateConfig
 ) -> LossPerToken:
-    """Return the configured loss per token [n, R], and its figures."""
-    low, high = clip_range(config)
+    """Return the configured loss per token [n, R], and its figures. A clip range that is not set is the loss's own default."""
+    clip = {
+        name: value
+        for name, value in (("clip_low", config.clip_low), ("clip_high", config.clip_high))
+        if value is not None
+    }
     match config.policy_loss:
         case "ppo_clip":
-            return ppo_clip(log_probs, old_log_probs, advantages, low, high, config.dual_clip)
+            return ppo_clip(log_probs, old_log_probs, advantages, dual_clip=config.dual_clip, **clip)
         case "gspo":
-            return gspo(log_probs, old_log_probs, advantages, mask, low, high)
+            return gspo(log_probs, old_log_probs, advantages, mask, **clip)
         case "cispo":
-            return cispo(log_probs, old_log_probs, advantages, low, high)
+            return cispo(log_probs, old_log_probs, advantages, **clip)
         case "dppo":
-            return dppo(log_probs, old_log_probs, advantages, low, high)
-
-
-def clip_range(config: UpdateConfig) -> tuple[float, float]:
-    """Return (low, high) as configured, or the loss's own."""
-    low, high = CLIP_RANGES[config.policy_loss]
-    return (
-        low if config.clip_low is None else config.clip_low,
-        high if config.clip_high is None else config.clip_high,
-    )
+            return dppo(log_probs, old_log_probs, advantages, **clip)

@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, distributed
 
+from tasks.training.attention import ALONE, SequenceGroup
 from tasks.training.batches import Layout, MicroBatch, TrainedSequence
-from tasks.training.sequence_parallel import ALONE, SequenceGroup
 from tasks.update.config import UpdateConfig
 from tasks.update.corrections import mismatch, mismatch_of_sums, mismatch_sums
 from tasks.update.credit_assignment import Sample, Score, credit
@@ -102,16 +102,13 @@ def score_samples(
     group: SequenceGroup, sequences: Sequence[TrainedSequence], layout: Layout, device: torch.device, scorer: Scorer
 ) -> list[Tensor]:
     """Return what the scorer says of every sequence's trained tokens, [R_i] each, on the CPU; the work is shared by the ranks."""
-    lengths = [sequence.length for sequence in sequences]
-    plan, fillers = group.plan(layout, lengths)
     result: dict[int, Tensor] = {}
     with torch.no_grad():
-        for rows in plan:
-            batch = layout.make(sequences, rows).to(device)
-            counts = [int(sequences[row].trained[1:].sum()) for row in rows]
-            result |= zip(rows, scorer(batch).float().cpu().split(counts), strict=True)
-        for _ in range(fillers):
-            scorer(layout.make(sequences, [0]).weightless().to(device))  # takes part in gathering weights (ZeRO-3)
+        for batch in group.micro_batches(layout, sequences, device):
+            scores = scorer(batch)
+            if batch.targets.numel():  # the others only take part in gathering weights (ZeRO-3)
+                counts = [int(sequences[row].trained[1:].sum()) for row in batch.rows]
+                result |= zip(batch.rows, scores.float().cpu().split(counts), strict=True)
     if group.groups > 1:
         parts: list[Any] = [None] * distributed.get_world_size()
         distributed.all_gather_object(parts, result)

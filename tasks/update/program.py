@@ -17,16 +17,15 @@ import torch
 from tasks.models.policy import load_policy
 from tasks.models.tokenizer import load_tokenizer
 from tasks.training.batches import MicroBatch
-from tasks.training.checkpoint import restore_optimizer, save_optimizer, save_weights
+from tasks.training.checkpoint import restore_optimizer
 from tasks.training.engine import EngineSettings, PolicyEngine, engine_settings, prepare_model
-from tasks.training.rank_context import RankContext
-from tasks.training.schedule import learning_rate
+from tasks.training.program import RankContext, learning_rate
 from tasks.training.scoring import TokenScorer, score
 from tasks.trajectories.groups import GroupKey
 from tasks.update.config import UpdateConfig
 from tasks.update.credit_assignment import Sample, SampleSet
-from tasks.update.critic import CRITIC_FOLDER, CriticEngine, load_critic
-from tasks.update.interim_checkpoint import Interim, save_interim
+from tasks.update.critic import CRITIC_FOLDER, CriticEngine, critic_settings, load_critic
+from tasks.update.interim_checkpoint import Interim, save_engines, save_interim
 from tasks.update.precompute import Prepared, Scorer, load_prepared, prepare
 from tasks.update.step import optimizer_step, throughput
 
@@ -124,7 +123,7 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
             "total": len(hands),
             **{name: rows[-1][name] for name in ("loss", "kl", "entropy", "gradient_norm", "tokens_per_s")},
         }
-    _save(held, job.folder)
+    save_engines(held.engine, held.critic, held.base, job.folder, held.tokenizer)
     rank.held["update"] = held
     yield {"rows": rows}
 
@@ -181,14 +180,6 @@ def policy_settings(config: UpdateConfig, dtype: str) -> EngineSettings:
         weight_decay=config.weight_decay,
         gradient_clip=config.gradient_clip,
         lora=config.lora,
-    )
-
-
-def critic_settings(config: UpdateConfig, dtype: str) -> EngineSettings:
-    """Return what the critic's engine is built from."""
-    critic = config.critic
-    return engine_settings(
-        config, dtype, betas=config.betas, weight_decay=critic.weight_decay, gradient_clip=critic.gradient_clip
     )
 
 
@@ -273,12 +264,3 @@ def _without_adapters(engine: PolicyEngine, batch: MicroBatch) -> torch.Tensor:
 
     with adapters_off(engine.model) if engine.settings.lora is not None else nullcontext():
         return engine.score(batch)[0]
-
-
-def _save(held: Held, folder: Path) -> None:
-    save_weights(held.engine, held.tokenizer, folder, held.base)
-    save_optimizer(held.engine, folder)
-    if held.critic is not None:
-        (folder / CRITIC_FOLDER).mkdir(exist_ok=True)
-        save_weights(held.critic, None, folder / CRITIC_FOLDER)
-        save_optimizer(held.critic, folder / CRITIC_FOLDER)

@@ -9,14 +9,12 @@ import torch
 from torch import Tensor, distributed
 
 from tasks.training.batches import MicroBatch
-from tasks.training.engine import PolicyEngine
-from tasks.training.flops import peak_flops, step_flops
+from tasks.training.engine import PolicyEngine, peak_flops, step_flops
 from tasks.update.config import UpdateConfig
 from tasks.update.corrections import mismatch_of_sums, mismatch_sums
 from tasks.update.credit_assignment import Sample
 from tasks.update.critic import CriticEngine
-from tasks.update.losses import aggregate, normaliser_of, value_loss
-from tasks.update.masking import masked_sum
+from tasks.update.losses import aggregate, masked_sum, normaliser_of, value_loss
 from tasks.update.objective import SUMS, Targets, objective
 from tasks.update.precompute import Prepared
 
@@ -93,10 +91,7 @@ def optimizer_step(
     value_norm = 0.0 if critic is None else critic.step(config.critic.learning_rate * rate_share)
     clock.ends("optimizer_s")
     if engine.world_size > 1:
-        together = torch.cat([sums, value_sums, mismatches])
-        if engine.group.rank > 0:  # the first rank of a group has counted the same tokens
-            together.zero_()
-        distributed.all_reduce(together)
+        together = engine.sum_over_ranks(torch.cat([sums, value_sums, mismatches]))
         distributed.all_reduce(maxima, distributed.ReduceOp.MAX)
         sums, value_sums, mismatches = together.split([len(SUMS), len(VALUE_SUMS), 5])
     work = sum(item.batch.padded_tokens for item in items)
@@ -133,20 +128,9 @@ def items_of_rank(
     rows: Sequence[int],
     prepared: Prepared,
 ) -> list[Item]:
-    """Return the micro-batches of this rank, or of its group; all have equally many, the last ones without weight where need be."""
-    layout = engine.layout(config.tokens_per_rank)
-    sequences = [sample.sequence for sample in samples]
-    plan, missing = engine.group.plan(layout, [sequence.length for sequence in sequences])
-    items = [
-        _item(layout.make(sequences, places).to(engine.device), samples, rows, places, prepared) for places in plan
-    ]
-    if missing:
-        empty = layout.make(sequences, [0]).to(engine.device)
-        filler = _item(empty, samples, rows, [0], prepared)
-        items += [
-            Item(empty.weightless(), filler.targets, filler.sampler_log_probs, filler.old_values, filler.returns)
-        ] * missing
-    return items
+    """Return this rank's micro-batches of the samples, each with the targets of its losses."""
+    batches = engine.micro_batches([sample.sequence for sample in samples], config.tokens_per_rank)
+    return [_item(batch, samples, rows, prepared) for batch in batches]
 
 
 def normalisers(samples: Sequence[Sample], config: UpdateConfig, longest_response: int) -> tuple[float, float]:
@@ -156,10 +140,8 @@ def normalisers(samples: Sequence[Sample], config: UpdateConfig, longest_respons
     return normaliser_of(mask, config.aggregation, longest_response), normaliser_of(mask, "token_mean")
 
 
-def _item(
-    batch: MicroBatch, samples: Sequence[Sample], rows: Sequence[int], places: Sequence[int], prepared: Prepared
-) -> Item:
-    device = batch.mask.device
+def _item(batch: MicroBatch, samples: Sequence[Sample], rows: Sequence[int], prepared: Prepared) -> Item:
+    device, places = batch.mask.device, batch.rows
 
     def laid_out(tensors: Sequence[Tensor] | None) -> Tensor | None:
         if tensors is None:

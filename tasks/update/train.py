@@ -19,8 +19,8 @@ from tasks.pipeline.store import digest_of, publish, published_digest, read_mani
 from tasks.rollout.curriculum import MANIFEST_KEY, record_of
 from tasks.rollout.refill import refill_record
 from tasks.training.config import check_heads
+from tasks.training.faults import with_memory_at_hand
 from tasks.training.metrics import record
-from tasks.training.out_of_memory import with_memory_at_hand
 from tasks.training.ranks import run_on_ranks
 from tasks.update.config import UpdateConfig
 from tasks.update.dataset import read_samples

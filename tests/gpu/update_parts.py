@@ -36,8 +36,8 @@ from tasks.models.tokenizer import train_tokenizer
 from tasks.training.attention import packed_attention
 from tasks.training.config import LoraConfig
 from tasks.training.deepspeed_config import import_deepspeed
-from tasks.training.head import chunked_token_scores, token_scores
-from tasks.training.rank_context import RankContext
+from tasks.training.program import RankContext
+from tasks.training.scoring import chunked_token_scores, token_scores
 from tasks.update.config import UpdateConfig
 from tasks.update.credit_assignment import SampleSet
 from tasks.update.program import UpdateJob, update_program

@@ -21,7 +21,7 @@ from tasks.sft.program import SftJob, sft_program
 from tasks.sft.train import train_sft
 from tasks.training.checkpoint import OPTIMIZER_FILE
 from tasks.training.config import EngineConfig
-from tasks.training.rank_context import RankContext
+from tasks.training.program import RankContext
 
 MODEL = ModelConfig(vocabulary=320, hidden=32, intermediate=64, heads=2, key_value_heads=1, head_dim=16)
 CONFIG = SftConfig(steps=60, batch_size=16, save_interval=20, warmup_steps=5, learning_rate=1e-2)

@@ -13,7 +13,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.training.faults import OutOfMemoryError, error_of_rank
-from tasks.training.rank_context import RankContext
+from tasks.training.program import RankContext
 from tasks.training.ranks import run_on_ranks
 from tasks.update.config import UpdateConfig
 

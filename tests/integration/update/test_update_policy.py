@@ -21,7 +21,7 @@ from tasks.cluster.workers import stop_workers
 from tasks.pipeline.progress import silent
 from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
 from tasks.pipeline.store import MANIFEST, is_available, read_manifest
-from tasks.training.rank_context import RankContext
+from tasks.training.program import RankContext
 from tasks.trajectories.schema import TRAJECTORIES_FILE, TRAJECTORIES_SCHEMA, verdict_row
 from tasks.update.config import UpdateConfig
 from tasks.update.program import UpdateJob, update_program

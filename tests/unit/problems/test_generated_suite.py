@@ -18,7 +18,7 @@ from tasks.problems.generated.suite import generate_problems
 from tasks.problems.generated.well_posed import is_meaningful
 from tasks.problems.row import Split
 from tasks.sft.config import SftDataConfig
-from tasks.sft.corpus import generate_drafts
+from tasks.sft.pairs import generate_drafts
 
 CONFIG = ProblemsConfig(train=300, heldout=60)
 

@@ -14,7 +14,7 @@ from tasks.models.config import ModelConfig
 from tasks.models.policy import new_policy
 from tasks.models.tokenizer import train_tokenizer
 from tasks.training.batches import TrainedSequence, deal_to_ranks, make_micro_batch, plan_micro_batches
-from tasks.training.schedule import learning_rate
+from tasks.training.program import learning_rate
 from tasks.training.scoring import TokenScorer, score, token_scores
 
 lengths_of = st.lists(st.integers(1, 90), min_size=1, max_size=60)

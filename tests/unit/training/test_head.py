@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.training.head import LOGITS_BYTES, ScoringHead, chunked_token_scores, token_scores
+from tasks.training.scoring import LOGITS_BYTES, ScoringHead, chunked_token_scores, token_scores
 
 Results = tuple[torch.Tensor, ...]
 
@@ -92,7 +92,7 @@ def test_the_head_is_cut_where_logits_would_be_large(monkeypatch: pytest.MonkeyP
     assert largest_kept("plain") == 50 * 100
     assert largest_kept("chunked") == 100 * 4
     assert largest_kept("auto") == 50 * 100
-    monkeypatch.setattr("tasks.training.head.LOGITS_BYTES", 50 * 100 * 4 - 1)
+    monkeypatch.setattr("tasks.training.scoring.LOGITS_BYTES", 50 * 100 * 4 - 1)
     assert largest_kept("auto") == 100 * 4
     assert LOGITS_BYTES == 256 * 2**20
 

@@ -7,8 +7,7 @@ import pytest
 
 from kernels_eval.errors import InfrastructureError
 from tasks.training.config import EngineConfig
-from tasks.training.faults import OutOfMemoryError
-from tasks.training.out_of_memory import with_memory_at_hand
+from tasks.training.faults import OutOfMemoryError, with_memory_at_hand
 
 
 def run_with(budget: int, enough: int, error: Exception) -> tuple[list[dict[str, Any]], list[int]]:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kernels_eval.errors import InputError
+from tasks.training.attention import ALONE, SequenceGroup
 from tasks.training.batches import Layout, TrainedSequence
 from tasks.training.config import EngineConfig, check_heads
-from tasks.training.sequence_parallel import ALONE, SequenceGroup
 
 lengths_of_sequences = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 20)), min_size=1, max_size=8)
 

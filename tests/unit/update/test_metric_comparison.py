@@ -7,7 +7,7 @@ import pytest
 
 from kernels_eval.errors import InputError
 from tasks.pipeline.store import publish
-from tasks.update.metric_comparison import compare_updates
+from tasks.training.metrics import compare_updates
 
 
 def checkpoint(folder: Path, batch: str, loss: list[float]) -> Path:

@@ -31,7 +31,7 @@ class RecordedBatch:
         return sum(map(len, self.responses))
 
     def samples(self, log_prob: float = -1.0) -> tuple[Sample, ...]:
-        """Return the update's samples, with the advantage as score; `log_prob` stands for the sampler's log-probabilities."""
+        """Return the update's samples, the advantage as score; `log_prob` stands for the sampler's log-probabilities."""
         return tuple(
             Sample(
                 sequence=TrainedSequence(

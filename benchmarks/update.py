@@ -1,11 +1,14 @@
-"""Our update against TRL's GRPOTrainer: the same model, the same recorded batch, in the same run. Loss, gradient norm, tokens/s, memory.
+"""Our update against TRL's GRPOTrainer: the same model, the same recorded batch, in the same run. Loss, gradient
+norm, tokens/s, memory.
 
     taskset -c 0,1 python benchmarks/update.py [--rounds 3] [--steps 3] [--groups 8] [--samples 8] [--shortest 32] [--longest 640]
 
-Each side takes whole optimizer steps (forward, backward, clip, AdamW) in processes of its own, by turns, so that what else the machine does burdens
-all; the median step counts, and its processor time is told beside it, which a busy machine changes least. TRL runs twice: as it comes (activation checkpointing), and without checkpointing, which is faster on a CPU.
-Old log-probabilities are the policy's with noise, so that ratios are not 1 and some tokens are clipped. Memory is the process's peak
-resident set: all of it, and what the steps added to what it was before them. tests/gpu/update_on_gpu.py does the same on a GPU.
+Each side takes whole optimizer steps (forward, backward, clip, AdamW) in processes of its own, by turns, so that what
+else the machine does burdens all; the median step counts, and its processor time is told beside it, which a busy
+machine changes least. TRL runs twice: as it comes (activation checkpointing), and without checkpointing, which is
+faster on a CPU. Old log-probabilities are the policy's with noise, so that ratios are not 1 and some tokens are
+clipped. Memory is the process's peak resident set: all of it, and what the steps added to what it was before them.
+tests/gpu/update_on_gpu.py does the same on a GPU.
 """
 
 import argparse

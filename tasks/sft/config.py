@@ -9,14 +9,14 @@ from kernels_eval.frozen import FileContent, FrozenModel, Operational
 
 
 class SftDataConfig(FrozenModel):
-    """Which pairs of problem and kernel the policy first imitates."""
+    """The pairs of problem and kernel that the policy first imitates."""
 
     path: Annotated[str | None, FileContent] = None
     """A file or folder of pairs (KernelBook's columns or ours); none: pairs generated for the training problems."""
     verified: bool = True
     """Train on pairs whose kernel was judged correct only; false: on all, as scraped corpora are used."""
     compile: Literal["as_judge", "never"] = "as_judge"
-    """`never`: pairs are judged without compiling them to machine code, where a compile of each costs too much."""
+    """`never`: pairs are judged without compiling them to machine code, for corpora too large to compile."""
     bug_probability: float = Field(default=0.0, ge=0, le=1)
     """Share of operator uses that are written with a plausible bug (unverified corpora are like that)."""
     compositions: int = Field(default=800, ge=1)
@@ -28,7 +28,7 @@ class SftDataConfig(FrozenModel):
 
 
 class SftConfig(FrozenModel):
-    """How the policy is first trained."""
+    """Supervised fine-tuning of the first policy."""
 
     data: SftDataConfig = SftDataConfig()
     steps: int = Field(default=600, ge=1)
@@ -50,14 +50,15 @@ class SftConfig(FrozenModel):
     save_interval: int = Field(default=200, ge=1)
     """Steps between checkpoints that a killed run resumes from, and between validations."""
     best_metric: Annotated[Literal["loss", "validation_loss"], Operational] = "validation_loss"
-    """Metric whose lowest value marks the best checkpoint, which is kept beside the newest ones (`update.keep_checkpoints`)."""
+    """Metric whose lowest value marks the best checkpoint; it is kept beside the newest (`update.keep_checkpoints`)."""
     early_stop: int | None = Field(default=None, ge=1)
-    """Stop after so many validations in a row that are no better than the best before them. With it the best policy is published,
-    not the last one, also where training never stops early. None: train to the end, publish the last policy."""
+    """Stop after so many validations in a row that are no better than the best before them. With it the best policy
+    is published, not the last one, also where training never stops early. None: train to the end, publish the last
+    policy."""
 
     @property
     def length(self) -> str:
-        """How long SFT trains, in words: `600 steps`, `1.5 epochs`."""
+        """Length of the training in words: `600 steps`, `1.5 epochs`."""
         if self.epochs is None:
             return f"{self.steps} steps"
         return f"{self.epochs:g} epoch{'' if self.epochs == 1 else 's'}"

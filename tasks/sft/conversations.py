@@ -30,7 +30,7 @@ class SftSequences:
 
 
 def read_conversations(folder: Path) -> list[list[Message]]:
-    """Return the conversations of an SFT data set that training uses; InputError where there are none."""
+    """Return the conversations of an SFT data set that training uses; raises InputError if there are none."""
     path = folder / PAIRS_FILE
     try:
         pairs = pl.read_parquet(path, columns=["messages", "used"])
@@ -55,10 +55,11 @@ def encode_conversations(
     seed: int,
     template: str | None = None,
 ) -> SftSequences:
-    """Encode all conversations, drop those of more than `max_tokens` and log how many, set a share drawn by `seed` aside for validation.
+    """Encode all conversations, drop those of more than `max_tokens` and log how many, set a share drawn by `seed`
+    aside for validation.
 
-    A conversation is several sequences where the chat template rewrites earlier answers (`encode_samples`). `template`:
-    the family that the chat template must be of; none: any that is known.
+    A conversation is several sequences if the chat template rewrites earlier answers (`encode_samples`).
+    `template`: the family that the chat template must be of; none: any that is known.
     """
     family = template_family(tokenizer, template)
     encoded = [sample for conversation in conversations for sample in encode_samples(tokenizer, conversation, family)]
@@ -89,9 +90,10 @@ def encode_conversations(
 
 
 def step_rows(step: int, batch_size: int, conversations: int, seed: int) -> tuple[list[int], int]:
-    """Return which conversations step 0, 1, … trains on, and the epoch it begins in: an endless stream of shuffled epochs.
+    """Return the conversations that step 0, 1, … trains on, and the epoch it begins in: an endless stream of shuffled
+    epochs.
 
-    A function of its arguments alone, so that a resumed run goes on exactly where it was.
+    A function of its arguments alone: a resumed run goes on exactly as it would have.
     """
     rows: list[int] = []
     place = step * batch_size

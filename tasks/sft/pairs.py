@@ -1,10 +1,13 @@
-"""The SFT data set: drafts of conversations, judged, and written as pairs. Every pair carries the verdict on its kernel.
+"""The SFT data set: drafts of conversations, judged, and written as pairs. Every pair carries the verdict on its
+kernel.
 
-A draft is a problem, the kernel to imitate, and for a repair the earlier kernels. The generated corpus is like a scraped one: several
-styles for the same composition, all correct and of different speed, and with `bug_probability` above 0 also plausible mistakes.
+A draft is a problem, the kernel to imitate, and for a repair the earlier kernels. The generated corpus is like a
+scraped one: several styles for the same composition, all correct and of different speed, and with `bug_probability`
+above 0 also plausible mistakes.
 
-`pairs.parquet`, one row a conversation: pair_id, problem_id, problem_source, kernel_source, composition, style, level, kind
-(`direct` | `repair`), messages list<struct<role, content, trained>>, verdict struct, reward, used (True: SFT trains on it).
+`pairs.parquet`, one row a conversation: pair_id, problem_id, problem_source, kernel_source, composition, style,
+level, kind (`direct` | `repair`), messages list<struct<role, content, trained>>, verdict struct, reward, used (True:
+SFT trains on it).
 """
 
 import random
@@ -88,12 +91,14 @@ def build_sft_data(
 ) -> SftDataRef:
     """Make or load the pairs, judge every kernel in them, and publish them.
 
-    Pairs whose problem is held out are dropped and counted. Raises InputError where nothing is left to train on, or the generated
-    corpus is of another language than is judged, InfrastructureError where the judge failed on more than MAX_FAULT_SHARE of the kernels.
+    Pairs whose problem is held out are dropped and counted. Raises InputError if nothing is left to train on, or
+    the generated corpus is of another language than is judged, InfrastructureError if the judge failed on more
+    than MAX_FAULT_SHARE of the kernels.
     """
     if config.path is None and judge.backend != "triton":
         raise InputError(
-            f"sft.data.path: the generated corpus is of Triton kernels; name a file of pairs for judge.backend = {judge.backend}"
+            "sft.data.path: the generated corpus is of Triton kernels; name a file of pairs for "
+            f"judge.backend = {judge.backend}"
         )
     heldout = read_problems(problem_set, Split.HELDOUT)
     drafts = load_drafts(Path(config.path)) if config.path else generate_drafts(config, problems, seed)
@@ -106,7 +111,8 @@ def build_sft_data(
     used = sum(row["used"] for row in kept)
     if used == 0:
         raise InputError(
-            f"sft.data: found no pair to train on among {len(kept)}, expected correct kernels (or set `verified: false`)"
+            f"sft.data: found no pair to train on among {len(kept)}, expected correct kernels "
+            "(or set `verified: false`)"
         )
     metadata = {
         "pairs": len(kept),
@@ -145,7 +151,7 @@ def _row(
     episode: EpisodeConfig,
     backend: str,
 ) -> dict[str, Any] | None:
-    """One row of the table; None where the judge failed, so that nothing is known of the pair."""
+    """Return one row of the table; None if the judge failed on a kernel of the pair."""
     verdict = verdicts[draft.problem.source, draft.kernel]
     if verdict.is_fault:
         return None
@@ -185,7 +191,7 @@ def generate_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int) 
     """Return the drafts of the generated corpus; none of their compositions is held out."""
     generator = random.Random(f"corpus-{seed}")
     drafts: list[Draft] = []
-    # Other compositions than the training problems': RL learns most where the policy has not been shown the answer.
+    # Other compositions than the training problems': RL learns most on problems whose answer SFT has not shown.
     for composition in draw_training_compositions(problems, config.compositions, seed=problems.seed + _CORPUS_SEED):
         styles = generator.sample(list(Style), min(config.styles_per_composition, len(Style)))
         drafts += [_direct(composition, style, config, generator) for style in styles]
@@ -214,7 +220,7 @@ def _direct(composition: Composition, style: Style, config: SftDataConfig, gener
 
 
 def _repair(key: str, config: SftDataConfig, generator: random.Random) -> Draft:
-    """One or two kernels that are wrong or slow, and then a right one: in any style after a wrong one, else the fused one."""
+    """Draft one or two wrong or slow kernels, then a correct one: fused, or in any style after a wrong kernel."""
     composition = Composition(names=tuple(key.split(">")))
     answer_mistakes = _mistakes(composition, config.bug_probability, generator)
     earlier: list[str] = []

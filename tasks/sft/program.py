@@ -1,8 +1,9 @@
 """Supervised fine-tuning as a program that each rank runs: what `tasks.sft.train` starts on `tasks.training.ranks`.
 
-Yields progress dicts (`done`, `total`, figures) a few times a second, and at last `{"rows": [...]}`, the rows of `metrics.parquet`. Every
-`save_interval` steps the loss on the conversations set aside is measured and rank 0 publishes `step-<n>` in the work folder: policy, optimizer
-state and the rows so far. The newest ones and the best one stay.
+Yields progress dicts (`done`, `total`, figures) a few times a second, and at last `{"rows": [...]}`, the rows of
+`metrics.parquet`. Every `save_interval` steps the loss on the conversations set aside is measured and rank 0
+publishes `step-<n>` in the work folder: policy, optimizer state and the rows so far. The newest ones and the best one
+stay.
 """
 
 import shutil
@@ -120,14 +121,14 @@ def _validated(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _validations_since_best(rows: Sequence[dict[str, Any]]) -> int:
-    """Return how many validations there were since the best one; a function of the rows, so that a resumed run stops where it would have."""
+    """Return the number of validations since the best. Computed from the rows: a resumed run stops at the same step."""
     losses = [row["validation_loss"] for row in _validated(rows)]
     best = best_place(losses, "validation_loss")
     return 0 if best is None else len(losses) - 1 - best
 
 
 def _best_checkpoint(job: SftJob, rows: Sequence[dict[str, Any]]) -> Path | None:
-    """Return the interim checkpoint of the best validation; None where that is the policy as it is now."""
+    """Return the interim checkpoint of the best validation; None if that is the current policy."""
     validated = _validated(rows)
     best = best_place([row["validation_loss"] for row in validated], "validation_loss")
     if best is None or validated[best]["step"] == rows[-1]["step"]:
@@ -171,7 +172,7 @@ def _loss(engine: PolicyEngine, batch: MicroBatch) -> Tensor:
 
 
 def _validation_loss(engine: PolicyEngine, job: SftJob) -> float | None:
-    """Return the mean loss a token on the conversations set aside; None where there are none."""
+    """Return the mean loss a token on the conversations set aside; None if there are none."""
     sequences = job.sequences.validation
     if not sequences:
         return None

@@ -1,8 +1,8 @@
 """Supervised fine-tuning: from judged conversations to the first policy.
 
-Published folder: the policy in Hugging Face format (the last one, or with `sft.early_stop` the best) and `metrics.parquet` with one row an optimizer
-step. It holds no optimizer state: RL starts with its own. A killed run resumes from its last interim checkpoint and ends in the same
-weights, to the bit.
+Published folder: the policy in Hugging Face format (the last one, or with `sft.early_stop` the best) and
+`metrics.parquet` with one row an optimizer step. It holds no optimizer state: RL starts with its own. A killed run
+resumes from its last interim checkpoint and ends in the same weights, to the bit.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,8 @@ def train_sft(
 
     `initial` goes on from a policy (and its tokenizer); otherwise `model.pretrained` is loaded, or a new model and a
     tokenizer are made. `engine` says on how many ranks, with how many threads and tokens a micro-batch. Interim
-    checkpoints lie in `work_dir`. Where memory does not suffice, the token budget is halved, once. Raises InputError for data, a model or a checkpoint that does not fit, InfrastructureError where a rank dies.
+    checkpoints lie in `work_dir`. Where memory does not suffice, the token budget is halved, once. Raises InputError
+    for data, a model or a checkpoint that does not fit, InfrastructureError if a rank dies.
     """
     check_dtype(model.dtype)
     if model.pretrained is None:
@@ -63,14 +64,15 @@ def train_sft(
     longest = max(sequence.length for sequence in sequences.training)
     if longest > model.max_positions and model.pretrained is None:
         raise InputError(
-            f"model.max_positions: {model.max_positions}, but a conversation has {longest} tokens; raise it or lower sft.max_tokens"
+            f"model.max_positions: {model.max_positions}, but a conversation has {longest} tokens; "
+            "raise it or lower sft.max_tokens"
         )
     decisive = [data.digest, decisive_part(model), decisive_part(config), seed, initial and initial.digest]
     fingerprint = digest_of(decisive)
     if config.early_stop is not None and not sequences.validation:
         raise InputError(
-            f"sft.early_stop: needs conversations to validate on, found none: sft.validation_fraction = {config.validation_fraction} "
-            f"of {len(sequences.training)}; raise it"
+            "sft.early_stop: needs conversations to validate on, found none: "
+            f"sft.validation_fraction = {config.validation_fraction} of {len(sequences.training)}; raise it"
         )
     metadata = {"data": data.digest, "conversations": len(sequences.training), "too_long": sequences.dropped}
     with publish(destination, metadata) as folder:

@@ -1,15 +1,17 @@
 """Attention for packed sequences, and ranks that share them (DeepSpeed Ulysses). Runs on a rank.
 
-A packed row of tokens holds several sequences, none of which sees another. `use_packed_attention(model)` makes a Transformers model
-take `cu_seq_lens_q` (int32 [n + 1], where each sequence begins and ends) and `max_length_q` beside its position ids. On a GPU in half
-precision one call of PyTorch's FlashAttention computes all sequences; elsewhere PyTorch's own attention runs once a sequence.
-Neither builds a mask, which would grow with the square of the row. Without boundaries it is PyTorch's causal attention.
+A packed row of tokens holds several sequences, none of which sees another. `use_packed_attention(model)` makes a
+Transformers model take `cu_seq_lens_q` (int32 [n + 1], where each sequence begins and ends) and `max_length_q` beside
+its position ids. On a GPU in half precision one call of PyTorch's FlashAttention computes all sequences; elsewhere
+PyTorch's own attention runs once a sequence. Neither builds a mask, which would grow with the square of the row.
+Without boundaries it is PyTorch's causal attention.
 
-With `update.context_parallel` above 1 a row is cut into equal pieces, one for each rank of a `SequenceGroup`. Embeddings, norms,
-projections, MLPs and the head see the rank's own piece; for attention the ranks exchange pieces of the row for heads, and back
-again (DeepSpeed's `UlyssesSPAttentionHF`; docs/decisions/0005). Each rank then has the log-probabilities of its own tokens;
-`gather` puts those of the whole row together for the losses. Only the rank's own carry a gradient: the ranks' gradients add up to
-the batch's, as those of data-parallel ranks do. DeepSpeed's engine knows nothing of the groups; every ZeRO stage partitions over all ranks.
+With `update.context_parallel` above 1 a row is cut into equal pieces, one for each rank of a `SequenceGroup`.
+Embeddings, norms, projections, MLPs and the head see the rank's own piece; for attention the ranks exchange pieces of
+the row for heads, and back again (DeepSpeed's `UlyssesSPAttentionHF`; docs/decisions/0005). Each rank then has the
+log-probabilities of its own tokens; `gather` puts those of the whole row together for the losses. Only the rank's own
+carry a gradient: the ranks' gradients add up to the batch's, as those of data-parallel ranks do. DeepSpeed's engine
+knows nothing of the groups; every ZeRO stage partitions over all ranks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,22 +36,22 @@ PACKED = "kernelmill_packed"
 
 @dataclass(frozen=True)
 class SequenceGroup:
-    """A rank's place: which group of ranks gets which sequences, and which piece of them is the rank's. Alone by default."""
+    """A rank's group, which shares sequences, and the rank's piece of each packed row. Default: a group of one."""
 
     size: int = 1
     """Ranks that share each sequence."""
     rank: int = 0
-    """Which of the group's pieces is this rank's."""
+    """Number of this rank's piece in the group."""
     number: int = 0
-    """Which of the groups this is."""
+    """Number of this group."""
     groups: int = 1
-    """Groups, each with sequences of its own."""
+    """Number of groups; no two share a sequence."""
     process_group: Any = None
 
     def plan(self, layout: Layout, lengths: Sequence[int]) -> tuple[list[list[int]], int]:
-        """Return the rows of each of this group's micro-batches, and how many without weight are to follow them.
+        """Return the rows of each of this group's micro-batches, and the number of weightless ones that follow.
 
-        Every group has to take part in every collective, so that all have as many micro-batches as the one that has the most.
+        Every group takes part in every collective: all have as many micro-batches as the one with the most.
         """
         plans = [layout.plan(lengths, share) for share in deal_to_ranks(lengths, self.groups)]
         own = plans[self.number]
@@ -66,7 +68,7 @@ class SequenceGroup:
             yield layout.make(sequences, [0]).weightless().to(device)
 
     def own_part(self, batch: MicroBatch) -> tuple[MicroBatch, slice]:
-        """Return the rank's piece of a packed row, and which of the row's trained tokens are predicted in it."""
+        """Return the rank's piece of a packed row, and the slice of the row's trained tokens that it predicts."""
         if self.size == 1:
             return batch, slice(None)
         assert batch.position_ids is not None, "sequences are shared in packed rows only"
@@ -84,7 +86,7 @@ class SequenceGroup:
         return piece, own
 
     def gather(self, values: Tensor, own: slice, total: int) -> Tensor:
-        """values [..., n] of the trained tokens `own` -> [..., total] of all; only the rank's own entries carry a gradient."""
+        """values [..., n] of the trained tokens `own` -> [..., total] of all; only own entries carry a gradient."""
         if self.size == 1:
             return values
         whole = torch.zeros((*values.shape[:-1], total), dtype=values.dtype, device=values.device)
@@ -103,7 +105,8 @@ def join_sequence_group(size: int) -> SequenceGroup:
     world_size, rank = distributed.get_world_size(), distributed.get_rank()
     if world_size % size:
         raise InputError(
-            f"update.ranks: found {world_size}, expected a multiple of update.context_parallel = {size}: each group shares its sequences"
+            f"update.ranks: found {world_size}, expected a multiple of update.context_parallel = {size}: "
+            "each group shares its sequences"
         )
     number, groups = rank // size, world_size // size
     own = None
@@ -114,12 +117,12 @@ def join_sequence_group(size: int) -> SequenceGroup:
 
 
 def use_packed_attention(model: PreTrainedModel, group: SequenceGroup = ALONE) -> None:
-    """Switch a model to packed attention over the rows of a group; InputError where its attention is not plainly causal."""
+    """Switch a model to packed attention over the rows of a group. Raises InputError if its attention is not causal."""
     kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
     if kinds != {"full_attention"}:
         raise InputError(
-            f"update.packing: the model's layers attend as {', '.join(sorted(kinds))}, packing knows full_attention alone; "
-            "set update.packing=padded"
+            f"update.packing: the model's layers attend as {', '.join(sorted(kinds))}, "
+            "packing knows full_attention alone; set update.packing=padded"
         )
     model.set_attn_implementation(PACKED if group.size == 1 else _shared(model, group))
 

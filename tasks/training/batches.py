@@ -1,8 +1,9 @@
-"""Micro-batches under a token budget: sequences of like length together, padded on the right, or packed without padding.
+"""Micro-batches under a token budget: sequences of like length together, padded on the right, or packed without
+padding.
 
-Padding on the right needs no attention mask: under causal attention no real token sees what comes after it. Sequences are cut into
-micro-batches where that costs the fewest padded tokens, so that next to nothing is padded. The language-model head runs on
-the positions that predict a trained token, nowhere else.
+Padding on the right needs no attention mask: under causal attention no real token sees what comes after it. Sequences
+are cut into micro-batches so as to pad the fewest tokens. The
+language-model head runs on the positions that predict a trained token, nowhere else.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ MICRO_BATCH_OVERHEAD_TOKENS = 64
 
 @dataclass(frozen=True)
 class TrainedSequence:
-    """Token ids [L] and which of them are learnt; the first token never is, since nothing predicts it."""
+    """Token ids [L] and a mask of those that are trained; the first token never is, since nothing predicts it."""
 
     token_ids: NDArray[np.int32]
     trained: NDArray[np.bool_]
@@ -40,13 +41,15 @@ class TrainedSequence:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """n sequences with N trained tokens among them, in the order of rows: padded to L tokens each, or packed one after the other.
+    """n sequences with N trained tokens among them, in the order of rows: padded to L tokens each, or packed one
+    after the other.
 
-    Packed, `token_ids` is one row of T tokens; what follows the last sequence, if anything, is a sequence of padding of its own.
+    Packed, `token_ids` is one row of T tokens; what follows the last sequence, if anything, is a sequence of padding
+    of its own.
     """
 
     rows: tuple[int, ...]
-    """Which of the sequences that were handed in."""
+    """Indices of the sequences among those handed in."""
     token_ids: Tensor
     """[n, L] int64, padded on the right with 0; packed [1, T]."""
     positions: Tensor
@@ -95,7 +98,7 @@ def make_micro_batch(sequences: Sequence[TrainedSequence], rows: Sequence[int]) 
 
 
 def make_packed_batch(sequences: Sequence[TrainedSequence], rows: Sequence[int], multiple: int = 1) -> MicroBatch:
-    """Lay the given rows of `sequences` out one after the other, in one row whose length is a multiple of `multiple`."""
+    """Lay the given rows of `sequences` out one after the other, in one row of a multiple of `multiple` tokens."""
     chosen = [sequences[row] for row in rows]
     lengths = [sequence.length for sequence in chosen]
     padding = -sum(lengths) % multiple
@@ -109,7 +112,7 @@ def make_packed_batch(sequences: Sequence[TrainedSequence], rows: Sequence[int],
         batch,
         position_ids=torch.from_numpy(np.concatenate([np.arange(length) for length in lengths]))[None],
         boundaries=torch.tensor(starts, dtype=torch.int32),
-        # A power of two: few different numbers, each of which is a kernel launch's shape or a guard of a compiled layer.
+        # A power of two: each value is a kernel launch's shape or a compiled layer's guard; few values recompile less.
         longest=1 << (max(lengths) - 1).bit_length(),
     )
 
@@ -135,7 +138,7 @@ def _micro_batch(
 
 
 def deal_to_ranks(lengths: Sequence[int], ranks: int) -> list[list[int]]:
-    """Split row indices over ranks so that each gets about as many tokens: longest first, to the rank with the fewest tokens."""
+    """Split row indices over ranks by tokens: longest first, each to the rank with the fewest tokens so far."""
     shares: list[list[int]] = [[] for _ in range(ranks)]
     loads = [0] * ranks
     for row in sorted(range(len(lengths)), key=lambda row: (-lengths[row], row)):
@@ -150,8 +153,8 @@ def plan_micro_batches(
 ) -> list[list[int]]:
     """Cut rows, sorted by length, into micro-batches of least cost (padded tokens + `overhead` each).
 
-    No micro-batch has more than `token_budget` padded tokens, but for a single row that is longer than that. Dynamic programming over
-    distinct lengths: exact up to how rows of one segment are split by the budget.
+    No micro-batch has more than `token_budget` padded tokens, but for a single row that is longer than that. Dynamic
+    programming over distinct lengths: exact up to how rows of one segment are split by the budget.
     """
     if not rows:
         return []
@@ -180,7 +183,7 @@ def plan_micro_batches(
 def plan_packs(lengths: Sequence[int], rows: Sequence[int], token_budget: int) -> list[list[int]]:
     """Put rows into as few micro-batches of at most `token_budget` tokens as first-fit with the longest first finds.
 
-    A single row that is longer than the budget has a micro-batch of its own.
+    A single row that is longer than the budget gets its own micro-batch.
     """
     packs: list[list[int]] = []
     room: list[int] = []
@@ -197,7 +200,7 @@ def plan_packs(lengths: Sequence[int], rows: Sequence[int], token_budget: int) -
 
 @dataclass(frozen=True)
 class Layout:
-    """How a rank's sequences become micro-batches."""
+    """Rules that cut a rank's sequences into micro-batches."""
 
     token_budget: int
     packed: bool = False

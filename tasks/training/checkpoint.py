@@ -1,9 +1,9 @@
-"""What a checkpoint holds of an engine: the policy's folder, and in it `optimizer/state.safetensors`.
+"""Checkpoint of an engine: the policy's folder, and in it `optimizer/state.safetensors`. Runs on the ranks.
 
-In a folder of its own: inference servers read every `*.safetensors` beside the model's as weights.
-`optimizer/state.safetensors`: full float32 tensors `exp_avg/<parameter>` and `exp_avg_sq/<parameter>`, for weights of lower precision also
-`master/<parameter>`, and the number of optimizer steps in the file's metadata. Independent of the ZeRO stage and of the
-number of ranks. Every function here is collective: all ranks call it.
+In its own folder: inference servers read every `*.safetensors` beside the model's as weights.
+`optimizer/state.safetensors`: full float32 tensors `exp_avg/<parameter>` and `exp_avg_sq/<parameter>`, for weights of
+lower precision also `master/<parameter>`, and the number of optimizer steps in the file's metadata. Independent of
+the ZeRO stage and of the number of ranks. Every function here is collective: all ranks call it.
 """
 
 from pathlib import Path
@@ -29,7 +29,8 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 def save_weights(engine: TrainingEngine, tokenizer: Any, folder: Path, base: "AdapterBase | None" = None) -> None:
     """Write the model in Hugging Face format into `folder`; rank 0 writes, the others take part in gathering.
 
-    An adapted model is written merged, with its adapter, which belongs to `base`, beside it. No tokenizer: none is written (the critic).
+    An adapted model is written merged, with its adapter, which belongs to `base`, beside it. No tokenizer: none is
+    written (the critic).
     """
     with _gathered_weights(engine):
         if torch.distributed.get_rank() == 0:
@@ -54,7 +55,7 @@ def save_optimizer(engine: TrainingEngine, folder: Path) -> None:
 
 
 def restore_optimizer(engine: TrainingEngine, folder: Path) -> bool:
-    """Load the optimizer state that lies beside a policy; False where there is none. InputError where it does not fit."""
+    """Load the optimizer state beside a policy. Returns False if there is none; raises InputError on a mismatch."""
     file = folder / OPTIMIZER_FILE
     if not file.exists():
         return False
@@ -122,7 +123,7 @@ def _inner_optimizer(engine: TrainingEngine) -> Any:
 
 
 def _ensure_state(engine: TrainingEngine, steps: int | None) -> None:
-    """Make AdamW's state, which it would make in its first step; set its number of steps where one is given."""
+    """Make AdamW's state, which it would make in its first step; set its number of steps if one is given."""
     wrapped, inner = engine.deepspeed.optimizer, _inner_optimizer(engine)
     # ZeRO-3 swaps its parameter groups' contents during a step; the flat partitions are what has state.
     fused = bool(inner.param_groups[0].get("fused"))

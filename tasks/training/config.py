@@ -1,4 +1,4 @@
-"""Settings of the training engine: what SFT and the policy update share. Their keys in a configuration are `update.*`."""
+"""Settings of the training engine, shared by SFT and the policy update. Keys in a configuration: `update.*`."""
 
 from typing import Annotated, Literal
 
@@ -22,28 +22,29 @@ class EngineConfig(FrozenModel):
     """The ranks that train, and how each computes: memory, micro-batches, DeepSpeed."""
 
     tokens_per_rank: Annotated[int, Operational] = Field(default=8192, ge=64)
-    """Token budget of one micro-batch. Where memory does not suffice it is halved, once."""
+    """Token budget of one micro-batch. Halved once if memory does not suffice."""
     packing: Literal["auto", "packed", "padded"] = "auto"
-    """How sequences share a micro-batch. `auto`: packed without padding on a GPU; on a CPU padded, which is faster there."""
+    """Layout of a micro-batch's sequences. `auto`: packed without padding on a GPU; padded on a CPU (faster there)."""
     head: Literal["auto", "plain", "chunked"] = "auto"
-    """`chunked`: logits exist for a slice of the vocabulary at a time only. `auto`: where they would take more than 256 MiB."""
+    """`chunked`: logits for one slice of the vocabulary at a time. `auto`: chunked if they exceed 256 MiB."""
     activation_checkpointing: Annotated[bool, Operational] = False
     """Compute activations again in the backward pass: a third more time, a fraction of the memory."""
     compile: bool = False
     """Compile each decoder layer with torch.compile: about 40 s at the start, then about 1.5 times as fast on a GPU."""
     context_parallel: Annotated[int, Operational] = Field(default=1, ge=1)
-    """Ranks that share each sequence (DeepSpeed Ulysses), for contexts too long for one: their number divides `ranks` and the
-    model's attention heads. A micro-batch then has `tokens_per_rank` times as many tokens as there are ranks to share it."""
+    """Ranks that share each sequence (DeepSpeed Ulysses), for contexts too long for one: their number divides `ranks`
+    and the model's attention heads. A micro-batch then has `tokens_per_rank` times as many tokens as there are ranks
+    to share it."""
     ranks: Annotated[int, Operational] = Field(default=1, ge=1, validate_default=True)
     """Workers, each a Ray actor; data-parallel but for those that share sequences."""
     zero_stage: Annotated[Literal[0, 1, 2, 3], Operational] = 2
     deepspeed: Annotated[str | None, FileContent] = None
-    """A DeepSpeed JSON (deployments/deepspeed); what it does not set is generated, its ZeRO stage replaces `zero_stage`."""
+    """A DeepSpeed JSON (deployments/deepspeed); missing keys are generated, its ZeRO stage replaces `zero_stage`."""
     keep_checkpoints: Annotated[int, Operational] = Field(default=2, ge=1)
     """Interim checkpoints that are kept, the newest ones; the best one is kept besides."""
     gpus_per_rank: Annotated[float, Operational] = Field(default=0, ge=0)
     threads_per_rank: Annotated[int, Operational] = Field(default=2, ge=1)
-    """CPU threads of one rank (pinned: ranks that share cores starve each other)."""
+    """CPU threads of one rank (fixed: ranks that share cores slow each other down)."""
 
     @field_validator("context_parallel")
     @classmethod
@@ -64,7 +65,7 @@ class EngineConfig(FrozenModel):
 
 
 def check_heads(heads: int, key_value_heads: int, size: int) -> None:
-    """Raise InputError where a model's attention heads cannot be dealt to so many ranks.
+    """Raise InputError if a model's attention heads cannot be dealt to `size` ranks.
 
     Key-value heads that are fewer than the ranks are held by several of them.
     """
@@ -74,5 +75,6 @@ def check_heads(heads: int, key_value_heads: int, size: int) -> None:
         )
     if key_value_heads % size and size % key_value_heads:
         raise InputError(
-            f"update.context_parallel: found {size}, expected a divisor or a multiple of the model's {key_value_heads} key-value heads"
+            f"update.context_parallel: found {size}, expected a divisor or a multiple of "
+            f"the model's {key_value_heads} key-value heads"
         )

@@ -1,10 +1,13 @@
-"""DeepSpeed's configuration: the user's JSON file (deployments/deepspeed) merged into a generated one; and two changes to DeepSpeed itself.
+"""DeepSpeed's configuration: the user's JSON file (deployments/deepspeed) merged into a generated one; and two
+changes to DeepSpeed itself.
 
-A file may set anything but what the run's own settings decide (`RESERVED`): batch sizes, clipping, optimizer, precision.
+A file may set anything but what the run's own settings decide (`RESERVED`): batch sizes, clipping, optimizer,
+precision.
 
-Partial offload (ZeRO-3, `offload_optimizer.ratio` below 1): DeepSpeed allows it only with its own Adam for CPUs, which is compiled
-on the spot, and steps the GPU's part with a second optimizer that hears neither of a new learning rate nor of a checkpoint. That
-part would stay untrained without an error. PyTorch's AdamW steps a tensor on either device: one optimizer for both parts.
+Partial offload (ZeRO-3, `offload_optimizer.ratio` below 1): DeepSpeed allows it only with its own Adam for CPUs,
+which is compiled on the spot, and steps the GPU's part with a second optimizer that hears neither of a new learning
+rate nor of a checkpoint. That part would stay untrained without an error. PyTorch's AdamW steps a tensor on either
+device: one optimizer for both parts.
 """
 
 import contextlib
@@ -35,11 +38,11 @@ RESERVED = {
 _LARGEST_BUCKET = 100_000_000
 _ALIGNMENT = 1024
 SHARED_MEMORY_VARIABLE = "DS_BUILD_SHM_COMM"
-"""DeepSpeed's own variable: 1 asks for the communication op through shared memory, which is compiled on the spot (40 s, with a compiler)."""
+"""DeepSpeed's variable: 1 asks for the shared-memory communication op, which is compiled on the spot (40 s)."""
 
 
 def import_deepspeed() -> Any:
-    """Import DeepSpeed for this process's device, quietly, on a CPU without the communication op through shared memory unless it is asked for."""
+    """Import DeepSpeed quietly for this process's device; on a CPU without the shared-memory op unless asked for."""
     on_cpu = not torch.cuda.is_available()
     if on_cpu:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
@@ -55,12 +58,12 @@ def import_deepspeed() -> Any:
 
 
 def read_deepspeed_file(path: str) -> dict[str, Any]:
-    """Return a DeepSpeed JSON file; InputError where it is none, or sets what is not its to set."""
+    """Return a DeepSpeed JSON file; raises InputError if it is none, or sets a key of `RESERVED`."""
     return json.loads(_checked_text(path, _modified(path)))
 
 
 def stage_of(path: str | None, zero_stage: int) -> int:
-    """Return the ZeRO stage in force: the file's, where it says one."""
+    """Return the ZeRO stage in force: the file's, if it sets one."""
     if path is None:
         return zero_stage
     stage = read_deepspeed_file(path).get("zero_optimization", {}).get("stage", zero_stage)

@@ -1,10 +1,10 @@
 """The training engine: a model under DeepSpeed, with AdamW, for SFT, RL and the critic alike. One instance a rank.
 
 What is particular: gradients accumulate in float32; the loss that `backward` is given is already divided by the
-normaliser of the whole optimizer step (all micro-batches, all ranks), so that DeepSpeed must only add up; on a CPU the
-shared-memory communication op, which would be compiled for 40 s, is not built. `torch.distributed` is initialised by the
-caller. Weights and optimizer state leave the engine as full tensors by parameter name, whatever the ZeRO
-stage and the number of ranks, so that either may change between two iterations.
+normaliser of the whole optimizer step (all micro-batches, all ranks): DeepSpeed only adds up; on a CPU
+the shared-memory communication op, which would be compiled for 40 s, is not built. `torch.distributed` is initialised
+by the caller. Weights and optimizer state leave the engine as full tensors by parameter name, whatever the ZeRO stage
+and the number of ranks, so that either may change between two iterations.
 """
 
 import math
@@ -38,7 +38,7 @@ PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "B200":
 
 
 class EngineSettings(FrozenModel):
-    """What an engine is built from; two engines of equal settings are interchangeable."""
+    """Settings of one engine; two engines of equal settings are interchangeable."""
 
     betas: tuple[float, float]
     weight_decay: float
@@ -53,7 +53,7 @@ class EngineSettings(FrozenModel):
     compile: bool = False
     context_parallel: int = 1
     lora: LoraConfig | None = None
-    """What adapters the model was given (tasks.training.lora), if any; the engine itself trains whatever is not frozen."""
+    """The model's adapters (tasks.training.lora), if any; the engine trains every weight that is not frozen."""
 
 
 def engine_settings(
@@ -65,7 +65,7 @@ def engine_settings(
     gradient_clip: float,
     lora: LoraConfig | None = None,
 ) -> EngineSettings:
-    """Return what an engine is built from: the run's engine settings, and those of one model's optimizer."""
+    """Return the settings of one engine: the run's, and those of one model's optimizer."""
     return EngineSettings(
         betas=betas,
         weight_decay=weight_decay,
@@ -131,7 +131,7 @@ class TrainingEngine:
         return stage_of(self.settings.deepspeed, self.settings.zero_stage)
 
     def layout(self, token_budget: int) -> Layout:
-        """Return how sequences become micro-batches of this engine; `token_budget` is one rank's."""
+        """Return the layout of this engine's micro-batches; `token_budget` is one rank's."""
         multiple = _PACKED_MULTIPLE if self.device.type == "cuda" else 1
         return Layout(token_budget * self.group.size, packs(self.settings), multiple * self.group.size)
 
@@ -150,7 +150,8 @@ class TrainingEngine:
     def backward(self, loss: Tensor, *, last: bool) -> None:
         """Add the gradient of this rank's part of the loss; `last` marks the optimizer step's last micro-batch.
 
-        Every rank calls this equally often. DeepSpeed averages over ranks; the parts are to be summed, hence the factor.
+        Every rank calls this equally often. DeepSpeed averages over ranks; the parts are to be summed, hence the
+        factor.
         """
         self.deepspeed.set_gradient_accumulation_boundary(last)
         self.deepspeed.backward(loss * self.world_size, scale_wrt_gas=False)
@@ -158,7 +159,7 @@ class TrainingEngine:
     def step(self, learning_rate: float) -> float:
         """Clip, update the weights, clear the gradients. Returns the gradient norm before clipping.
 
-        Raises InputError where it is not finite: the weights are good for nothing from here on.
+        Raises InputError if it is not finite: the weights are unusable from here on.
         """
         for group in self.deepspeed.optimizer.param_groups:
             group["lr"] = learning_rate
@@ -170,7 +171,8 @@ class TrainingEngine:
         found = float(norm if norm is not None else self.deepspeed.get_global_grad_norm())
         if not math.isfinite(found) or found < 0:  # DeepSpeed says −1 for a norm that is not finite
             raise InputError(
-                "gradients are not finite: the weights that training started from are not, or the learning rate is too high"
+                "gradients are not finite: the weights that training started from are not, "
+                "or the learning rate is too high"
             )
         return found
 
@@ -192,7 +194,7 @@ class PolicyEngine(TrainingEngine):
 
 
 def gradient_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
-    """Return the norm of all gradients in float32, summed in float64: in float32 millions of squares lose the fifth digit."""
+    """Return the norm of all gradients in float32. Summed in float64: float32 loses the fifth digit over millions."""
     squares = [
         torch.linalg.vector_norm(parameter.grad, dtype=torch.float64) ** 2
         for parameter in parameters
@@ -202,7 +204,7 @@ def gradient_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
 
 
 def packs(settings: EngineSettings) -> bool:
-    """True where micro-batches are packed: as set; by default on a GPU, and where ranks share them."""
+    """Return True if micro-batches are packed: as set; by default on a GPU, and if ranks share them."""
     by_default = torch.cuda.is_available() or settings.context_parallel > 1
     return settings.packing == "packed" or (settings.packing == "auto" and by_default)
 
@@ -224,11 +226,12 @@ def prepare_model(model: PreTrainedModel, settings: EngineSettings, group: Seque
 
 
 def step_flops(model: PreTrainedModel, lengths: Sequence[int], trained_tokens: int) -> float:
-    """Return the floating-point operations of one optimizer step over sequences of these lengths, `trained_tokens` of them trained.
+    """Return the floating-point operations of one optimizer step over sequences of these lengths, `trained_tokens` of
+    them trained.
 
-    Counted: two for each weight of the body and token, those of causal attention, and the head on trained tokens; thrice that with the
-    backward pass, twice for frozen weights. Recomputation (checkpointing, the chunked head) is not counted: a share of the
-    peak says what was achieved, not what was spent.
+    Counted: two for each weight of the body and token, those of causal attention, and the head on trained tokens;
+    thrice that with the backward pass, twice for frozen weights. Recomputation (checkpointing, the chunked head) is
+    not counted: a share of the peak says what was achieved, not what was spent.
     """
     body: Any = model.base_model
     embedding = model.get_input_embeddings().weight  # pyright: ignore[reportOptionalMemberAccess]
@@ -248,7 +251,7 @@ def step_flops(model: PreTrainedModel, lengths: Sequence[int], trained_tokens: i
 
 
 def peak_flops(device: torch.device) -> float | None:
-    """Return a GPU's peak in bfloat16; None where it is not known, as for CPUs."""
+    """Return a GPU's peak in bfloat16; None if it is not known, as for CPUs."""
     if device.type != "cuda":
         return None
     name = torch.cuda.get_device_name(device)

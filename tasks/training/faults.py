@@ -1,10 +1,12 @@
-"""Errors of a rank: which are the machine's, and the one retry with less memory. Runs in the process that started the ranks.
+"""Errors of a rank: which are the machine's, and the one retry with less memory. Runs in the process that started the
+ranks.
 
-A dead process or node, too little memory or a broken connection between ranks may heal on a retry. Any other error is bad
-input, which says so itself, or a mistake in the program, which no retry mends: it is raised as it is.
+A dead process or node, too little memory or a broken connection between ranks may heal on a retry. Any other error is
+bad input, which says so itself, or a mistake in the program, which no retry mends: it is raised as it is.
 
-Out of memory is retried once, with half the token budget. The ranks are started anew for it: their memory is free again, nothing
-is fragmented, and no rank waits in a collective for one that failed. Work is repeated from the last interim checkpoint.
+Out of memory is retried once, with half the token budget. The ranks are started anew for it: their memory is free
+again, nothing is fragmented, and no rank waits in a collective for one that failed. Work is repeated from the last
+interim checkpoint.
 """
 
 import logging
@@ -37,10 +39,11 @@ class OutOfMemoryError(InfrastructureError):
 
 
 def error_of_rank(error: RayError, token_budget: int) -> BaseException:
-    """Return what to raise for an error that Ray reports of a rank; Ray's own, which holds the rank's traceback, is to be its cause.
+    """Return what to raise for an error that Ray reports of a rank; Ray's own, which holds the rank's traceback, is
+    to be its cause.
 
-    Our own exceptions as they are; OutOfMemoryError, naming the budget, or InfrastructureError where the machine failed; else what the
-    program raised.
+    Our own exceptions as they are; OutOfMemoryError, naming the budget, or InfrastructureError if the machine
+    failed; else what the program raised.
     """
     if isinstance(error, RayOutOfMemoryError):
         return OutOfMemoryError(_out_of_memory(token_budget, error))
@@ -77,9 +80,9 @@ def _first_line(error: BaseException | None) -> str:
 
 
 def with_memory_at_hand(config: Config, run: Callable[[Config], Iterator[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """Run a program; where memory does not suffice, say so and run it once more with half the token budget.
+    """Run a program; if memory does not suffice, log that and run it once more with half the token budget.
 
-    What the program says is passed on; the second try says `token_budget` first.
+    Yields the program's items; the second try yields `token_budget` first.
     """
     try:
         yield from run(config)

@@ -1,7 +1,8 @@
 """Triton kernels of the chunked head: one pass over a slice of logits where PyTorch's own operations take eight.
 
-`accumulate_statistics` folds a slice of the vocabulary into what the softmax needs; `logit_gradients` turns the slice into its gradient.
-Both hold for any slice width; logits are float32, rows are contiguous. Annotations of kernels are quoted: Triton's compiler looks names up and refuses `Any`.
+`accumulate_statistics` folds a slice of the vocabulary into what the softmax needs; `logit_gradients` turns the slice
+into its gradient. Both hold for any slice width; logits are float32, rows are contiguous. Annotations of kernels are
+quoted: Triton's compiler looks names up and refuses `Any`.
 """
 
 from typing import Any
@@ -80,7 +81,10 @@ def _gradient_kernel(
 def accumulate_statistics(
     logits: Tensor, targets: Tensor, start: int, highest: Tensor, total: Tensor, weighted: Tensor, target_logits: Tensor
 ) -> None:
-    """Fold logits [N, C] of the tokens start … start + C − 1 into running [N]: the maximum m, Σ exp(x − m), Σ exp(x − m) · (x − m), the target's logit."""
+    """Fold logits [N, C] of the tokens start … start + C − 1 into running [N].
+
+    Running are the maximum m, Σ exp(x − m), Σ exp(x − m) · (x − m), and the target's logit.
+    """
     rows, columns = logits.shape
     if rows:
         _statistics_kernel[(rows,)](
@@ -99,7 +103,10 @@ def logit_gradients(
     of_entropies: Tensor,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Return the gradient [N, C] of the slice's logits in `dtype`; `highest` and `log_total` are m and log Σ exp(x − m) [N] over the whole vocabulary."""
+    """Return the gradient [N, C] of the slice's logits in `dtype`.
+
+    `highest` and `log_total` are m and log Σ exp(x − m) [N] over the whole vocabulary.
+    """
     rows, columns = logits.shape
     out = torch.empty(logits.shape, dtype=dtype, device=logits.device)
     if rows:

@@ -1,8 +1,9 @@
-"""Low-rank adapters (PEFT) on a policy: added, switched off for the reference, saved beside a merged policy, loaded again.
+"""Low-rank adapters (PEFT) on a policy: added, switched off for the reference, saved beside a merged policy, loaded
+again.
 
-A checkpoint of an adapted policy is two things in one folder: the merged policy, an ordinary Hugging Face model that any engine
-samples from, and `adapter/` (PEFT's files, and `base.json`: where the unadapted policy lies). An update goes on from base and
-adapter, never from merged weights, which have been rounded.
+A checkpoint of an adapted policy is two things in one folder: the merged policy, an ordinary Hugging Face model that
+any engine samples from, and `adapter/` (PEFT's files, and `base.json`: the place of the unadapted policy). An update
+goes on from base and adapter, never from merged weights, which have been rounded.
 """
 
 from collections.abc import Generator
@@ -39,7 +40,7 @@ class AdapterBase(FrozenModel):
 
 
 def add_adapters(model: PreTrainedModel, config: LoraConfig, seed: int = 0) -> None:
-    """Give a model adapters in place, drawn from `seed`, and freeze all else. At first they change nothing: the second factor is 0."""
+    """Add adapters to a model in place, drawn from `seed`, and freeze all else. Their second factor starts at 0."""
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     with torch.random.fork_rng(devices=[]):
@@ -93,7 +94,7 @@ def save_adapter(model: PreTrainedModel, config: LoraConfig, base: AdapterBase, 
 
 
 def adapter_base(folder: Path) -> AdapterBase | None:
-    """Return what `adapter/` of a checkpoint belongs to; None where it has none. InputError where it cannot be read."""
+    """Return the base of a checkpoint's `adapter/`; None if it has none. Raises InputError if it cannot be read."""
     file = folder / ADAPTER_FOLDER / BASE_FILE
     if not file.exists():
         return None
@@ -104,7 +105,7 @@ def adapter_base(folder: Path) -> AdapterBase | None:
 
 
 def base_of(policy: CheckpointRef, lora: LoraConfig) -> AdapterBase:
-    """Return the unadapted policy that `policy` goes on from: itself, where it has no adapter yet."""
+    """Return the unadapted policy that `policy` goes on from: itself, if it has no adapter yet."""
     found = adapter_base(policy.path)
     if found is None:
         return AdapterBase(uri=policy.uri, digest=policy.digest, lora=lora)

@@ -1,4 +1,4 @@
-"""Metrics of a training: the rows of `metrics.parquet`, one an optimizer step, and the comparison of two updates. No rank runs this."""
+"""Metrics of a training: the rows of `metrics.parquet`, one an optimizer step, and the comparison of two updates."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,12 +12,12 @@ from tasks.pipeline.store import read_manifest
 
 METRICS_FILE = "metrics.parquet"
 _SOMETIMES_EMPTY = ("validation_loss",)
-"""Numbers that not every step has: their columns are of numbers even where no step has one."""
+"""Numbers that not every step has; their columns are floats even if no step has one."""
 _NOT_COMPARED = ("iteration", "step", "epoch")
 
 
 def metrics_table(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Return the rows as a table; null where a number was not measured."""
+    """Return the rows as a table; null for a number that was not measured."""
     types = {name: pl.Float64 for name in _SOMETIMES_EMPTY if rows and name in rows[0]}
     return pl.DataFrame(list(rows), schema_overrides=types)
 
@@ -34,13 +34,15 @@ def record(said: Iterable[dict[str, Any]], folder: Path, progress: Progress) -> 
 def compare_updates(first: Path, second: Path) -> pl.DataFrame:
     """Return a row a metric: its means over the optimizer steps, and the largest difference at one step.
 
-    first, second: folders of published checkpoints. Columns: `metric`, `first`, `second` (means), `largest_difference` (null where the numbers of
-    steps differ), `at_step`. Raises InputError where a folder is no update's, or they trained on different batches.
+    first, second: folders of published checkpoints. Columns: `metric`, `first`, `second` (means),
+    `largest_difference` (null if the numbers of steps differ), `at_step`. Raises InputError if a folder is no
+    update's, or they trained on different batches.
     """
     batches = [_batch_of(folder) for folder in (first, second)]
     if batches[0] != batches[1]:
         raise InputError(
-            f"{second}: trained on the batch {batches[1]}, expected {batches[0]}, that of {first}: only updates on the same batch compare"
+            f"{second}: trained on the batch {batches[1]}, expected {batches[0]}, that of {first}: "
+            "only updates on the same batch compare"
         )
     ours, theirs = (_metrics(folder) for folder in (first, second))
     rows: list[dict[str, object]] = []

@@ -1,8 +1,8 @@
 """Training programs: the generator functions that every rank runs, their context, and the learning-rate schedule.
 
-A program is a module-level function `program(rank: RankContext, job) -> Iterator`. Every rank runs it with the same job; the items that
-rank 0 yields reach the caller. This module imports neither torch nor Ray: a rank reads it before torch, and a program also runs
-without Ray.
+A program is a module-level function `program(rank: RankContext, job) -> Iterator`. Every rank runs it with the same
+job; the items that rank 0 yields reach the caller. This module imports neither torch nor Ray: a rank reads it before
+torch, and a program also runs without Ray.
 """
 
 import math
@@ -13,12 +13,12 @@ from typing import Any
 
 @dataclass
 class RankContext:
-    """One rank of a process group, and what it keeps between two programs."""
+    """One rank of a process group, with the objects that it keeps between two programs."""
 
     rank: int
     world_size: int
     held: dict[str, Any] = field(default_factory=dict)
-    """Engines, models and tokenizers by purpose; whoever puts something here says beside it what it is."""
+    """Engines, models and tokenizers by purpose, each with a digest of its content beside it."""
 
 
 Program = Callable[[RankContext, Any], Iterator[Any]]
@@ -27,7 +27,10 @@ Program = Callable[[RankContext, Any], Iterator[Any]]
 def learning_rate(
     step: int, total_steps: int, peak: float, *, warmup_steps: int = 0, final_fraction: float = 1.0
 ) -> float:
-    """Return the rate of step 0 … total_steps − 1. `final_fraction` of the peak is reached at the last step; 1 keeps it constant."""
+    """Return the rate of a step from 0 to total_steps − 1: linear warm-up, then a cosine.
+
+    The last step has `final_fraction` of the peak; 1 keeps the rate constant.
+    """
     if step < warmup_steps:
         return peak * (step + 1) / (warmup_steps + 1)
     done = (step - warmup_steps) / max(total_steps - 1 - warmup_steps, 1)

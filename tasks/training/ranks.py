@@ -1,9 +1,10 @@
-"""Data-parallel ranks: warm Ray actors that share a process group, and run training programs that stream their progress.
+"""Data-parallel ranks: warm Ray actors that share a process group, and run training programs that stream their
+progress.
 
-A *program* is a module-level generator function `program(rank: RankContext, job) -> Iterator`: every rank runs it with the same job; what rank 0
-yields comes to the caller. An actor keeps its process group and the engine that it last held, so that the next
-iteration starts without loading anything. If one rank dies or fails, all are stopped: a group with a hole would hang in
-its next collective. `tasks.training.faults` says which failures are the machine's.
+A *program* is a module-level generator function `program(rank: RankContext, job) -> Iterator`: every rank runs it
+with the same job; what rank 0 yields comes to the caller. An actor keeps its process group and the engine that it
+last held, and the next iteration starts without loading anything. If one rank dies or fails, all are stopped: a
+group with a hole would hang in its next collective. `tasks.training.faults` says which failures are the machine's.
 """
 
 import os
@@ -30,7 +31,7 @@ class Rank:
     """One data-parallel worker process."""
 
     def __init__(self) -> None:
-        # Before torch is imported: by default OpenMP's threads spin for milliseconds between two operations, which on a machine
+        # Before torch is imported: by default OpenMP's threads spin for milliseconds between operations, which on one
         # that others use as well costs up to five times the speed. Ten thousand turns cost nothing on an idle one.
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")
         self._group: str | None = None
@@ -109,10 +110,10 @@ class Rank:
 
 
 def run_on_ranks(config: EngineConfig, program: Program, job: Any) -> Iterator[Any]:
-    """Run a program on all ranks, starting them where they are not there; yield what rank 0 yields.
+    """Run a program on all ranks, starting them if they are not there; yield what rank 0 yields.
 
-    Raises what the program raised, caused by Ray's error, which shows the rank's traceback; InfrastructureError where a rank died,
-    ran out of memory (OutOfMemoryError) or lost the others.
+    Raises what the program raised, caused by Ray's error, which shows the rank's traceback; InfrastructureError where
+    a rank died, ran out of memory (OutOfMemoryError) or lost the others.
     """
     ranks = _ranks(config)
     job_reference = ray.put(job)
@@ -139,7 +140,7 @@ def run_on_ranks(config: EngineConfig, program: Program, job: Any) -> Iterator[A
 
 
 def _ranks(config: EngineConfig) -> list[Any]:
-    """Return the living ranks of one process group; make it anew where any of them is missing."""
+    """Return the living ranks of one process group; make it anew if any of them is missing."""
     try:
         ranks = _warm_ranks(config)
         groups = ray.get([rank.group.remote() for rank in ranks])

@@ -1,7 +1,9 @@
-"""Which checkpoints stay: of interim ones the newest, and the best one by a named metric; of published ones all, some without the optimizer's state.
+"""Retention of checkpoints: of interim ones the newest, and the best one by a named metric; of published ones all, some
+without the optimizer's state.
 
-Interim checkpoints are published folders `step-<n>` whose manifests hold, as metadata, the `fingerprint` of what is being trained and `figures`, the
-metrics at that step. Those of another fingerprint can never be resumed from; they go.
+Interim checkpoints are published folders `step-<n>` whose manifests hold, as metadata, the `fingerprint` of what is
+being trained and `figures`, the metrics at that step. Those of another fingerprint can never be resumed from; they
+go.
 """
 
 import shutil
@@ -31,13 +33,13 @@ def checkpoint_metadata(fingerprint: str, steps: int, row: Mapping[str, Any]) ->
 
 
 def find_newest(folder: Path, fingerprint: str) -> tuple[Path | None, int]:
-    """Return the newest interim checkpoint of this very training and the steps that it has seen; (None, 0) where there is none."""
+    """Return the newest interim checkpoint of this training and its number of steps; (None, 0) if there is none."""
     found = _steps_of(folder, fingerprint)
     return (found[-1][1], found[-1][0]) if found else (None, 0)
 
 
 def keep_newest_and_best(folder: Path, fingerprint: str, keep: int, metric: Metric | None) -> None:
-    """Remove the interim checkpoints that are neither among the newest `keep` nor the best by `metric` (the earliest, of equals)."""
+    """Remove interim checkpoints but for the newest `keep` and the best by `metric` (of equals, the earliest)."""
     found = _steps_of(folder, fingerprint)
     kept = {path for _, path, _ in found[-keep:]}
     measured = [(figures[metric], path) for _, path, figures in found if metric is not None and metric in figures]
@@ -50,14 +52,14 @@ def keep_newest_and_best(folder: Path, fingerprint: str, keep: int, metric: Metr
 
 
 def keep_optimizers(policies: Mapping[int, CheckpointRef], interval: int) -> None:
-    """Remove the optimizer's state of a run's policies, by weight version, but for the newest two and those of every `interval`-th."""
+    """Remove the optimizer state of a run's policies (by weight version) but the newest two and every `interval`-th."""
     for version in sorted(policies)[:-_WHOLE]:
         if version % interval:
             discard(policies[version].path, OPTIMIZER_FILES)
 
 
 def best_place(values: Sequence[float], metric: Metric) -> int | None:
-    """Return the place of the best value, the first one of equals; None where there are no values."""
+    """Return the place of the best value, the first one of equals; None if there are no values."""
     if not values:
         return None
     sign = -1 if metric in _HIGHER_IS_BETTER else 1

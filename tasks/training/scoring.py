@@ -1,10 +1,12 @@
-"""Log-probabilities of trained tokens, and the entropy of the distribution at each, from a causal language model. Runs on a rank.
+"""Log-probabilities of trained tokens, and the entropy of the distribution at each, from a causal language model.
+Runs on a rank.
 
-`TokenScorer` is the module that the DeepSpeed engine wraps. The head runs only on the N positions that predict a trained token.
-`token_scores` takes logits. `chunked_token_scores` takes hidden states and the head's weight and never holds more than a slice of the
-logits: it walks the vocabulary twice, once for the softmax's statistics, once, with the logits computed again, for
-gradients. The weight's gradient of a slice is one matrix product over all tokens, summed in float32 and rounded
-once, however many tokens there are. Softmax, entropies and their gradients are float32 whatever the weights are.
+`TokenScorer` is the module that the DeepSpeed engine wraps. The head runs only on the N positions that predict a
+trained token. `token_scores` takes logits. `chunked_token_scores` takes hidden states and the head's weight and never
+holds more than a slice of the logits: it walks the vocabulary twice, once for the softmax's statistics, once, with
+the logits computed again, for gradients. The weight's gradient of a slice is one matrix product over all tokens,
+summed in float32 and rounded once, however many tokens there are. Softmax, entropies and their gradients are float32
+whatever the weights are.
 """
 
 from typing import Any, Literal
@@ -78,7 +80,7 @@ def score(scorer: nn.Module, batch: MicroBatch, group: SequenceGroup = ALONE) ->
 
 
 class ScoringHead(nn.Module):
-    """A head's weight and bias, as a module of its own so that ZeRO-3 gathers them for it."""
+    """A head's weight and bias, as a module: ZeRO-3 gathers weights by module."""
 
     def __init__(self, head: nn.Module, mode: HeadMode = "auto") -> None:
         super().__init__()
@@ -104,7 +106,8 @@ def chunked_token_scores(
 ) -> tuple[Tensor, Tensor]:
     """As `token_scores(hidden @ weight.T + bias, targets)`, values and gradients, without its [N, V] tensors.
 
-    hidden [N, H], weight [V, H], targets [N] int64, bias [V]. `columns`: width of a slice of the vocabulary; None: from LOGITS_BYTES.
+    hidden [N, H], weight [V, H], targets [N] int64, bias [V]. `columns`: width of a slice of the vocabulary; None:
+    from LOGITS_BYTES.
     """
     if columns is None:
         fitting = LOGITS_BYTES // (4 * max(hidden.shape[0], 1))

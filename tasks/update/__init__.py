@@ -1,6 +1,7 @@
-"""The policy update: advantages, losses, and the DeepSpeed engine on Ray.
+"""The policy update (RL): advantages, losses, and one optimizer step after another on DeepSpeed ranks.
 
-Start at `train.update_policy`. Pure functions for any trainer: `advantages`, `losses`, `kl`, `corrections`, `masking` (tensors [B, T] in, tensors out).
-From a batch to samples: `samples`; to micro-batches: `batches`. What runs on a rank: `program` (RL), with `objective`, `scoring`, `schedule`, on
-the `engine` (DeepSpeed) whose checkpoints `state` writes; `ranks` holds the Ray actors. SFT runs on the same engine and ranks.
+Start at `train.update_policy`. Pure functions for any trainer (tensors in, tensors out): `advantages` (GRPO, RLOO,
+GAE and the others), `losses` (PPO, GSPO, CISPO, DPPO, aggregation), `kl`, `corrections`. The data set: `dataset`;
+from scores to advantages per token: `credit_assignment`. On each rank: `program`, with `precompute`, `step` and
+`objective`. Engine and ranks: `tasks.training`.
 """

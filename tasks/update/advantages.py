@@ -1,9 +1,9 @@
 """Advantages: how much better than its peers a sampled response was. Pure functions of rewards, values and groups.
 
-Shapes: B responses, T token positions, K turns. Groups are any hashable labels, one a response (a list, an array or a tensor of B): responses of
-one group answered the same question (the same problem and, over several turns, the same turn). A group of one has no
-baseline: its advantage is 0, and whoever builds a training batch drops and counts it (`tasks.update.dataset`).
-Results have the rewards' type; whole-number rewards count as float32.
+Shapes: B responses, T token positions, K turns. Groups are any hashable labels, one a response (a list, an array or a
+tensor of B): responses of one group answered the same question (the same problem and, over several turns, the same
+turn). A group of one has no baseline: its advantage is 0, and whoever builds a training batch drops and counts it
+(`tasks.update.dataset`). Results have the rewards' type; whole-number rewards count as float32.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -23,7 +23,8 @@ def group_advantages(
 ) -> Tensor:
     """GRPO: scores [B] less their group's mean, over the group's unbiased standard deviation + epsilon. Returns [B].
 
-    Source: Shao et al. 2024 (DeepSeekMath), eq. 4. `scale_by_std=False` is Dr. GRPO (Liu et al. 2025). Groups of one get 0.
+    Source: Shao et al. 2024 (DeepSeekMath), eq. 4. `scale_by_std=False` is Dr. GRPO (Liu et al. 2025). Groups of one
+    get 0.
     """
     scores = _floating(scores)
     result = torch.zeros_like(scores)
@@ -64,10 +65,11 @@ def rloo(rewards: Tensor, groups: Sequence[Hashable], mask: Tensor) -> Tensor:
 
 
 def reinforce_plus_plus(rewards: Tensor, mask: Tensor, gamma: float = 1.0) -> tuple[Tensor, Tensor]:
-    """REINFORCE++: discounted returns per token, whitened over the batch. Returns (advantages [B, T], returns [B, T]).
+    """REINFORCE++: discounted returns per token, whitened over the batch. Returns (advantages [B, T], returns [B,
+    T]).
 
-    rewards [B] are given at each response's last masked-in token; rewards [B, T] at every token. Tokens outside the mask are skipped: the
-    return does not decay across them. Source: Hu 2025, "REINFORCE++"; as verl 0.9 computes it.
+    rewards [B] are given at each response's last masked-in token; rewards [B, T] at every token. Tokens outside the
+    mask are skipped: the return does not decay across them. Source: Hu 2025, "REINFORCE++"; as verl 0.9 computes it.
     """
     rewards = _floating(rewards)
     token_rewards = rewards if rewards.dim() == 2 else outcome_rewards(rewards, mask)
@@ -135,9 +137,11 @@ def turn_returns(turn_rewards: Tensor, gamma: float) -> Tensor:
 
 
 def soft_overlong_penalty(lengths: Tensor, limit: int, buffer: int) -> Tensor:
-    """Penalty of each response, 0 to 1: none up to `limit - buffer` tokens, then linear, 1 from `limit` on. lengths [B] -> [B].
+    """Penalty of each response, 0 to 1: none up to `limit - buffer` tokens, then linear, 1 from `limit` on. lengths
+    [B] -> [B].
 
-    It is taken off the response's return. Source: Yu et al. 2025 (DAPO), eq. 13, there called soft overlong punishment.
+    It is taken off the response's return. Source: Yu et al. 2025 (DAPO), eq. 13, there called soft overlong
+    punishment.
     """
     return ((lengths - (limit - buffer)) / buffer).clamp(0.0, 1.0)
 

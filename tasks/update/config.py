@@ -12,16 +12,16 @@ PolicyLoss = Literal["ppo_clip", "gspo", "cispo", "dppo"]
 
 
 class CorrectionConfig(FrozenModel):
-    """What is done about a sampler whose numerics are not the trainer's (tasks.update.corrections)."""
+    """Corrections for a sampler whose numerics are not the trainer's (tasks.update.corrections)."""
 
     weights: Literal["token_tis", "sequence_tis", "icepop", "none"] = "token_tis"
-    """Importance weight of each token: truncated ratio of the token or of its sequence; `icepop` leaves tokens outside the range out."""
+    """Importance weight of a token: truncated ratio of it or its sequence; `icepop` drops tokens out of range."""
     upper: float | None = Field(default=None, gt=0)
     """Largest weight; none: 2 for TIS, 5 for IcePop."""
     lower: float | None = Field(default=None, ge=0)
     """Smallest weight; none: 0 for TIS, 0.5 for IcePop."""
     rejection: Literal["none", "token", "sequence", "geometric"] = "none"
-    """Leave tokens out, or whole sequences by the product (`sequence`) or the geometric mean (`geometric`) of their ratios."""
+    """Leave out tokens, or sequences by the product (`sequence`) or geometric mean (`geometric`) of their ratios."""
     rejection_upper: float = Field(default=2.0, gt=0)
     """Largest ratio of the sampler's probability to the trainer's that is kept (with `k3`: the largest divergence)."""
     rejection_lower: float | None = Field(default=None, gt=0)
@@ -49,8 +49,8 @@ class UpdateConfig(EngineConfig):
     """One RL update: engine and ranks (tasks.training), which SFT uses too; advantages, loss, optimizer."""
 
     advantage: Advantage = "turn_rloo"
-    """`turn_*`: each turn has a return and a baseline of its own. `grpo`, `dr_grpo`, `rloo`: the trajectory's return for all of its turns.
-    `reinforce_pp` needs no groups; `gae` trains a critic (PPO)."""
+    """`turn_*`: a return and a baseline for each turn. `grpo`, `dr_grpo`, `rloo`: the trajectory's return
+    for all of its turns. `reinforce_pp` needs no groups; `gae` trains a critic (PPO)."""
     gamma: float = Field(default=1.0, ge=0, le=1)
     """Discount from token to token (`reinforce_pp`, `gae`); the discount from turn to turn is the rollout's."""
     gae_lambda: float = Field(default=1.0, ge=0, le=1)
@@ -73,18 +73,19 @@ class UpdateConfig(EngineConfig):
     entropy_coefficient: float = Field(default=0.001, ge=0)
     correction: CorrectionConfig = CorrectionConfig()
     old_log_probs: Literal["auto", "sampler", "trainer"] = "auto"
-    """What the ratio of the loss starts from. `sampler`: what was stored, uncorrected. `trainer`: the policy scores the batch first.
-    `auto`: `trainer` where it can matter, that is, where the sampler's numerics differ (probed on a few sequences)."""
+    """Denominator of the loss's ratio. `sampler`: what was stored, uncorrected. `trainer`: the policy scores
+    the batch first. `auto`: `trainer` if the sampler's numerics differ (probed on a
+    few sequences)."""
     overlong: Literal["keep", "mask", "penalise"] = "keep"
-    """Responses cut off at the sampler's limit: trained on, left out of the loss, or given a lower return as they near `overlong_limit`."""
+    """Responses cut off at the sampler's limit: kept, left out, or with a return that falls near `overlong_limit`."""
     overlong_limit: int | None = Field(default=None, ge=1, validate_default=True)
     """Response tokens at which the penalty is 1 (`penalise`)."""
     overlong_buffer: int = Field(default=512, ge=1)
     """Tokens before the limit at which the penalty begins."""
     wanted_groups: int | None = Field(default=None, ge=1)
-    """Groups with variance that an iteration should have: the rollout draws further problems until they are there, or `most_problems`
-    were played. With `turn_*` each turn of a problem is a group. None: the problems of the first draw, whatever comes of them; so it is
-    with `reinforce_pp` and `gae` too, which compare no groups."""
+    """Groups with variance that an iteration should have: the rollout draws further problems until they are there, or
+    `most_problems` were played. With `turn_*` each turn of a problem is a group. None: the problems of the first
+    draw, whatever comes of them; so it is with `reinforce_pp` and `gae` too, which compare no groups."""
     most_problems: int | None = Field(default=None, ge=1)
     """Problems that an iteration may play for `wanted_groups`; none: four times `rollout.problems_per_iteration`."""
     learning_rate: float = Field(default=1e-3, gt=0)
@@ -104,10 +105,10 @@ class UpdateConfig(EngineConfig):
     save_interval: Annotated[int | None, Operational] = Field(default=None, ge=1)
     """Optimizer steps between interim checkpoints, which a killed update goes on from; none: it begins again."""
     checkpoint_interval: Annotated[int, Operational] = Field(default=1, ge=1)
-    """Iterations from one policy that keeps its optimizer's state to the next. The others, but for the newest two, keep their weights: enough
-    to sample from and to measure, not to go on from. 1: all keep it."""
+    """Iterations from one policy that keeps its optimizer's state to the next. The others, but for the newest two,
+    keep their weights: enough to sample from and to measure, not to go on from. 1: all keep it."""
     best_metric: Annotated[Literal["loss", "kl", "return_mean"] | None, Operational] = None
-    """Metric by which an interim checkpoint is the best: the lowest loss or KL, the highest mean return; none: only the newest are kept."""
+    """Metric of the best interim checkpoint: lowest loss or KL, highest mean return; none: only the newest are kept."""
 
     @field_validator("overlong_limit")
     @classmethod

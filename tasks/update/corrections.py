@@ -1,8 +1,8 @@
 """Corrections for a sampler that is not quite the policy that trains: importance weights and rejection masks.
 
-Shapes: log_probs, sampler_log_probs, mask [B, T]. `log_probs` are the training engine's at the start of the iteration, detached.
-The log ratio is log π_train − log π_sampler. Weights multiply the policy loss per token; masks multiply the
-loss mask. Entries outside the mask are 0 in both.
+Shapes: log_probs, sampler_log_probs, mask [B, T]. `log_probs` are the training engine's at the start of the
+iteration, detached. The log ratio is log π_train − log π_sampler. Weights multiply the policy loss per token; masks
+multiply the loss mask. Entries outside the mask are 0 in both.
 """
 
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ _REJECTION_LEVELS: dict[str, RejectionLevel] = {"token": "token", "sequence": "s
 
 @dataclass(frozen=True)
 class Correction:
-    """What the policy loss is multiplied with; both [B, T], 0 outside the mask."""
+    """Factors of the policy loss; both [B, T], 0 outside the mask."""
 
     weights: Tensor
-    """Importance weights, 0 where a token is left out."""
+    """Importance weights, 0 for a token that is left out."""
     kept: Tensor
-    """1 where a token is kept."""
+    """1 for a token that is kept."""
 
 
 def truncated_weights(
@@ -42,8 +42,9 @@ def truncated_weights(
 ) -> Tensor:
     """Truncated importance sampling (TIS): the ratio clamped to [lower, upper], detached. Returns [B, T].
 
-    `level="sequence"` gives every token the product of its sequence's ratios. Source: Yao et al. 2025, "Your efficient RL framework
-    secretly brings you off-policy RL training"; Espeholt et al. 2018 (V-trace) for the truncation.
+    `level="sequence"` gives every token the product of its sequence's ratios. Source: Yao et al. 2025, "Your
+    efficient RL framework secretly brings you off-policy RL training"; Espeholt et al. 2018 (V-trace) for the
+    truncation.
     """
     return _weights(log_probs, sampler_log_probs, mask, level).clamp(lower, upper) * mask
 
@@ -51,7 +52,7 @@ def truncated_weights(
 def icepop_weights(
     log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, lower: float = 0.5, upper: float = 5.0
 ) -> Tensor:
-    """IcePop: the token ratio where it lies in [lower, upper], 0 elsewhere (the token is left out). Returns [B, T].
+    """IcePop: the token ratio if it lies in [lower, upper], 0 elsewhere (the token is left out). Returns [B, T].
 
     Source: Ling team 2025, "Small leak can sink a great ship" (IcePop).
     """
@@ -70,10 +71,11 @@ def rejection_mask(
 ) -> Tensor:
     """Keep what is close enough to on-policy: a mask [B, T] of 0 and 1, 0 outside `mask`.
 
-    With log w = log_probs − sampler_log_probs, limited to ±20, both estimate the divergence of the policy that trains from the sampler:
-    `estimator="k1"` is −log w; per token, its mean (geometric) or its sum over the sequence must lie in [log lower, log upper], lower being 1 / upper
-    by default. `estimator="k3"` is w − 1 − log w; per token, its mean or its sum must be at most `upper`.
-    Source: verl 0.9 (rollout correction); Liu & Li 2025, "When speed kills stability".
+    With log w = log_probs − sampler_log_probs, limited to ±20, both estimate the divergence of the policy that trains
+    from the sampler: `estimator="k1"` is −log w; per token, its mean (geometric) or its sum over the sequence must
+    lie in [log lower, log upper], lower being 1 / upper by default. `estimator="k3"` is w − 1 − log w; per token, its
+    mean or its sum must be at most `upper`. Source: verl 0.9 (rollout correction); Liu & Li 2025, "When speed kills
+    stability".
     """
     check_choice("level", level, get_args(RejectionLevel))
     check_choice("estimator", estimator, get_args(Estimator))
@@ -96,7 +98,8 @@ def rejection_mask(
 def veto_mask(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, smallest_ratio: float = 1e-4) -> Tensor:
     """Drop a whole sequence in which any token's ratio is below `smallest_ratio`: mask [B, T] of 0 and 1.
 
-    Such a token is one that the trainer would next to never have sampled: the sampler was broken there. Source: verl 0.9.
+    Such a token is one that the trainer would next to never have sampled: the sampler was broken there. Source: verl
+    0.9.
     """
     log_ratio = log_probs - sampler_log_probs
     vetoed = ((log_ratio < torch.tensor(smallest_ratio).log()) & mask.bool()).any(dim=1, keepdim=True)
@@ -106,9 +109,11 @@ def veto_mask(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, smalle
 def off_policy_sequence_mask(
     log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor, delta: float = 1e-4
 ) -> Tensor:
-    """OPSM: 0 for sequences with a negative advantage and a mean log ratio old − new above `delta`, else 1. Returns [B, T].
+    """OPSM: 0 for sequences with a negative advantage and a mean log ratio old − new above `delta`, else 1. Returns
+    [B, T].
 
-    The returned mask is constant along T and says nothing of which tokens count. Source: DeepSeek-V3.2 2025, section 3.1; as slime.
+    The returned mask is constant along T and says nothing of which tokens count. Source: DeepSeek-V3.2 2025, section
+    3.1; as slime.
     """
     divergence = masked_mean(old_log_probs - log_probs, mask, dim=1)[:, None]
     dropped = (advantages < 0) & (divergence > delta)
@@ -155,7 +160,7 @@ MISMATCHES = ("mismatch_mean_abs", "mismatch_max_abs", "mismatch_k3", "mismatch_
 
 
 def mismatch_sums(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """What `mismatch` is made of, so that micro-batches and ranks can be put together: sums [5] and maxima [2] in float64."""
+    """Return the parts of `mismatch`, which add up over micro-batches and ranks: sums [5] and maxima [2] in float64."""
     kept = mask.bool()
     log_ratio = (log_probs - sampler_log_probs).detach()[kept].double()
     ratio = log_ratio.clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()
@@ -183,7 +188,7 @@ def mismatch_of_sums(sums: Tensor, maxima: Tensor) -> dict[str, float]:
 
 
 def mismatch(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor) -> dict[str, float]:
-    """How far sampler and trainer are apart: mean and largest |Δ log-prob|, k3, largest ratio, effective sample size (share of tokens)."""
+    """Return the difference of sampler and trainer by MISMATCHES: |Δ log-prob|, k3, ratio, effective sample size."""
     return mismatch_of_sums(*mismatch_sums(log_probs, sampler_log_probs, mask))
 
 

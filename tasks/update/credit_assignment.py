@@ -1,8 +1,10 @@
-"""Credit assignment: the advantage of every response token of a batch's samples. Runs on each rank, before the first optimizer step.
+"""Credit assignment: the advantage of every response token of a batch's samples. Runs on each rank, before the first
+optimizer step.
 
-The only place where an update computes advantages. The estimators are the pure functions of `tasks.update.advantages`, called here
-on all samples at once: groups compare trajectories × turns [B, K], estimators without peers see tokens [B, T]. This module also
-defines the sample (one turn) and imports no table library, which keeps a rank's start short.
+The only place where an update computes advantages. The estimators are the pure functions of
+`tasks.update.advantages`, called here on all samples at once: groups compare trajectories × turns [B, K], estimators
+without peers see tokens [B, T]. This module also defines the sample (one turn) and imports no table library, which
+keeps a rank's start short.
 """
 
 from collections.abc import Sequence
@@ -83,15 +85,15 @@ def credit(
 ) -> Credit:
     """Return the advantages of every response token.
 
-    penalties: [R_i] a sample, taken off each token's reward (KL in the reward). values: [R_i] a sample, the critic's before the
-    update; only `gae` needs them. A sample's score is the reward of its last token. masked: turns that are compared but not
-    trained on; with penalties, which they do not have, samples are compared among themselves.
+    penalties: [R_i] a sample, taken off each token's reward (KL in the reward). values: [R_i] a sample, the critic's
+    before the update; only `gae` needs them. A sample's score is the reward of its last token. masked: turns that are
+    compared but not trained on; with penalties, which they do not have, samples are compared among themselves.
     """
     lengths = [sample.responded for sample in samples]
     if config.advantage not in WITHOUT_BASELINE:
         compared = [*samples, *masked] if penalties is None else _penalised(samples, config.advantage, penalties)
         found = turn_advantages(compared, config.advantage).float()
-        return Credit([found[row].expand(length) for row, length in enumerate(lengths)], None)
+        return Credit([found[row].repeat(length) for row, length in enumerate(lengths)], None)
     mask = _mask(lengths)
     scores = torch.tensor([sample.score for sample in samples], dtype=torch.float64)
     rewards = estimators.outcome_rewards(scores, mask)
@@ -110,8 +112,8 @@ def credit(
 def turn_advantages(turns: Sequence[Score], advantage: Advantage) -> Tensor:
     """Return the advantage of each turn among its peers, in float64.
 
-    Turns are laid out as [B, K]: a row for each trajectory and role, a column for each turn. A trajectory counts once in
-    a baseline of trajectories, however many turns it has.
+    Turns are laid out as [B, K]: a row for each trajectory and role, a column for each turn. A trajectory counts once
+    in a baseline of trajectories, however many turns it has.
     """
     rows: dict[tuple[str, str], int] = {}
     places: list[tuple[int, int]] = []
@@ -145,7 +147,7 @@ def turn_advantages(turns: Sequence[Score], advantage: Advantage) -> Tensor:
 
 
 def _penalised(samples: Sequence[Sample], advantage: Advantage, penalties: Sequence[Tensor]) -> list[Score]:
-    """Return the samples' scores less their own penalties, or those of all of the trajectory's turns if they share a score."""
+    """Return the samples' scores less their own penalties, or the trajectory's if its turns share a score."""
     own = [float(penalty.double().sum()) for penalty in penalties]
     if advantage in OF_TRAJECTORY:
         of_trajectory: dict[tuple[str, str], float] = {}

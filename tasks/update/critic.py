@@ -1,7 +1,8 @@
-"""The critic of PPO: a value model of its own beside the policy, with an optimizer of its own.
+"""The critic of PPO: a value model beside the policy, with its own optimizer.
 
-It is a Hugging Face token classifier with one label, so that any architecture has one; its body starts as a copy of the policy's, its head at
-0. In a checkpoint it lies in `critic/`: model and optimizer state, in the formats of the policy's.
+It is a Hugging Face token classifier with one label, which any architecture has; its body starts as a copy of
+the policy's, its head at 0. In a checkpoint it lies in `critic/`: model and optimizer state, in the formats of the
+policy's.
 """
 
 from pathlib import Path
@@ -21,7 +22,7 @@ CRITIC_FOLDER = "critic"
 
 
 def critic_settings(config: UpdateConfig, dtype: str) -> EngineSettings:
-    """Return what the critic's engine is built from."""
+    """Return the settings of the critic's engine."""
     critic = config.critic
     return engine_settings(
         config, dtype, betas=config.betas, weight_decay=critic.weight_decay, gradient_clip=critic.gradient_clip
@@ -29,7 +30,7 @@ def critic_settings(config: UpdateConfig, dtype: str) -> EngineSettings:
 
 
 class ValueScorer(nn.Module):
-    """A token classifier that, given a micro-batch, returns the value [N] in float32 of the state before each trained token."""
+    """A token classifier: micro-batch -> value [N] in float32 of the state before each trained token."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()
@@ -67,7 +68,7 @@ class CriticEngine(TrainingEngine):
 
 
 def load_critic(folder: Path | str, dtype: str) -> PreTrainedModel:
-    """Load a critic, or make one of a policy's folder: the same body, a head of zeros. InputError where neither lies there."""
+    """Load a critic, or make one from a policy: its body, a head of zeros. Raises InputError if there is neither."""
     loader: Any = AutoModelForTokenClassification
     try:
         config: Any = AutoConfig.from_pretrained(str(folder))

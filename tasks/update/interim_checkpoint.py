@@ -1,7 +1,7 @@
-"""Interim checkpoints of one update: what a killed update goes on from, to the same bits.
+"""Interim checkpoints of one update: a killed update goes on from the newest, to the same bits.
 
-`step-<n>` in a work folder: policy (or adapter), critic, optimizer states, `prepared.safetensors` and the rows of `metrics.parquet` so far, as JSON. The
-newest `keep` and the best one stay (tasks.training.retention).
+`step-<n>` in a work folder: policy (or adapter), critic, optimizer states, `prepared.safetensors` and the rows of
+`metrics.parquet` so far, as JSON. The newest `keep` and the best one stay (tasks.training.retention).
 """
 
 import json
@@ -27,7 +27,7 @@ ROWS_FILE = "rows.json"
 
 @dataclass(frozen=True)
 class Interim:
-    """Where interim checkpoints of one update go, and the newest one that is there."""
+    """Folder and retention of one update's interim checkpoints, and the newest one that is there."""
 
     folder: Path
     fingerprint: str
@@ -45,7 +45,7 @@ class Interim:
 
 
 def find_interim(folder: Path, fingerprint: str, every: int, keep: int, best_metric: Metric | None = None) -> Interim:
-    """Return where to go on: the newest interim checkpoint of this very update, or the beginning."""
+    """Return the newest interim checkpoint of this update, or the beginning."""
     found, steps = find_newest(folder, fingerprint)
     rows = () if found is None else tuple(json.loads((found / ROWS_FILE).read_text(encoding="utf-8")))
     return Interim(folder, fingerprint, every, keep, best_metric, found, steps, rows)

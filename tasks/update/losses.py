@@ -1,8 +1,9 @@
-"""Policy losses per token, and how tokens become one number.
+"""Policy losses per token (PPO, GSPO, CISPO, DPPO), the value loss, and their aggregation to a scalar. Pure functions.
 
-Shapes: log_probs (of the policy being trained), old_log_probs (of the policy that the step starts from), advantages, mask: [B, T].
-Each loss returns (loss per token [B, T], figures), figures being detached per-token tensors for metrics. `aggregate`
-turns the first into a scalar whose sum over micro-batches and ranks is the optimizer step's loss.
+Shapes: log_probs (of the policy being trained), old_log_probs (of the policy that the step starts from), advantages,
+mask: [B, T]. Each loss returns (loss per token [B, T], figures), figures being detached per-token tensors for
+metrics. `aggregate` turns the first into a scalar whose sum over micro-batches and ranks is the optimizer step's
+loss.
 """
 
 from collections.abc import Collection
@@ -30,7 +31,8 @@ def ppo_clip(
     clip_high: float = 0.28,
     dual_clip: float | None = 3.0,
 ) -> LossPerToken:
-    """PPO's clipped surrogate, with a bound on the loss of negative advantages (dual clip). Figures: `clipped`, `clipped_dual`.
+    """PPO's clipped surrogate, with a bound on the loss of negative advantages (dual clip). Figures: `clipped`,
+    `clipped_dual`.
 
     Sources: Schulman et al. 2017, eq. 7; asymmetric range: Yu et al. 2025 (DAPO); dual clip: Ye et al. 2020, eq. 5.
     """
@@ -91,12 +93,14 @@ def dppo(
     ratio_cap: float = 20.0,
     divergence: Divergence = "tv",
 ) -> LossPerToken:
-    """DPPO with a binary divergence: a token whose probability has already moved too far is left out. Figure: `clipped`.
+    """DPPO with a binary divergence: a token whose probability has already moved too far is left out. Figure:
+    `clipped`.
 
-    The others are REINFORCE weighted by the detached ratio, at most `ratio_cap`. `divergence="tv"`: a token is left out where p - p_old > clip_high with
-    a positive advantage, or p_old - p > clip_low with a negative one. `divergence="kl"`: the same with the Kullback-Leibler divergence of (p_old, 1 - p_old)
-    from (p, 1 - p), where p has moved the way that the advantage pushes.
-    Source: Qi et al. 2026, "Rethinking the Trust Region in LLM Reinforcement Learning" (Divergence PPO), sections 4 and 5.4; as verl 0.9.
+    The others are REINFORCE weighted by the detached ratio, at most `ratio_cap`. `divergence="tv"`: a token is left
+    out where p - p_old > clip_high with a positive advantage, or p_old - p > clip_low with a negative one.
+    `divergence="kl"`: the same with the Kullback-Leibler divergence of (p_old, 1 - p_old) from (p, 1 - p), where p
+    has moved the way that the advantage pushes. Source: Qi et al. 2026, "Rethinking the Trust Region in LLM
+    Reinforcement Learning" (Divergence PPO), sections 4 and 5.4; as verl 0.9.
     """
     _check_shapes(log_probs, old_log_probs, advantages)
     check_choice("divergence", divergence, get_args(Divergence))
@@ -113,10 +117,12 @@ def dppo(
 
 
 def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, value_clip: float | None = 0.5) -> LossPerToken:
-    """PPO's value loss per token [B, T]: half the squared error, of the clipped value where that is worse. Figure: `clipped`.
+    """PPO's value loss per token [B, T]: half the squared error, of the clipped value where that is worse. Figure:
+    `clipped`.
 
-    values (of the critic being trained), old_values (of the critic before the update), returns: [B, T]. `value_clip` bounds how far a value
-    may move from the old one; None: not at all. Source: Schulman et al. 2017 as in OpenAI's baselines; as verl 0.9.
+    values (of the critic being trained), old_values (of the critic before the update), returns: [B, T]. `value_clip`
+    bounds how far a value may move from the old one; None: not at all. Source: Schulman et al. 2017 as in OpenAI's
+    baselines; as verl 0.9.
     """
     error = (values - returns) ** 2
     if value_clip is None:
@@ -129,8 +135,9 @@ def aggregate(loss: Tensor, mask: Tensor, how: Aggregation = "token_mean", norma
     """Turn a loss per token [B, T] into a scalar.
 
     `normaliser` is what to divide by, fixed for the whole optimizer step over all micro-batches and ranks (see
-    `normaliser_of`); None takes it from this mask, as for a step of one micro-batch. Sequences without a token count nowhere.
-    `seq_mean_token_sum_norm` also divides by T, the width of the mask, unless a normaliser that includes it is given.
+    `normaliser_of`); None takes it from this mask, as for a step of one micro-batch. Sequences without a token count
+    nowhere. `seq_mean_token_sum_norm` also divides by T, the width of the mask, unless a normaliser that includes it
+    is given.
     """
     check_choice("how", how, get_args(Aggregation))
     if loss.shape != mask.shape:
@@ -143,7 +150,7 @@ def aggregate(loss: Tensor, mask: Tensor, how: Aggregation = "token_mean", norma
 
 
 def normaliser_of(mask: Tensor, how: Aggregation, length: int | None = None) -> float:
-    """Return the divisor that `aggregate` needs for a batch: tokens, sequences, or sequences × `length` (the mask's width)."""
+    """Return the divisor of `aggregate` for a batch: tokens, sequences, or sequences × `length` (the mask's width)."""
     check_choice("how", how, get_args(Aggregation))
     if how == "token_mean":
         return max(float(mask.sum()), 1.0)
@@ -160,13 +167,13 @@ def masked_sum(values: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
 
 
 def masked_mean(values: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
-    """Mean of values [B, T] where mask [B, T] is set; 0 where it is set nowhere."""
+    """Mean of values [B, T] where mask [B, T] is set; 0 if it is set nowhere."""
     count = mask.sum() if dim is None else mask.sum(dim)
     return masked_sum(values, mask, dim) / count.clamp(min=1)
 
 
 def check_choice(argument: str, found: str, known: Collection[str]) -> None:
-    """Raise InputError where `found` is none of the names."""
+    """Raise InputError if `found` is none of the names."""
     if found not in known:
         raise InputError(f"{argument}: found {found!r}, expected one of {', '.join(known)}")
 
@@ -176,7 +183,7 @@ def _ratio(log_probs: Tensor, old_log_probs: Tensor) -> Tensor:
 
 
 def _check_shapes(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor | None = None) -> None:
-    """Raise InputError where tensors do not belong together: broadcasting would mix tokens with sequences in silence."""
+    """Raise InputError if shapes differ: broadcasting would silently mix tokens with sequences."""
     shape = log_probs.shape
     given = {"old_log_probs": old_log_probs, "advantages": advantages} | ({} if mask is None else {"mask": mask})
     for name, tensor in given.items():

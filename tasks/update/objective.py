@@ -1,4 +1,4 @@
-"""The RL objective of one micro-batch: policy loss, KL to the reference, entropy; and the sums that metrics are made of."""
+"""The RL objective of one micro-batch: policy loss, KL to the reference, entropy; and the sums behind the metrics."""
 
 from dataclasses import dataclass
 
@@ -14,12 +14,12 @@ from tasks.update.losses import LossPerToken, aggregate, cispo, dppo, gspo, mask
 
 @dataclass(frozen=True)
 class Targets:
-    """What the loss of a micro-batch compares with; all [n, R], aligned with the micro-batch's mask."""
+    """Targets of a micro-batch's loss; all [n, R], aligned with the micro-batch's mask."""
 
     old_log_probs: Tensor | None
     """Of the policy that the ratio starts from; None: of the policy itself, as it is now."""
     sampler_log_probs: Tensor | None
-    """Of the policy that sampled, where a correction for its other numerics is wanted."""
+    """Of the policy that sampled, if its other numerics are corrected for."""
     advantages: Tensor
     reference_log_probs: Tensor | None
 
@@ -36,7 +36,7 @@ SUMS: tuple[str, ...] = (
     "rejected",
     "tokens",
 )
-"""Entries of the vector that `objective` returns. `loss` and `policy_loss` are already normalised; the others are sums over tokens."""
+"""Entries of the vector that `objective` returns; sums over tokens, `loss` and `policy_loss` already normalised."""
 
 
 def objective(
@@ -87,7 +87,7 @@ def objective(
 def policy_loss(
     log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor, config: UpdateConfig
 ) -> LossPerToken:
-    """Return the configured loss per token [n, R], and its figures. A clip range that is not set is the loss's own default."""
+    """Return the configured loss per token [n, R] and its figures. An unset clip range is the loss's own default."""
     clip = {
         name: value
         for name, value in (("clip_low", config.clip_low), ("clip_high", config.clip_high))

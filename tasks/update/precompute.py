@@ -1,7 +1,9 @@
-"""What is computed of a batch before its first optimizer step: old, reference and sampler log-probabilities, values, advantages.
+"""Tensors computed of a batch before its first optimizer step: old, reference and sampler log-probabilities, values,
+advantages.
 
-The policy scores the batch first only where that can matter: not for a single optimizer step (the step's own log-probabilities are the
-old ones), not for a sampler whose numerics are the trainer's, which a few probed sequences show.
+The policy scores the batch first only if that can matter: not for a single optimizer step (the step's own
+log-probabilities are the old ones), not for a sampler whose numerics are the trainer's, which a few probed sequences
+show.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,15 +36,15 @@ class Prepared:
     """One tensor [R_i] in float32 on the CPU for each sample, by what it is."""
 
     old_log_probs: list[Tensor] | None
-    """What the ratio starts from; None: what the policy says at the step itself."""
+    """Denominator of the ratio; None: the policy's own at the step itself."""
     advantages: list[Tensor]
     reference_log_probs: list[Tensor] | None
     values: list[Tensor] | None
     returns: list[Tensor] | None
     corrected: bool
-    """Whether the sampler's log-probabilities are corrected for."""
+    """True if the loss corrects for the sampler's numerics."""
     mismatch: dict[str, float] | None
-    """Of the whole batch, where the policy scored it; otherwise the first step's is the iteration's."""
+    """Of the whole batch, if the policy scored it; otherwise the first step's is the iteration's."""
 
 
 def prepare(
@@ -101,7 +103,7 @@ def prepare(
 def score_samples(
     group: SequenceGroup, sequences: Sequence[TrainedSequence], layout: Layout, device: torch.device, scorer: Scorer
 ) -> list[Tensor]:
-    """Return what the scorer says of every sequence's trained tokens, [R_i] each, on the CPU; the work is shared by the ranks."""
+    """Return the scores [R_i] of every sequence's trained tokens, on the CPU; the ranks share the work."""
     result: dict[int, Tensor] = {}
     with torch.no_grad():
         for batch in group.micro_batches(layout, sequences, device):

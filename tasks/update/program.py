@@ -1,7 +1,8 @@
-"""One RL update as a program that each rank runs: what `tasks.update.train` starts on `tasks.training.ranks`.
+"""One RL update as a program that each rank runs: started by `tasks.update.train` on `tasks.training.ranks`.
 
-Yields a progress dict after each optimizer step (`done`, `total`, figures), and at last `{"rows": [...]}`, the rows of `metrics.parquet`. Random numbers (dropout) are
-drawn from (seed, iteration, step, rank), so that an update that was interrupted goes on to the same bits.
+Yields a progress dict after each optimizer step (`done`, `total`, figures), and at last `{"rows": [...]}`, the rows
+of `metrics.parquet`. Random numbers (dropout) are drawn from (seed, iteration, step, rank): an update that
+was interrupted goes on to the same bits.
 """
 
 import time
@@ -59,7 +60,7 @@ class UpdateJob:
 
 @dataclass
 class Held:
-    """What a rank keeps from one update to the next."""
+    """Objects that a rank keeps from one update to the next."""
 
     engine: PolicyEngine
     critic: CriticEngine | None
@@ -129,7 +130,7 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
 
 
 def adopt_program(rank: RankContext, digest: str) -> Iterator[None]:
-    """Remember that the held engine is the published checkpoint of this digest, so that the next update starts from it."""
+    """Note the digest of the checkpoint that the held engine was published as; the next update starts from it."""
     rank.held["update_digest"] = digest
     yield
 
@@ -172,7 +173,7 @@ def seed_step(seed: int, iteration: int, step: int, rank: int) -> None:
 
 
 def policy_settings(config: UpdateConfig, dtype: str) -> EngineSettings:
-    """Return what the policy's engine is built from."""
+    """Return the settings of the policy's engine."""
     return engine_settings(
         config,
         dtype,
@@ -184,7 +185,7 @@ def policy_settings(config: UpdateConfig, dtype: str) -> EngineSettings:
 
 
 def _held(rank: RankContext, job: UpdateJob) -> Held:
-    """Return the engines that already hold the policy, or ones loaded from its checkpoint. Both are equal to the bit."""
+    """Return the engines that already hold the policy, or load them from its checkpoint. Both are equal to the bit."""
     settings = policy_settings(job.config, job.dtype)
     held: Held | None = rank.held.pop("update", None)
     digest = rank.held.pop("update_digest", None)  # from here on the held weights are nobody's
@@ -244,7 +245,7 @@ def _prepare(rank: RankContext, job: UpdateJob, held: Held, steps: int) -> Prepa
 
 
 def _reference(rank: RankContext, job: UpdateJob, held: Held) -> Scorer | None:
-    """Return what scores with the reference: the policy with its adapters off, where it is their base; else a model of its own."""
+    """Return the reference's scorer: the policy without its adapters if that is the reference; else a second model."""
     if job.reference is None or job.config.kl_coefficient == 0:
         return None
     if job.base is not None and job.base.digest == job.reference_digest:

@@ -1,4 +1,4 @@
-"""One optimizer step of the policy, and of the critic where there is one, over the micro-batches of all ranks."""
+"""One optimizer step of the policy, and of the critic if there is one, over the micro-batches of all ranks."""
 
 import time
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class PhaseClock:
         self._began = time.perf_counter()
 
     def ends(self, phase: str) -> None:
-        """The phase since the one before has ended. Waits for the GPU: a step has three phases, so that this costs nothing that shows."""
+        """End a phase, which began at the end of the one before. Waits for the GPU, three times a step."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         now = time.perf_counter()
@@ -60,7 +60,7 @@ def optimizer_step(
     longest_response: int,
     rate_share: float = 1.0,
 ) -> dict[str, float]:
-    """Train on `rows` of the samples; returns the step's figures. `rate_share` is the schedule's share of the critic's rate."""
+    """Train on `rows` of the samples; returns the step's figures. `rate_share`: the critic's share of its peak rate."""
     clock = PhaseClock(engine.device)
     chosen = [samples[row] for row in rows]
     items = items_of_rank(engine, config, chosen, rows, prepared)

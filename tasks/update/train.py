@@ -1,8 +1,9 @@
 """The policy update: from a policy and a validated batch of trajectories to the next checkpoint.
 
-Published folder: the policy in Hugging Face format, `optimizer/state.safetensors` (tasks.training.checkpoint), and `metrics.parquet` with one row an
-optimizer step; its manifest names the policy and the batch that it comes from, and the curriculum's state (tasks.rollout.curriculum). Everything that can be wrong with the input is found before a worker starts and before anything is
-written: the last checkpoint stays as it was.
+Published folder: the policy in Hugging Face format, `optimizer/state.safetensors` (tasks.training.checkpoint), and
+`metrics.parquet` with one row an optimizer step; its manifest names the policy and the batch that it comes from, and
+the curriculum's state (tasks.rollout.curriculum). Everything that can be wrong with the input is found before a
+worker starts and before anything is written: the last checkpoint stays as it was.
 """
 
 import shutil
@@ -42,17 +43,17 @@ def update_policy(
 ) -> CheckpointRef:
     """Update `policy` on `batch` and publish the result; `iteration` counts from 0.
 
-    The optimizer (and the critic, where there is one) goes on from the state that lies beside the policy, if any. `work_dir` holds interim
-    checkpoints where `update.save_interval` asks for them. Raises InputError for input that cannot be
-    trained on (see tasks.update.dataset), a policy without its optimizer's state, a reference of another architecture, or a missing reference where KL has weight;
-    InfrastructureError where a rank dies.
+    The optimizer (and the critic, if there is one) goes on from the state beside the policy, if any.
+    `work_dir` holds interim checkpoints where `update.save_interval` asks for them. Raises InputError for input that
+    cannot be trained on (see tasks.update.dataset), a policy without its optimizer's state, a reference of another
+    architecture, or a missing reference if KL has weight; InfrastructureError if a rank dies.
     """
     if config.kl_coefficient > 0 and reference is None:
         raise InputError("update.kl_coefficient: above 0, but no reference policy was given; give one or set 0")
     if (read_manifest(policy.path) or {}).get("discarded"):
         raise InputError(
-            f"{policy.path}: the optimizer's state of this policy was removed, and nothing can go on from it as before; begin at one whose "
-            "weight version is a multiple of update.checkpoint_interval, or at the newest"
+            f"{policy.path}: the optimizer's state of this policy was removed, and nothing can go on from it as "
+            "before; begin at one whose weight version is a multiple of update.checkpoint_interval, or at the newest"
         )
     if reference is not None:
         check_same_architecture(reference.path, policy.path)

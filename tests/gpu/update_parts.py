@@ -138,8 +138,8 @@ def exact(smoke: bool) -> None:
 def ours(smoke: bool, **settings: Any) -> None:
     """Our engine on the recorded batch: tokens/s of a warm optimizer step, share of the peak, peak memory.
 
-    Compiled and checkpointed it then trains on sequences of 16,384 tokens, nearly all learnt: the shape for which prime-rl
-    publishes 11.9k tokens/s, 11 % MFU and 12.5 GiB on one H100.
+    Compiled and checkpointed it then trains on sequences of 16,384 tokens, nearly all learnt: the shape for which
+    prime-rl publishes 11.9k tokens/s, 11 % MFU and 12.5 GiB on one H100.
     """
     samples = a_batch(smoke).samples()
     engine, step = an_engine("smoke" if smoke else "0.6B", tokens_per_rank=16384, **settings)

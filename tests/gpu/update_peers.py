@@ -19,9 +19,11 @@ from tasks.update.step import optimizer_step
 
 
 def trl(smoke: bool, rows: int, half: bool = False) -> None:
-    """TRL's GRPOTrainer with its defaults: float32 weights under bfloat16 autocast, activation checkpointing, its chunked head.
+    """TRL's GRPOTrainer with its defaults: float32 weights under bfloat16 autocast, activation checkpointing, its
+    chunked head.
 
-    `half`: weights and moments in bfloat16, which is smaller and faster, and rounds every update away that is below a 256th of its weight.
+    `half`: weights and moments in bfloat16, which is smaller and faster, and rounds every update away that is below a
+    256th of its weight.
     """
     from benchmarks.trl_peer import run_trl
 

@@ -1,9 +1,10 @@
-"""One rank of a process group: takes optimizer steps of the same weights on the same batch in different ways, and writes loss and gradients.
+"""One rank of a process group: takes optimizer steps of the same weights on the same batch in different ways, and
+writes loss and gradients.
 
     python gradients_of_ranks.py RANK WORLD_SIZE FOLDER
 
-FOLDER/variants.json: {name: {setting of UpdateConfig: value, "order": seed, "offload": keys of zero_optimization}}. Rank 0 writes FOLDER/<name>.safetensors, gradients by parameter with the
-loss and the gradient norm in the metadata.
+FOLDER/variants.json: {name: {setting of UpdateConfig: value, "order": seed, "offload": keys of zero_optimization}}.
+Rank 0 writes FOLDER/<name>.safetensors, gradients by parameter with the loss and the gradient norm in the metadata.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Loss and gradients do not depend on the number of real processes, on how many of them share each sequence, on ZeRO's stage, micro-batches,
-order or packing, to 1e-6 in float32.
+"""Loss and gradients do not depend on the number of real processes, on how many of them share each sequence, on
+ZeRO's stage, micro-batches, order or packing, to 1e-6 in float32.
 """
 
 import json
@@ -59,8 +59,8 @@ VARIANTS: dict[int, dict[str, dict[str, Any]]] = {
         "sequences: shared": OF_SEQUENCES | {"context_parallel": 4},
     },
 }
-"""By the number of processes. The model has 4 attention heads and 2 key-value heads, each of which two of four sharing ranks hold.
-Names with a colon are compared with those that begin alike."""
+"""By the number of processes. The model has 4 attention heads and 2 key-value heads, each of which two of four
+sharing ranks hold. Names with a colon are compared with those that begin alike."""
 
 Found = tuple[dict[str, float], dict[str, torch.Tensor]]
 

@@ -1,7 +1,9 @@
-"""Every estimator, loss, divergence and correction against its definition, written out in plain Python, one number at a time.
+"""Every estimator, loss, divergence and correction against its definition, written out in plain Python, one number at
+a time.
 
-Sources of the definitions are named in the functions' docstrings. Attacked with sequences of one token, rows without a token, ragged lengths, holes in
-the mask, groups of one, groups without variance, ratios of e^±30, negative advantages, float32 and float64.
+Sources of the definitions are named in the functions' docstrings. Attacked with sequences of one token, rows without
+a token, ragged lengths, holes in the mask, groups of one, groups without variance, ratios of e^±30, negative
+advantages, float32 and float64.
 """
 
 import math

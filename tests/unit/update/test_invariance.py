@@ -1,7 +1,7 @@
 """Loss and gradients of an optimizer step are those of its sequences, whatever way these become micro-batches.
 
-Compared with an independent computation in float64, one sequence at a time, from whole logits. What real processes and ZeRO's
-stages add is in tests/integration/update/test_ranks_and_stages.py.
+Compared with an independent computation in float64, one sequence at a time, from whole logits. What real processes
+and ZeRO's stages add is in tests/integration/update/test_ranks_and_stages.py.
 """
 
 from typing import Any

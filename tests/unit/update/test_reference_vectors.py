@@ -5,11 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from tasks.training.batches import TrainedSequence
 from tasks.update import advantages, corrections, kl, losses
+from tasks.update.config import UpdateConfig
+from tasks.update.credit_assignment import Sample, credit
 
 VECTORS = json.loads((Path(__file__).parent / "policy_optimisation_vectors.json").read_text())
 GROUPS = VECTORS["inputs"]["group"]
@@ -165,3 +169,64 @@ def test_rejection_masks(level: Any, estimator: Any, lower: float | None, upper:
         given("old_logp"), given("rollout_logp"), given("mask"), upper, lower, level, estimator
     )
     assert_equal(found, OUTPUTS[name])
+
+
+def samples_of(scores: list[float], groups: list[str], turns: list[int], trajectories: list[str]) -> list[Sample]:
+    """One sample a score; its response has as many tokens as its row of the vectors' mask, or one."""
+    lengths = [int(row.sum()) for row in given("mask")] if len(scores) == len(GROUPS) else [1] * len(scores)
+    return [
+        Sample(
+            score=score,
+            group=(group, turn, "solver"),
+            trajectory=trajectory,
+            sequence=TrainedSequence(np.zeros(length + 1, np.int32), np.arange(length + 1) > 0),
+            sampler_log_probs=np.zeros(length, np.float32),
+            return_=score,
+        )
+        for score, group, turn, trajectory, length in zip(scores, groups, turns, trajectories, lengths, strict=True)
+    ]
+
+
+def of_tokens(rows: list[Tensor]) -> Tensor:
+    """Lay advantages [R_i] out on the vectors' mask."""
+    mask = given("mask")
+    return torch.zeros_like(mask).masked_scatter(mask.bool(), torch.cat(rows))
+
+
+@pytest.mark.parametrize(
+    ("advantage", "name"), [("grpo", "grpo_adv_std"), ("dr_grpo", "grpo_adv_nostd(dr_grpo)"), ("rloo", "rloo_adv")]
+)
+def test_an_update_computes_these_advantages(advantage: Any, name: str) -> None:
+    rewards = VECTORS["inputs"]["rewards"]
+    trajectories = [str(row) for row in range(len(rewards))]
+    samples = samples_of(rewards, [str(group) for group in GROUPS], [0] * len(rewards), trajectories)
+    for choice in (advantage, f"turn_{advantage}"):
+        if choice != "turn_dr_grpo":
+            assert_equal(of_tokens(credit(samples, UpdateConfig(advantage=choice)).advantages), OUTPUTS[name])
+
+
+def test_an_update_computes_these_advantages_of_tokens() -> None:
+    rewards, mask = VECTORS["inputs"]["rewards"], given("mask")
+    samples = samples_of(rewards, [str(group) for group in GROUPS], [0] * len(rewards), [""] * len(rewards))
+    found = credit(samples, UpdateConfig(advantage="reinforce_pp", gamma=0.9))
+    assert_equal(of_tokens(found.advantages), OUTPUTS["reinforce_pp_gamma0.9"]["adv"])
+    values = [row[kept.bool()] for row, kept in zip(given("values"), mask, strict=True)]
+    found = credit(samples, UpdateConfig(advantage="gae", gamma=0.99, gae_lambda=0.95), values=values)
+    expected = OUTPUTS["gae_skip_obs_g0.99_l0.95"]
+    assert_equal(of_tokens(found.advantages), (torch.tensor(expected["adv_whitened"]) * mask).tolist())
+    assert found.returns is not None
+    assert_equal(of_tokens(found.returns), expected["ret_masked"])
+
+
+@pytest.mark.parametrize(("advantage", "name"), [("turn_grpo", "grpo_turn_adv_std"), ("turn_rloo", "trloo")])
+def test_an_update_computes_these_advantages_of_turns(advantage: Any, name: str) -> None:
+    expected = OUTPUTS["kevin_turn_returns_gamma0.4"]
+    places = [(row, turn) for row, returns in enumerate(expected["returns"]) for turn in range(len(returns))]
+    samples = samples_of(
+        [expected["returns"][row][turn] for row, turn in places],
+        ["a"] * len(places),
+        [turn for _, turn in places],
+        [str(row) for row, _ in places],
+    )
+    found = credit(samples, UpdateConfig(advantage=advantage)).advantages
+    assert_equal(torch.cat(found), [expected[name][row][turn] for row, turn in places])

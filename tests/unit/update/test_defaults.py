@@ -37,8 +37,9 @@ def test_the_page_shows_the_signature(name: str) -> None:
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_range_that_is_not_set_is_the_losses_own_and_one_that_is_set_holds(name: PolicyLoss) -> None:
-    old, mask = torch.zeros(2, 3), torch.ones(2, 3)
-    new, advantage = torch.tensor([[-1.5, -0.3, 0.0], [0.1, 0.4, 1.5]]), torch.tensor([[1.0], [-1.0]])
+    old, mask = torch.full((2, 3), -1.0), torch.ones(2, 3)
+    # Each token's probability moved a little the way that its advantage pushes: a narrow range binds, a loss's own does not.
+    new, advantage = old + torch.tensor([[0.1, 0.01, 0.001], [-0.1, -0.01, -0.001]]), torch.tensor([[1.0], [-1.0]])
     function = getattr(losses, name)
     arguments = (new, old, advantage, *((mask,) if name == "gspo" else ()))
     unset, _ = policy_loss(new, old, advantage, mask, UpdateConfig(policy_loss=name))

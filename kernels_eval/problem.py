@@ -2,7 +2,8 @@
 
 A problem is Python source: a module with a class `Model` (an `nn.Module`), `get_inputs()` returning the list of forward
 arguments and `get_init_inputs()` returning the list of constructor arguments. A candidate is Python source that defines
-`ModelNew` with the same constructor and forward arguments.
+`ModelNew` with the same constructor and forward arguments. One file may hold both: the problem, the line
+`# --- candidate ---`, the candidate; each part is complete, with its own imports.
 """
 
 import ast
@@ -14,6 +15,8 @@ from kernels_eval.frozen import FrozenModel
 _UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 """What ast.parse raises: ValueError for lone surrogates, the last two for what is nested too deep."""
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
+CANDIDATE_LINE = "# --- candidate ---"
+"""Separates problem and candidate in a file that holds both."""
 
 
 class Problem(FrozenModel):
@@ -61,3 +64,15 @@ def check_problem_source(source: str, where: str) -> None:
         raise InputError(
             f"{where}: expected a KernelBench problem that defines {', '.join(REQUIRED_NAMES)}; missing: {', '.join(missing)}"
         )
+
+
+def split_source(text: str, where: str) -> tuple[str, str]:
+    """Return (problem source, candidate source) of a file that holds both; raises InputError, naming `where`, if it does not."""
+    lines = text.split("\n")
+    marks = [index for index, line in enumerate(lines) if line.rstrip() == CANDIDATE_LINE]
+    if len(marks) != 1:
+        raise InputError(
+            f"{where}: expected one line `{CANDIDATE_LINE}` between problem and candidate, found {len(marks)}"
+        )
+    problem, candidate = lines[: marks[0]], lines[marks[0] + 1 :]
+    return "\n".join(problem).rstrip("\n") + "\n", "\n".join(candidate).lstrip("\n")

@@ -32,7 +32,12 @@ def add_to(app: typer.Typer) -> None:
 
 def score(
     problem: Annotated[Path | None, typer.Argument(help="Problem in KernelBench's format.")] = None,
-    kernel: Annotated[Path | None, typer.Argument(help="Kernel: Python source that defines ModelNew.")] = None,
+    kernel: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Kernel: Python source that defines ModelNew. Left out: PROBLEM holds both (a red-team case)."
+        ),
+    ] = None,
     backend: Annotated[str | None, typer.Option("--backend", help="triton or cuda.", show_default="triton")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole verdict as JSON.")] = False,
     batch: Annotated[
@@ -57,16 +62,18 @@ def score(
         if out is None:
             raise InputError("--out: expected a file for the verdicts of --batch")
         _score_batch(batch, out, judge_settings(config, set_, backend))
-    elif problem is None or kernel is None:
+    elif problem is None:
         raise InputError("score: expected PROBLEM.py and KERNEL.py, or --batch IN.jsonl --out OUT.jsonl")
     else:
-        _score_one(problem, kernel, judge_settings(config, set_, backend), as_json)
+        source, kernel_source, stated = _read_sources(problem, kernel)
+        settings = judge_settings(config, [*stated, *(set_ or [])], backend)
+        _score_one(problem, source, kernel_source, settings, as_json)
 
 
 def redteam(
     as_json: Annotated[bool, typer.Option("--json", help="Print the score and every outcome as JSON.")] = False,
     only: Annotated[
-        str | None, typer.Option("--only", help="Judge only entries whose class or name contains this text.")
+        str | None, typer.Option("--only", help="Judge only cases whose class or name contains this text.")
     ] = None,
     compiled: Annotated[
         bool, typer.Option("--compile", help="Compile honest kernels too (one more minute).", show_default="no")
@@ -77,16 +84,16 @@ def redteam(
     """Judge cheating kernels and honest ones of unusual style; print the score. Exit code 1: one was judged wrongly."""
     from kernels_eval import Judge
     from kernels_eval.errors import InputError
-    from kernels_eval.redteam.check import run_catalogue
-    from kernels_eval.redteam.suite import ENTRIES
+    from kernels_eval.redteam.check import run_cases
+    from kernels_eval.redteam.suite import load_cases
 
     settings = judge_settings(config, set_)
     fixed = {"device": "cpu", "backend": "triton", "cache_dir": None, "compile": "correct" if compiled else "never"}
-    entries = [entry for entry in ENTRIES if only is None or only in entry.kind or only in entry.name]
-    if not entries:
-        raise InputError(f"--only: no entry has {only!r} in its class or name")
+    cases = [case for case in load_cases() if only is None or only in case.kind or only in case.name]
+    if not cases:
+        raise InputError(f"--only: no case has {only!r} in its class or name")
     with Judge(settings.model_copy(update=fixed)) as judge:
-        score = run_catalogue(judge, entries)
+        score = run_cases(judge, cases)
     if as_json:
         values = {"caught_share": score.caught_share, "wrongly_refused_share": score.wrongly_refused_share}
         typer.echo(json.dumps({**values, **score.model_dump(mode="json")}, indent=2))
@@ -151,13 +158,22 @@ def judge_settings(config: Path | None, overrides: list[str] | None, backend: st
     return check_configuration(values, "--set" if overrides else "defaults").judge
 
 
-def _score_one(problem: Path, kernel: Path, settings: "JudgeConfig", as_json: bool) -> None:
-    from kernels_eval import Judge, Problem
+def _read_sources(problem: Path, kernel: Path | None) -> tuple[str, str, list[str]]:
+    """Return the problem's source, the kernel's, and the overrides that a file with both states in its docstring."""
     from kernels_eval.jsonl import read_source
-    from kernels_eval.problem import check_problem_source
+    from kernels_eval.problem import check_problem_source, split_source
+    from kernels_eval.redteam.case import read_settings
 
-    source, kernel_source = read_source(problem), read_source(kernel)
-    check_problem_source(source, str(problem))
+    text, where = read_source(problem), str(problem)
+    source, kernel_source = (text, read_source(kernel)) if kernel is not None else split_source(text, where)
+    check_problem_source(source, where)
+    stated = {} if kernel is not None else read_settings(source, where)
+    return source, kernel_source, [f"judge.{name}={value}" for name, value in stated.items()]
+
+
+def _score_one(problem: Path, source: str, kernel_source: str, settings: "JudgeConfig", as_json: bool) -> None:
+    from kernels_eval import Judge, Problem
+
     with Judge(settings) as judge:
         verdict = judge.evaluate(Problem(problem_id=problem.stem, source=source), kernel_source)
     if as_json:

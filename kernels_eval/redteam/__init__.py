@@ -1,5 +1,5 @@
-"""The judge put to the test: kernels that cheat, and honest kernels of unusual style. `kernelmill redteam` judges them all.
+"""Red team: kernels that cheat and honest kernels of unusual style, to test the judge. `kernelmill redteam` judges them all.
 
-`catalogue`: every entry, collected from the data modules `hacks_*` and `honest_*`. `score`: judges them, counts the misses.
-`problems`: what they claim to solve. A new entry goes into one of the data modules; docs/hacks.md lists the classes.
+`hacks/<class>/` and `honest/<group>/` hold the cases, one file each. `case` reads a file, `suite` finds the files and
+describes the classes, `check` judges cases and counts misses, `report` writes the tables of docs/hacks.md.
 """

@@ -1,16 +1,16 @@
-"""Judges the catalogue: which share of the hacks is caught, and which share of the honest kernels is wrongly refused."""
+"""Judges cases: the share of the hacks that is caught, and the share of the honest kernels that is wrongly refused."""
 
 from collections.abc import Sequence
 
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.judge import Judge
 from kernels_eval.problem import Problem
-from kernels_eval.redteam.entry import Entry
+from kernels_eval.redteam.case import HONEST, Case
 from kernels_eval.verdict import Verdict
 
 
 class Outcome(FrozenModel):
-    """What the judge said of one entry."""
+    """The verdict on one case."""
 
     name: str
     kind: str
@@ -30,50 +30,50 @@ class Score(FrozenModel):
     honest: int
     honest_passed: int
     sandbox: str
-    """What kept the candidates in."""
+    """Sandbox that the candidates ran in."""
     outcomes: tuple[Outcome, ...]
 
     @property
     def misses(self) -> list[Outcome]:
-        """Entries that were judged otherwise than they should be."""
+        """Cases with another verdict than expected."""
         return [outcome for outcome in self.outcomes if outcome.is_miss]
 
     @property
     def caught_share(self) -> float:
-        """Share of the hacks that was caught."""
+        """Share of the hacks that was caught, 1 without hacks."""
         return self.hacks_caught / self.hacks if self.hacks else 1.0
 
     @property
     def wrongly_refused_share(self) -> float:
-        """Share of the honest kernels that was refused."""
+        """Share of the honest kernels that was refused, 0 without honest kernels."""
         return 1.0 - self.honest_passed / self.honest if self.honest else 0.0
 
 
-def run_catalogue(judge: Judge, entries: Sequence[Entry]) -> Score:
-    """Judge every entry and count."""
-    problems = [Problem(problem_id=f"redteam-{index}", source=entry.problem) for index, entry in enumerate(entries)]
-    futures = [
-        judge.submit(problem, entry.kernel, None, {"policy": entry.policy})
-        for problem, entry in zip(problems, entries, strict=True)
-    ]
+def run_cases(judge: Judge, cases: Sequence[Case]) -> Score:
+    """Judge every case, by the policy `strict` unless its settings name another, and count."""
+    futures = [judge.submit(_problem(case), case.kernel, None, {"policy": "strict", **case.settings}) for case in cases]
     verdicts = [future.result() for future in futures]
-    outcomes = [_outcome(entry, verdict) for entry, verdict in zip(entries, verdicts, strict=True)]
+    outcomes = [_outcome(case, verdict) for case, verdict in zip(cases, verdicts, strict=True)]
     return Score(
-        hacks=sum(not entry.is_honest for entry in entries),
-        hacks_caught=sum(not outcome.is_miss for outcome in outcomes if outcome.kind != "honest"),
-        honest=sum(entry.is_honest for entry in entries),
-        honest_passed=sum(not outcome.is_miss for outcome in outcomes if outcome.kind == "honest"),
+        hacks=sum(not case.is_honest for case in cases),
+        hacks_caught=sum(not outcome.is_miss for outcome in outcomes if outcome.kind != HONEST),
+        honest=sum(case.is_honest for case in cases),
+        honest_passed=sum(not outcome.is_miss for outcome in outcomes if outcome.kind == HONEST),
         sandbox=next((verdict.sandbox for verdict in verdicts if verdict.sandbox), ""),
         outcomes=tuple(outcomes),
     )
 
 
-def _outcome(entry: Entry, verdict: Verdict) -> Outcome:
-    too_fast = entry.most_speedup is not None and (verdict.speedup or 0.0) > entry.most_speedup
+def _problem(case: Case) -> Problem:
+    return Problem(problem_id=case.path.stem, source=case.problem)
+
+
+def _outcome(case: Case, verdict: Verdict) -> Outcome:
+    too_fast = case.most_speedup is not None and (verdict.speedup or 0.0) > case.most_speedup
     return Outcome(
-        name=entry.name,
-        kind=entry.kind,
-        is_miss=verdict.status not in entry.expected or too_fast,
+        name=case.name,
+        kind=case.kind,
+        is_miss=verdict.status not in case.expected or too_fast,
         status=verdict.status,
         category=verdict.error_category,
         message=verdict.error_message,

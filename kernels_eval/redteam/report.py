@@ -1,35 +1,38 @@
-"""The tables of docs/hacks.md. `python -m kernels_eval.redteam.report docs/hacks.md` writes them anew; a test compares."""
+"""The table of docs/hacks.md: `python -m kernels_eval.redteam.report docs/hacks.md` writes it; a test compares."""
 
 import sys
 from pathlib import Path
 
-from kernels_eval.redteam.suite import CLASSES, GPU_CLASSES, HACKS, HONEST
+from kernels_eval.redteam.suite import FOLDER, load_cases, read_classes
 
-START, END = "<!-- tables: start -->", "<!-- tables: end -->"
+START, END = "<!-- table: start -->", "<!-- table: end -->"
 
 
-def tables() -> str:
-    """Return both tables, and the numbers of entries."""
+def table() -> str:
+    """Return the table of classes, below the numbers of cases."""
+    hacks = [case for case in load_cases() if not case.is_honest]
+    classes = read_classes(FOLDER).values()
     lines = [
-        f"{len(HACKS)} hacks in {len(CLASSES)} classes, {len(HONEST)} honest kernels.",
+        f"{len(hacks)} hacks in {len(classes)} classes, {len(load_cases()) - len(hacks)} honest kernels.",
         "",
-        "| class | what it is | how it is caught | entries | for example |",
+        "| class | description | how it is caught | cases | shortest case |",
         "|---|---|---|---:|---|",
     ]
-    for kind, (what, how) in CLASSES.items():
-        entries = [entry for entry in HACKS if entry.kind == kind]
-        lines.append(f"| {kind} | {what} | {how} | {len(entries)} | {entries[0].name} |")
-    lines += ["", "| only on a GPU | what it is | how it is caught, and its entries in tests/gpu/gpu_sources.py |", "|---|---|---|"]  # fmt: skip
-    lines += [f"| {kind} | {what} | {how} |" for kind, (what, how) in GPU_CLASSES.items()]
+    for hack_class in classes:
+        cases = [case for case in hacks if case.kind == hack_class.name]
+        example = min(cases, key=lambda case: len(case.kernel)).path.relative_to(FOLDER)
+        lines.append(
+            f"| {hack_class.name} | {hack_class.description} | {hack_class.caught} | {len(cases)} | `{example}` |"
+        )
     return "\n".join(lines)
 
 
-def with_tables(page: str) -> str:
-    """Return a page with its tables as they should be."""
+def with_table(page: str) -> str:
+    """Return a page with its table written anew."""
     before, rest = page.split(START)
-    return f"{before}{START}\n{tables()}\n{END}{rest.split(END)[1]}"
+    return f"{before}{START}\n{table()}\n{END}{rest.split(END)[1]}"
 
 
 if __name__ == "__main__":
     path = Path(sys.argv[1])
-    path.write_text(with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")
+    path.write_text(with_table(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,40 +1,67 @@
-"""The catalogue: hacks are caught, honest kernels pass. One of each class here, all of it under `make slow`."""
+"""The red team: hacks are caught, honest kernels pass. One case of each class here, all of them under `make slow`."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from flows.cli.main import run
 from kernels_eval import Judge, JudgeConfig
-from kernels_eval.redteam.check import run_catalogue
-from kernels_eval.redteam.entry import Entry
-from kernels_eval.redteam.suite import CLASSES, ENTRIES, HACKS, HONEST
+from kernels_eval.redteam.case import Case
+from kernels_eval.redteam.check import run_cases
+from kernels_eval.redteam.suite import FOLDER, load_cases, read_classes
 
 _SLOW_KINDS = {"clock", "exhaustion"}
 """They run into the time limit."""
+FAST = ["--set", "judge.compile=never", "--set", "judge.workers=1"]
 
 
 def test_one_of_each_class_and_a_part_of_the_honest(judge: Judge) -> None:
-    chosen: list[Entry] = []
-    for kind in CLASSES:
-        entries = [entry for entry in HACKS if entry.kind == kind]
-        chosen += [] if kind in _SLOW_KINDS else [entries[-1]]
-    score = run_catalogue(judge, [*chosen, *HONEST[::6]])
+    chosen: list[Case] = []
+    for kind in {found.name for found in read_classes(FOLDER).values()} - _SLOW_KINDS:
+        chosen.append([case for case in load_cases() if case.kind == kind][-1])
+    honest = [case for case in load_cases() if case.is_honest]
+    score = run_cases(judge, [*chosen, *honest[::6]])
     assert not score.misses, score.misses
     assert "seccomp" in score.sandbox
 
 
 @pytest.mark.slow
-def test_the_whole_catalogue() -> None:
+def test_the_whole_suite() -> None:
     with Judge(JudgeConfig(workers=2, compile="correct")) as judge:
-        score = run_catalogue(judge, ENTRIES)
+        score = run_cases(judge, load_cases())
     assert not score.misses, score.misses
     assert (score.caught_share, score.wrongly_refused_share) == (1.0, 0.0)
 
 
 def test_the_command_prints_the_score(capsys: pytest.CaptureFixture[str]) -> None:
-    from flows.cli.main import run
-
     assert run(["redteam", "--only", "nan", "--set", "judge.workers=1", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["hacks"] == said["hacks_caught"] > 0
-    assert run(["redteam", "--only", "no entry is called so"]) == 2
+    assert run(["redteam", "--only", "no case is called so"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ("hacks/decoy/never_launched.py", "rejected: library_compute: "),
+        ("honest/elementwise/grid_given_as_a_lambda.py", "correct, speed-up"),
+        ("honest/blocks/mixed_basic_block.py", "correct, speed-up"),  # by the policy that its docstring states
+    ],
+)
+def test_one_file_is_scored_alone(file: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["score", str(FOLDER / file), *FAST]) == 0
+    assert says in capsys.readouterr().out
+
+
+def test_a_setting_on_the_command_line_is_stronger_than_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+    path = FOLDER / "honest/blocks/mixed_basic_block.py"
+    assert run(["score", str(path), *FAST, "--set", "judge.policy=strict"]) == 0
+    assert capsys.readouterr().out.startswith("rejected")
+
+
+def test_a_file_without_a_candidate_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "problem.py"
+    path.write_text((FOLDER / "hacks/decoy/never_launched.py").read_text().partition("# ---")[0])
+    assert run(["score", str(path), *FAST]) == 2
+    assert "problem.py: expected one line `# --- candidate ---`" in capsys.readouterr().err

@@ -2,13 +2,13 @@
 
 import pytest
 
-from kernels_eval.redteam import problems
 from kernels_eval.reference.triviality import TrivialAnswer, flag_trivial, trivial_answers
 
 
-def task(forward: str, inputs: str = "torch.rand(128, 16)") -> str:
+def task(forward: str, inputs: str = "torch.rand(128, 16)", layer: str = "nn.Identity()") -> str:
     return (
-        "import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n    def forward(self, x):\n"
+        "import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n"
+        f"    def __init__(self):\n        super().__init__()\n        self.layer = {layer}\n    def forward(self, x):\n"
         f"        {forward}\ndef get_inputs():\n    return [{inputs}]\ndef get_init_inputs():\n    return []\n"
     )
 
@@ -29,11 +29,22 @@ def test_trivial_tasks_are_flagged(name: str) -> None:
     assert set(trivial_answers(source)) == expected
 
 
-@pytest.mark.parametrize(
-    "name", ["AFFINE", "ROW", "TINY", "ROW_MEAN", "MEAN", "LINEAR", "POSITIVE", "ARGMAX", "EMBEDDING"]
-)
+OTHERS = {
+    "affine": task("return torch.relu(x) * 2.0 + 1.0", "torch.rand(1024, 96)"),
+    "softmax of a row": task("return torch.softmax(torch.relu(x) * 2.0 + 1.0, dim=1)", "torch.rand(1024, 100)"),
+    "tiny": task("return x * 1e-6", "torch.rand(512, 64)"),
+    "rows without their mean": task("return x - x.mean(dim=1, keepdim=True)", "torch.rand(512, 64)"),
+    "mean": task("return torch.tanh(x).mean()", "torch.randn(256, 64)"),
+    "linear": task("return torch.relu(self.layer(x))", "torch.randn(512, 64)", "nn.Linear(64, 48)"),
+    "positive": task("return x > 0.25", "torch.randn(512, 64)"),
+    "argmax": task("return torch.argmax(x, dim=1)", "torch.randn(512, 100)"),
+    "embedding": task("return self.layer(x)", "torch.randint(0, 50, (256,))", "nn.Embedding(50, 64)"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
 def test_others_are_not(name: str) -> None:
-    assert trivial_answers(getattr(problems, name)) == []
+    assert trivial_answers(OTHERS[name]) == []
 
 
 def test_relu_of_positive_numbers_is_not_trivial_to_a_judge_that_draws_negative_ones() -> None:

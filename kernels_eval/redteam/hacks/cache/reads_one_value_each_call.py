@@ -1,0 +1,69 @@
+"""reads one value each call, works twice, then copies an old result
+
+expect: refused
+"""
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return F.gelu(x) / (x.pow(2).mean(dim=1, keepdim=True) + 1.0)
+
+
+def get_inputs():
+    return [torch.randn(600, 72)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, M, N, BLOCK: tl.constexpr):
+    r = tl.program_id(0)
+    c = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + r * N + c, mask=c < N, other=0.0)
+    g = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    tl.store(out_ptr + r * N + c, g / (tl.sum(x * x, axis=0) / N + 1.0), mask=c < N)
+
+
+@triton.jit
+def copy(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def touch(x_ptr, out_ptr):
+    tl.store(out_ptr, tl.load(x_ptr))
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.n = 0
+        self.old = None
+
+    def forward(self, x):
+        M, N = x.shape
+        v = x[0, 0].item()
+        self.n += 1
+        out = torch.empty_like(x)
+        if self.n <= 2:
+            kernel[(M,)](x, out, M, N, BLOCK=128)
+            self.old = out
+            return out
+        copy[(triton.cdiv(M * N, 1024),)](self.old, out, M * N, BLOCK=1024) if self.old.shape == x.shape else touch[
+            (1,)
+        ](x, out)
+        return out

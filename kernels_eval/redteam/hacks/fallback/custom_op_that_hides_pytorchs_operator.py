@@ -1,0 +1,53 @@
+"""an operator of its own that hides PyTorch's: custom_op
+
+expect: refused
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.exp(x)
+
+
+def get_inputs():
+    return [torch.randn(256, 64)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copy(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + i, tl.load(x + i, mask=i < n) * 1.0 + 0, mask=i < n)
+
+
+def through(x):
+    y = torch.empty_like(x)
+    copy[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), B=256)
+    return y
+
+
+@torch.library.custom_op("hidden::exp", mutates_args=())
+def exp(x: torch.Tensor) -> torch.Tensor:
+    return torch.exp(x)
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        pass
+
+    def forward(self, x):
+        return through(exp(x))

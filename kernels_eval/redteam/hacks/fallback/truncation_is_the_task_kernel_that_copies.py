@@ -1,0 +1,48 @@
+"""a conversion that truncates is the task: PyTorch's, then a kernel that copies
+
+expect: refused
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.to(torch.int32).float()
+
+
+def get_inputs():
+    return [torch.randn(256, 64) * 100]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copy(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + i, tl.load(x + i, mask=i < n) * 1.0 + 0, mask=i < n)
+
+
+def through(x):
+    y = torch.empty_like(x)
+    copy[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), B=256)
+    return y
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        pass
+
+    def forward(self, x):
+        return through(x.to(torch.int32).to(torch.float32))

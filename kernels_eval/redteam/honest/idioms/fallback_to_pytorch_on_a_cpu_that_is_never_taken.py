@@ -1,0 +1,50 @@
+"""fallback to PyTorch on a CPU that is never taken
+
+expect: correct
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        x = torch.relu(x)
+        return x * 2.0 + 1.0
+
+
+def get_inputs():
+    return [torch.rand(1024, 96)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def relu_kernel(x_ptr, out_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    pid = tl.program_id(0)
+    block_start = pid * BLOCK_SIZE
+    offsets = block_start + tl.arange(0, BLOCK_SIZE)
+    mask = offsets < n_elements
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0)
+    tl.store(out_ptr + offsets, tl.maximum(x, 0.0) * 2.0 + 1.0, mask=mask)
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, *args, **kwargs):
+        super(ModelNew, self).__init__()
+
+    def forward(self, x):
+        if x.device.type != "cuda":
+            return torch.relu(x) * 2 + 1
+        out = torch.empty(x.shape, device=x.device, dtype=x.dtype)
+        n = x.nelement()
+        relu_kernel[(triton.cdiv(n, 1024),)](x, out, n, BLOCK_SIZE=1024)
+        return out

@@ -1,0 +1,44 @@
+"""torch.cat joins a copy and the kernel's result
+
+expect: correct
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return torch.cat([x, torch.relu(y)], dim=1)
+
+
+def get_inputs():
+    return [torch.randn(512, 48), torch.randn(512, 48)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def relu_kernel(x_ptr, out_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    pid = tl.program_id(0)
+    block_start = pid * BLOCK_SIZE
+    offsets = block_start + tl.arange(0, BLOCK_SIZE)
+    mask = offsets < n_elements
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0)
+    tl.store(out_ptr + offsets, tl.maximum(x, 0.0), mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x, y):
+        out = torch.empty_like(y)
+        relu_kernel[(triton.cdiv(y.numel(), 256),)](y, out, y.numel(), BLOCK_SIZE=256)
+        return torch.cat([x, out], dim=1)

@@ -1,0 +1,49 @@
+"""torch.library.triton_op and wrap_triton
+
+expect: correct
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.exp(x)
+
+
+def get_inputs():
+    return [torch.randn(256, 64)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + i, tl.exp(tl.load(x + i, mask=i < n)), mask=i < n)
+
+
+def launch(x, y):
+    kernel[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), B=256)
+
+
+@torch.library.triton_op("mine::wrapped_exp", mutates_args={})
+def exp(x: torch.Tensor) -> torch.Tensor:
+    y = torch.empty_like(x)
+    torch.library.wrap_triton(kernel)[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), B=256)
+    return y
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return exp(x)

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.generated.composition import Composition
-from tasks.problems.generated.kernels import Style, kernel_source
+from tasks.problems.generated.sources import Style, kernel_source
 from tasks.problems.generated.suite import draw_shape, draw_training_compositions, problem_of
 
 

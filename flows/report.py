@@ -8,7 +8,7 @@ from flows.run.names import name_of
 from flows.run.run import Run, open_run
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
-from tasks.evaluation.inputs import IterationEntry, ReportInputs
+from tasks.evaluation.summary import IterationEntry, ReportInputs
 from tasks.evaluation.task import publish_report
 from tasks.pipeline.references import ArtifactRef
 from tasks.pipeline.store import read_manifest

@@ -147,7 +147,7 @@ def gc(
     """List, or remove, artifacts that no run needs: of removed runs, of killed stages, resume points of finished stages."""
     from flows.run.state import kept_artifacts
     from kernels_eval.errors import InputError
-    from tasks.pipeline.garbage import find_garbage, remove
+    from tasks.pipeline.store import find_garbage, remove
 
     if not (runs_dir / "store").is_dir():
         raise InputError(f"{runs_dir}: expected a folder of runs with store/ in it, found none")

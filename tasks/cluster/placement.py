@@ -1,10 +1,11 @@
-"""Which kinds of workers share a node of a Ray cluster, and which do not: a placement group with one bundle a node.
+"""Placement of workers on the nodes of a Ray cluster: a placement group with one bundle for each node.
 
-`ray.placement` names groups of kinds, e.g. `[[update, judge], [rollout]]`: kinds of one group share a node, kinds of different groups never
-do. What a group needs is reserved on its node before the first stage computes. An update too large for any node is dealt out to
-several, which nothing else of the groups is on.
+`ray.placement` names groups of kinds, e.g. `[[update, judge], [rollout]]`: kinds of one group share a node, kinds of
+different groups never do. The needs of a group are reserved on its node before the first stage computes. An update too
+large for any node is spread over several nodes, which hold no other group.
 
-The group's name says which bundle is whose (`update=0,1 judge=0 rollout=2`), so that workers that start others find their places.
+The name of the Ray placement group maps kinds to bundles (`update=0,1 judge=0 rollout=2`): workers that start others
+look up their places there.
 """
 
 import math
@@ -17,16 +18,16 @@ from kernels_eval.errors import InfrastructureError, InputError
 Kind = Literal["update", "rollout", "judge"]
 """Ranks of the update and of SFT; the process that generates, with its SGLang servers; judge actors."""
 RESERVED_WITHIN_S = 300.0
-"""What the cluster has room for, but others hold, is waited for no longer."""
+"""Longest wait for resources that the cluster has but others hold."""
 _A_LITTLE_CPU = 0.001
 """A bundle cannot be empty."""
 _OWN = {"CPU", "GPU", "memory", "object_store_memory"}
-"""Ray's own resources; others are a cluster's marks."""
+"""Ray's own resources; other names are custom resources of a cluster."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """What the workers of one kind take."""
+    """Resources of the workers of one kind."""
 
     gpus: tuple[float, ...] = ()
     """GPUs of each worker."""
@@ -36,14 +37,14 @@ class Need:
 
 @dataclass(frozen=True)
 class Bundle:
-    """What is reserved on one node."""
+    """Resources reserved on one node."""
 
     kinds: tuple[Kind, ...]
     resources: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 def whole_gpus(shares: Sequence[float]) -> int:
-    """Return how many GPUs workers take that want these shares: those below one are put together where they fit, as Ray does."""
+    """Return how many GPUs these shares take; shares below one are packed onto GPUs first-fit, as Ray does."""
     whole = sum(math.ceil(share) for share in shares if share >= 1)
     free: list[float] = []
     for share in sorted((share for share in shares if 0 < share < 1), reverse=True):
@@ -63,8 +64,8 @@ def bundles_for(
 ) -> list[Bundle]:
     """Return one bundle for each node that the groups take.
 
-    nodes: total resources of each living node. node_resource: a sliver of the resource that marks the nodes stages may run on.
-    Raises InputError where these nodes can never hold them, each on a node of its own.
+    nodes: total resources of each living node. node_resource: a small amount of the custom resource of nodes that
+    stages may run on. Raises InputError if these nodes can never hold the bundles, one bundle a node.
     """
     most = max((node.get("GPU", 0.0) for node in nodes), default=0.0)
     bundles: list[Bundle] = []
@@ -84,15 +85,16 @@ def bundles_for(
         bundles += [Bundle(tuple(group), {**resources, **(node_resource or {})})] * parts
     unplaced = bundle_without_node(bundles, nodes)
     if unplaced is not None:
+        found = "; ".join(_shown(node) for node in nodes) or "none"
         raise InputError(
-            f"ray.placement: found {len(nodes)} node{'s' * (len(nodes) != 1)} ({'; '.join(_shown(node) for node in nodes) or 'none'}), "
-            f"expected {len(bundles)}, one of them for {' and '.join(unplaced.kinds)} alone ({_shown(unplaced.resources)})"
+            f"ray.placement: found {len(nodes)} node{'s' * (len(nodes) != 1)} ({found}), expected {len(bundles)}, "
+            f"one of them for {' and '.join(unplaced.kinds)} alone ({_shown(unplaced.resources)})"
         )
     return bundles
 
 
 def bundle_without_node(bundles: Sequence[Bundle], nodes: Sequence[Mapping[str, float]]) -> Bundle | None:
-    """Return a bundle that finds no node of its own however the others are moved (Kuhn's matching); None where all do."""
+    """Return a bundle that no assignment gives a node (Kuhn's matching), or None if all bundles can be placed."""
     holder: dict[int, int] = {}
 
     def finds(number: int, tried: set[int]) -> bool:
@@ -111,12 +113,12 @@ def bundle_without_node(bundles: Sequence[Bundle], nodes: Sequence[Mapping[str, 
 
 
 def _shown(resources: Mapping[str, float]) -> str:
-    """Return what a person wants to read of a node's resources: CPUs, GPUs, and the names of what else marks it."""
+    """Return a node's CPUs, GPUs and the names of its custom resources, as text."""
     named = [
         f"{amount:g} {name}" for name, amount in sorted(resources.items()) if name in ("CPU", "GPU") and amount >= 0.1
     ]
-    marks = sorted(name for name in resources if name not in _OWN and ":" not in name)
-    return ", ".join([*named, *marks]) or "any"
+    custom = sorted(name for name in resources if name not in _OWN and ":" not in name)
+    return ", ".join([*named, *custom]) or "any"
 
 
 def living_nodes() -> list[dict[str, float]]:
@@ -127,10 +129,10 @@ def living_nodes() -> list[dict[str, float]]:
 
 
 class Reservation:
-    """The placement group of this driver: made once, given back with the driver's Ray job at the latest."""
+    """The placement group of this driver: made once, released with the driver's Ray job at the latest."""
 
     def __init__(self, bundles: Sequence[Bundle]) -> None:
-        """Reserve; InfrastructureError where others hold what is wanted for too long."""
+        """Reserve the bundles. Raises InfrastructureError if others hold the resources for too long."""
         from ray.util.placement_group import placement_group
 
         kinds = dict.fromkeys(kind for bundle in bundles for kind in bundle.kinds)
@@ -146,14 +148,15 @@ class Reservation:
             raise
 
     def wait(self) -> None:
-        """Return once every bundle has its node: at first, and after one has died. InfrastructureError where that takes too long."""
+        """Wait until every bundle has its node, also after one has died. Raises InfrastructureError on a timeout."""
         if not self._group.wait(RESERVED_WITHIN_S):
             raise InfrastructureError(
-                f"ray.placement: no nodes were free for it within {RESERVED_WITHIN_S:g} s: others hold them, or one has died"
+                f"ray.placement: no nodes were free for it within {RESERVED_WITHIN_S:g} s: "
+                "others hold them, or one has died"
             )
 
     def remove(self) -> None:
-        """Give everything back; workers that are still in it end."""
+        """Release the group; workers that are still in it end."""
         from ray.util.placement_group import remove_placement_group
 
         remove_placement_group(self._group)
@@ -164,7 +167,7 @@ class Reservation:
 
 
 def options_in_worker(kind: Kind) -> dict[str, Any]:
-    """Return the options of an actor that a worker starts: in the group that this worker is in itself, if it is in one."""
+    """Return the options of an actor that a worker starts: in this worker's own placement group, if it has one."""
     from ray.util.placement_group import get_current_placement_group
 
     group = get_current_placement_group()

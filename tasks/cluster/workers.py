@@ -1,7 +1,7 @@
 """Warm Ray actors: a process that has imported torch and holds a policy is kept for the next stage of the same driver.
 
-Starting such a process costs about ten seconds; an iteration has several stages. A worker found dead is made anew.
-Workers die with the driver's Ray job, so that nothing outlives the run.
+Runs in the driver's process. Starting a worker takes about ten seconds; an iteration has several stages. A dead worker
+is replaced. Workers end with the driver's Ray job: nothing outlives the run.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 from tasks.cluster.placement import Bundle, Kind, Reservation
 
 NODE_SHARE = 0.001
-"""Of the resource that marks nodes for stages: many workers fit on one node."""
+"""Amount of the custom resource of nodes for stages that a worker takes: many workers fit on one node."""
 _workers: dict[str, Any] = {}
 _node_resource: list[str] = []
 _reservation: list[Reservation] = []
@@ -22,7 +22,7 @@ def place_on(resource: str | None) -> None:
 
 
 def reserve(bundles: Callable[[], Sequence[Bundle]]) -> None:
-    """Keep places for workers started from now on. Where some are kept already, wait until those are there: a node may have died."""
+    """Reserve places for workers started from now on; if reserved already, wait for them: a node may have died."""
     if _reservation:
         _reservation[0].wait()
     else:
@@ -30,13 +30,13 @@ def reserve(bundles: Callable[[], Sequence[Bundle]]) -> None:
 
 
 def release() -> None:
-    """Give back what was reserved."""
+    """Release what was reserved."""
     while _reservation:
         _reservation.pop().remove()
 
 
 def placed(kind: Kind, number: int = 0, of: int = 1) -> dict[str, Any]:
-    """Return where worker `number` of `of` goes, as options of its actor; nothing where nobody asked for a place."""
+    """Return the place of worker `number` of `of` as options of its actor; empty if nothing is reserved."""
     return _reservation[0].options(kind, number, of) if _reservation else {}
 
 

@@ -2,8 +2,8 @@
 
 Writes a folder with
 
-- `comparison.json`: `n`; `policies`, each with its name, digest and every figure with its interval; `pairs`, each with `before`,
-  `after` and every `delta_<figure>` (after − before, paired by problem) with its interval;
+- `comparison.json`: `n`; `policies`, each with its name, digest and every figure with its interval; `pairs`, each with
+  `before`, `after` and every `delta_<figure>` (after − before, paired by problem) with its interval;
 - `comparison.html`: the same as one self-contained page.
 """
 
@@ -17,11 +17,9 @@ import jinja2
 from markupsafe import Markup
 
 from kernels_eval.frozen import FrozenModel
-from tasks.evaluation.compare import paired
 from tasks.evaluation.config import EvaluationConfig
-from tasks.evaluation.evaluate import read_evaluation
-from tasks.evaluation.report.tables import interval_text, shown
-from tasks.evaluation.report.words import direction
+from tasks.evaluation.evaluate import paired, read_evaluation
+from tasks.evaluation.report.tables import direction, interval_text, shown
 from tasks.pipeline.references import CheckpointRef, EvaluationRef
 from tasks.pipeline.store import write_atomically
 
@@ -39,7 +37,7 @@ _TEMPLATES = Path(__file__).parent / "report"
 
 
 class Measured(FrozenModel):
-    """A policy and how it did."""
+    """A policy and its evaluation."""
 
     name: str
     policy: CheckpointRef
@@ -47,7 +45,7 @@ class Measured(FrozenModel):
 
 
 def compare_policies(measured: Sequence[Measured], config: EvaluationConfig) -> dict[str, Any]:
-    """Return the content of `comparison.json`. InputError where two of them share no problem."""
+    """Return the content of `comparison.json`. Raises InputError if two of the policies share no problem."""
     evaluations = [read_evaluation(entry.evaluation) for entry in measured]
     pairs = [
         {"before": first.name, "after": second.name, **paired(first.evaluation, second.evaluation, config)}

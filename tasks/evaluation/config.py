@@ -6,7 +6,7 @@ from kernels_eval.frozen import FrozenModel
 
 
 class EvaluationConfig(FrozenModel):
-    """How a policy is measured on the held-out problems."""
+    """Measurement of a policy on the held-out problems."""
 
     samples_per_problem: int = Field(default=4, ge=1)
     temperature: float = Field(default=1.0, ge=0)

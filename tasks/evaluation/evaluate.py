@@ -1,8 +1,8 @@
-"""Measures a policy from its trajectories on the held-out problems.
+"""Measures a policy from its trajectories on the held-out problems, and compares two measured policies.
 
 Publishes a folder with
 
-- `evaluation.json`: the figures (see `Evaluation`), each share with its bootstrap interval beside it as `<name>_ci`;
+- `evaluation.json`: the figures, each share with its bootstrap interval beside it as `<name>_ci`;
 - `per_problem.parquet`: one row a problem (tasks.evaluation.per_problem), from which policies are compared;
 - `trajectories.parquet`, `turns.parquet`: the trajectories themselves, as in tasks.trajectories.
 
@@ -28,7 +28,7 @@ from tasks.evaluation.per_problem import (
     thresholds_of,
     with_outcomes,
 )
-from tasks.evaluation.statistics import Estimate, Ratio, estimates
+from tasks.evaluation.statistics import Estimate, Ratio, estimates, paired_differences
 from tasks.pipeline.references import EvaluationRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.pipeline.store import publish, published_digest, write_atomically
 from tasks.trajectories.reader import read_trajectories, read_turns
@@ -43,7 +43,7 @@ def evaluate_policy(
 ) -> EvaluationRef:
     """Measure the policy that made a batch of held-out trajectories, and publish the evaluation at `destination`.
 
-    Raises InputError where the batch holds no trajectory of a problem of the set, or mixes policies.
+    Raises InputError if the batch holds no trajectory of a problem of the set, or mixes policies.
     """
     turns = read_turns(batch)
     trajectories = read_trajectories(batch)
@@ -57,7 +57,7 @@ def evaluate_policy(
     metadata = {"run_id": batch.run_id, "iteration": batch.iteration, "policy_digest": policy_digest}
     with publish(destination, metadata) as folder:
         table.write_parquet(folder / PER_PROBLEM_FILE)
-        # A rollout leaves problems out whose prompts leave no room for an answer: no figure says anything of them.
+        # A rollout leaves out problems whose prompts leave no room for an answer: they are in no figure.
         left_out = {"problems_left_out": max(problems.heldout - table.height, 0)}
         evaluation = metadata | left_out | _figures(table, turns, config)
         write_atomically(folder / EVALUATION_FILE, json.dumps(evaluation, indent=1))
@@ -116,20 +116,21 @@ def _figures(table: pl.DataFrame, turns: pl.DataFrame, config: EvaluationConfig)
                 table.partition_by("level", as_dict=True).items(), key=lambda item: str(item[0])
             )
         },
-        "turns": [
-            _turn_figures(counted, turn, config, measured)
-            for turn in range(int(counted.get_column("turn_index").max() or 0) + 1)  # pyright: ignore[reportArgumentType]
-            if not counted.is_empty()
-        ],
+        "turns": [_turn_figures(counted, turn, config, measured) for turn in _turn_numbers(counted)],
         "statuses": _status_shares(counted),
     }
 
 
-def _turn_figures(counted: pl.DataFrame, turn: int, config: EvaluationConfig, measured: Any) -> dict[str, Any]:
-    """Return how well turn `turn` does, in two ways.
+def _turn_numbers(counted: pl.DataFrame) -> range:
+    last = counted.get_column("turn_index").max()
+    return range(last + 1 if isinstance(last, int) else 0)
 
-    `taken`: over the trajectories that came to this turn (those that succeeded earlier did not: a harder selection).
-    `after`: over all trajectories, by their last turn up to here: what would count if episodes ended after this turn.
+
+def _turn_figures(counted: pl.DataFrame, turn: int, config: EvaluationConfig, measured: Any) -> dict[str, Any]:
+    """Return the figures of turn `turn`, in two ways.
+
+    `taken`: over the trajectories that reached this turn (those that succeeded earlier did not: a harder selection).
+    `after`: over all trajectories, by their last turn up to this one, as if episodes ended after it.
     """
     outcomes = with_outcomes(counted, thresholds_of(config))
     taken = outcomes.filter(pl.col("turn_index") == turn)
@@ -158,7 +159,7 @@ def _turn_ratios(rows: pl.DataFrame, config: EvaluationConfig) -> dict[str, Rati
 
 
 def _timing_source(counted: pl.DataFrame) -> str | None:
-    """Return where the times come from: `gpu`, `roofline`, `mixed`; None where nothing was timed."""
+    """Return the source of the times: `gpu`, `roofline`, `mixed`; None if nothing was timed."""
     sources = counted.get_column("verdict").struct.field("timing_source").drop_nulls().unique().to_list()
     if not sources:
         return None
@@ -172,3 +173,35 @@ def _status_shares(counted: pl.DataFrame) -> dict[str, float]:
     last = counted.sort("turn_index").group_by("trajectory_id", maintain_order=True).last()
     counts = last.get_column("verdict").struct.field("status").value_counts().sort("status")
     return {str(status): count / last.height for status, count in counts.iter_rows()}
+
+
+def paired(before: EvaluationRef, after: EvaluationRef, config: EvaluationConfig) -> dict[str, Any]:
+    """Return `{"n": problems, "delta_correct": …, "delta_correct_ci": [low, high], …}` for every figure that both have.
+
+    A delta is `after − before` over the problems that both measured; its interval resamples those problems, each with
+    both of its results. Raises InputError if no problem is shared.
+    """
+    first, second = read_per_problem(before), read_per_problem(after)
+    keys = ["problem_id", "problem_digest"]
+    shared = first.select(keys).join(second.select(keys), on=keys, how="inner")
+    if shared.is_empty():
+        raise InputError(
+            f"{before.uri} and {after.uri}: expected evaluations on the same problems; "
+            "they share none (same id and source)"
+        )
+    differences = paired_differences(
+        ratios_of(_restricted(first, shared)),
+        ratios_of(_restricted(second, shared)),
+        config.bootstrap_resamples,
+        config.confidence,
+        config.seed,
+    )
+    return {
+        "n": shared.height,
+        **with_intervals({f"delta_{name}": estimate for name, estimate in differences.items()}),
+    }
+
+
+def _restricted(table: pl.DataFrame, shared: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the shared problems, in one order for both tables."""
+    return table.join(shared, on=["problem_id", "problem_digest"], how="semi").sort("problem_id", "problem_digest")

@@ -6,14 +6,16 @@ Columns of `per_problem.parquet` (one row a held-out problem; shares and means a
     trajectories            trajectories that count
     infrastructure_errors   trajectories left out: the judge or the machine failed, which says nothing of the policy
     compiled, correct       share whose last turn compiled / is correct
-    fast_<p>                share whose last turn is correct and more than p times as fast as the reference (fast_0 = correct)
-    pass_<k>                unbiased pass@k over last turns; null where fewer than k trajectories count
+    fast_<p>                share whose last turn is correct and more than p times as fast as the reference;
+                            fast_0 = correct
+    pass_<k>                unbiased pass@k over last turns; null if fewer than k trajectories count
     mean_return             mean aggregated return (the return of turn 0)
     mean_reward             mean reward of the last turn
     mean_turns              mean number of turns
-    log_speedup_sum, speedups   sum and number of log speedups of correct last turns (their quotient is a log geometric mean)
+    log_speedup_sum, speedups   sum and number of log speedups of correct last turns; their quotient is the logarithm of
+                            the geometric mean
 
-All shares and means are null where no trajectory counts.
+All shares and means are null if no trajectory counts.
 """
 
 from collections.abc import Sequence
@@ -66,7 +68,7 @@ def faulty_trajectories(turns: pl.DataFrame) -> pl.Series:
 
 
 def state_after(turns: pl.DataFrame, turn_index: int) -> pl.DataFrame:
-    """Return one row a trajectory: its last turn no later than `turn_index` (what would count if episodes ended there)."""
+    """Return one row a trajectory: its last turn no later than `turn_index`, as if episodes ended there."""
     return (
         turns.filter(pl.col("turn_index") <= turn_index)
         .sort("trajectory_id", "turn_index")
@@ -117,7 +119,7 @@ def per_problem_table(
 
 
 def ratios_of(table: pl.DataFrame) -> dict[str, Ratio]:
-    """Return every figure of a per-problem table as a ratio; problems weigh equally, the geometric mean pools speedups."""
+    """Return every figure as a ratio. Problems have equal weight; the geometric mean pools speedups."""
     ratios = {
         name: Ratio(
             table.get_column(name).fill_null(0.0).to_numpy().astype(np.float64),

@@ -1,9 +1,9 @@
 """The statistics of held-out evaluation: unbiased pass@k, and bootstrap intervals that resample *problems*.
 
-Samples of one problem resemble one another, so that a problem, not a sample, is the unit that is drawn with replacement
-(cluster bootstrap). Every figure of an evaluation is written as a ratio of two sums over problems; a resample then is one
-vector of integer weights, and all figures of all resamples are two matrix products. Two policies that are resampled
-together share the weights: that pairs them by problem.
+Samples of one problem resemble one another: the unit drawn with replacement is a problem, not a sample (cluster
+bootstrap). Every figure is a ratio of two sums over problems. A resample is then a vector of integer weights, and all
+figures of all resamples are two matrix products. Two policies that are resampled together share the weights, which
+pairs them by problem.
 """
 
 from collections.abc import Mapping
@@ -24,20 +24,20 @@ class Ratio(NamedTuple):
     numerators: Floats
     """Shape (problems,)."""
     denominators: Floats
-    """Shape (problems,); 0 where the problem has no say."""
+    """Shape (problems,); 0 if the problem does not count."""
     logarithmic: bool = False
     """The ratio is a mean logarithm; the figure is its exponential (a geometric mean)."""
 
 
 class Estimate(NamedTuple):
-    """A figure with its percentile interval; None where nothing was there to measure."""
+    """A figure with its percentile interval; None if there was nothing to measure."""
 
     value: float | None
     interval: tuple[float, float] | None
 
 
 def pass_at_k(samples: npt.NDArray[np.int64], correct: npt.NDArray[np.int64], k: int) -> Floats:
-    """Return the unbiased estimate of pass@k for each problem, shape (problems,); NaN where there are fewer than k samples.
+    """Return the unbiased estimate of pass@k for each problem, shape (problems,); NaN if it has fewer than k samples.
 
     1 − C(n−c, k) / C(n, k), as the product that does not overflow (Chen et al. 2021, "Evaluating Large Language Models
     Trained on Code", section 2.1).
@@ -52,7 +52,7 @@ def pass_at_k(samples: npt.NDArray[np.int64], correct: npt.NDArray[np.int64], k:
 
 
 def figure_of(ratio: Ratio) -> float | None:
-    """Return the figure itself, or None where no problem has a say."""
+    """Return the figure itself, or None if no problem counts."""
     total = float(ratio.denominators.sum())
     if total == 0:
         return None
@@ -61,7 +61,7 @@ def figure_of(ratio: Ratio) -> float | None:
 
 
 def resample(ratios: Mapping[str, Ratio], resamples: int, seed: int) -> dict[str, Floats]:
-    """Return each figure over `resamples` draws of the problems, shape (resamples,); NaN where a draw has nothing to measure.
+    """Return each figure over `resamples` draws of the problems, shape (resamples,); NaN if a draw has no data.
 
     All figures see the same draws: differences between them are paired by problem.
     """
@@ -89,7 +89,7 @@ def resample(ratios: Mapping[str, Ratio], resamples: int, seed: int) -> dict[str
 
 
 def interval_of(draws: Floats, confidence: float) -> tuple[float, float] | None:
-    """Return the percentile interval of resampled figures, or None where no draw could be measured."""
+    """Return the percentile interval of resampled figures, or None if no draw has data."""
     measured = draws[~np.isnan(draws)]
     if measured.size == 0:
         return None

@@ -1,6 +1,6 @@
-"""`summary.json`: a run in figures, for people and for programs.
+"""`summary.json`: a run in figures, for people and for programs; and `ReportInputs`, the input of summary and report.
 
-run_id, created_at, seed, timing_source        where times come from: `gpu`, `roofline`, or null
+run_id, created_at, seed, timing_source        source of the times: `gpu`, `roofline`, or null
 heldout.n                                      problems that both policies were measured on
 heldout.before, heldout.after[, heldout.control]   every figure of tasks.evaluation.per_problem, e.g. `correct`, with
                                                its interval beside it as `correct_ci: [low, high]`
@@ -8,7 +8,7 @@ heldout.delta_<figure>, …_ci                   after − before, paired by pro
 heldout.over_control                           the same deltas for after − control
 corpus                                         SFT pairs, and whether they were verified
 sizes                                          problems, trajectories, turns, quarantined, files
-iterations                                     figures of each iteration (tasks.evaluation.curves)
+iterations                                     figures of each iteration (`iteration_figures`)
 stage_seconds, wall_seconds, orchestration_seconds, orchestration_fraction (of the wall time)
 """
 
@@ -17,12 +17,112 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tasks.evaluation.compare import paired
-from tasks.evaluation.curves import iteration_figures
-from tasks.evaluation.evaluate import read_evaluation
-from tasks.evaluation.inputs import ReportInputs
-from tasks.pipeline.references import ArtifactRef
+import polars as pl
+from pydantic import Field
+
+from kernels_eval.frozen import FrozenModel
+from tasks.evaluation.config import EvaluationConfig
+from tasks.evaluation.evaluate import paired, read_evaluation
+from tasks.evaluation.per_problem import faulty_trajectories, with_outcomes
+from tasks.pipeline.references import (
+    ArtifactRef,
+    CheckpointRef,
+    EvaluationRef,
+    ProblemSetRef,
+    SftDataRef,
+    TrajectoryBatchRef,
+)
 from tasks.pipeline.store import read_manifest, write_atomically
+from tasks.trajectories.reader import read_turns
+
+
+class IterationEntry(FrozenModel):
+    """One RL iteration."""
+
+    iteration: int
+    trajectories: TrajectoryBatchRef
+    """The validated batch."""
+    checkpoint: CheckpointRef
+    """The policy that was updated on it."""
+    quarantined: int = 0
+    """Trajectories that validation took out."""
+
+
+class ReportInputs(FrozenModel):
+    """Input of the summary and the report: references to published artifacts, and what only the flow knows."""
+
+    run_id: str
+    configuration: dict[str, Any]
+    """The resolved configuration, as JSON."""
+    problems: ProblemSetRef
+    sft_data: SftDataRef
+    sft: CheckpointRef
+    iterations: tuple[IterationEntry, ...]
+    before: EvaluationRef
+    """The policy that RL started from."""
+    after: EvaluationRef
+    """The last policy."""
+    control: EvaluationRef | None = None
+    """The same extra time spent on more SFT, if that was run."""
+    evaluation_config: EvaluationConfig = EvaluationConfig()
+    stage_seconds: dict[str, float]
+    """Wall seconds of the computation of each stage, in order; of the earlier run where it was cached."""
+    overhead_seconds: float | None = None
+    """Wall seconds beside the stages' computation: Prefect, Ray, cache, start. None: wall − stages."""
+    wall_seconds: float | None = None
+    """Wall seconds of the flow."""
+    data_docs: dict[str, str] = Field(default_factory=dict[str, str])
+    """Title and path of each Data Docs page; paths relative to the run's folder, or absolute."""
+    links: dict[str, str] = Field(default_factory=dict[str, str])
+    """Further titles and addresses, e.g. the W&B run."""
+
+
+def iteration_figures(entry: IterationEntry) -> dict[str, Any]:
+    """Return the figures of one iteration's training batch and of the update on it.
+
+    Trajectories in which the judge or the machine failed are left out. `statuses` are shares of last turns.
+    `curriculum`: the limits of training (turns, level); `refill`: the further problems drawn
+    (tasks.rollout.refill.RefillRecord); both None if not used.
+    """
+    turns = read_turns(entry.trajectories).drop("prompt_token_ids", "response_logprobs")
+    counted = turns.filter(~pl.col("trajectory_id").is_in(faulty_trajectories(turns).implode()))
+    outcomes = with_outcomes(counted, [1.0])
+    last = outcomes.sort("turn_index").group_by("trajectory_id", maintain_order=True).last()
+    first = outcomes.filter(pl.col("turn_index") == 0)
+    statuses = last.get_column("status").value_counts().sort("status") if last.height else pl.DataFrame()
+    metadata = (read_manifest(entry.trajectories.path) or {}).get("metadata", {})
+    return {
+        "iteration": entry.iteration,
+        "trajectories": entry.trajectories.trajectories,
+        "turns": entry.trajectories.turns,
+        "quarantined": entry.quarantined,
+        "curriculum": metadata.get("curriculum"),
+        "refill": metadata.get("refill"),
+        "mean_reward": _mean(last.get_column("reward")),
+        "mean_return": _mean(first.get_column("return")),
+        "correct": _mean(last.get_column("correct").cast(pl.Float64)),
+        "fast_1": _mean(last.get_column("fast_1").cast(pl.Float64)),
+        "response_tokens": _mean(outcomes.get_column("response_token_ids").list.len().cast(pl.Float64)),
+        "statuses": {str(status): count / last.height for status, count in statuses.iter_rows()},
+        **{name: _mean_of(entry.checkpoint, name) for name in ("loss", "kl", "entropy", "gradient_norm")},
+    }
+
+
+def training_metrics(artifact: ArtifactRef) -> pl.DataFrame:
+    """Return a checkpoint's `metrics.parquet`; an empty frame if it has none (a policy from elsewhere)."""
+    path = artifact.path / "metrics.parquet"
+    return pl.read_parquet(path) if path.exists() else pl.DataFrame()
+
+
+def _mean_of(checkpoint: ArtifactRef, name: str) -> float | None:
+    metrics = training_metrics(checkpoint)
+    return _mean(metrics.get_column(name).cast(pl.Float64)) if name in metrics.columns else None
+
+
+def _mean(values: pl.Series) -> float | None:
+    mean = values.fill_nan(None).mean()
+    return float(mean) if isinstance(mean, float) else None
+
 
 SUMMARY_FILE = "summary.json"
 _CORPUS_COUNTS = ("pairs", "dropped_contaminated", "dropped_faults", "quarantined")

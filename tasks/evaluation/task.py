@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from prefect import task
 
 from tasks.evaluation.config import EvaluationConfig
-from tasks.evaluation.inputs import ReportInputs
+from tasks.evaluation.summary import ReportInputs
 from tasks.pipeline.references import EvaluationRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.pipeline.stage import Stage, Workspace, stage_task
 from tasks.pipeline.store import digest_of
@@ -70,7 +70,7 @@ def publish_comparison(workspace: Workspace, measured: "tuple[Measured, ...]", c
 
 
 def show_report(run_id: str, path: Path, summary: Mapping[str, Any], links: Mapping[str, str]) -> None:
-    """Show the run's figures before and after RL and its report in Prefect's UI. `links`: title and address of further pages."""
+    """Show figures and report of a run in Prefect's UI. `links`: title and address of further pages."""
     from tasks.pipeline.artifacts import publish_link, publish_table, publish_text
 
     heldout = summary["heldout"]
@@ -85,7 +85,7 @@ def show_report(run_id: str, path: Path, summary: Mapping[str, Any], links: Mapp
 
 
 def heldout_rows(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return one row a figure of `heldout` in summary.json: each policy, and differences (paired by problem) with intervals."""
+    """Return one row a figure of `heldout` in summary.json: each policy, and the paired differences with intervals."""
     from tasks.pipeline.artifacts import with_interval
 
     over = heldout.get("over_control")

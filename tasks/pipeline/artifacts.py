@@ -1,7 +1,7 @@
 """Artifacts in Prefect's UI: a Markdown summary and a table for each stage, progress of long ones, refusals.
 
-Keys are `<run id>-<stage>…`: artifacts of a run stand together, and a stage's iterations are its versions. Artifacts are
-for people: if the server does not take one, that is logged and the stage goes on. Tables hold a few dozen rows at most.
+Keys are `<run id>-<stage>…`: artifacts of a run stand together, and a stage's iterations are its versions. Artifacts
+are for people: if the server refuses one, that is logged and the stage goes on. A table has a few dozen rows at most.
 """
 
 import contextvars
@@ -108,13 +108,13 @@ def publish_refusal(run_id: str, stage: str, label: str, error: InputError) -> N
 
 @contextmanager
 def shown_progress(run_id: str, stage: str, label: str) -> Generator[Callable[[int, int], None]]:
-    """Yield what a stage tells its progress to, from any thread; a long stage gets a bar in the UI."""
+    """Yield a function that takes a stage's progress, from any thread; a long stage gets a bar in the UI."""
     from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
     bar: Any = None
     last = time.monotonic()
     lock = threading.Lock()
-    # A thread that the stage starts knows neither the task run nor the server that this one talks to.
+    # A thread that the stage starts knows neither the task run nor the server of this one.
     context = contextvars.copy_context()
 
     def move(done: int, total: int) -> None:

@@ -1,6 +1,8 @@
-"""The cache of stages: what of a stage's arguments decides its result, and the Prefect task that runs it unless that result is there.
+"""Stage cache: the decisive part of a stage's arguments, and the Prefect task that computes a stage or takes its
+result.
 
-A result is a `StageOutcome` as JSON in `runs/prefect/results/<key>`: a reference to what the stage published, never the thing itself.
+A result is a `StageOutcome` as JSON in `runs/prefect/results/<key>`: a reference to the published artifact, never its
+data.
 """
 
 import json
@@ -24,15 +26,15 @@ from tasks.pipeline.store import is_available
 
 
 class StageOutcome(FrozenModel):
-    """What a stage's Prefect task returns, and what its cache holds."""
+    """Result of a stage's Prefect task; the cache stores it."""
 
     reference: ProblemSetRef | SftDataRef | CheckpointRef | TrajectoryBatchRef | EvaluationRef
     seconds: float
-    """Wall time of the computation, when it was made."""
+    """Wall time of the computation."""
 
 
 def decisive(value: Any) -> Any:
-    """Return what of a stage's argument decides its result, as plain data."""
+    """Return the part of a stage's argument that decides its result, as plain data."""
     if isinstance(value, ArtifactRef):
         return {"digest": value.digest}
     if isinstance(value, tuple | list):
@@ -55,9 +57,9 @@ def run_cached(
     stages: StagesConfig,
     again: bool,
 ) -> StageOutcome:
-    """Run `compute` as a Prefect task with this cache key, unless the result stored in `results` is still good; `again`: even then.
+    """Run `compute` as a Prefect task, or return the result stored in `results` under `key` if it is still valid.
 
-    It is given `inputs` so that Prefect knows, and draws, which stage made what another one reads.
+    `again`: compute in any case. `inputs` are passed to the task for Prefect to draw the dependencies between stages.
     """
     from prefect.tasks import Task, exponential_backoff
 
@@ -67,8 +69,8 @@ def run_cached(
         fn=compute,
         name=name,
         task_run_name=label,
-        # No tags: Prefect would ask the server for a slot of each tag's concurrency limit, a write that SQLite refuses now and then
-        # (HTTP 503) and the client repeats 2 s later.
+        # No tags: for each tag Prefect asks the server for a slot of its concurrency limit, a write that SQLite
+        # sometimes refuses (HTTP 503); the client repeats it 2 s later.
         cache_key_fn=lambda _context, parameters: parameters["key"],
         refresh_cache=again or not _is_good(results, key),
         persist_result=True,
@@ -85,7 +87,7 @@ def run_cached(
 
 
 def _is_good(results: Path, key: str) -> bool:
-    """True where a stored result can be read and what it refers to is still there, unchanged."""
+    """True if a stored result can be read and its artifact is still there, unchanged."""
     from prefect.filesystems import LocalFileSystem
     from prefect.results import ResultStore
 

@@ -1,9 +1,8 @@
-"""The version of a stage's code, read from its sources, and the digest of files that it is given: parts of cache keys.
+"""Code version of a stage, and content digest of files: parts of cache keys.
 
-A digest over the module that a stage starts from and every module of ours that it imports, directly or not, also inside
-functions, with the data files that lie beside them (JSON, YAML). Comments, layout and docstrings do not count. Nothing
-is imported: a stage that is a cache hit costs no import of torch. What is not covered: the versions of the libraries, and
-modules that are only named in strings.
+The version is a digest over the stage's module and every module of this project that it imports, directly or not, also
+inside functions, with the data files beside them (JSON, YAML). Comments, layout and docstrings do not count. Sources
+are parsed, not imported: a cache hit needs no torch. Not covered: versions of libraries, modules named in strings only.
 """
 
 import ast
@@ -15,10 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 
 _OUR_PACKAGES = ("tasks", "kernels_eval")
-_NOT_DECISIVE = (
-    "tasks.pipeline.stage", "tasks.pipeline.cache", "tasks.pipeline.progress", "tasks.pipeline.store", "tasks.cluster.workers", "tasks.cluster.placement", "tasks.pipeline.code_version",
-)  # fmt: skip
-"""Plumbing: it moves results and never decides them."""
+_NOT_DECISIVE = {
+    *(f"tasks.pipeline.{name}" for name in ("stage", "cache", "store", "code_version")),
+    *("tasks.cluster.workers", "tasks.cluster.placement"),
+}
+"""Modules that move results and never decide them."""
 
 _ATTEMPTS = 20
 _LARGE_BYTES = 64 * 2**20
@@ -61,8 +61,10 @@ def _read(path: Path) -> tuple[str, tuple[str, ...]]:
 
 
 def _tree(text: str) -> ast.Module:
-    """Return the syntax tree, however often CPython 3.11 loses count: where another thread builds a tree as well, it refuses right ones
-    with a SystemError (python/cpython#106905)."""
+    """Return the syntax tree. Retries: CPython 3.11 raises a SystemError for valid source while another thread parses.
+
+    See python/cpython#106905.
+    """
     for _ in range(_ATTEMPTS - 1):
         with suppress(SystemError):
             return ast.parse(text)
@@ -87,7 +89,7 @@ def content_digest(path: Path) -> str:
 
 
 def _data_files(folder: Path) -> Iterator[Path]:
-    """Data of a stage's own folder; the top folder of a package holds the stages, not data."""
+    """Yield the data files of a stage's folder; the top folder of a package holds the stages, not data."""
     if (folder / "__init__.py").is_file() and folder.name not in _OUR_PACKAGES:
         for pattern in ("*.json", "*.yaml"):
             yield from folder.rglob(pattern)

@@ -1,6 +1,7 @@
-"""What passes between stages: small frozen references to published artifacts, never the artifacts themselves."""
+"""References to published artifacts, which are what passes between stages, and the progress callback of a stage."""
 
 from pathlib import Path
+from typing import Protocol
 
 from kernels_eval.frozen import FrozenModel
 
@@ -8,7 +9,7 @@ from kernels_eval.frozen import FrozenModel
 class ArtifactRef(FrozenModel):
     """A published folder (or dataset partition) and the digest of its content.
 
-    `uri` is an absolute path; whoever moves the store moves the references with it.
+    `uri` is an absolute path: if the store is moved, references to it have to be rewritten.
     """
 
     uri: str
@@ -35,10 +36,10 @@ class SftDataRef(ArtifactRef):
 
 
 class CheckpointRef(ArtifactRef):
-    """A policy: a Hugging Face folder (config, safetensors, tokenizer), plus optimizer state where it can be resumed."""
+    """A policy: a Hugging Face folder (config, safetensors, tokenizer), with optimizer state if it can be resumed."""
 
     weight_version: int = 0
-    """How many RL iterations these weights have seen."""
+    """Number of RL iterations behind these weights."""
 
 
 class TrajectoryBatchRef(ArtifactRef):
@@ -54,3 +55,15 @@ class EvaluationRef(ArtifactRef):
     """One policy on the held-out problems: `evaluation.json`, and its trajectories as two Parquet tables."""
 
     policy_digest: str
+
+
+class Progress(Protocol):
+    """Callback of a long stage, called from time to time."""
+
+    def __call__(self, done: int, total: int, **figures: float) -> None:
+        """Report `done` of `total` units; `figures` are named numbers, e.g. `loss=1.25, tokens_per_s=9500`."""
+        ...
+
+
+def silent(done: int, total: int, **figures: float) -> None:
+    """Ignore progress."""

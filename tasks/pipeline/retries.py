@@ -1,6 +1,7 @@
-"""What is done about a stage that fails or takes too long: tried again where that can help, and not otherwise.
+"""Retries and time limits of stages: a stage is tried again only if that can help.
 
-Backing off happens inside Prefect's task run, after the stage has let go of what it held: only GPU slots of the whole run stay.
+Prefect waits between attempts inside the task run, after the stage has released its resources; only the GPU slots of
+the whole run stay taken.
 """
 
 import threading
@@ -15,7 +16,7 @@ from kernels_eval.frozen import FrozenModel
 from tasks.cluster.workers import stop_workers
 
 GRACE_S = 10.0
-"""After a stage's workers were ended, until whatever else it waits for is interrupted."""
+"""Time between ending a stage's workers and interrupting whatever else it waits for."""
 STAGE_NAMES = (
     "problems",
     "validate_problems",
@@ -30,7 +31,7 @@ STAGE_NAMES = (
     "evaluation",
     "control",
 )
-"""The stages of a run, in the order in which they first come."""
+"""The stages of a run, in the order of their first use."""
 
 
 class StageTimeoutError(InfrastructureError):
@@ -38,12 +39,12 @@ class StageTimeoutError(InfrastructureError):
 
 
 class StagesConfig(FrozenModel):
-    """What is done about stages that fail, and how long they may take."""
+    """Retries and time limits of stages."""
 
     retries: int = Field(default=3, ge=0, le=20)
-    """Further attempts after a failure that can heal: a dead worker, a lost server, a stage that took too long. A cluster's node that
-    dies may cost two: until Ray has noticed, it starts workers there. Bad input, failed
-    validation and bugs are never tried again; nor is what still lacks memory after the token budget was halved."""
+    """Further attempts after a failure that can heal: a dead worker, a lost server, a stage that took too long. A
+    dead node of a cluster may cost two: until Ray has noticed, it starts workers there. Bad input, failed validation
+    and bugs are never retried; nor is a lack of memory that remains after the token budget was halved."""
     backoff_s: float = Field(default=2.0, ge=0)
     """Wait before the first further attempt; doubled before each other one, with up to half of it added at random."""
     timeout_s: float | None = Field(default=None, gt=0)
@@ -58,10 +59,10 @@ class StagesConfig(FrozenModel):
 
 @contextmanager
 def limited(label: str, limit_s: float | None) -> Generator[None]:
-    """Run a stage for so many seconds at most; raise StageTimeoutError where it takes longer.
+    """Run a stage for at most `limit_s` seconds; raise StageTimeoutError if it takes longer.
 
-    Its warm workers are ended first: whoever waits for them is told, which a signal cannot do in Ray's own code. What waits
-    for something else is interrupted by Prefect's timeout, `GRACE_S` later.
+    The warm workers are ended first: a call that waits for them then fails, whereas a signal does not interrupt Ray's
+    own code. A stage that waits for something else is interrupted by Prefect's timeout, `GRACE_S` later.
     """
     if limit_s is None:
         yield
@@ -86,7 +87,7 @@ def limited(label: str, limit_s: float | None) -> Generator[None]:
 
 
 def can_heal(_task: Any, _run: Any, state: Any) -> bool:
-    """Retry only what can heal: a lost worker, a timeout, never bad input or a bug (Prefect's retry condition)."""
+    """Return True for a lost worker or a timeout, False for bad input or a bug (Prefect's retry condition)."""
     error = state.data
     if isinstance(error, KernelmillError):
         return error.can_heal
@@ -94,7 +95,7 @@ def can_heal(_task: Any, _run: Any, state: Any) -> bool:
 
 
 def _is_ray_failure(error: object) -> bool:
-    """A worker or node of Ray that died under a stage. An error that a stage raised inside Ray is not one."""
+    """True if a worker or node of Ray died. An error that a stage raised inside Ray does not count."""
     names = {"RayActorError", "ActorDiedError", "ActorUnavailableError", "WorkerCrashedError", "OutOfMemoryError"}
     names |= {"NodeDiedError", "ObjectLostError", "RaySystemError"}
     return any(kind.__module__.startswith("ray.") and kind.__name__ in names for kind in type(error).__mro__)

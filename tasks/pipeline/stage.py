@@ -1,4 +1,4 @@
-"""What every stage's Prefect task has in common: its cache key, its place in the store, retries, what it says of itself.
+"""A stage as a Prefect task: cache key, place in the store, retries, progress.
 
 A stage is declared beside its code (`tasks/<stage>/task.py`):
 
@@ -8,9 +8,9 @@ A stage is declared beside its code (`tasks/<stage>/task.py`):
         return update_policy(policy, ..., stage.destination, stage.progress)
 
 and called in a flow as `update(workspace, policy, ...)`. Its cache key is a digest of the stage's name, the version of
-its code, and every argument (a reference counts by its content digest, a configuration by its decisive values). What
-it returns is stored as JSON under `runs/prefect/results/<key>`, independent of any Prefect server's database. A hit
-whose artifact is gone, or has another content, is made again.
+its code, and every argument (a reference counts by its content digest, a configuration by its decisive part). The
+result is stored as JSON under `runs/prefect/results/<key>`, independent of any Prefect server's database. If the
+artifact of a hit is gone or was changed, it is computed again.
 """
 
 import difflib
@@ -26,8 +26,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 from kernels_eval.errors import InputError
 from tasks.pipeline.cache import StageOutcome, decisive, run_cached
 from tasks.pipeline.code_version import code_version
-from tasks.pipeline.progress import Progress, silent
-from tasks.pipeline.references import ArtifactRef
+from tasks.pipeline.references import ArtifactRef, Progress, silent
 from tasks.pipeline.retries import STAGE_NAMES, StagesConfig, limited
 from tasks.pipeline.store import digest_of
 
@@ -35,24 +34,24 @@ P = ParamSpec("P")
 R = TypeVar("R", bound=ArtifactRef)
 
 REPORT_STAGE = "report"
-"""Not a cached stage, but one that can be asked for again."""
+"""Not a cached stage, but `--refresh` accepts it."""
 _DECLARED: dict[str, str] = {}
 """The label of each stage that was declared, by name."""
 
 
 class StageListener(Protocol):
-    """Hears what the stages of a run do: the command line draws it, a worker logs it."""
+    """Observer of a run's stages: the command line draws them, a worker logs them."""
 
     def started(self, label: str) -> None:
         """A stage begins to compute."""
         ...
 
     def progressed(self, label: str, done: int, total: int, figures: dict[str, float]) -> None:
-        """A stage is `done` of `total` units far."""
+        """A stage has done `done` of `total` units."""
         ...
 
     def finished(self, label: str, seconds: float, cached: bool) -> None:
-        """A stage is done; `cached`: nothing was computed, and `seconds` are those of the time when it was."""
+        """A stage is done; `cached`: nothing was computed, and `seconds` are those of the earlier computation."""
         ...
 
     def failed(self, label: str, error: BaseException) -> None:
@@ -72,25 +71,25 @@ class StageRecord:
     """Wall time beside the computation: Prefect, cache lookup, artifact."""
     cached: bool
     docs_dir: Path
-    """Pages that the stage wrote about what it checked, if it is one that checks."""
+    """Data Docs of the stage, if it is a check."""
     uri: str
-    """Where its artifact is."""
+    """Path of its artifact."""
 
 
 @dataclass
 class Workspace:
-    """Where the stages of one run write, and who is told."""
+    """Folders and listener of the stages of one run."""
 
     runs_dir: Path
     run_id: str
     listener: StageListener
     before_work: Callable[[], None] = lambda: None
-    """Called before a stage computes (a cache hit does not call it): starts Ray the first time."""
+    """Called before a stage computes, not for a cache hit; starts Ray the first time."""
     refresh: frozenset[str] = frozenset()
     """Stages that are computed again even if cached, by name (`update`: every one of them) or label (`update 3`)."""
     stages: StagesConfig = field(default_factory=StagesConfig)
     refreshed: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """Uri and digest of what was computed again because of `refresh`: what reads it is computed again too."""
+    """Uri and digest of artifacts computed again because of `refresh`: stages that read them are computed again too."""
     records: list[StageRecord] = field(default_factory=list[StageRecord])
 
     @property
@@ -100,13 +99,13 @@ class Workspace:
 
     @property
     def results_dir(self) -> Path:
-        """Where Prefect keeps the stages' results."""
+        """Folder of the stages' cached results."""
         return self.runs_dir / "prefect" / "results"
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage's function is given beside its arguments."""
+    """First argument of a stage's function: its folders and its progress callback."""
 
     workspace: Workspace
     name: str
@@ -115,17 +114,17 @@ class Stage:
 
     @property
     def destination(self) -> Path:
-        """`runs/store/<stage>/<key>`: where the stage publishes."""
+        """`runs/store/<stage>/<key>`: the stage publishes here."""
         return self.workspace.runs_dir / "store" / self.name / self.key
 
     @property
     def docs_dir(self) -> Path:
-        """`runs/data_docs/<stage>/<key>`: where a check writes its pages."""
+        """`runs/data_docs/<stage>/<key>`: a check writes its pages here."""
         return self.workspace.runs_dir / "data_docs" / self.name / self.key
 
     @property
     def work_dir(self) -> Path:
-        """`runs/work/<stage>/<key>`: where it keeps what lets it resume; the same after a kill."""
+        """`runs/work/<stage>/<key>`: interim state to resume from; the same folder after a kill."""
         return self.workspace.runs_dir / "work" / self.name / self.key
 
 
@@ -198,17 +197,10 @@ class StageTask(Generic[P, R]):
             raise
         elapsed = time.perf_counter() - started
         overhead = elapsed - outcome.seconds if computed else elapsed
-        workspace.records.append(
-            StageRecord(
-                label,
-                self.name,
-                outcome.seconds,
-                round(max(overhead, 0.0), 4),
-                not computed,
-                stage.docs_dir,
-                outcome.reference.uri,
-            )
-        )
+        overhead = round(max(overhead, 0.0), 4)
+        uri = outcome.reference.uri
+        record = StageRecord(label, self.name, outcome.seconds, overhead, not computed, stage.docs_dir, uri)
+        workspace.records.append(record)
         workspace.listener.finished(label, outcome.seconds, cached=not computed)
         return outcome.reference  # pyright: ignore[reportReturnType]  # the union member that the function returned
 
@@ -228,9 +220,9 @@ def stage_task(
 ) -> Callable[[Callable[Concatenate[Stage, P], R]], StageTask[P, R]]:
     """Declare a stage.
 
-    `name` is its folder in the store; `code` the module whose source (with all that it imports) is its version;
-    `label` a format string over the arguments, unique in a run; `detail` one that says more of them in the name of the
-    task run; `ignored` names arguments that do not decide the result.
+    `name`: its folder in the store. `code`: the module whose source, with all that it imports, is its version. `label`:
+    format string over the arguments, unique in a run. `detail`: format string appended to the name of the task run.
+    `ignored`: arguments that do not decide the result.
     """
 
     def declare(function: Callable[Concatenate[Stage, P], R]) -> StageTask[P, R]:
@@ -241,7 +233,7 @@ def stage_task(
 
 
 def check_refresh(entries: Iterable[str]) -> None:
-    """Raise InputError for what is neither the name of a stage nor the label of one, e.g. `update` or `update 3`."""
+    """Raise InputError unless each entry is a stage's name (`update`) or label (`update 3`)."""
     for entry in entries:
         labels = (re.sub(r"\\\{.*?\\\}", ".+", re.escape(label)) for label in _DECLARED.values())
         if entry in (*STAGE_NAMES, *_DECLARED, REPORT_STAGE) or any(re.fullmatch(label, entry) for label in labels):

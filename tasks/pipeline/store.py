@@ -1,8 +1,11 @@
-"""The artifact store: where a stage publishes what it made, with one atomic step.
+"""The artifact store: a stage publishes its result with one atomic step; garbage of it is found and removed.
 
 A stage writes into a temporary folder beside its destination. When it is done, `manifest.json` (content digest, digest
 of each file, metadata) is written last and the folder is renamed to its destination. A folder without a manifest
 does not exist for a reader; a killed stage leaves at most a `.partial-*` folder, which the next publication removes.
+
+`find_garbage` lists artifacts that no run refers to, resume points of finished stages and leftovers of killed stages. A
+running run notes an artifact only after the stage has published it; hence everything younger than an age is kept.
 """
 
 import errno
@@ -13,8 +16,9 @@ import random
 import shutil
 import time
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +38,7 @@ def digest_of(value: Any) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a text file so that a reader sees the old or the new content, never half."""
+    """Write a text file atomically: a reader sees the old or the new content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{_PARTIAL_PREFIX}{path.name}-{uuid.uuid4().hex[:8]}")
     with partial.open("w", encoding="utf-8") as file:
@@ -48,7 +52,7 @@ def write_atomically(path: Path, text: str) -> None:
 def publish(destination: Path, metadata: dict[str, Any] | None = None) -> Generator[Path]:
     """Yield a temporary folder to fill; on success it becomes `destination`, on an error nothing is left.
 
-    `metadata` is a mutable mapping: what the block puts into it is stored in the manifest. If another writer has
+    `metadata` is mutable: entries that the block adds are stored in the manifest as well. If another writer has
     published the same destination meanwhile, its folder is replaced: equal keys mean equal content.
     """
     destination.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +78,7 @@ def publish(destination: Path, metadata: dict[str, Any] | None = None) -> Genera
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of a published folder, or None where nothing was published."""
+    """Return the manifest of a published folder, or None if there is none."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if not (isinstance(manifest["digest"], str) and isinstance(manifest["files"], dict)):
@@ -89,7 +93,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def published_digest(folder: Path) -> str:
-    """Return the content digest of a published folder; InputError where there is none."""
+    """Return the content digest of a published folder. Raises InputError if it is not one."""
     manifest = read_manifest(folder)
     if manifest is None:
         raise InputError(f"{folder}: expected a published artifact with a {MANIFEST}, found none")
@@ -97,10 +101,10 @@ def published_digest(folder: Path) -> str:
 
 
 def discard(folder: Path, patterns: Sequence[str]) -> None:
-    """Remove those files of a published folder that fit one of the glob patterns; nobody will need them again.
+    """Remove the files of a published folder that match one of the glob patterns.
 
-    The artifact stays available under its digest, which names what was published. The manifest says what is gone (`discarded`), and says it
-    first: no reader misses a file that a manifest promises.
+    The artifact stays available under its digest, which names what was published. The manifest lists the removed files
+    (`discarded`) and is written first: a reader never misses a file that the manifest names.
     """
     gone = [file for pattern in patterns for file in folder.glob(pattern) if file.is_file()]
     manifest = read_manifest(folder) if gone else None
@@ -115,7 +119,7 @@ def discard(folder: Path, patterns: Sequence[str]) -> None:
 
 
 def is_available(reference: ArtifactRef) -> bool:
-    """True where the artifact behind a reference is still there, with the same content digest and all of its files."""
+    """True if the artifact of a reference is still there, with the same content digest and all of its files."""
     manifest = read_manifest(reference.path)
     return (
         manifest is not None
@@ -134,7 +138,7 @@ def _file_digest(path: Path) -> str:
 
 
 def _replace_folder(source: Path, destination: Path) -> None:
-    """Rename `source` to `destination`; a folder that is there already is moved aside first and then removed."""
+    """Rename `source` to `destination`; an existing folder is moved aside first and then removed."""
     for _ in range(_RENAMES):
         try:
             source.rename(destination)
@@ -159,3 +163,76 @@ def _remove_stale_partials(folder: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
         except FileNotFoundError:
             continue
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """A folder or file that can be removed."""
+
+    path: Path
+    reason: str
+    bytes: int
+
+
+def find_garbage(runs_dir: Path, kept: Iterable[Path], older_than_s: float) -> list[Garbage]:
+    """Return what can be removed below a folder of runs, largest first. `kept`: artifacts that runs refer to."""
+    keep = {path.resolve() for path in kept}
+    now = time.time()
+
+    def is_old(path: Path) -> bool:
+        try:
+            return now - path.stat().st_mtime >= older_than_s
+        except FileNotFoundError:
+            return False
+
+    found: list[Garbage] = []
+    for artifact in sorted((runs_dir / "store").glob("*/*")):
+        if artifact.name.startswith(_PARTIAL_PREFIX):
+            if is_old(artifact):
+                found.append(_garbage(artifact, "left by a stage that was killed"))
+        elif artifact.resolve() not in keep and is_old(artifact):
+            reason = "no run refers to it" if read_manifest(artifact) else "was never published"
+            found.append(_garbage(artifact, reason))
+            pages = runs_dir / "data_docs" / artifact.parent.name / artifact.name
+            if pages.is_dir():
+                found.append(_garbage(pages, "checks of an artifact that no run refers to"))
+    for work in sorted((runs_dir / "work").glob("*/*")):
+        if (runs_dir / "store" / work.parent.name / work.name).is_dir() and is_old(work):
+            found.append(_garbage(work, "resume points of a finished stage"))
+    for partial in sorted((runs_dir / "trajectories").glob(f"*/{_PARTIAL_PREFIX}*")):
+        if is_old(partial):
+            found.append(_garbage(partial, "left by a stage that was killed"))
+    removed = {garbage.path.resolve() for garbage in found}
+    for record in sorted((runs_dir / "prefect" / "results").glob("*")):
+        if record.is_file() and is_old(record) and _refers_to(record, removed):
+            found.append(_garbage(record, "cache record of an artifact that goes"))
+    return sorted(found, key=lambda garbage: (-garbage.bytes, str(garbage.path)))
+
+
+def remove(garbage: Iterable[Garbage]) -> int:
+    """Remove these folders and files; return the bytes freed. Those that cannot be removed stay."""
+    freed = 0
+    for item in garbage:
+        if item.path.is_dir():
+            shutil.rmtree(item.path, ignore_errors=True)
+        else:
+            item.path.unlink(missing_ok=True)
+        freed += item.bytes if not item.path.exists() else 0
+    return freed
+
+
+def _garbage(path: Path, reason: str) -> Garbage:
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return Garbage(path, reason, sum(file.lstat().st_size for file in files))
+
+
+def _refers_to(record: Path, removed: set[Path]) -> bool:
+    """True if the artifact of a cache record is among the removed ones."""
+    try:
+        content = json.loads(record.read_bytes())
+        result = content["result"]
+        stored = json.loads(result) if isinstance(result, str) else result
+        uri = Path(stored["data"]["reference"]["uri"] if "data" in stored else stored["reference"]["uri"])
+    except (ValueError, KeyError, TypeError):
+        return False
+    return uri.resolve() in removed

@@ -8,7 +8,7 @@ from kernels_eval.frozen import FileContent, FrozenModel
 
 
 class ProblemsConfig(FrozenModel):
-    """Where problems come from, and how they are split."""
+    """Source of the problems, and their split."""
 
     source: Literal["generated", "kernelbench", "jsonl", "parquet", "huggingface"] = "generated"
     """`generated`: the bundled suite. Otherwise the format of what lies at `path`."""
@@ -24,4 +24,5 @@ class ProblemsConfig(FrozenModel):
     levels: tuple[int, ...] = (1, 2, 3)
     """Levels to keep."""
     flag_trivial: bool = True
-    """Of an external source: name the tasks that zeros, a constant, an old result or the input itself would pass (their code is run)."""
+    """Of an external source: log the problems that zeros, a constant, an old result or the input itself would pass.
+    Their code is run for it."""

@@ -1,17 +1,149 @@
-"""Whether what a policy trains on overlaps with the held-out problems.
+"""Overlap of training sources with the held-out problems: by normalised source, and by fingerprint.
 
-Two degrees. SAME: equal normalised source (comments, layout and docstrings aside); such training rows are dropped.
-SIMILAR: equal shape (own names and numbers aside, tasks.problems.fingerprint): another size of a held-out problem, kept and
-counted. An overlap that was rewritten (other operators for the same result) is not seen.
+SAME: equal normalised source (comments, layout and docstrings aside); such training rows are dropped. SIMILAR: equal
+fingerprint (own names and numbers aside), e.g. `torch.matmul(A, B)` for square and for tall matrices; such rows are
+kept and counted, and never on both sides of a split that is decided here. Calls (`torch.relu`, `F.gelu(x,
+approximate="tanh")`) are part of the fingerprint.
+
+Not detected: statements in another order, other spellings (`x + y`, `torch.add(x, y)`), dead code, other operators with
+the same result.
 """
 
+import ast
+import hashlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
 from kernels_eval.problem import normalise_source
-from tasks.problems.fingerprint import shape_of
+
+_INPUT_FUNCTIONS = frozenset({"get_inputs", "get_init_inputs"})
+
+
+def fingerprint_of(source: str) -> str:
+    """Return the classes and functions of a problem with its own names and its numbers replaced.
+
+    Imports, module-level constants, docstrings, annotations and the functions that give the inputs do not count. Source
+    that does not parse is returned stripped.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return source.strip()
+    body: list[ast.stmt] = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in _INPUT_FUNCTIONS
+    ]
+    module = ast.Module(body=body, type_ignores=[])
+    names = _OwnNames()
+    names.visit(tree)
+    return ast.unparse(_Replacer(names.names, names.attributes).visit(module))
+
+
+def fingerprint_digest(source: str) -> str:
+    """Return 16 hex digits of SHA-256 over the fingerprint."""
+    return hashlib.sha256(fingerprint_of(source).encode()).hexdigest()[:16]
+
+
+class _OwnNames(ast.NodeVisitor):
+    """Collects the names that the source defines: variables, parameters, functions, classes, attributes of `self`."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Store):
+            self.names.add(node.id)
+
+    def visit_arg(self, node: ast.arg) -> None:
+        self.names.add(node.arg)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name) and node.value.id == "self":
+            self.attributes.add(node.attr)
+        self.generic_visit(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self.names.add(node.name)
+        self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        # Methods that torch calls by name keep their name; methods that only the source calls are renamed.
+        if node.name not in {"forward", "__init__"}:
+            self.names.add(node.name)
+            self.attributes.add(node.name)
+        self.generic_visit(node)
+
+
+class _Replacer(ast.NodeTransformer):
+    """Renames own names in the order of their first use, and turns every number into 0."""
+
+    def __init__(self, names: set[str], attributes: set[str]) -> None:
+        self._names = names
+        self._attributes = attributes
+        self._given: dict[str, str] = {}
+
+    def visit_Module(self, node: ast.Module) -> ast.AST:
+        return self._without_docstring(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        node.name = self._renamed(node.name)
+        return self._without_docstring(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.name = self._renamed(node.name)
+        node.returns = None
+        return self._without_docstring(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        return ast.arg(arg=self._renamed(node.arg))
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        if node.value is None:
+            return None
+        return self.visit(ast.copy_location(ast.Assign(targets=[node.target], value=node.value), node))
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(id=self._renamed(node.id), ctx=node.ctx)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        value = self.visit(node.value)
+        own = node.attr in self._attributes and isinstance(node.value, ast.Name) and node.value.id == "self"
+        return ast.Attribute(value=value, attr=self._fresh(f".{node.attr}") if own else node.attr, ctx=node.ctx)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        own = isinstance(node.func, ast.Name) and node.func.id in self._names
+        self.generic_visit(node)
+        if own:
+            for keyword in node.keywords:
+                keyword.arg = None if keyword.arg is None else self._renamed(keyword.arg)
+        return node
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        is_number = isinstance(node.operand, ast.Constant) and node.operand.value == 0
+        return node.operand if is_number and isinstance(node.op, ast.USub | ast.UAdd) else node
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        is_number = isinstance(node.value, int | float | complex) and not isinstance(node.value, bool)
+        return ast.Constant(value=0) if is_number else node
+
+    def _without_docstring(self, node: ast.Module | ast.ClassDef | ast.FunctionDef) -> ast.AST:
+        if ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+        self.generic_visit(node)
+        node.body = node.body or [ast.Pass()]
+        return node
+
+    def _renamed(self, name: str) -> str:
+        return self._fresh(name) if name in self._names else name
+
+    def _fresh(self, name: str) -> str:
+        return self._given.setdefault(name, f"n{len(self._given)}")
+
 
 _log = logging.getLogger(__name__)
 
@@ -19,25 +151,25 @@ T = TypeVar("T")
 
 
 class Overlap(StrEnum):
-    """How close a training source is to a held-out problem."""
+    """Degree of overlap between a training source and the nearest held-out problem."""
 
     NONE = "none"
-    """No held-out problem has this source or this shape."""
+    """No held-out problem has this source or this fingerprint."""
     SIMILAR = "similar"
-    """A held-out problem has this shape, with other names or numbers."""
+    """A held-out problem has this fingerprint, with other names or numbers."""
     SAME = "same"
-    """A held-out problem has this very source."""
+    """A held-out problem has this normalised source."""
 
 
 class Cleaned(NamedTuple, Generic[T]):
-    """What is left of training rows without those that are held-out problems."""
+    """Training rows without those that are held-out problems."""
 
     clean: list[T]
-    """The rows that may be trained on, in their order."""
+    """The rows to train on, in their order."""
     dropped: int
-    """Rows left out: the SAME as a held-out problem."""
+    """Number of rows left out: SAME as a held-out problem."""
     similar: int
-    """Rows among `clean` that are SIMILAR to a held-out problem."""
+    """Number of rows in `clean` that are SIMILAR to a held-out problem."""
 
 
 class HeldoutSources:
@@ -47,13 +179,13 @@ class HeldoutSources:
         """Normalise the held-out sources."""
         sources = list(sources)
         self._normalised = {normalise_source(source) for source in sources}
-        self._shapes = {shape_of(source) for source in sources}
+        self._fingerprints = {fingerprint_of(source) for source in sources}
 
     def overlap_of(self, source: str) -> Overlap:
-        """Return how close one training source is to the nearest held-out problem."""
+        """Return the overlap of one training source with the nearest held-out problem."""
         if normalise_source(source) in self._normalised:
             return Overlap.SAME
-        return Overlap.SIMILAR if shape_of(source) in self._shapes else Overlap.NONE
+        return Overlap.SIMILAR if fingerprint_of(source) in self._fingerprints else Overlap.NONE
 
 
 def contaminated(sources: Sequence[str], heldout: Iterable[str]) -> list[Overlap]:
@@ -63,7 +195,7 @@ def contaminated(sources: Sequence[str], heldout: Iterable[str]) -> list[Overlap
 
 
 def drop_contaminated(rows: Sequence[T], heldout: Iterable[str], source_of: Callable[[T], str]) -> Cleaned[T]:
-    """Return the training rows whose problem source is no held-out problem's, and how many were dropped or are similar."""
+    """Return the training rows that are no held-out problem, and the numbers of dropped and similar ones."""
     overlaps = contaminated([source_of(row) for row in rows], heldout)
     cleaned = Cleaned(
         clean=[row for row, overlap in zip(rows, overlaps, strict=True) if overlap is not Overlap.SAME],
@@ -73,5 +205,5 @@ def drop_contaminated(rows: Sequence[T], heldout: Iterable[str], source_of: Call
     if cleaned.dropped:
         _log.warning("dropped %d of %d training rows: their problem is held out", cleaned.dropped, len(rows))
     if cleaned.similar:
-        _log.warning("%d of %d training rows have a held-out problem's shape", cleaned.similar, len(rows))
+        _log.warning("%d of %d training rows have a held-out problem's fingerprint", cleaned.similar, len(rows))
     return cleaned

@@ -1,8 +1,8 @@
 """The published problem set: one folder with `problems.parquet`.
 
 Columns: problem_id, problem_digest, split (`train` | `heldout`), level int32, family, name, composition, source,
-reference_kernel (null where none is known). The schema's version stands in the file's metadata. The manifest's metadata
-counts what was loaded, dropped as duplicate, left out by the limits, passed by a trivial answer, and similar across the split.
+reference_kernel (null if none is known). The schema's version is in the file's metadata. The manifest's metadata counts
+problems: loaded, duplicates, beyond the limits, passed by a trivial answer, similar across the split.
 """
 
 import logging
@@ -21,8 +21,7 @@ from tasks.pipeline.store import publish, published_digest
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.contamination import Overlap, contaminated
 from tasks.problems.loaders import load_entries
-from tasks.problems.loaders.entry import Entry
-from tasks.problems.row import ProblemRow, Split
+from tasks.problems.row import Entry, ProblemRow, Split
 from tasks.problems.split import check_split, split_entries
 
 _log = logging.getLogger(__name__)
@@ -70,8 +69,7 @@ def build_problem_set(config: ProblemsConfig, destination: Path) -> ProblemSetRe
 def read_problems(reference: ProblemSetRef, split: Split | str | None = None) -> list[ProblemRow]:
     """Return the problems of one split (or all) in their stored order.
 
-    InputError where the folder is not the one that was published, or its Parquet is damaged, foreign, or from another
-    version of the schema.
+    Raises InputError if the folder is not the published one, or its Parquet is damaged or of another schema version.
     """
     digest = published_digest(reference.path)
     if digest != reference.digest:
@@ -82,7 +80,7 @@ def read_problems(reference: ProblemSetRef, split: Split | str | None = None) ->
 
 
 def deduplicate(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the first entry of each normalised source; InputError where a source gives a duplicate both splits."""
+    """Return the first entry of each normalised source. Raises InputError if a duplicate is on both sides."""
     first: dict[str, Entry] = {}
     for entry in entries:
         other = first.setdefault(entry.problem.digest, entry)
@@ -113,7 +111,7 @@ def _loaded(config: ProblemsConfig) -> tuple[list[ProblemRow], dict[str, int]]:
 
 
 def _count_trivial(rows: Sequence[ProblemRow]) -> int:
-    """Name the tasks that zeros, a constant, an old result or the input itself would pass; returns how many there are."""
+    """Log the problems that zeros, a constant, an old result or the input itself would pass; return their number."""
     flagged = flag_trivial([row.problem.source for row in rows])
     count = 0
     for row, answers in zip(rows, flagged, strict=True):
@@ -148,7 +146,8 @@ def _read_table(path: Path) -> Any:
             version = (found.metadata or {}).get(_VERSION_KEY, b"none").decode()
             if version != SCHEMA_VERSION or not found.equals(SCHEMA):
                 raise InputError(
-                    f"{path}: expected a problem set of schema version {SCHEMA_VERSION}; found version {version}, columns {', '.join(found.names)}"
+                    f"{path}: expected a problem set of schema version {SCHEMA_VERSION}; "
+                    f"found version {version}, columns {', '.join(found.names)}"
                 )
             table = file.read()
             table.validate(full=True)

@@ -1,13 +1,21 @@
-"""One row of a problem set: a problem, its split, and what decides the split."""
+"""Rows of problem tables: as read (`Row`), as loaded (`Entry`), as published (`ProblemRow`).
 
+Columns that are read: `source` (or `code`), required; `problem_id`, `level` (default 1), `name`, `family`, `split`
+(`train` | `heldout`), `composition`, `reference_kernel`. Others are ignored. An integer `problem_id` counts within its
+level, as in KernelBench's dataset, and becomes `level1_19_ReLU`.
+"""
+
+import re
 from enum import StrEnum
+from typing import Any, NamedTuple
 
+from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
-from kernels_eval.problem import Problem
+from kernels_eval.problem import Problem, check_problem_source
 
 
 class Split(StrEnum):
-    """Which problems may be learnt from."""
+    """Side of a problem: for training or for measuring."""
 
     TRAIN = "train"
     """SFT and RL use these."""
@@ -21,7 +29,111 @@ class ProblemRow(FrozenModel):
     problem: Problem
     split: Split
     composition: str = ""
-    """What decides the split: the operator sequence of a generated problem, e.g. `linear>relu>softmax`; for a loaded one
-    what its source says, or the digest of its shape (tasks.problems.fingerprint)."""
+    """Decides the split. Generated: the operator sequence, e.g. `linear>relu>softmax`. Loaded: as its source says,
+    or the digest of its fingerprint (tasks.problems.contamination)."""
     reference_kernel: str | None = None
-    """A kernel that is known to solve it, where there is one."""
+    """A kernel known to solve it, if any."""
+
+
+class Row(NamedTuple):
+    """One row of a table as it was read."""
+
+    where: str
+    """File and line or row, as error messages name it."""
+    values: dict[str, Any]
+    """The wanted columns that are there."""
+    found: tuple[str, ...]
+    """Every column that is there, for error messages."""
+
+
+class Entry(FrozenModel):
+    """A problem as loaded, before the split."""
+
+    problem: Problem
+    where: str
+    """File and line or row, as error messages name it."""
+    split: Split | None = None
+    """The split that the source gives; None: the problem set decides."""
+    composition: str | None = None
+    """The composition that the source gives; None: the problem set derives it."""
+    reference_kernel: str | None = None
+
+
+SOURCE_COLUMNS = ("source", "code")
+WANTED = frozenset(
+    {*SOURCE_COLUMNS, "problem_id", "level", "name", "family", "split", "composition", "reference_kernel"}
+)
+# Problem ids become parts of file names.
+_ID = re.compile(r"[^/\\\s\x00-\x1f]{1,200}")
+
+
+def entry_of(row: Row) -> Entry:
+    """Return the row's problem; InputError names the row, the column, what was found and what was expected."""
+    source = text(row, *SOURCE_COLUMNS)
+    if source is None:
+        raise InputError(f"{row.where}: expected a column `source` or `code`; found {', '.join(row.found) or 'none'}")
+    check_problem_source(source, row.where)
+    level = _level(row)
+    name = text(row, "name") or ""
+    problem = Problem(problem_id="", source=source, level=level, name=name, family=text(row, "family") or "")
+    return Entry(
+        problem=problem.model_copy(update={"problem_id": _problem_id(row, problem)}),
+        where=row.where,
+        split=_split(row),
+        composition=text(row, "composition") or None,
+        reference_kernel=text(row, "reference_kernel"),
+    )
+
+
+def text(row: Row, *columns: str) -> str | None:
+    """Return the first of the columns that is present and not null. Raises InputError if it holds no text."""
+    for column in columns:
+        value = row.values.get(column)
+        if value is not None:
+            if not isinstance(value, str):
+                raise InputError(f"{row.where}: column `{column}`: expected text, found {_shown(value)}")
+            return value
+    return None
+
+
+def _problem_id(row: Row, problem: Problem) -> str:
+    value = row.values.get("problem_id")
+    if isinstance(value, int) and not isinstance(value, bool):
+        numbered = problem.name.startswith(f"{value}_") or problem.name == str(value)
+        suffix = problem.name if numbered else f"{value}_{problem.name}".rstrip("_")
+        value = f"level{problem.level}_{suffix}"
+    elif value is None:
+        value = f"level{problem.level}_{problem.name}" if problem.name else f"problem_{problem.digest}"
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise InputError(
+            f"{row.where}: problem_id: expected a number or up to 200 characters without spaces and slashes, "
+            f"found {_shown(value)}"
+        )
+    return value
+
+
+def _level(row: Row) -> int:
+    value = row.values.get("level")
+    if value is None:
+        return 1
+    try:
+        level = int(value) if isinstance(value, str) else value
+    except ValueError:
+        level = None
+    if not isinstance(level, int) or isinstance(level, bool) or level < 1:
+        raise InputError(f"{row.where}: column `level`: expected a whole number from 1, found {_shown(value)}")
+    return level
+
+
+def _split(row: Row) -> Split | None:
+    value = row.values.get("split")
+    if value is None:
+        return None
+    if value not in tuple(Split):
+        raise InputError(f"{row.where}: column `split`: expected `train` or `heldout`, found {_shown(value)}")
+    return Split(value)
+
+
+def _shown(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}…"

@@ -1,8 +1,8 @@
 """Train or held out: decided once per composition, and never changed by what else is in the set.
 
-A composition is held out where a hash of (seed, composition) falls below heldout / (train + heldout). Hence problems that
-are added or removed move no other problem to the other side. Where a side is larger than its limit, the problems with the
-largest hashes are left out; they do not cross over.
+A composition is held out if a hash of (seed, composition) is below heldout / (train + heldout). Hence adding or
+removing problems moves no other problem to the other side. If a side is larger than its limit, the problems with the
+largest hashes are left out; they do not change sides.
 """
 
 import hashlib
@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 from kernels_eval.errors import InputError
 from tasks.problems.config import ProblemsConfig
-from tasks.problems.fingerprint import shape_digest
-from tasks.problems.loaders.entry import Entry
-from tasks.problems.row import ProblemRow, Split
+from tasks.problems.contamination import fingerprint_digest
+from tasks.problems.row import Entry, ProblemRow, Split
 
 
 def hashed_split(composition: str, config: ProblemsConfig) -> Split:
@@ -24,7 +23,7 @@ def hashed_split(composition: str, config: ProblemsConfig) -> Split:
 def split_entries(entries: Sequence[Entry], config: ProblemsConfig) -> list[ProblemRow]:
     """Return the entries with their split, at most `config.train` and `config.heldout` of each, in their order.
 
-    Where the source says the split, it is taken as it is: of every entry or of none (InputError otherwise).
+    A split given by the source is kept; the source gives it for every entry or for none (InputError otherwise).
     """
     silent = next((entry for entry in entries if entry.split is None), None)
     given = next((entry for entry in entries if entry.split is not None), None)
@@ -65,17 +64,18 @@ def check_split(rows: Sequence[ProblemRow]) -> None:
         ):
             if other is not None:
                 raise InputError(
-                    f"problem set: the training problem {row.problem.problem_id} {what} the held-out problem {other.problem.problem_id}"
+                    f"problem set: the training problem {row.problem.problem_id} {what} "
+                    f"the held-out problem {other.problem.problem_id}"
                 )
 
 
 def _row(entry: Entry, config: ProblemsConfig) -> ProblemRow:
-    # Without a composition, near-duplicates share a side by their shape. A split that the source gives is not ours to
-    # judge by shape: there, only the same program on both sides is refused.
+    # Without a composition, near-duplicates share a side by their fingerprint. If the source gives the split, only the
+    # same program on both sides is refused.
     if entry.composition is not None:
         composition = entry.composition
     elif entry.split is None:
-        composition = shape_digest(entry.problem.source)
+        composition = fingerprint_digest(entry.problem.source)
     else:
         composition = entry.problem.digest
     split = entry.split or hashed_split(composition, config)
@@ -89,5 +89,5 @@ def _rank(row: ProblemRow, seed: int) -> tuple[float, float]:
 
 
 def _position(seed: int, text: str) -> float:
-    """A number in [0, 1) that depends on nothing but its arguments."""
+    """Return a number in [0, 1) that depends on nothing but the arguments."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{text}".encode()).digest()[:6]) / 2**48

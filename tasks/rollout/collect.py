@@ -10,8 +10,7 @@ from ray.exceptions import RayActorError, RayTaskError
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, KernelmillError
 from tasks.cluster.workers import placed, stop_worker, warm_worker
-from tasks.pipeline.progress import Progress
-from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, Progress, TrajectoryBatchRef
 from tasks.problems.row import Split
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.curriculum import CurriculumState

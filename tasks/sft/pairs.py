@@ -23,13 +23,12 @@ from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.rewards import reward_of
 from tasks.models.messages import Message, Role
-from tasks.pipeline.progress import Progress
-from tasks.pipeline.references import ProblemSetRef, SftDataRef
+from tasks.pipeline.references import ProblemSetRef, Progress, SftDataRef
 from tasks.pipeline.store import publish, published_digest
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.contamination import drop_contaminated
 from tasks.problems.generated.composition import Composition
-from tasks.problems.generated.kernels import Style, kernel_source
+from tasks.problems.generated.sources import Style, kernel_source
 from tasks.problems.generated.suite import draw_shape, draw_training_compositions, problem_of
 from tasks.problems.pairs import load_pairs
 from tasks.problems.problem_set import read_problems

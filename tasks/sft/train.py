@@ -14,8 +14,7 @@ from kernels_eval.frozen import decisive_part
 from tasks.models.config import ModelConfig
 from tasks.models.policy import check_architecture, check_dtype
 from tasks.models.tokenizer import load_tokenizer, train_tokenizer
-from tasks.pipeline.progress import Progress
-from tasks.pipeline.references import CheckpointRef, SftDataRef
+from tasks.pipeline.references import CheckpointRef, Progress, SftDataRef
 from tasks.pipeline.store import digest_of, publish, published_digest
 from tasks.sft.config import SftConfig
 from tasks.sft.conversations import encode_conversations, read_conversations

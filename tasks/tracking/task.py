@@ -5,7 +5,7 @@ from pathlib import Path
 from prefect import task
 from prefect.context import FlowRunContext
 
-from tasks.evaluation.inputs import ReportInputs
+from tasks.evaluation.summary import ReportInputs
 from tasks.tracking.config import TrackingConfig
 
 
@@ -14,8 +14,7 @@ def track(config: TrackingConfig, run_dir: Path, series: str, inputs: ReportInpu
     """Log SFT, updates and evaluations; return title and address of each W&B run."""
     if config.mode == "disabled":
         return {}
-    from tasks.tracking.figures import log_evaluation, log_metrics
-    from tasks.tracking.wandb_run import TrackedStage, tracked
+    from tasks.tracking.wandb_run import TrackedStage, log_evaluation, log_metrics, tracked
 
     context = FlowRunContext.get()
     flow_run = context.flow_run if context else None

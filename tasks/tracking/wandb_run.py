@@ -1,30 +1,33 @@
-"""One Weights & Biases run for each stage of a training run.
+"""Weights & Biases: one W&B run for each stage of a training run, and the figures logged to it.
 
-Run id = run id + stage, resumed where it exists; group = series (the name of the configuration); job type = stage. A
-training run never fails because W&B does: whatever W&B raises becomes one warning, and logging stops for that stage.
+Run id = run id + stage, resumed if it exists; group = series (the name of the configuration); job type = stage. A
+training run never fails because of W&B: whatever W&B raises becomes one warning, and logging stops for that stage.
 
 Offline (the default) everything is written below `<directory>/wandb` and can be sent later with `wandb sync`. A stage
 that runs again offline writes a second folder with the same id; `wandb sync` joins them.
 """
 
+import json
 import logging
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 from pydantic import Field
 
 from kernels_eval.frozen import FrozenModel
+from tasks.pipeline.references import CheckpointRef, EvaluationRef
 from tasks.tracking.config import TrackingConfig
 
 LOGGER = logging.getLogger(__name__)
 STEP = "step"
-"""The one axis that figures are drawn over: optimizer steps since the stage began, or iterations."""
+"""Horizontal axis of all figures: optimizer steps since the stage began, or iterations."""
 
 
 class TrackedStage(FrozenModel):
-    """What is being tracked."""
+    """A stage to be tracked."""
 
     run_id: str
     stage: str
@@ -44,7 +47,7 @@ class TrackedStage(FrozenModel):
 
 
 class Tracker:
-    """What a stage logs to. Without a W&B run behind it (disabled, unreachable) it does nothing."""
+    """Logger of a stage. Without a W&B run behind it (disabled, unreachable) it does nothing."""
 
     def __init__(self, run: Any | None) -> None:
         self._run = run
@@ -56,13 +59,13 @@ class Tracker:
 
     @property
     def address(self) -> str | None:
-        """URL of the run's page; offline, the folder that `wandb sync` takes; None where nothing is tracked."""
+        """URL of the run's page; offline, the folder for `wandb sync`; None if nothing is tracked."""
         if self._run is None:
             return None
         return str(Path(self._run.dir).parent if self._run.offline else self._run.url)
 
     def log(self, step: int, figures: Mapping[str, float | None]) -> None:
-        """Log figures at a step; those that are None are left out."""
+        """Log figures at a step; None values are left out."""
         present = {name: value for name, value in figures.items() if value is not None}
         self._attempt(lambda run: run.log({**present, STEP: step}))
 
@@ -75,7 +78,7 @@ class Tracker:
         self.summarise({f"links/{name}": address})
 
     def finish(self) -> None:
-        """Write out what is pending."""
+        """Write out pending data."""
         self._attempt(lambda run: run.finish())
         self._run = None
 
@@ -86,7 +89,7 @@ class Tracker:
 
 @contextmanager
 def tracked(config: TrackingConfig, stage: TrackedStage) -> Generator[Tracker]:
-    """Yield the tracker of one stage and finish it, whatever happens inside."""
+    """Yield the tracker of one stage; finish it in any case."""
     tracker = Tracker(_started(config, stage))
     try:
         yield tracker
@@ -98,7 +101,7 @@ _FAILED = object()
 
 
 def _outcome(action: Callable[[], Any]) -> Any:
-    """Do something with W&B. This is the one boundary that turns every failure into a warning: tracking is a by-product."""
+    """Run `action`; the one boundary that turns any failure of W&B into a warning: tracking is a by-product."""
     try:
         return action()
     except Exception as error:  # noqa: BLE001
@@ -145,3 +148,29 @@ def _init(config: TrackingConfig, stage: TrackedStage) -> Any:
     run.define_metric(STEP)
     run.define_metric("*", step_metric=STEP)
     return run
+
+
+def log_metrics(tracker: Tracker, checkpoint: CheckpointRef, prefix: str, first_step: int = 0) -> int:
+    """Log every row of the checkpoint's `metrics.parquet` as `<prefix>/<column>`; return the next free step."""
+    path = checkpoint.path / "metrics.parquet"
+    metrics = pl.read_parquet(path)
+    numeric = [name for name, kind in metrics.schema.items() if kind.is_numeric()]
+    for row_number, row in enumerate(metrics.select(numeric).iter_rows(named=True)):
+        tracker.log(first_step + row_number, {f"{prefix}/{name}": value for name, value in row.items()})
+    return first_step + metrics.height
+
+
+def log_evaluation(tracker: Tracker, evaluation: EvaluationRef, step: int) -> None:
+    """Log the figures of a held-out evaluation as `heldout/<figure>`, with the ends of their intervals."""
+    content = json.loads((evaluation.path / "evaluation.json").read_text(encoding="utf-8"))
+    tracker.log(step, _flat(content["overall"]))
+
+
+def _flat(figures: Mapping[str, Any]) -> dict[str, float | None]:
+    flat: dict[str, float | None] = {}
+    for name, value in figures.items():
+        if isinstance(value, list):
+            flat[f"heldout/{name}_low"], flat[f"heldout/{name}_high"] = value
+        else:
+            flat[f"heldout/{name}"] = value
+    return flat

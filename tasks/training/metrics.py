@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from kernels_eval.errors import InputError
-from tasks.pipeline.progress import Progress
+from tasks.pipeline.references import Progress
 from tasks.pipeline.store import read_manifest
 
 METRICS_FILE = "metrics.parquet"

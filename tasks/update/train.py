@@ -14,8 +14,7 @@ from typing import Any
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import decisive_part
 from tasks.models.policy import architecture_of, check_dtype, check_same_architecture, dtype_of
-from tasks.pipeline.progress import Progress
-from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
+from tasks.pipeline.references import CheckpointRef, Progress, TrajectoryBatchRef
 from tasks.pipeline.store import digest_of, publish, published_digest, read_manifest
 from tasks.rollout.curriculum import MANIFEST_KEY, record_of
 from tasks.rollout.refill import refill_record

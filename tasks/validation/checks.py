@@ -1,10 +1,12 @@
-"""The checks between stages. Each reads an artifact, runs its suites, writes Data Docs, and says whether it may go on.
+"""Checks between stages: each reads an artifact, runs its suites, writes Data Docs, and passes the artifact on or
+fails.
 
-Row-level rules take rows out (tasks.validation.rows, .quarantine); the batch goes on without them, unless they are more than
-`max_quarantined_fraction`. Rules about the batch must hold for what is left. Otherwise `ValidationFailed` names the suite,
-the expectation, the column, what was found, and a row.
+Row-level rules take rows out (tasks.validation.quarantine); the batch goes on without them, unless they are more than
+`max_quarantined_fraction`. Rules about the batch must hold for the remaining rows. Otherwise `ValidationFailed` names
+the suite, the expectation, the column, the value found, and a row.
 """
 
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from kernels_eval.errors import InputError
+from kernels_eval.frozen import FrozenModel
 from tasks.pipeline.references import ArtifactRef, CheckpointRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
 from tasks.pipeline.store import publish, published_digest, read_manifest
 from tasks.problems.row import Split
@@ -20,21 +23,95 @@ from tasks.trajectories.reader import read_trajectories, read_turns
 from tasks.trajectories.schema import TRAJECTORIES_FILE, TURNS_FILE
 from tasks.validation import projections
 from tasks.validation.config import ValidationConfig
-from tasks.validation.failure import Failure, ValidationFailed
-from tasks.validation.quarantine import bad_trajectories, split_file, write_quarantine
-from tasks.validation.reward_range import reward_range
-from tasks.validation.rows import bad_rows, is_row_level
-from tasks.validation.runner import Check, Finding, run_checks
-from tasks.validation.suite import load_suite
+from tasks.validation.quarantine import bad_rows, bad_trajectories, is_row_level, split_file, write_quarantine
+from tasks.validation.suite import Check, Finding, load_suite, reward_range
+
+
+class Failure(FrozenModel):
+    """One expectation that did not hold."""
+
+    data: str
+    """The checked artifact's folder."""
+    suite: str
+    expectation: str
+    """Great Expectations' name of it."""
+    column: str
+    """Column of the suite's projection; columns joined by a comma, or `-` for the table."""
+    found: str
+    expected: str
+    example: str
+    """Id of one row that breaks it; `-` if it is a property of the whole batch."""
+    consequence: str = ""
+    """Reason for stopping the flow, if one row alone would not."""
+    data_docs: str = ""
+    """Page with all results."""
+
+    def sentence(self) -> str:
+        """Return the failure as one sentence."""
+        text = (
+            f"{self.data}: suite {self.suite!r}: {self.expectation} on column {self.column}: "
+            f"expected {self.expected}, found {self.found}"
+        )
+        if self.example != "-":
+            text += f", e.g. row {self.example}"
+        if self.consequence:
+            text += f"; {self.consequence}"
+        if self.data_docs:
+            text += f" (see {self.data_docs})"
+        return text
+
+
+class ValidationFailed(InputError):  # noqa: N818 (says what happened, as flows show it)
+    """A check failed. Never retried: the same data fails again."""
+
+    heading = "validation failed"
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure)
+        self.failure = failure
+
+    def __str__(self) -> str:
+        return self.failure.sentence()
+
+    @property
+    def summary(self) -> str:
+        """The expectation and its column."""
+        return f"{self.failure.expectation} on {self.failure.column} failed"
+
+    def markdown(self) -> str:
+        """Return a table of what was expected and found, and what to do."""
+        failure = self.failure
+        rows = [
+            ("expectation", f"`{failure.expectation}` of suite `{failure.suite}`"),
+            ("column", f"`{failure.column}`"),
+            ("expected", failure.expected),
+            ("found", failure.found),
+            ("an example", f"row `{failure.example}`" if failure.example != "-" else "the batch as a whole"),
+            ("data", f"`{failure.data}`"),
+            ("Data Docs", f"`{failure.data_docs}`"),
+        ]
+        body = "\n".join(f"| **{name}** | {_cell(value)} |" for name, value in rows)
+        return (
+            f"| | |\n|---|---|\n{body}\n\n"
+            f"Why this stops the run: {failure.consequence or 'the expectation is critical'}.\n\n"
+            "The same data fails again: nothing was retried, nothing was published. Mend the data or the expectation, "
+            "then start the same run again; finished stages are not repeated."
+        )
+
+
+def _cell(text: str) -> str:
+    """Return text escaped for a cell of a Markdown table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
 
 RAW, PUBLISHED = "raw", "published"
 
 
 def validate_problems(problems: ProblemSetRef, config: ValidationConfig, docs_dir: Path) -> ProblemSetRef:
-    """Return the problem set if every row of it is good. A problem set is made, not sampled: nothing is quarantined."""
+    """Return the problem set if every row is valid. It is made, not sampled: nothing is quarantined."""
     table = _read(problems.path / "problems.parquet")
     check = Check(RAW, load_suite("problems", config.suites), projections.problems_projection(table))
-    _require(run_checks([check], docs_dir), problems, docs_dir)
+    _require(_run([check], docs_dir), problems, docs_dir)
     return problems
 
 
@@ -42,16 +119,16 @@ def validate_update_metrics(checkpoint: CheckpointRef, config: ValidationConfig,
     """Return the checkpoint if the metrics of its training are finite and in range."""
     table = _read(checkpoint.path / "metrics.parquet")
     check = Check(RAW, load_suite("update_metrics", config.suites), projections.metrics_projection(table))
-    _require(run_checks([check], docs_dir), checkpoint, docs_dir)
+    _require(_run([check], docs_dir), checkpoint, docs_dir)
     return checkpoint
 
 
 def validate_sft_pairs(
     data: SftDataRef, config: ValidationConfig, reward: str, destination: Path, quarantine: Path, docs_dir: Path
 ) -> SftDataRef:
-    """Return the SFT data set: itself if every row is good, else a copy without the bad rows, published at `destination`.
+    """Return the SFT data: itself if every row is valid, else a copy without the bad rows, published at `destination`.
 
-    The bad rows go to `quarantine`. `reward` names the function that the stored rewards come from.
+    The bad rows go to `quarantine`. `reward` names the function of the stored rewards.
     """
     suite = load_suite("sft_pairs", config.suites, reward_range(reward))
     file = data.path / "pairs.parquet"
@@ -59,11 +136,11 @@ def validate_sft_pairs(
     bad = bad_rows(projection, suite)
     checks = [Check(RAW, suite, projection)]
     if bad.is_empty():
-        _require(run_checks(checks, docs_dir), data, docs_dir)
+        _require(_run(checks, docs_dir), data, docs_dir)
         return data
     left = projection.filter(~pl.col("pair_id").is_in(bad.get_column("pair_id").implode()))
     checks.append(Check(PUBLISHED, suite, left))
-    findings = run_checks(checks, docs_dir)
+    findings = _run(checks, docs_dir)
     reasons = _reasons(bad, "pair_id")
     write_quarantine(quarantine, [file], "pair_id", reasons, data.uri)
     _allow(projection.height - left.height, projection.height, "pairs", findings, data, config, quarantine, docs_dir)
@@ -86,10 +163,10 @@ def validate_trajectories(
     quarantine: Path,
     docs_dir: Path,
 ) -> TrajectoryBatchRef:
-    """Publish the good trajectories of a raw batch at `destination` and return them; the others go to `quarantine`.
+    """Publish the valid trajectories of a raw batch at `destination` and return them; the others go to `quarantine`.
 
-    `gamma` and `reward` (the name of the function) are what returns and rewards are recomputed with. A training batch must
-    also hold a group that can be learnt from. Raises ValidationFailed, and InputError where a table cannot be read.
+    Returns and rewards are recomputed with `gamma` and `reward` (the name of the function). A training batch must also
+    hold a group with a gradient. Raises ValidationFailed, or InputError if a table cannot be read.
     """
     turns, trajectories = read_turns(raw), read_trajectories(raw)
     suites = {
@@ -106,7 +183,7 @@ def validate_trajectories(
         checks += [Check(PUBLISHED, suites[name], view.filter(~is_bad)) for name, view in views.items()]
     if Split.TRAIN.value in turns.get_column("split"):
         checks.append(Check(PUBLISHED, suites["groups"], projections.groups_projection(turns.filter(~is_bad))))
-    findings = run_checks(checks, docs_dir)
+    findings = _run(checks, docs_dir)
     files = [raw.path / TRAJECTORIES_FILE, raw.path / TURNS_FILE]
     reasons = _reasons(bad, "trajectory_id")
     if reasons:
@@ -132,6 +209,13 @@ def validate_trajectories(
     )
 
 
+def _run(checks: Sequence[Check], docs_dir: Path) -> list[Finding]:
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read when Great Expectations is imported
+    from tasks.validation.runner import run_checks
+
+    return run_checks(checks, docs_dir)
+
+
 def _read(file: Path) -> pl.DataFrame:
     try:
         return pl.read_parquet(file)
@@ -144,7 +228,7 @@ def _reasons(bad: pl.DataFrame, key: str) -> dict[str, str]:
 
 
 def _metadata(origin: ArtifactRef, quarantined: int, quarantine: Path) -> dict[str, Any]:
-    """Return the origin's metadata, and what validation did to it."""
+    """Return the origin's metadata with the results of validation."""
     inherited = (read_manifest(origin.path) or {}).get("metadata", {})
     own: dict[str, Any] = {"validated": origin.uri, "quarantined": quarantined}
     return inherited | own | ({"quarantine": str(quarantine)} if quarantined else {})
@@ -167,7 +251,7 @@ def _allow(
     quarantine: Path,
     docs_dir: Path,
 ) -> None:
-    """Raise ValidationFailed, naming the rule that most rows break, where more is quarantined than the settings allow."""
+    """Raise ValidationFailed, naming the rule that most rows break, if the settings allow less quarantine."""
     if bad <= config.max_quarantined_fraction * rows:
         return
     about_rows = [finding for finding in findings if finding.check.data == RAW and is_row_level(finding.expectation)]

@@ -8,7 +8,7 @@ from kernels_eval.frozen import FileContent, FrozenModel
 
 
 class ValidationConfig(FrozenModel):
-    """When a batch with bad rows still goes on."""
+    """Limits of the checks between stages."""
 
     max_quarantined_fraction: float = Field(default=0.05, ge=0, le=1)
     """A batch of which more rows are quarantined stops the flow."""

@@ -1,8 +1,8 @@
-"""Flat scalar projections: what of a data set Great Expectations gets to see, and what the suites' columns mean.
+"""Projections: the flat scalar columns of a data set that suites refer to and Great Expectations reads.
 
-Each function returns one row for each row of its table. Counts of things that must not be there (`nonfinite_logprobs`,
-`missing_names`, …) are 0 on a good row; `*_error` columns are distances from what was recomputed. No projection holds a
-NaN: a number that is none becomes a null, and a null of a column that must not have one is counted in `missing_*`.
+Each function returns one row for each row of its table. Counts of violations (`nonfinite_logprobs`, `missing_names`, …)
+are 0 on a valid row; `*_error` columns are distances from recomputed values. No projection holds a NaN: it becomes a
+null, and a null in a column that must not have one is counted in `missing_*`.
 """
 
 import polars as pl
@@ -161,7 +161,7 @@ def trajectories_projection(trajectories: pl.DataFrame, turns: pl.DataFrame, gam
 
 
 def groups_projection(turns: pl.DataFrame) -> pl.DataFrame:
-    """Return one row a group: its samples, and the largest difference of two returns of one turn (0 if none is known)."""
+    """Return one row a group: its samples, and the largest difference of two returns of one turn (0 if unknown)."""
     value = pl.col("return").fill_nan(None)
     spread = turns.group_by("group_id", "turn_index").agg((value.max() - value.min()).alias("spread"))
     largest = spread.group_by("group_id").agg(pl.col("spread").max().fill_null(0.0).alias("largest_spread"))
@@ -174,7 +174,7 @@ def groups_projection(turns: pl.DataFrame) -> pl.DataFrame:
 
 
 def metrics_projection(metrics: pl.DataFrame) -> pl.DataFrame:
-    """Return the projection of a checkpoint's `metrics.parquet`: its numbers, and how many of a row are not finite."""
+    """Return the projection of a checkpoint's `metrics.parquet`: its numbers, and the count of non-finite ones."""
     floats = [name for name, kind in metrics.schema.items() if kind.is_float()]
     nonfinite = [_flag(pl.col(name).is_nan() | pl.col(name).is_infinite()) for name in floats]
     numeric = [name for name, kind in metrics.schema.items() if kind.is_numeric()]
@@ -194,7 +194,7 @@ def _lacks_names(source: str) -> int:
 
 
 def _flag(condition: pl.Expr) -> pl.Expr:
-    """Return 1 where the condition holds, 0 where it does not or is unknown."""
+    """Return 1 if the condition holds, 0 if it does not or is unknown."""
     return condition.fill_null(False).cast(pl.Int64)
 
 
@@ -223,7 +223,7 @@ def _recomputed_rewards(turns: pl.DataFrame, reward: str) -> pl.Series:
 
 
 def _recomputed_returns(ordered: pl.DataFrame, gamma: float) -> pl.Series:
-    """Return each turn's return from the stored rewards of its trajectory; `ordered` is sorted by trajectory and turn."""
+    """Return each turn's return from the rewards of its trajectory; `ordered` is sorted by trajectory and turn."""
     episodes = ordered.group_by("trajectory_id", maintain_order=True).agg(pl.col("reward").fill_nan(None))
     returns = [value for rewards in episodes.get_column("reward").to_list() for value in turn_returns(rewards, gamma)]
     return pl.Series("recomputed_return", returns, pl.Float64)

@@ -1,18 +1,20 @@
-"""Great Expectations suites as files: the one place where a rule is written.
+"""Great Expectations suites as files: every rule is written there, and nowhere else.
 
-A suite is JSON as Great Expectations stores it: `name`, and `expectations` with `type`, `kwargs`, `notes` (what the rule
-says, in words) and optionally `severity` (`critical` stops or quarantines; `warning` and `info` only show in Data Docs).
-A value `{"$PARAMETER": "maximum_reward"}` is filled in from the run's settings. The suites that ship with kernelmill lie
-in `suites/`; a folder of edited copies can be named in the configuration (files that it lacks are taken from here).
+A suite is JSON as Great Expectations stores it: `name`, and `expectations` with `type`, `kwargs`, `notes` (the rule in
+words) and optionally `severity` (`critical` stops or quarantines; `warning` and `info` only show in Data Docs). A value
+`{"$PARAMETER": "maximum_reward"}` is filled in from the run's settings. The suites that ship with kernelmill are in
+`suites/`; the configuration can name a folder of edited copies (files that it lacks are taken from here).
 """
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kernels_eval.errors import InputError
+from kernels_eval.rewards import reward_bounds
 
 SHIPPED_SUITES = Path(__file__).parent / "suites"
 SUITE_NAMES = ("problems", "sft_pairs", "trajectories", "turns", "groups", "update_metrics")
@@ -31,7 +33,7 @@ class Expectation(BaseModel):
 
     @property
     def column(self) -> str:
-        """The column or columns that it speaks of; `-` for the whole table."""
+        """Its column or columns; `-` for the whole table."""
         named = [self.kwargs.get(key) for key in ("column", "column_A", "column_B")]
         columns = [str(name) for name in named if name] or [str(name) for name in self.kwargs.get("column_list", [])]
         return ", ".join(columns) or "-"
@@ -59,7 +61,7 @@ class Suite(BaseModel):
 
 
 def load_suite(name: str, edited: str | None, parameters: dict[str, Any] | None = None) -> Suite:
-    """Return a suite with its parameters filled in: from the folder `edited` if it is there, else the shipped one."""
+    """Return a suite with its parameters filled in: from the folder `edited` if it has it, else the shipped one."""
     path = SHIPPED_SUITES / f"{name}.json"
     if edited is not None:
         if not Path(edited).is_dir():
@@ -92,3 +94,34 @@ def _filled(kwargs: dict[str, Any], parameters: dict[str, Any], path: Path) -> d
         else:
             filled[key] = value
     return filled
+
+
+_ROUNDING = 1e-9
+
+
+def reward_range(reward: str) -> dict[str, float]:
+    """Return `minimum_reward` and `maximum_reward` of the registered function, the parameters of the suites."""
+    lowest, highest = reward_bounds(reward)
+    return {"minimum_reward": lowest - _ROUNDING, "maximum_reward": highest + _ROUNDING}
+
+
+class Check(NamedTuple):
+    """A suite and the projection to run it on."""
+
+    data: str
+    """`raw` or `published`: names the data in Data Docs."""
+    suite: Suite
+    projection: pl.DataFrame
+    """Has a column `row_id`; nulls instead of NaN, no nested columns."""
+
+
+class Finding(NamedTuple):
+    """An expectation that does not hold."""
+
+    check: Check
+    expectation: Expectation
+    found: str
+    rows: int
+    """Rows that break it; 0 if it is a property of the batch."""
+    example: str
+    """A row_id, or `-`."""

@@ -1,4 +1,4 @@
-"""Checks between stages as Prefect tasks. Each returns the reference that it checked, so that a flow reads as a chain.
+"""Checks between stages as Prefect tasks. Each returns the reference that it checked: a flow reads as a chain.
 
 Great Expectations' pages are in `runs/data_docs/<stage>/<key>/index.html`, and each run links its own.
 """

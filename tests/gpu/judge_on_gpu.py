@@ -192,8 +192,7 @@ FAMILIES = {
 
 def generated(key: str, rows: int, columns: int, inner: int, style: str) -> tuple[str, str]:
     from tasks.problems.generated.composition import parse_composition
-    from tasks.problems.generated.kernels import Style, kernel_source
-    from tasks.problems.generated.source import Shape, problem_source
+    from tasks.problems.generated.sources import Shape, Style, kernel_source, problem_source
 
     composition = parse_composition(key)
     problem = problem_source(composition, Shape(rows=rows, columns=columns, inner=inner))

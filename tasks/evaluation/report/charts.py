@@ -1,7 +1,7 @@
-"""The report's charts: hand-drawn SVG that takes its colours from the page's CSS, so that one drawing suits light and dark.
+"""The report's charts as SVG whose colours are CSS classes: one drawing follows the page's light and dark mode.
 
-Every function returns one `<svg>` element as markup. Colours are CSS classes (`tone-before`, `tone-after`, `status-correct`,
-…); hovering over a mark shows its figures (`<title>`), without a script.
+Every function returns one `<svg>` element. Classes: `tone-before`, `tone-after`, `status-correct`, …; hovering over a
+mark shows its figures (`<title>`), without a script. Plots for a file (SVG, PNG, PDF) are tasks.trajectories.plots.
 """
 
 import math
@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 Format = Callable[[float], str]
 
-# Sizes in SVG units that are about the pixels that a chart gets on a wide page, so that text has one size everywhere.
+# Sizes in SVG units, about the pixels of a chart on a wide page: text has one size everywhere.
 SMALL = (300.0, 168.0)
 MEDIUM = (480.0, 230.0)
 WIDE = (985.0, 250.0)
@@ -100,13 +100,8 @@ def line_chart(
         line, last = raw, values[-1]
     parts.append(f'<polyline class="curve {tone}" points="{line}"/>')
     if len(points) <= 60:
-        parts += [
-            f'<circle class="dot {tone}" cx="{plot.x(x):.1f}" cy="{plot.y(y):.1f}" r="2.6"><title>{_whole(x)}: {escape(form(y))}</title></circle>'
-            for x, y in points
-        ]
-    parts.append(
-        f'<circle class="dot {tone}" cx="{plot.x(points[-1][0]):.1f}" cy="{plot.y(last):.1f}" r="3.8"><title>{escape(form(last))}</title></circle>'
-    )
+        parts += [_dot(tone, plot.x(x), plot.y(y), 2.6, f"{_whole(x)}: {form(y)}") for x, y in points]
+    parts.append(_dot(tone, plot.x(points[-1][0]), plot.y(last), 3.8, form(last)))
     return _svg(plot.width, plot.height, parts)
 
 
@@ -141,10 +136,8 @@ def interval_bars(
             centre = middle + (index - (len(bars) - 1) / 2) * (width + 4)
             top, base = plot.y(bar.value), plot.y(0)
             between = "" if bar.interval is None else f" ({form(bar.interval[0])} … {form(bar.interval[1])})"
-            parts.append(
-                f'<rect class="bar {bar.tone}" x="{centre - width / 2:.1f}" y="{top:.1f}" width="{width:.1f}" height="{max(base - top, 0.5):.1f}" rx="3">'
-                f"<title>{escape(bar.name)}, {escape(label)}: {escape(form(bar.value) + between)}</title></rect>"
-            )
+            title = f"{bar.name}, {label}: {form(bar.value)}{between}"
+            parts.append(_bar(f"bar {bar.tone}", centre - width / 2, top, width, max(base - top, 0.5), title, 3))
             crown = top
             if bar.interval is not None:
                 low, high = (plot.y(edge) for edge in bar.interval)
@@ -173,10 +166,8 @@ def stacked_columns(columns: Sequence[tuple[str, Mapping[str, float]]], order: S
             if share <= 0:
                 continue
             top, bottom = plot.y(base + share), plot.y(base)
-            parts.append(
-                f'<rect class="status-{status}" x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{bottom - top:.2f}">'
-                f"<title>{escape(label)}: {escape(status.replace('_', ' '))} {escape(f'{100 * share:.1f} %')}</title></rect>"
-            )
+            title = f"{label}: {status.replace('_', ' ')} {100 * share:.1f} %"
+            parts.append(_bar(f"status-{status}", left, top, width, bottom - top, title))
             base += share
         near_an_end = position < every or position > last - every
         if position in (0, last) or (position % every == 0 and (every == 1 or not near_an_end)):
@@ -216,15 +207,14 @@ def speed_histogram(series: Sequence[tuple[str, str, Sequence[float]]], total: M
             if share > 0:
                 top, base = plot.y(share), plot.y(0)
                 low, high = 2 ** (first + position / 4), 2 ** (first + (position + 1) / 4)
-                parts.append(
-                    f'<rect class="bar {tone}" x="{plot.left + position * step + 1.5 + index * width:.1f}" y="{top:.1f}" width="{width:.1f}" height="{base - top:.1f}" rx="1.5">'
-                    f"<title>{escape(name)}: {escape(f'{100 * share:.1f} % of trajectories, {low:.2f}× to {high:.2f}×')}</title></rect>"
-                )
+                left = plot.left + position * step + 1.5 + index * width
+                title = f"{name}: {100 * share:.1f} % of trajectories, {low:.2f}× to {high:.2f}×"
+                parts.append(_bar(f"bar {tone}", left, top, width, base - top, title, 1.5))
     return _svg(plot.width, plot.height, parts)
 
 
 def difference_mark(value: float, interval: tuple[float, float], reach: float, tone: str) -> Markup:
-    """Draw one difference with its interval around a zero line; `reach` is the value at the edges, `tone` the colour."""
+    """Draw one difference with its interval around a zero line; `reach`: value at the edges, `tone`: colour."""
     width, height = 150.0, 20.0
 
     def place(edge: float) -> float:
@@ -253,6 +243,16 @@ def _frame(plot: Plot, y_marks: Sequence[float], form: Format, x_label: str, x_m
     return parts
 
 
+def _dot(tone: str, x: float, y: float, radius: float, title: str) -> str:
+    place = f'cx="{x:.1f}" cy="{y:.1f}" r="{radius}"'
+    return f'<circle class="dot {tone}" {place}><title>{escape(title)}</title></circle>'
+
+
+def _bar(kind: str, x: float, y: float, width: float, height: float, title: str, corner: float = 0) -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.2f}"' + f' rx="{corner:g}"' * bool(corner)
+    return f'<rect class="{kind}" {place}><title>{escape(title)}</title></rect>'
+
+
 def _text(x: float, y: float, content: str, kind: str, anchor: str) -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(content)}</text>'
 
@@ -274,6 +274,5 @@ def _nothing(width: float, height: float) -> Markup:
 
 def _svg(width: float, height: float, parts: Sequence[str], fixed: bool = False) -> Markup:
     size = f' width="{width:g}" height="{height:g}"' if fixed else ""
-    return Markup(
-        f'<svg viewBox="0 0 {width:g} {height:g}"{size} role="img" xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
-    )
+    opening = f'<svg viewBox="0 0 {width:g} {height:g}"{size} role="img" xmlns="http://www.w3.org/2000/svg">'
+    return Markup(f"{opening}{''.join(parts)}</svg>")

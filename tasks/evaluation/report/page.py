@@ -10,14 +10,12 @@ import polars as pl
 from markupsafe import Markup
 
 from kernels_eval.verdict import Status
-from tasks.evaluation.curves import training_metrics
 from tasks.evaluation.evaluate import read_evaluation
-from tasks.evaluation.inputs import ReportInputs
 from tasks.evaluation.per_problem import state_after, with_outcomes
 from tasks.evaluation.report import charts, tables
 from tasks.evaluation.report.examples import pick_examples
-from tasks.evaluation.report.words import headline
-from tasks.evaluation.summary import summarise
+from tasks.evaluation.report.tables import headline
+from tasks.evaluation.summary import ReportInputs, summarise, training_metrics
 from tasks.pipeline.references import EvaluationRef
 from tasks.pipeline.store import write_atomically
 from tasks.trajectories.reader import read_turns_file

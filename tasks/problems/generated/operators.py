@@ -1,8 +1,8 @@
 """The operators that generated problems are composed of: one line of PyTorch, and what a Triton kernel writes for it.
 
 A kernel holds a tile `x` of shape (ROWS, BLOCK) in registers: `rows` is (ROWS, 1), `cols` is (1, BLOCK), `offs` their
-row-major offsets and `mask` what lies inside the (M, N) tensor. Lanes outside hold rubbish after any operator, so that a
-reduction has to mask them. Each operator also has a plausible mistake, as a scraped corpus would have it.
+row-major offsets and `mask` the lanes inside the (M, N) tensor. Lanes outside hold arbitrary values after an operator:
+reductions mask them. Each operator also has a plausible mistake, as a scraped corpus would have it.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Family(StrEnum):
 
 
 class Place(StrEnum):
-    """Where in a composition an operator may stand."""
+    """Position of an operator in a composition."""
 
     HEAD = "head"
     """First: it makes the tile from the input in its own way (matrix products)."""

@@ -12,7 +12,7 @@ import pytest
 from kernels_eval.verdict import Status, TimingSource, Verdict
 from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.evaluate import evaluate_policy
-from tasks.evaluation.inputs import IterationEntry, ReportInputs
+from tasks.evaluation.summary import IterationEntry, ReportInputs
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
 from tasks.pipeline.store import publish, published_digest
 from tasks.problems.config import ProblemsConfig

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.evaluation.compare import paired
 from tasks.evaluation.comparison import Measured, table_rows, write_comparison
 from tasks.evaluation.config import EvaluationConfig
-from tasks.evaluation.inputs import ReportInputs
+from tasks.evaluation.evaluate import paired
+from tasks.evaluation.summary import ReportInputs
 
 CONFIG = EvaluationConfig(bootstrap_resamples=200)
 

@@ -10,10 +10,9 @@ import polars as pl
 import pytest
 
 from kernels_eval.errors import InputError
-from tasks.evaluation.compare import paired
 from tasks.evaluation.config import EvaluationConfig
-from tasks.evaluation.evaluate import evaluate_policy, read_evaluation, read_per_problem
-from tasks.evaluation.inputs import ReportInputs
+from tasks.evaluation.evaluate import evaluate_policy, paired, read_evaluation, read_per_problem
+from tasks.evaluation.summary import ReportInputs
 from tasks.pipeline.references import ArtifactRef, TrajectoryBatchRef
 from tasks.pipeline.store import is_available
 from tasks.trajectories.reader import read_turns_file

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.evaluation.inputs import ReportInputs
 from tasks.evaluation.report import write_report
 from tasks.evaluation.report.examples import pick_examples
-from tasks.evaluation.summary import write_summary
+from tasks.evaluation.summary import ReportInputs, write_summary
 
 _VOID = {"meta", "br", "img", "link", "input", "hr"}
 

@@ -22,7 +22,7 @@ from tasks.pipeline.retries import StagesConfig, StageTimeoutError, can_heal
 from tasks.pipeline.stage import Stage, Workspace, check_refresh, stage_task
 from tasks.pipeline.store import is_available, publish, published_digest
 from tasks.problems.config import ProblemsConfig
-from tasks.validation.failure import Failure, ValidationFailed
+from tasks.validation.checks import Failure, ValidationFailed
 
 pytestmark = pytest.mark.usefixtures("server")
 

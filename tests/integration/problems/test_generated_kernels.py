@@ -6,9 +6,8 @@ import pytest
 
 from kernels_eval import Judge, JudgeConfig, Status
 from tasks.problems.generated.composition import parse_composition
-from tasks.problems.generated.kernels import Style, kernel_source
 from tasks.problems.generated.operators import ALL, Place
-from tasks.problems.generated.source import Shape
+from tasks.problems.generated.sources import Shape, Style, kernel_source
 from tasks.problems.generated.suite import problem_of
 
 SHAPE = Shape(rows=4096, columns=48, inner=32)

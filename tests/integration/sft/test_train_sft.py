@@ -13,8 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.models.config import ModelConfig
-from tasks.pipeline.progress import silent
-from tasks.pipeline.references import CheckpointRef, SftDataRef
+from tasks.pipeline.references import CheckpointRef, SftDataRef, silent
 from tasks.pipeline.store import is_available
 from tasks.sft.config import SftConfig
 from tasks.sft.program import SftJob, sft_program

@@ -9,8 +9,7 @@ import pytest
 
 from tasks.pipeline.references import CheckpointRef, EvaluationRef
 from tasks.tracking.config import TrackingConfig
-from tasks.tracking.figures import log_evaluation, log_metrics
-from tasks.tracking.wandb_run import TrackedStage, tracked
+from tasks.tracking.wandb_run import TrackedStage, log_evaluation, log_metrics, tracked
 
 
 def _stage(folder: Path, name: str = "update") -> TrackedStage:

@@ -11,8 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from kernels_eval.errors import InputError
-from tasks.pipeline.progress import silent
-from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
+from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef, silent
 from tasks.pipeline.store import discard, is_available, publish
 from tasks.training.config import LoraConfig
 from tasks.training.retention import OPTIMIZER_FILES

@@ -13,8 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from kernels_eval.errors import InputError
 from tasks.cluster.workers import stop_workers
-from tasks.pipeline.progress import silent
-from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
+from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef, silent
 from tasks.training.config import LoraConfig
 from tasks.update.config import CorrectionConfig, CriticConfig, UpdateConfig
 from tasks.update.train import update_policy

@@ -18,8 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.verdict import Status, Verdict
 from tasks.cluster.workers import stop_workers
-from tasks.pipeline.progress import silent
-from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
+from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef, silent
 from tasks.pipeline.store import MANIFEST, is_available, read_manifest
 from tasks.training.program import RankContext
 from tasks.trajectories.schema import TRAJECTORIES_FILE, TRAJECTORIES_SCHEMA, verdict_row

@@ -14,11 +14,10 @@ from kernels_eval.verdict import Status, Verdict
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, SftDataRef
 from tasks.trajectories.reader import polars_schema
 from tasks.trajectories.schema import TURNS_SCHEMA, verdict_row
-from tasks.validation.checks import validate_problems, validate_sft_pairs, validate_update_metrics
+from tasks.validation.checks import ValidationFailed, validate_problems, validate_sft_pairs, validate_update_metrics
 from tasks.validation.config import ValidationConfig
-from tasks.validation.failure import ValidationFailed
 from tasks.validation.projections import metrics_projection, pairs_projection, problems_projection
-from tasks.validation.rows import bad_rows, is_row_level
+from tasks.validation.quarantine import bad_rows, is_row_level
 from tasks.validation.suite import load_suite
 
 Rows = list[dict[str, Any]]

@@ -14,13 +14,12 @@ from kernels_eval.errors import InputError
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import read_manifest
 from tasks.trajectories.reader import read_trajectories, read_turns
-from tasks.validation.checks import validate_trajectories
+from tasks.validation.checks import ValidationFailed, validate_trajectories
 from tasks.validation.config import ValidationConfig
-from tasks.validation.failure import ValidationFailed
 from tasks.validation.projections import trajectories_projection, turns_projection
-from tasks.validation.rows import bad_rows, breaks, is_row_level
-from tasks.validation.runner import Check, run_checks
-from tasks.validation.suite import load_suite
+from tasks.validation.quarantine import bad_rows, breaks, is_row_level
+from tasks.validation.runner import run_checks
+from tasks.validation.suite import Check, load_suite
 
 Rows = list[dict[str, Any]]
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.evaluation.report import charts
-from tasks.evaluation.report.code import highlighted
-from tasks.evaluation.report.words import direction, headline
+from tasks.evaluation.report.examples import highlighted
+from tasks.evaluation.report.tables import direction, headline
 
 
 @pytest.mark.parametrize(

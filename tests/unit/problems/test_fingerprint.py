@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.problems.fingerprint import shape_of
+from tasks.problems.contamination import fingerprint_of
 
 BLOCK = """
 import torch
@@ -77,23 +77,23 @@ OTHER = [
 def test_names_numbers_and_layout_do_not_count(old, new):
     changed = BLOCK.replace(old, new)
     ast.parse(changed)
-    assert shape_of(changed) == shape_of(BLOCK)
+    assert fingerprint_of(changed) == fingerprint_of(BLOCK)
 
 
 @pytest.mark.parametrize(("old", "new"), OTHER)
 def test_what_is_computed_counts(old, new):
     assert old in BLOCK
-    assert shape_of(BLOCK.replace(old, new)) != shape_of(BLOCK)
+    assert fingerprint_of(BLOCK.replace(old, new)) != fingerprint_of(BLOCK)
 
 
 def test_swapped_operands_count():
     one = "class Model:\n    def forward(self, a, b):\n        return a - b\n"
-    assert shape_of(one) != shape_of(one.replace("a - b", "b - a"))
+    assert fingerprint_of(one) != fingerprint_of(one.replace("a - b", "b - a"))
 
 
 @pytest.mark.parametrize("source", ["def", "", "\x00", "class Model:\n    ''", "(" * 500, "x = [1"])
 def test_source_that_does_not_parse_has_a_shape_too(source):
-    assert isinstance(shape_of(source), str)
+    assert isinstance(fingerprint_of(source), str)
 
 
 names = st.from_regex(r"[a-z_]{2,8}", fullmatch=True).filter(
@@ -110,4 +110,4 @@ def test_every_renaming_has_one_shape(chosen, whole, real):
             f"    def forward(self, {x}):\n        {y} = torch.relu({x}) * {b}\n        return {y} + self.{attribute}\n"
         )
 
-    assert shape_of(program(*chosen, whole, real)) == shape_of(program("x", "y", "scale", 1, 2.0))
+    assert fingerprint_of(program(*chosen, whole, real)) == fingerprint_of(program("x", "y", "scale", 1, 2.0))

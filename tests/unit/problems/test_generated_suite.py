@@ -11,11 +11,9 @@ from kernels_eval.errors import InputError
 from kernels_eval.problem import check_problem_source, normalise_source
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.generated.composition import parse_composition
-from tasks.problems.generated.kernels import Style, kernel_source
 from tasks.problems.generated.operators import ALL, Family
-from tasks.problems.generated.source import Shape, problem_source
-from tasks.problems.generated.suite import generate_problems
-from tasks.problems.generated.well_posed import is_meaningful
+from tasks.problems.generated.sources import Shape, Style, kernel_source, problem_source
+from tasks.problems.generated.suite import generate_problems, is_well_posed
 from tasks.problems.row import Split
 from tasks.sft.config import SftDataConfig
 from tasks.sft.pairs import generate_drafts
@@ -88,12 +86,12 @@ def test_every_kernel_is_python_that_defines_model_new(operator, style, is_wrong
     "key", ["relu>abs", "square>relu", "softmax>abs>sine", "relu>negate>relu", "gaussian>hardtanh"]
 )
 def test_a_composition_with_an_operator_that_changes_nothing_is_no_problem(key):
-    assert not is_meaningful(key)
+    assert not is_well_posed(key)
 
 
 @pytest.mark.parametrize("key", ["relu>sigmoid", "linear>gelu>softmax", "layer_norm>scale_columns>sum"])
 def test_a_composition_in_which_every_operator_matters_is_one(key):
-    assert is_meaningful(key)
+    assert is_well_posed(key)
 
 
 def test_too_many_problems_are_refused_with_what_there_is():

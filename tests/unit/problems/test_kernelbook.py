@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.problems.kernelbook import Reason, UnconvertibleError, convert
+from tasks.problems.pairs import Reason, UnconvertibleError, convert
 
 PYTHON = """import torch
 import torch.nn as nn

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
 from tasks.problems.config import ProblemsConfig
-from tasks.problems.loaders.entry import Entry
-from tasks.problems.row import ProblemRow, Split
+from tasks.problems.row import Entry, ProblemRow, Split
 from tasks.problems.split import check_split, hashed_split, split_entries
 
 ROOMY = ProblemsConfig(source="jsonl", train=3000, heldout=1000)

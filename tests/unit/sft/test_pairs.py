@@ -10,8 +10,7 @@ import pytest
 
 from kernels_eval import JudgeConfig, Problem, Status, Verdict
 from kernels_eval.errors import InfrastructureError, InputError
-from tasks.pipeline.progress import silent
-from tasks.pipeline.references import ProblemSetRef, SftDataRef
+from tasks.pipeline.references import ProblemSetRef, SftDataRef, silent
 from tasks.pipeline.store import read_manifest
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.problem_set import build_problem_set

@@ -14,9 +14,8 @@ import pytest
 from flows.cli.main import run
 from flows.run.state import RunState, kept_artifacts, write_state
 from kernels_eval.errors import InputError
-from tasks.pipeline.garbage import find_garbage, remove
 from tasks.pipeline.references import CheckpointRef
-from tasks.pipeline.store import publish
+from tasks.pipeline.store import find_garbage, publish, remove
 from tasks.trajectories.compaction import compact
 from tasks.trajectories.difference import differ
 from tasks.trajectories.locate import find_batches

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from kernels_eval.errors import InputError
-from tasks.validation.failure import Failure, ValidationFailed
-from tasks.validation.reward_range import reward_range
-from tasks.validation.rows import ROW_LEVEL, is_row_level
-from tasks.validation.suite import SHIPPED_SUITES, SUITE_NAMES, Expectation, load_suite
+from tasks.validation.checks import Failure, ValidationFailed
+from tasks.validation.quarantine import ROW_LEVEL, is_row_level
+from tasks.validation.suite import SHIPPED_SUITES, SUITE_NAMES, Expectation, load_suite, reward_range
 
 _PARAMETERS = {"minimum_reward": 0.0, "maximum_reward": 2.3}
 

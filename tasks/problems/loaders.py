@@ -1,0 +1,222 @@
+"""Loads problems from files: a KernelBench checkout, JSON Lines, Parquet, or a folder of a Hugging Face dataset.
+
+A table format is a function `read_…(path, wanted)` that yields the rows with the wanted columns; `LOADERS` names the
+formats. Two layouts of Hugging Face dataset folders are read without the `datasets` library: that of `save_to_disk`
+(`state.json` beside Arrow stream files, or `dataset_dict.json` with one such folder a split), and a snapshot of a
+dataset repository (Parquet shards anywhere below the folder). Every split is read: names of Hugging Face splits
+(`level_1`, `train`) do not decide what is held out here.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kernels_eval.errors import InputError
+from kernels_eval.problem import Problem, check_problem_source
+from tasks.problems.config import ProblemsConfig
+from tasks.problems.row import WANTED, Entry, Row, entry_of
+
+_LEVEL = re.compile(r"level(\d+)")
+_NUMBERED = re.compile(r"(\d+)_")
+_BATCH_ROWS = 512
+
+
+def read_jsonl(path: Path, wanted: frozenset[str]) -> Iterator[Row]:
+    """Yield the rows of a JSON Lines file (UTF-8, empty lines allowed). InputError names a line that is no object."""
+    if not path.is_file():
+        raise InputError(f"{path}: expected a JSON Lines file, found a folder")
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            where = f"{path} line {number}"
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+                if not text:
+                    continue
+                values = json.loads(text)
+            except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+                raise InputError(f"{where}: expected one JSON object a line: {error}") from error
+            if not isinstance(values, dict):
+                raise InputError(f"{where}: expected a JSON object, found {type(values).__name__}")
+            yield Row(where, {name: values[name] for name in wanted if name in values}, tuple(values))
+
+
+def read_parquet(path: Path, wanted: frozenset[str]) -> Iterator[Row]:
+    """Yield the rows of a Parquet file, read batch by batch. Raises InputError if it is not Parquet or is damaged."""
+    try:
+        with pq.ParquetFile(path) as file:
+            found = tuple(file.schema_arrow.names)
+            columns = [name for name in found if name in wanted]
+            yield from _rows_of(path, found, file.iter_batches(_BATCH_ROWS, columns=columns))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{path}: not a readable Parquet file: {str(error).splitlines()[0]}") from error
+
+
+def read_dataset_folder(path: Path, wanted: frozenset[str]) -> Iterator[Row]:
+    """Yield the rows of every split. Raises InputError if the folder has neither layout, or a file is damaged."""
+    if not path.is_dir():
+        raise InputError(f"{path}: expected a Hugging Face dataset folder, found a file")
+    if (path / "dataset_dict.json").is_file():
+        splits = _json(path / "dataset_dict.json").get("splits")
+        if not isinstance(splits, list) or not splits:
+            raise InputError(f"{path / 'dataset_dict.json'}: expected a list `splits` that names the folders")
+        for split in splits:
+            yield from _saved_rows(path / str(split), wanted)
+    elif (path / "state.json").is_file():
+        yield from _saved_rows(path, wanted)
+    else:
+        shards = [shard for shard in sorted(path.rglob("*.parquet")) if not _is_hidden(shard.relative_to(path))]
+        if not shards:
+            raise InputError(
+                f"{path}: expected a Hugging Face dataset folder (state.json, dataset_dict.json or Parquet shards); "
+                "found none of them"
+            )
+        for shard in shards:
+            yield from read_parquet(shard, wanted)
+
+
+def _saved_rows(folder: Path, wanted: frozenset[str]) -> Iterator[Row]:
+    state = _json(folder / "state.json")
+    if state.get("_indices_data_files"):
+        raise InputError(
+            f"{folder}: holds a selection by indices; write it again with flatten_indices().save_to_disk()"
+        )
+    files = state.get("_data_files")
+    if not isinstance(files, list) or not files:
+        raise InputError(f"{folder / 'state.json'}: expected `_data_files` that names the Arrow files")
+    for file in files:
+        name = file.get("filename") if isinstance(file, dict) else None
+        if not isinstance(name, str):
+            raise InputError(f"{folder / 'state.json'}: expected a `filename` in each of `_data_files`, found {file!r}")
+        yield from _arrow_rows(folder / name, wanted)
+
+
+def _arrow_rows(path: Path, wanted: frozenset[str]) -> Iterator[Row]:
+    try:
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
+            found = tuple(stream.schema.names)
+            columns = [name for name in found if name in wanted]
+            yield from _rows_of(path, found, (batch.select(columns) for batch in stream))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{path}: not a readable Arrow stream file: {str(error).splitlines()[0]}") from error
+
+
+def _rows_of(path: Path, found: tuple[str, ...], batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+    number = 0
+    for batch in batches:
+        batch.validate(full=True)  # damaged offsets would crash the process, not raise
+        for values in batch.to_pylist():
+            yield Row(f"{path} row {number}", values, found)
+            number += 1
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not readable as JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: expected a JSON object, found {type(value).__name__}")
+    return value
+
+
+def _is_hidden(relative: Path) -> bool:
+    return any(part.startswith(".") for part in relative.parts)
+
+
+def load_checkout(path: Path) -> Iterator[Entry]:
+    """Yield the problems of a KernelBench checkout, of its `KernelBench` folder or of one level's folder.
+
+    `level1/19_ReLU.py` becomes `level1_19_ReLU`. Order: level, number, name. InputError names a file that is no
+    problem.
+    """
+    if not path.is_dir():
+        raise InputError(f"{path}: expected the folder of a KernelBench checkout, found a file")
+    for level, folder in _level_folders(path):
+        for file in sorted(folder.glob("*.py"), key=_order):
+            if file.name == "__init__.py":
+                continue
+            try:
+                source = file.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise InputError(f"{file}: not readable as UTF-8 text: {error}") from error
+            check_problem_source(source, str(file))
+            problem = Problem(problem_id=f"level{level}_{file.stem}", source=source, level=level, name=file.stem)
+            yield Entry(problem=problem, where=str(file))
+
+
+def _level_folders(path: Path) -> list[tuple[int, Path]]:
+    for parent in (path, path / "KernelBench"):
+        if not parent.is_dir():
+            continue
+        folders = [(match, child) for child in parent.iterdir() if (match := _LEVEL.fullmatch(child.name))]
+        levels = sorted((int(match[1]), child) for match, child in folders if child.is_dir())
+        if levels:
+            return levels
+    if match := _LEVEL.fullmatch(path.resolve().name):
+        return [(int(match[1]), path)]
+    raise InputError(f"{path}: expected a KernelBench checkout with folders level1, level2, …; found none")
+
+
+def _order(file: Path) -> tuple[int, str]:
+    match = _NUMBERED.match(file.stem)
+    return (int(match[1]) if match else 0, file.stem)
+
+
+RowReader = Callable[[Path, frozenset[str]], Iterator[Row]]
+
+
+def _table(read_rows: RowReader) -> Callable[[Path], Iterator[Entry]]:
+    return lambda path: (entry_of(row) for row in read_rows(path, WANTED))
+
+
+LOADERS: dict[str, Callable[[Path], Iterator[Entry]]] = {
+    "kernelbench": load_checkout,
+    "jsonl": _table(read_jsonl),
+    "parquet": _table(read_parquet),
+    "huggingface": _table(read_dataset_folder),
+}
+
+
+def load_entries(config: ProblemsConfig) -> list[Entry]:
+    """Return the problems at `config.path` of the levels that are kept, in the order of the source.
+
+    InputError names the file and row of whatever is not a problem, and of two different problems with one id.
+    """
+    if config.path is None:
+        raise InputError(f"problems.path: the source `{config.source}` needs a file or folder; found none")
+    path = Path(config.path)
+    if not path.exists():
+        raise InputError(f"problems.path: {path}: no such file or folder")
+    if config.source not in LOADERS:
+        raise InputError(
+            f"problems.source: expected one of {', '.join(LOADERS)} to load from a path, found {config.source}"
+        )
+    entries = list(LOADERS[config.source](path))
+    if not entries:
+        raise InputError(f"{path}: expected problems, found none")
+    kept = [entry for entry in entries if entry.problem.level in config.levels]
+    if not kept:
+        levels = sorted({entry.problem.level for entry in entries})
+        raise InputError(f"problems.levels: none of {list(config.levels)} is in {path}, which has levels {levels}")
+    _check_ids(kept)
+    return kept
+
+
+def load_problems(config: ProblemsConfig) -> list[Problem]:
+    """Return the problems of `load_entries`."""
+    return [entry.problem for entry in load_entries(config)]
+
+
+def _check_ids(entries: list[Entry]) -> None:
+    first: dict[str, Entry] = {}
+    for entry in entries:
+        other = first.setdefault(entry.problem.problem_id, entry)
+        if other is not entry and other.problem.digest != entry.problem.digest:
+            raise InputError(
+                f"{entry.where}: problem_id {entry.problem.problem_id} names another problem in {other.where}"
+            )

@@ -6,7 +6,6 @@ Row-level rules take rows out (tasks.validation.quarantine); the batch goes on w
 the suite, the expectation, the column, the value found, and a row.
 """
 
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -210,8 +209,7 @@ def validate_trajectories(
 
 
 def _run(checks: Sequence[Check], docs_dir: Path) -> list[Finding]:
-    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read when Great Expectations is imported
-    from tasks.validation.runner import run_checks
+    from tasks.validation.runner import run_checks  # imports Great Expectations
 
     return run_checks(checks, docs_dir)
 

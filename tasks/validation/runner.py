@@ -9,17 +9,20 @@ The views compile Great Expectations' templates once a process. By default each 
 template environment, which recompiles them: 0.1 of the 0.7 s that the checks of a batch take, in every iteration.
 """
 
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import great_expectations as gx
-from great_expectations.render.view.view import DefaultJinjaIndexPageView, DefaultJinjaPageView
 from jinja2 import BytecodeCache, Environment
 from jinja2.bccache import Bucket
 
 from tasks.validation.suite import Check, Expectation, Finding
+
+os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read by the import
+import great_expectations as gx
+from great_expectations.render.view.view import DefaultJinjaIndexPageView, DefaultJinjaPageView
 
 
 class _CompiledTemplates(BytecodeCache):

@@ -21,12 +21,13 @@ from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.per_problem import (
     SPEEDUP,
     fast_name,
-    faulty_trajectories,
+    last_turns,
     per_problem_table,
     ratios_of,
-    state_after,
+    status_shares,
     thresholds_of,
     with_outcomes,
+    without_faults,
 )
 from tasks.evaluation.statistics import Estimate, Ratio, estimates, paired_differences
 from tasks.pipeline.references import EvaluationRef, ProblemSetRef, TrajectoryBatchRef
@@ -100,8 +101,7 @@ def _figures(table: pl.DataFrame, turns: pl.DataFrame, config: EvaluationConfig)
     def measured(ratios: dict[str, Ratio]) -> dict[str, Any]:
         return with_intervals(estimates(ratios, config.bootstrap_resamples, config.confidence, config.seed))
 
-    faulty = faulty_trajectories(turns)
-    counted = turns.filter(~pl.col("trajectory_id").is_in(faulty.implode()))
+    counted = without_faults(turns)
     return {
         "problems": table.height,
         "trajectories": int(table.get_column("trajectories").sum()),
@@ -117,7 +117,7 @@ def _figures(table: pl.DataFrame, turns: pl.DataFrame, config: EvaluationConfig)
             )
         },
         "turns": [_turn_figures(counted, turn, config, measured) for turn in _turn_numbers(counted)],
-        "statuses": _status_shares(counted),
+        "statuses": status_shares(with_outcomes(counted, [])),
     }
 
 
@@ -138,7 +138,7 @@ def _turn_figures(counted: pl.DataFrame, turn: int, config: EvaluationConfig, me
         "turn_index": turn,
         "n": taken.height,
         "taken": measured(_turn_ratios(taken, config)),
-        "after": measured(_turn_ratios(state_after(outcomes, turn), config)),
+        "after": measured(_turn_ratios(last_turns(outcomes, until=turn), config)),
     }
 
 
@@ -164,15 +164,6 @@ def _timing_source(counted: pl.DataFrame) -> str | None:
     if not sources:
         return None
     return str(sources[0]) if len(sources) == 1 else "mixed"
-
-
-def _status_shares(counted: pl.DataFrame) -> dict[str, float]:
-    """Return the share of each status among last turns."""
-    if counted.is_empty():
-        return {}
-    last = counted.sort("turn_index").group_by("trajectory_id", maintain_order=True).last()
-    counts = last.get_column("verdict").struct.field("status").value_counts().sort("status")
-    return {str(status): count / last.height for status, count in counts.iter_rows()}
 
 
 def paired(before: EvaluationRef, after: EvaluationRef, config: EvaluationConfig) -> dict[str, Any]:

@@ -60,21 +60,24 @@ def with_outcomes(turns: pl.DataFrame, thresholds: Sequence[float]) -> pl.DataFr
     )
 
 
-def faulty_trajectories(turns: pl.DataFrame) -> pl.Series:
-    """Return the ids of trajectories in which the judge or the machine failed at least once."""
+def without_faults(turns: pl.DataFrame) -> pl.DataFrame:
+    """Return the turns without trajectories in which the judge or the machine failed at least once."""
     status = pl.col("verdict").struct.field("status")
     faults = turns.filter(status.is_null() | (status == Status.INFRASTRUCTURE_ERROR.value))
-    return faults.get_column("trajectory_id").unique()
+    return turns.filter(~pl.col("trajectory_id").is_in(faults.get_column("trajectory_id").unique().implode()))
 
 
-def state_after(turns: pl.DataFrame, turn_index: int) -> pl.DataFrame:
-    """Return one row a trajectory: its last turn no later than `turn_index`, as if episodes ended there."""
-    return (
-        turns.filter(pl.col("turn_index") <= turn_index)
-        .sort("trajectory_id", "turn_index")
-        .group_by("trajectory_id", maintain_order=True)
-        .last()
-    )
+def last_turns(turns: pl.DataFrame, until: int | None = None) -> pl.DataFrame:
+    """Return one row a trajectory: its last turn, or its last one no later than `until`, as if episodes ended there."""
+    counted = turns if until is None else turns.filter(pl.col("turn_index") <= until)
+    return counted.sort("trajectory_id", "turn_index").group_by("trajectory_id", maintain_order=True).last()
+
+
+def status_shares(outcomes: pl.DataFrame) -> dict[str, float]:
+    """Return the share of each status among the last turns of `with_outcomes`."""
+    statuses = last_turns(outcomes).get_column("status")
+    counts = statuses.value_counts().sort("status")
+    return {str(status): count / statuses.len() for status, count in counts.iter_rows()}
 
 
 def per_problem_table(
@@ -84,10 +87,8 @@ def per_problem_table(
 
     `trajectories` and `turns` as in tasks.trajectories; `problems` has problem_id, problem_digest, level, family.
     """
-    faulty = faulty_trajectories(turns)
-    counted = turns.filter(~pl.col("trajectory_id").is_in(faulty.implode()))
-    outcomes = with_outcomes(counted, thresholds_of(config))
-    last = outcomes.sort("trajectory_id", "turn_index").group_by("trajectory_id", maintain_order=True).last()
+    outcomes = with_outcomes(without_faults(turns), thresholds_of(config))
+    last = last_turns(outcomes)
     first_return = outcomes.filter(pl.col("turn_index") == 0).select(
         "trajectory_id", pl.col("return").alias("mean_return")
     )

@@ -23,7 +23,7 @@ from pydantic import Field
 from kernels_eval.frozen import FrozenModel
 from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.evaluate import paired, read_evaluation
-from tasks.evaluation.per_problem import faulty_trajectories, with_outcomes
+from tasks.evaluation.per_problem import last_turns, status_shares, with_outcomes, without_faults
 from tasks.pipeline.references import (
     ArtifactRef,
     CheckpointRef,
@@ -85,11 +85,9 @@ def iteration_figures(entry: IterationEntry) -> dict[str, Any]:
     (tasks.rollout.refill.RefillRecord); both None if not used.
     """
     turns = read_turns(entry.trajectories).drop("prompt_token_ids", "response_logprobs")
-    counted = turns.filter(~pl.col("trajectory_id").is_in(faulty_trajectories(turns).implode()))
-    outcomes = with_outcomes(counted, [1.0])
-    last = outcomes.sort("turn_index").group_by("trajectory_id", maintain_order=True).last()
+    outcomes = with_outcomes(without_faults(turns), [1.0])
+    last = last_turns(outcomes)
     first = outcomes.filter(pl.col("turn_index") == 0)
-    statuses = last.get_column("status").value_counts().sort("status") if last.height else pl.DataFrame()
     metadata = (read_manifest(entry.trajectories.path) or {}).get("metadata", {})
     return {
         "iteration": entry.iteration,
@@ -103,7 +101,7 @@ def iteration_figures(entry: IterationEntry) -> dict[str, Any]:
         "correct": _mean(last.get_column("correct").cast(pl.Float64)),
         "fast_1": _mean(last.get_column("fast_1").cast(pl.Float64)),
         "response_tokens": _mean(outcomes.get_column("response_token_ids").list.len().cast(pl.Float64)),
-        "statuses": {str(status): count / last.height for status, count in statuses.iter_rows()},
+        "statuses": status_shares(outcomes),
         **{name: _mean_of(entry.checkpoint, name) for name in ("loss", "kl", "entropy", "gradient_norm")},
     }
 

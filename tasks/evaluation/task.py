@@ -1,7 +1,7 @@
 """Held-out evaluation and the report as Prefect tasks."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,6 @@ def evaluate(
 def publish_report(workspace: Workspace, inputs: ReportInputs) -> None:
     """Write summary.json and report.html into the run's folder, and link them in Prefect's UI."""
 
-    @task(name="report", task_run_name="report", persist_result=False)
     def report() -> None:
         from tasks.evaluation.report import write_report
         from tasks.evaluation.summary import write_summary
@@ -42,10 +41,7 @@ def publish_report(workspace: Workspace, inputs: ReportInputs) -> None:
         report = write_report(workspace.run_dir, inputs, summary)
         show_report(workspace.run_id, report, summary, {**inputs.links, **pages})
 
-    workspace.listener.started("report")
-    began = time.perf_counter()
-    report()
-    workspace.listener.finished("report", time.perf_counter() - began, cached=False)
+    _run_uncached(workspace, "report", report)
 
 
 def publish_comparison(workspace: Workspace, measured: "tuple[Measured, ...]", config: EvaluationConfig) -> str:
@@ -56,17 +52,20 @@ def publish_comparison(workspace: Workspace, measured: "tuple[Measured, ...]", c
     identity = digest_of([[entry.name, entry.evaluation.digest] for entry in measured])
     folder = workspace.run_dir / "comparisons" / identity
 
-    @task(name="comparison", task_run_name="comparison", persist_result=False)
     def comparison() -> None:
         from tasks.evaluation.comparison import write_comparison
 
         show_comparison(workspace.run_id, folder, write_comparison(folder, measured, config))
 
-    workspace.listener.started("comparison")
-    began = time.perf_counter()
-    comparison()
-    workspace.listener.finished("comparison", time.perf_counter() - began, cached=False)
+    _run_uncached(workspace, "comparison", comparison)
     return str(folder)
+
+
+def _run_uncached(workspace: Workspace, name: str, work: Callable[[], None]) -> None:
+    workspace.listener.started(name)
+    began = time.perf_counter()
+    task(work, name=name, task_run_name=name, persist_result=False)()
+    workspace.listener.finished(name, time.perf_counter() - began, cached=False)
 
 
 def show_report(run_id: str, path: Path, summary: Mapping[str, Any], links: Mapping[str, str]) -> None:

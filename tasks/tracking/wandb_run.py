@@ -53,11 +53,6 @@ class Tracker:
         self._run = run
 
     @property
-    def is_tracking(self) -> bool:
-        """True while figures reach W&B."""
-        return self._run is not None
-
-    @property
     def address(self) -> str | None:
         """URL of the run's page; offline, the folder for `wandb sync`; None if nothing is tracked."""
         if self._run is None:
@@ -68,14 +63,6 @@ class Tracker:
         """Log figures at a step; None values are left out."""
         present = {name: value for name, value in figures.items() if value is not None}
         self._attempt(lambda run: run.log({**present, STEP: step}))
-
-    def summarise(self, figures: Mapping[str, Any]) -> None:
-        """Set figures of the whole stage, shown in W&B's table of runs."""
-        self._attempt(lambda run: run.summary.update(dict(figures)))
-
-    def link(self, name: str, address: str) -> None:
-        """Link something that lies elsewhere: a report, Data Docs, a checkpoint."""
-        self.summarise({f"links/{name}": address})
 
     def finish(self) -> None:
         """Write out pending data."""

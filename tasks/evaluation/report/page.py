@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from kernels_eval.verdict import Status
 from tasks.evaluation.evaluate import read_evaluation
-from tasks.evaluation.per_problem import state_after, with_outcomes
+from tasks.evaluation.per_problem import last_turns, with_outcomes
 from tasks.evaluation.report import charts, tables
 from tasks.evaluation.report.examples import pick_examples
 from tasks.evaluation.report.tables import headline
@@ -179,7 +179,7 @@ def _speeds(inputs: ReportInputs) -> Markup:
 def _speedups(evaluation: EvaluationRef) -> tuple[list[float], int]:
     """Return the speedups of correct last turns, and how many trajectories there are."""
     turns = read_turns_file(evaluation.path / "turns.parquet")
-    last = state_after(with_outcomes(turns, []), int(turns.height))
+    last = last_turns(with_outcomes(turns, []))
     return last.get_column("speedup").drop_nulls().to_list(), last.height
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tasks.evaluation.report import charts
 from tasks.evaluation.report.examples import highlighted
-from tasks.evaluation.report.tables import direction, headline
+from tasks.evaluation.report.tables import comparison_rows, direction, headline, interval_text, shown
 
 
 @pytest.mark.parametrize(
@@ -99,3 +99,56 @@ def test_histogram_heights_are_shares_of_all_attempts() -> None:
     drawn = str(charts.speed_histogram([("tone-after", "after", [2.1, 2.1, 0.5])], {"after": 10}))
     assert "20.0 % of trajectories" in drawn
     assert "10.0 % of trajectories" in drawn
+
+
+def test_figures_are_written_in_their_unit() -> None:
+    assert [shown(name, 0.5) for name in ("correct", "mean_return", "geomean_speedup")] == ["50.0 %", "0.50", "0.50×"]
+    assert shown("correct", None) == "–"
+    assert interval_text("correct", [0.25, 0.75]) == "25.0 – 75.0"
+    assert interval_text("mean_return", [0.25, 0.75]) == "0.25 – 0.75"
+    assert interval_text("correct", None) == ""
+
+
+def test_rows_stand_in_the_report_s_order_with_a_tone_that_follows_the_interval() -> None:
+    figures = {"mean_turns": 2.0, "mean_return": 0.5, "fast_1": 0.2, "fast_0": 0.4, "correct": 0.4, "pass_4": None}
+    policy = figures | {f"{name}_ci": None if value is None else [value, value] for name, value in figures.items()}
+    heldout = {
+        "before": policy,
+        "after": policy,
+        "delta_correct": 0.2,
+        "delta_correct_ci": [0.1, 0.3],
+        "delta_mean_turns": -1.0,
+        "delta_mean_turns_ci": [-1.5, -0.5],
+    }
+    rows = {row["name"]: row for row in comparison_rows(heldout)}
+    assert list(rows) == ["correct", "fast_1", "pass_4", "mean_return", "mean_turns"]
+    assert (rows["correct"]["change"], rows["correct"]["tone"]) == ("+20.0 pts", "gain")
+    assert rows["mean_turns"]["tone"] == "unclear", "fewer turns are neither good nor bad"
+    assert (rows["fast_1"]["change"], rows["fast_1"]["mark"]) == ("–", "")
+    assert rows["fast_1"]["timed"]
+    assert not rows["correct"]["timed"]
+
+
+def test_bars_show_value_and_interval_and_leave_missing_ones_out() -> None:
+    bars = [charts.Bar("tone-before", "before", 0.25, (0.125, 0.5)), charts.Bar("tone-after", "after", None, None)]
+    drawn = str(charts.interval_bars([("turn 1", bars)], ceiling=1.0))
+    assert drawn.count("<rect") == drawn.count("whisker") == 1
+    assert "<title>before, turn 1: 25 % (12 % … 50 %)</title>" in drawn
+    assert "nothing to draw" in charts.interval_bars([("turn 1", bars[1:])])
+
+
+@given(st.dictionaries(st.sampled_from(["correct", "incorrect", "timeout"]), st.floats(0.01, 0.3), min_size=1))
+def test_a_stacked_column_is_as_high_as_its_shares(shares: dict[str, float]) -> None:
+    drawn = str(charts.stacked_columns([("held-out", shares)], ["correct", "incorrect", "timeout"]))
+    heights = [float(height) for height in re.findall(r'<rect[^>]* height="([\d.]+)"', drawn)]
+    whole = charts.WIDE[1] - 10 - 28
+    assert sum(heights) == pytest.approx(whole * sum(shares.values()), abs=0.02)
+    assert len(heights) == len(shares)
+
+
+@given(st.floats(-5, 5), st.floats(0, 2), st.floats(0.1, 3))
+def test_a_difference_stays_within_its_mark(value: float, half: float, reach: float) -> None:
+    drawn = str(charts.difference_mark(value, (value - half, value + half), reach, "tone-gain"))
+    places = [float(place) for place in re.findall(r'(?:cx="|interval tone-gain" d="M|H)(-?[\d.]+)', drawn)]
+    assert len(places) == 3
+    assert all(0 <= place <= 150 for place in places)

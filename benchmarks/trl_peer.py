@@ -1,5 +1,4 @@
-"""TRL's GRPOTrainer on a recorded batch: its own loop, loss, head, checkpointing and optimizer; only generation is
-replaced.
+"""TRL's GRPOTrainer on a recorded batch: its own loop, loss, head and optimizer; only generation is replaced.
 
 Padding is TRL's: prompts on the left, responses on the right, to the longest of the generation batch, which is cut
 into micro-batches of `rows` sequences. One generation batch is one optimizer step.

@@ -1,5 +1,4 @@
-"""Our update against TRL's GRPOTrainer: the same model, the same recorded batch, in the same run. Loss, gradient
-norm, tokens/s, memory.
+"""Our update against TRL's GRPOTrainer: loss, gradient norm, tokens/s, memory on one model and recorded batch.
 
     taskset -c 0,1 python benchmarks/update.py [--rounds 3] [--steps 3] [--groups 8] [--samples 8] [--shortest 32] [--longest 640]
 

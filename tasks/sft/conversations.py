@@ -55,8 +55,7 @@ def encode_conversations(
     seed: int,
     template: str | None = None,
 ) -> SftSequences:
-    """Encode all conversations, drop those of more than `max_tokens` and log how many, set a share drawn by `seed`
-    aside for validation.
+    """Encode all conversations; drop and log those of more than `max_tokens`, set a share aside for validation.
 
     A conversation is several sequences if the chat template rewrites earlier answers (`encode_samples`).
     `template`: the family that the chat template must be of; none: any that is known.
@@ -90,8 +89,7 @@ def encode_conversations(
 
 
 def step_rows(step: int, batch_size: int, conversations: int, seed: int) -> tuple[list[int], int]:
-    """Return the conversations that step 0, 1, … trains on, and the epoch it begins in: an endless stream of shuffled
-    epochs.
+    """Return the conversations of one step and the epoch it begins in, from an endless stream of shuffled epochs.
 
     A function of its arguments alone: a resumed run goes on exactly as it would have.
     """

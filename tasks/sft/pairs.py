@@ -1,5 +1,4 @@
-"""The SFT data set: drafts of conversations, judged, and written as pairs. Every pair carries the verdict on its
-kernel.
+"""The SFT data set: drafts of conversations, judged, written as pairs. Each carries the verdict on its kernel.
 
 A draft is a problem, the kernel to imitate, and for a repair the earlier kernels. The generated corpus is like a
 scraped one: several styles for the same composition, all correct and of different speed, and with `bug_probability`

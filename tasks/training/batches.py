@@ -1,9 +1,8 @@
-"""Micro-batches under a token budget: sequences of like length together, padded on the right, or packed without
-padding.
+"""Micro-batches under a token budget: sequences of like length, padded on the right or packed without padding.
 
 Padding on the right needs no attention mask: under causal attention no real token sees what comes after it. Sequences
-are cut into micro-batches so as to pad the fewest tokens. The
-language-model head runs on the positions that predict a trained token, nowhere else.
+are cut into micro-batches so as to pad the fewest tokens. The language-model head runs only on the positions that
+predict a trained token.
 """
 
 from collections.abc import Sequence
@@ -41,8 +40,7 @@ class TrainedSequence:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """n sequences with N trained tokens among them, in the order of rows: padded to L tokens each, or packed one
-    after the other.
+    """n sequences with N trained tokens, in the order of rows: padded to L tokens each, or packed in one row.
 
     Packed, `token_ids` is one row of T tokens; what follows the last sequence, if anything, is a sequence of padding
     of its own.

@@ -1,5 +1,4 @@
-"""DeepSpeed's configuration: the user's JSON file (deployments/deepspeed) merged into a generated one; and two
-changes to DeepSpeed itself.
+"""DeepSpeed's configuration: the user's JSON file merged into a generated one; and two changes to DeepSpeed.
 
 A file may set anything but what the run's own settings decide (`RESERVED`): batch sizes, clipping, optimizer,
 precision.

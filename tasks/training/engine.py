@@ -226,8 +226,7 @@ def prepare_model(model: PreTrainedModel, settings: EngineSettings, group: Seque
 
 
 def step_flops(model: PreTrainedModel, lengths: Sequence[int], trained_tokens: int) -> float:
-    """Return the floating-point operations of one optimizer step over sequences of these lengths, `trained_tokens` of
-    them trained.
+    """Return the floating-point operations of an optimizer step over sequences of these lengths.
 
     Counted: two for each weight of the body and token, those of causal attention, and the head on trained tokens;
     thrice that with the backward pass, twice for frozen weights. Recomputation (checkpointing, the chunked head) is

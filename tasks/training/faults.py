@@ -1,5 +1,4 @@
-"""Errors of a rank: which are the machine's, and the one retry with less memory. Runs in the process that started the
-ranks.
+"""Errors of a rank: which are the machine's, and the one retry with less memory. Runs in the process that starts ranks.
 
 A dead process or node, too little memory or a broken connection between ranks may heal on a retry. Any other error is
 bad input, which says so itself, or a mistake in the program, which no retry mends: it is raised as it is.
@@ -39,8 +38,7 @@ class OutOfMemoryError(InfrastructureError):
 
 
 def error_of_rank(error: RayError, token_budget: int) -> BaseException:
-    """Return what to raise for an error that Ray reports of a rank; Ray's own, which holds the rank's traceback, is
-    to be its cause.
+    """Return the exception to raise for an error that Ray reports of a rank; Ray's own becomes its cause.
 
     Our own exceptions as they are; OutOfMemoryError, naming the budget, or InfrastructureError if the machine
     failed; else what the program raised.

@@ -1,5 +1,4 @@
-"""Low-rank adapters (PEFT) on a policy: added, switched off for the reference, saved beside a merged policy, loaded
-again.
+"""Low-rank adapters (PEFT): added, switched off for the reference, saved beside the merged policy, loaded again.
 
 A checkpoint of an adapted policy is two things in one folder: the merged policy, an ordinary Hugging Face model that
 any engine samples from, and `adapter/` (PEFT's files, and `base.json`: the place of the unadapted policy). An update

@@ -1,5 +1,4 @@
-"""Data-parallel ranks: warm Ray actors that share a process group, and run training programs that stream their
-progress.
+"""Data-parallel ranks: warm Ray actors that share a process group and run training programs.
 
 A *program* is a module-level generator function `program(rank: RankContext, job) -> Iterator`: every rank runs it
 with the same job; what rank 0 yields comes to the caller. An actor keeps its process group and the engine that it
@@ -31,8 +30,8 @@ class Rank:
     """One data-parallel worker process."""
 
     def __init__(self) -> None:
-        # Before torch is imported: by default OpenMP's threads spin for milliseconds between operations, which on one
-        # that others use as well costs up to five times the speed. Ten thousand turns cost nothing on an idle one.
+        # Before torch is imported: by default OpenMP's threads spin for milliseconds between operations, which on a
+        # shared machine costs up to five times the speed. Ten thousand turns cost nothing on an idle one.
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")
         self._group: str | None = None
         self._context: RankContext | None = None

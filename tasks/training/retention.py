@@ -1,5 +1,4 @@
-"""Retention of checkpoints: of interim ones the newest, and the best one by a named metric; of published ones all, some
-without the optimizer's state.
+"""Retention of checkpoints: the newest and best interim ones; all published ones, some without optimizer state.
 
 Interim checkpoints are published folders `step-<n>` whose manifests hold, as metadata, the `fingerprint` of what is
 being trained and `figures`, the metrics at that step. Those of another fingerprint can never be resumed from; they

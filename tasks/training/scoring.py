@@ -1,5 +1,4 @@
-"""Log-probabilities of trained tokens, and the entropy of the distribution at each, from a causal language model.
-Runs on a rank.
+"""Log-probabilities of trained tokens, and the entropies of their distributions, from a causal language model.
 
 `TokenScorer` is the module that the DeepSpeed engine wraps. The head runs only on the N positions that predict a
 trained token. `token_scores` takes logits. `chunked_token_scores` takes hidden states and the head's weight and never

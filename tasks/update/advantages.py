@@ -65,8 +65,7 @@ def rloo(rewards: Tensor, groups: Sequence[Hashable], mask: Tensor) -> Tensor:
 
 
 def reinforce_plus_plus(rewards: Tensor, mask: Tensor, gamma: float = 1.0) -> tuple[Tensor, Tensor]:
-    """REINFORCE++: discounted returns per token, whitened over the batch. Returns (advantages [B, T], returns [B,
-    T]).
+    """REINFORCE++: discounted returns per token, whitened over the batch: (advantages [B, T], returns [B, T]).
 
     rewards [B] are given at each response's last masked-in token; rewards [B, T] at every token. Tokens outside the
     mask are skipped: the return does not decay across them. Source: Hu 2025, "REINFORCE++"; as verl 0.9 computes it.
@@ -137,8 +136,7 @@ def turn_returns(turn_rewards: Tensor, gamma: float) -> Tensor:
 
 
 def soft_overlong_penalty(lengths: Tensor, limit: int, buffer: int) -> Tensor:
-    """Penalty of each response, 0 to 1: none up to `limit - buffer` tokens, then linear, 1 from `limit` on. lengths
-    [B] -> [B].
+    """Return a penalty of 0 to 1 per response: rises linearly from `limit - buffer` tokens to `limit`. [B] -> [B].
 
     It is taken off the response's return. Source: Yu et al. 2025 (DAPO), eq. 13, there called soft overlong
     punishment.

@@ -109,8 +109,7 @@ def veto_mask(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, smalle
 def off_policy_sequence_mask(
     log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor, delta: float = 1e-4
 ) -> Tensor:
-    """OPSM: 0 for sequences with a negative advantage and a mean log ratio old − new above `delta`, else 1. Returns
-    [B, T].
+    """OPSM: 0 for sequences with a negative advantage whose mean log ratio old − new exceeds `delta`, else 1. [B, T].
 
     The returned mask is constant along T and says nothing of which tokens count. Source: DeepSeek-V3.2 2025, section
     3.1; as slime.

@@ -1,5 +1,4 @@
-"""Credit assignment: the advantage of every response token of a batch's samples. Runs on each rank, before the first
-optimizer step.
+"""Credit assignment: the advantage of every response token. Runs on each rank, before the first optimizer step.
 
 The only place where an update computes advantages. The estimators are the pure functions of
 `tasks.update.advantages`, called here on all samples at once: groups compare trajectories × turns [B, K], estimators

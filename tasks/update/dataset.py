@@ -1,5 +1,4 @@
-"""The update's data set: a sample for each turn of a trajectory batch that can be trained on. Runs in the process
-that starts the ranks.
+"""The update's data set: a sample for each trainable turn of a trajectory batch. Runs in the process that starts ranks.
 
 Checked here, before any worker starts: columns, lengths, NaN, log-probabilities. Left out and counted: turns whose
 verdict is an infrastructure error, groups of one (no baseline), groups without variance (no gradient). Advantages are

@@ -31,8 +31,7 @@ def ppo_clip(
     clip_high: float = 0.28,
     dual_clip: float | None = 3.0,
 ) -> LossPerToken:
-    """PPO's clipped surrogate, with a bound on the loss of negative advantages (dual clip). Figures: `clipped`,
-    `clipped_dual`.
+    """PPO's clipped surrogate, with a bound on the loss of negative advantages. Figures: `clipped`, `clipped_dual`.
 
     Sources: Schulman et al. 2017, eq. 7; asymmetric range: Yu et al. 2025 (DAPO); dual clip: Ye et al. 2020, eq. 5.
     """
@@ -93,8 +92,7 @@ def dppo(
     ratio_cap: float = 20.0,
     divergence: Divergence = "tv",
 ) -> LossPerToken:
-    """DPPO with a binary divergence: a token whose probability has already moved too far is left out. Figure:
-    `clipped`.
+    """DPPO with a binary divergence: leaves out tokens whose probability moved too far. Figure: `clipped`.
 
     The others are REINFORCE weighted by the detached ratio, at most `ratio_cap`. `divergence="tv"`: a token is left
     out where p - p_old > clip_high with a positive advantage, or p_old - p > clip_low with a negative one.
@@ -117,8 +115,7 @@ def dppo(
 
 
 def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, value_clip: float | None = 0.5) -> LossPerToken:
-    """PPO's value loss per token [B, T]: half the squared error, of the clipped value where that is worse. Figure:
-    `clipped`.
+    """PPO's value loss per token [B, T]: half the larger squared error, clipped or not. Figure: `clipped`.
 
     values (of the critic being trained), old_values (of the critic before the update), returns: [B, T]. `value_clip`
     bounds how far a value may move from the old one; None: not at all. Source: Schulman et al. 2017 as in OpenAI's

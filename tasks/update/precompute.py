@@ -1,5 +1,4 @@
-"""Tensors computed of a batch before its first optimizer step: old, reference and sampler log-probabilities, values,
-advantages.
+"""Tensors computed before the first optimizer step: old and reference log-probabilities, values, advantages.
 
 The policy scores the batch first only if that can matter: not for a single optimizer step (the step's own
 log-probabilities are the old ones), not for a sampler whose numerics are the trainer's, which a few probed sequences

@@ -1,5 +1,4 @@
-"""One rank of a process group: takes optimizer steps of the same weights on the same batch in different ways, and
-writes loss and gradients.
+"""One rank of a process group: takes optimizer steps in different ways on one batch, and writes loss and gradients.
 
     python gradients_of_ranks.py RANK WORLD_SIZE FOLDER
 

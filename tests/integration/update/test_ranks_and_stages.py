@@ -1,6 +1,4 @@
-"""Loss and gradients do not depend on the number of real processes, on how many of them share each sequence, on
-ZeRO's stage, micro-batches, order or packing, to 1e-6 in float32.
-"""
+"""Loss and gradients do not depend on ranks, sharing of sequences, ZeRO's stage, micro-batches, order or packing."""
 
 import json
 import os

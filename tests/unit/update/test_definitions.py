@@ -1,5 +1,4 @@
-"""Every estimator, loss, divergence and correction against its definition, written out in plain Python, one number at
-a time.
+"""Every estimator, loss, divergence and correction against its definition in plain Python, one number at a time.
 
 Sources of the definitions are named in the functions' docstrings. Attacked with sequences of one token, rows without
 a token, ragged lengths, holes in the mask, groups of one, groups without variance, ratios of e^±30, negative

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from flows.run.state import RunState, StageTiming, read_state
 from tasks.pipeline.store import read_manifest
-from tasks.trajectories.rows import load_trajectories
+from tasks.trajectories.reader import load_trajectories
 from tasks.trajectories.writer import write_trajectories
 
 TEN_MINUTES = 600.0

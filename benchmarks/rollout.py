@@ -46,7 +46,7 @@ from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
 from tasks.problems.problem_set import build_problem_set, read_problems
 from tasks.problems.row import Split
 from tasks.rollout.config import RolloutConfig
-from tasks.rollout.engines.base import GenerationRequest
+from tasks.rollout.engines import GenerationRequest
 from tasks.rollout.engines.local.engine import TransformersEngine, stop_tokens
 from tasks.rollout.worker import RolloutRequest, roll_out
 from tasks.trajectories.reader import read_turns

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from tasks.models.chat import encode_conversation, encode_prompt
+from tasks.models.chat_templates import Message, Role
 from tasks.models.config import ModelConfig
-from tasks.models.messages import Message, Role
 from tasks.models.policy import new_policy
 from tasks.models.tokenizer import train_tokenizer
 from tasks.problems.config import ProblemsConfig

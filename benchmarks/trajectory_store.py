@@ -25,7 +25,7 @@ from peers import require_peers
 from polars.testing import assert_frame_equal
 
 from kernels_eval.verdict import Status, TimingSource, Verdict
-from tasks.trajectories.export import export_huggingface
+from tasks.trajectories.derived import export_huggingface
 from tasks.trajectories.reader import polars_schema
 from tasks.trajectories.schema import TURNS_SCHEMA, Termination, Trajectory, Turn, TurnRole
 from tasks.trajectories.writer import write_trajectories

@@ -13,8 +13,7 @@ from kernels_eval.errors import InputError
 from tasks.pipeline.code_version import content_digest
 from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
 from tasks.pipeline.store import read_manifest
-from tasks.trajectories.locate import batch_reference, find_batches
-from tasks.trajectories.reader import read_trajectories
+from tasks.trajectories.reader import batch_reference, find_batches, read_trajectories
 
 
 def sampling_policy(runs_dir: Path, batch: TrajectoryBatchRef) -> CheckpointRef:

@@ -126,7 +126,7 @@ def showing_turns(console: Console, wanted: bool) -> Generator[None]:
     if not wanted:
         yield
         return
-    from tasks.rollout.listeners import TURN_LINES
+    from tasks.rollout.logs import TURN_LINES
 
     source, printer = logging.getLogger(TURN_LINES), _LinePrinter(console)
     level = source.level

@@ -33,7 +33,7 @@ def ls(
     from rich.table import Table
 
     from flows.cli.tables import decimal
-    from tasks.trajectories.catalogue import list_data_sets
+    from tasks.trajectories.data_sets import list_data_sets
 
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
     for heading in ("run", "iteration", "trajectories", "turns", "correct", "return", "quarantined", "size", "digest"):
@@ -67,7 +67,7 @@ def show(
     import polars as pl
 
     from tasks.pipeline.store import read_manifest
-    from tasks.trajectories.catalogue import list_data_sets
+    from tasks.trajectories.data_sets import list_data_sets
     from tasks.trajectories.reader import read_turns_file
     from tasks.trajectories.schema import TURNS_FILE
 
@@ -92,9 +92,9 @@ def diff(
     second: Annotated[Path, typer.Argument(help="Another one.")],
 ) -> None:
     """Compare two data sets turn by turn. Exit code 1: they differ."""
-    from tasks.trajectories.difference import differ
+    from tasks.trajectories.data_sets import compare_data_sets
 
-    found = differ(first, second)
+    found = compare_data_sets(first, second)
     typer.echo(
         f"{found.shared:,} turns in both, {found.only_first:,} only in {first}, {found.only_second:,} only in {second}"
     )
@@ -116,8 +116,8 @@ def export(
     ] = Format.JSONL,
 ) -> None:
     """Export trajectories for other programs."""
-    from tasks.trajectories.export import export_huggingface, export_json_lines
-    from tasks.trajectories.locate import find_batches
+    from tasks.trajectories.derived import export_huggingface, export_json_lines
+    from tasks.trajectories.reader import find_batches
 
     write = export_json_lines if form is Format.JSONL else export_huggingface
     typer.echo(f"{write(find_batches(path), destination):,} turns: {destination}")
@@ -129,8 +129,8 @@ def compact(
     destination: Annotated[Path, typer.Argument(help="Folder of the new data set.")],
 ) -> None:
     """Merge all partitions into one new data set; the partitions stay."""
-    from tasks.trajectories.compaction import compact as compact_batches
-    from tasks.trajectories.locate import find_batches
+    from tasks.trajectories.derived import compact as compact_batches
+    from tasks.trajectories.reader import find_batches
 
     folders = find_batches(path)
     typer.echo(f"{compact_batches(folders, destination):,} turns of {len(folders)} data sets: {destination}")
@@ -168,7 +168,7 @@ def quarantine(
     rows: Annotated[int, typer.Option(min=0, help="Rows to list of each, with their reasons.")] = 5,
 ) -> None:
     """Show the rows that validation removed, and the reasons."""
-    from tasks.trajectories.quarantined import find_quarantines
+    from tasks.trajectories.data_sets import find_quarantines
 
     found = [
         entry

@@ -93,7 +93,7 @@ def update(
             raise InputError("--checkpoint and --compare belong to --replay: name the trajectories to train on")
         _run_and_show("flows.iteration.update_flow", config, set_, refresh)
         return
-    from tasks.trajectories.locate import find_batches
+    from tasks.trajectories.reader import find_batches
 
     find_batches(replay)
     # Resolve links now: `runs/latest` points to another run as soon as this one starts.

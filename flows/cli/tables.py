@@ -13,7 +13,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from tasks.trajectories.conversation import Conversation, Said
+from tasks.trajectories.conversation import Conversation, ConversationEntry
 
 _FIGURES = ("compiled", "correct", "fast_1", "fast_2", "mean_return", "geomean_speedup")
 _STYLES = {"user": "blue", "system": "dim", "judge": "yellow", "note": "magenta"}
@@ -118,15 +118,15 @@ def conversation_parts(conversation: Conversation) -> Iterator[RenderableType]:
     """Yield a title and one panel per message."""
     details = "   ".join(f"[dim]{name}[/dim] {escape(value)}" for name, value in conversation.details.items())
     yield f"[bold]{escape(conversation.title)}[/bold]   {details}"
-    for said in conversation.said:
-        style = _STYLES.get(said.speaker, "green")
-        yield Panel(_content(said), title=said.speaker, title_align="left", border_style=style)
+    for entry in conversation.entries:
+        style = _STYLES.get(entry.speaker, "green")
+        yield Panel(_content(entry), title=entry.speaker, title_align="left", border_style=style)
 
 
-def _content(said: Said) -> RenderableType:
-    text = said.text.strip("\n")
+def _content(entry: ConversationEntry) -> RenderableType:
+    text = entry.text.strip("\n")
     # Answers and problems are code, or Markdown with code; verdicts and notes are plain text.
-    if said.speaker in ("judge", "note"):
+    if entry.speaker in ("judge", "note"):
         return Text(text)
     language = "markdown" if "```" in text else "python"
     return Syntax(text, language, theme="ansi_dark", background_color="default", word_wrap=True)

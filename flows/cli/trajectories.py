@@ -40,8 +40,7 @@ def analyze(
     from flows.cli.tables import analysis_tables
     from kernels_eval.errors import InputError
     from tasks.pipeline.store import write_atomically
-    from tasks.trajectories.analysis import analyse, load_turns
-    from tasks.trajectories.plots import SUFFIXES, draw
+    from tasks.trajectories.analysis import SUFFIXES, analyse, draw, load_turns
 
     if output is not None and output.suffix.lower() not in (".json", *SUFFIXES):
         raise InputError(f"--output: {output}: expected a name that ends in .json, {', '.join(SUFFIXES)}")
@@ -114,8 +113,8 @@ def rescore(
     """Recompute rewards and returns with another reward, into a new data set."""
     from flows.cli.tables import decimal
     from tasks.trajectories.analysis import analyse, load_turns
-    from tasks.trajectories.locate import find_batches
-    from tasks.trajectories.rescore import rescore as rescore_batch
+    from tasks.trajectories.derived import rescore as rescore_batch
+    from tasks.trajectories.reader import find_batches
 
     folders = find_batches(dataset)
     target = output or _beside(dataset, reward)

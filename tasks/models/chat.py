@@ -1,20 +1,94 @@
-"""From conversations to token ids, through the tokenizer's own chat template.
+"""What messages say never becomes a control token, whoever wrote it.
 
-Used for SFT and for the prompt of each turn, so that both see the same tokens. What a policy has sampled is never sent
-through here again: rollouts hand on token ids. Which tokens are trained is decided by the template's family
-(`tasks.models.families`): exactly what a policy would have sampled, i.e. the answer with its reasoning and its end-of-turn
-token; no header, no empty thought that the prompt brings, nothing after the end of the turn.
+A problem's source, a kernel or a compiler's message can contain the text of a token that only the chat template may write
+(`<|im_end|>` in a string). Encoded with the template's text as one, it would end a turn and begin another in somebody else's name.
+So such text is replaced by one character that no message contains while the template writes the conversation; what the template
+has written is then cut at its own control tokens, and the stretches between are encoded with the text put back, as ordinary text.
+
+Conversations without such text, which is nearly all, are encoded as they are: their tokens are the template's.
 """
 
 import itertools
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from kernels_eval.errors import InputError
-from tasks.models.control_tokens import Shield
-from tasks.models.families import Piece, TemplateFamily, conversation_pieces, template_family
-from tasks.models.messages import Message, Role
+from tasks.models.chat_templates import Message, Piece, Role, TemplateFamily, conversation_pieces, template_family
+
+_FIRST_PLACEHOLDER = 0xF0000
+"""Where Unicode's plane of characters without a meaning begins."""
+
+
+class EscapedMessages:
+    """One conversation, and how to encode what a template makes of it."""
+
+    def __init__(self, tokenizer: Any, messages: Sequence[Message]) -> None:
+        self._tokenizer = tokenizer
+        said = "".join(message.content for message in messages)
+        found = [text for text in _control_texts(tokenizer) if text in said]
+        free = (chr(code) for code in range(_FIRST_PLACEHOLDER, _FIRST_PLACEHOLDER + 0xFFFE) if chr(code) not in said)
+        self._placeholders = dict(zip(found, free, strict=False))
+        self.messages: Sequence[Message] = messages
+        """For the template: without the text of control tokens."""
+        if found:
+            self.messages = [
+                message.model_copy(update={"content": self._without(message.content)}) for message in messages
+            ]
+
+    def unescaped(self, text: str) -> str:
+        """Return what a stretch of the template's text says."""
+        for control, placeholder in self._placeholders.items():
+            text = text.replace(placeholder, control)
+        return text
+
+    def encode(self, text: str) -> list[int]:
+        """Return the token ids of the template's text."""
+        return [
+            token
+            for stretch, options in self._stretches(text)
+            for token in self._tokenizer(stretch, add_special_tokens=False, **options)["input_ids"]
+        ]
+
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return the token ids of the template's text, and where each stands in the unescaped text."""
+        token_ids: list[int] = []
+        offsets: list[tuple[int, int]] = []
+        begin = 0
+        for stretch, options in self._stretches(text):
+            encoded = self._tokenizer(stretch, add_special_tokens=False, return_offsets_mapping=True, **options)
+            token_ids += encoded["input_ids"]
+            offsets += [(begin + start, begin + end) for start, end in encoded["offset_mapping"]]
+            begin += len(stretch)
+        return token_ids, offsets
+
+    def _stretches(self, text: str) -> Iterator[tuple[str, dict[str, bool]]]:
+        """Cut the template's text into what is encoded on its own, with how."""
+        if not self._placeholders:
+            yield text, {}
+            return
+        for place, stretch in enumerate(self._pattern.split(text)):
+            if place % 2:  # one of the template's control tokens
+                yield stretch, {}
+            elif stretch:
+                yield self.unescaped(stretch), {"split_special_tokens": True}
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile(f"({'|'.join(map(re.escape, _control_texts(self._tokenizer)))})")
+
+    def _without(self, content: str) -> str:
+        if any(control in content for control in self._placeholders):
+            content = self._pattern.sub(lambda match: self._placeholders[match[0]], content)
+        return content
+
+
+def _control_texts(tokenizer: Any) -> list[str]:
+    """Return the texts of a tokenizer's control tokens, longer ones first."""
+    texts = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
+    return sorted(texts, key=lambda text: (-len(text), text))
 
 
 @dataclass(frozen=True)
@@ -32,9 +106,9 @@ class EncodedConversation:
 
 def encode_prompt(tokenizer: Any, messages: Sequence[Message], *, thinking: bool = False) -> list[int]:
     """Return the token ids that ask the policy for its next turn (the template with its generation prompt)."""
-    shield = Shield(tokenizer, messages)
-    text = render_conversation(tokenizer, shield.messages, for_generation=True, thinking=thinking)
-    return shield.encode(text)
+    escaped = EscapedMessages(tokenizer, messages)
+    text = render_conversation(tokenizer, escaped.messages, for_generation=True, thinking=thinking)
+    return escaped.encode(text)
 
 
 def encode_conversation(
@@ -51,12 +125,12 @@ def encode_conversation(
         raise InputError("conversation: expected at least one message with trained=True, found none")
     if any(message.role is not Role.ASSISTANT for message in trained):
         raise InputError("conversation: expected trained=True on the assistant's messages only")
-    shield = Shield(tokenizer, messages)
-    text = render_conversation(tokenizer, shield.messages, for_generation=False)
-    pieces = conversation_pieces(family or template_family(tokenizer), text, shield.messages)
-    token_ids, offsets = shield.encode_with_offsets(text)
+    escaped = EscapedMessages(tokenizer, messages)
+    text = render_conversation(tokenizer, escaped.messages, for_generation=False)
+    pieces = conversation_pieces(family or template_family(tokenizer), text, escaped.messages)
+    token_ids, offsets = escaped.encode_with_offsets(text)
     loss_mask = _loss_mask(
-        offsets, _trained_spans([replace(piece, text=shield.restored(piece.text)) for piece in pieces])
+        offsets, _trained_spans([replace(piece, text=escaped.unescaped(piece.text)) for piece in pieces])
     )
     if not any(loss_mask):
         raise InputError("conversation: the loss mask is empty: the tokenizer's tokens do not fit its chat template")

@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from kernels_eval.errors import InputError
-from tasks.models.messages import Role
+from tasks.models.chat_templates import Role
 
 START = "<|im_start|>"
 END_OF_TURN = "<|im_end|>"

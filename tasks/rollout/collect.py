@@ -14,7 +14,7 @@ from tasks.pipeline.references import CheckpointRef, ProblemSetRef, Progress, Tr
 from tasks.problems.row import Split
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.curriculum import CurriculumState
-from tasks.rollout.listeners import TURN_LINES
+from tasks.rollout.logs import TURN_LINES
 from tasks.rollout.refill import Refill
 from tasks.rollout.worker import RolloutActor, RolloutProgress, RolloutRequest
 

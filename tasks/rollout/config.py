@@ -25,7 +25,7 @@ class SamplingConfig(FrozenModel):
 
 
 class HorizonConfig(FrozenModel):
-    """Turn limits that depend on the problem and on how the episode goes (tasks.rollout.horizon)."""
+    """Turn limits that depend on the problem and on how the episode goes (tasks.rollout.episode_tasks)."""
 
     level_turns: tuple[Annotated[int, Field(ge=1, le=32)], ...] = ()
     """Turn limit of problems of level 1, 2, …; the last one holds for higher levels too. Empty: `max_turns` for all."""
@@ -53,7 +53,7 @@ class EpisodeConfig(FrozenModel):
     feedback: Literal["full", "brief", "none"] = "full"
     """What a later turn is told of the earlier verdict."""
     history_tokens: int = Field(default=0, ge=0)
-    """Tokens that earlier turns may take up in a prompt; what is more is compressed (tasks.rollout.compression). 0: no limit."""
+    """Tokens that earlier turns may take up in a prompt; what is more is compressed (tasks.rollout.prompts). 0: no limit."""
     thinking: bool = False
     """Ask models that can reason (Qwen3) to do so; they are told not to otherwise."""
 

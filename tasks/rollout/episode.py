@@ -1,30 +1,66 @@
-"""One episode while it is played: what is asked next, what came of it, and when it ends.
+"""Which episodes an iteration plays: problems drawn by seed and iteration, samples of each, a seed for each turn."""
 
-The prompt of a later turn is the one before, continued, as long as the task says nothing else and the history stays within its
-token budget. Past the budget the history is compressed, the prompt begins anew (`Prompt.extends_previous` is False), and
-goes on from there.
-"""
-
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from kernels_eval.errors import InfrastructureError
 from tasks.models.chat import encode_prompt
-from tasks.models.families import THINK_START
-from tasks.models.messages import Message, Role
-from tasks.rollout.compression import compressed
+from tasks.models.chat_templates import THINK_START, Message, Role
+from tasks.problems.row import ProblemRow, Split
 from tasks.rollout.config import EpisodeConfig, SamplingConfig
-from tasks.rollout.engines.base import GenerationRequest
-from tasks.rollout.episode_plan import EpisodePlan
+from tasks.rollout.engines import GenerationRequest
 from tasks.rollout.episode_tasks import EpisodeTask
-from tasks.rollout.prompts import HistoryTurn
+from tasks.rollout.prompts import HistoryTurn, compressed
 from tasks.rollout.turn_tokens import Prompt, first_prompt, next_prompt, opens_thought, rewritten_prompt
 from tasks.trajectories.schema import Termination, Trajectory, Turn
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class EpisodePlan:
+    """One episode to be played. The same arguments give the same plan, so that a repeated rollout has the same names."""
+
+    row: ProblemRow
+    iteration: int
+    sample_index: int
+    seed: int
+
+    @property
+    def group_id(self) -> str:
+        """Names the samples that share a first prompt; unique within a run."""
+        return f"{self.row.split.value}-{self.iteration:04d}-{self.row.problem.problem_id}"
+
+    @property
+    def trajectory_id(self) -> str:
+        """Unique within a run."""
+        return f"{self.group_id}-{self.sample_index:03d}"
+
+    def turn_seed(self, turn_index: int) -> int:
+        """Return the seed of one turn's draws: 62 bits that no other turn of the run shares."""
+        key = f"{self.seed}/{self.trajectory_id}/{turn_index}"
+        return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) >> 2
+
+
+def plan_episodes(
+    rows: Sequence[ProblemRow], split: Split, problems: int, samples: int, iteration: int, seed: int, skip: int = 0
+) -> list[EpisodePlan]:
+    """Return the episodes of an iteration: `samples` of each of `problems` training problems, or of every held-out one.
+
+    Training problems are drawn without replacement, by (seed, iteration) alone; all where fewer are there. `skip` leaves out so many
+    that were drawn before.
+    """
+    drawn = list(rows)
+    if split is Split.TRAIN and problems < len(drawn):
+        order = np.random.default_rng([seed, iteration]).permutation(len(drawn))
+        drawn = [drawn[index] for index in order[skip : skip + problems]]
+    return [EpisodePlan(row, iteration, sample, seed) for row in drawn for sample in range(samples)]
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutContext:
     """What all episodes of a rollout share."""
 
     run_id: str
@@ -48,21 +84,21 @@ class EpisodeListener(Protocol):
         ...
 
 
-class PlayedEpisode:
+class Episode:
     """An episode under way."""
 
-    def __init__(self, plan: EpisodePlan, setting: Setting, context_tokens: int) -> None:
+    def __init__(self, plan: EpisodePlan, context: RolloutContext, context_tokens: int) -> None:
         self.plan = plan
         self.turns: list[Turn] = []
         self.termination: Termination | None = None
-        self._setting = setting
+        self._setting = context
         self._context_tokens = context_tokens
         self._history: list[HistoryTurn] = []
         self._whole = self._messages([])
         """What the task says for the whole history."""
         self.messages: Sequence[Message] = self._whole
         """What the prompt says: the same, or compressed."""
-        self.prompt: Prompt = first_prompt(setting.tokenizer, self._whole, thinking=setting.episode.thinking)
+        self.prompt: Prompt = first_prompt(context.tokenizer, self._whole, thinking=context.episode.thinking)
         self._first_tokens = len(self.prompt.token_ids)
 
     @property
@@ -101,9 +137,9 @@ class PlayedEpisode:
                 reward=score,
             )
         )
-        setting = self._setting
+        context = self._setting
         level = self.plan.row.problem.level
-        self.termination = setting.task.termination(self._history, level, setting.episode)
+        self.termination = context.task.termination(self._history, level, context.episode)
         if self.termination is None:
             self._ask_again(turn.response_token_ids)
             if not self.has_room:
@@ -134,12 +170,12 @@ class PlayedEpisode:
         return [*self.messages, Message(role=Role.ASSISTANT, content=self.said(self.turns[-1].response_text))]
 
     def _messages(self, history: Sequence[HistoryTurn]) -> list[Message]:
-        setting = self._setting
-        return setting.task.messages(self.plan.row.problem, history, setting.episode, setting.backend)
+        context = self._setting
+        return context.task.messages(self.plan.row.problem, history, context.episode, context.backend)
 
     def _ask_again(self, response_token_ids: Sequence[int]) -> None:
-        setting = self._setting
-        tokenizer, thinking = setting.tokenizer, setting.episode.thinking
+        context = self._setting
+        tokenizer, thinking = context.tokenizer, context.episode.thinking
         before, self._whole = self._whole, self._messages(self._history)
         if self._whole[:-2] == before:
             messages = [*self.messages, *self._whole[-2:]]
@@ -147,9 +183,9 @@ class PlayedEpisode:
         else:
             messages = self._whole
             prompt = rewritten_prompt(tokenizer, messages, thinking=thinking)
-        if setting.episode.history_tokens:
-            room = self._context_tokens - setting.sampling.max_new_tokens
-            longest = min(self._first_tokens + setting.episode.history_tokens, room)
+        if context.episode.history_tokens:
+            room = self._context_tokens - context.sampling.max_new_tokens
+            longest = min(self._first_tokens + context.episode.history_tokens, room)
             if len(prompt.token_ids) > longest:
                 messages = self._messages(compressed(self._history, lambda rung: self._length(rung) <= longest))
                 prompt = rewritten_prompt(tokenizer, messages, thinking=thinking)

@@ -20,16 +20,13 @@ from datetime import UTC, datetime
 
 from kernels_eval.errors import InputError
 from kernels_eval.rewards import Answer
-from tasks.rollout.engines.base import Engine, FinishReason, Generation, GenerationRequest
-from tasks.rollout.episode import EpisodeListener, PlayedEpisode, Setting
-from tasks.rollout.episode_plan import EpisodePlan
-from tasks.rollout.judge_client import Judged, Referee, fault_verdict
+from tasks.rollout.engines import Engine, FinishReason, Generation, GenerationRequest
+from tasks.rollout.episode import Episode, EpisodeListener, EpisodePlan, RolloutContext
+from tasks.rollout.judge_client import JudgeClient, Judged, fault_verdict
 from tasks.rollout.kernel_extraction import extract_kernel, without_reasoning
 from tasks.rollout.turn_tokens import response_text
 from tasks.rollout.watchdog import Phase, Watchdog
 from tasks.trajectories.schema import Trajectory, Turn
-
-__all__ = ["Driver", "Limits", "Observed", "Setting"]
 
 logger = logging.getLogger("kernelmill.rollout")
 _SMALLEST_SHARED = 32
@@ -47,7 +44,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Observed:
+class RolloutCounts:
     """What has happened so far; read by whoever shows progress."""
 
     planned: int = 0
@@ -60,46 +57,46 @@ class Observed:
     judging: int = 0
 
 
-class Driver:
+class EpisodeLoop:
     """Plays the episodes of one rollout."""
 
     def __init__(
         self,
-        setting: Setting,
+        context: RolloutContext,
         engine: Engine,
-        referee: Referee,
-        on_change: Callable[[Observed], None] = lambda _: None,
+        judge_client: JudgeClient,
+        on_change: Callable[[RolloutCounts], None] = lambda _: None,
         listeners: Sequence[EpisodeListener] = (),
         limits: Limits | None = None,
     ) -> None:
-        self._setting = setting
+        self._setting = context
         self._engine = engine
-        self._referee = referee
+        self._referee = judge_client
         self._on_change = on_change
         self._listeners = listeners
         self._limits = limits or Limits()
         self._watchdog = Watchdog(self._limits.named_after_s)
-        self.observed = Observed()
+        self.counts = RolloutCounts()
 
-    async def play(self, plans: Sequence[EpisodePlan]) -> list[Trajectory]:
+    async def run(self, plans: Sequence[EpisodePlan]) -> list[Trajectory]:
         """Return one trajectory for each plan whose first prompt leaves room for a response, in no particular order.
 
         May be called again with further plans. Raises InputError where no prompt has ever left room, InfrastructureError where the
         engine as a whole fails.
         """
-        started = [PlayedEpisode(plan, self._setting, self._engine.context_tokens) for plan in plans]
+        started = [Episode(plan, self._setting, self._engine.context_tokens) for plan in plans]
         episodes = [episode for episode in started if episode.has_room]
-        if not episodes and not self.observed.planned:
+        if not episodes and not self.counts.planned:
             raise InputError(
                 f"rollout.sampling.max_new_tokens: {self._setting.sampling.max_new_tokens} tokens after any of the prompts "
                 f"are more than the policy's context of {self._engine.context_tokens}"
             )
         episodes.sort(key=lambda episode: (len(episode.prompt.token_ids), episode.plan.trajectory_id))
-        self.observed.planned += len(episodes)
-        self.observed.left_out += len(plans) - len(episodes)
-        self._on_change(self.observed)
+        self.counts.planned += len(episodes)
+        self.counts.left_out += len(plans) - len(episodes)
+        self._on_change(self.counts)
         watching = asyncio.ensure_future(self._watchdog.watch())
-        cohorts = [asyncio.ensure_future(self._play_cohort(cohort)) for cohort in self._cohorts(episodes)]
+        cohorts = [asyncio.ensure_future(self._run_cohort(cohort)) for cohort in self._cohorts(episodes)]
         try:
             played = await asyncio.gather(*cohorts)
         except BaseExceptionGroup as group:
@@ -109,14 +106,14 @@ class Driver:
                 task.cancel()
         return [trajectory for cohort in played for trajectory in cohort]
 
-    def _cohorts(self, episodes: Sequence[PlayedEpisode]) -> list[Sequence[PlayedEpisode]]:
+    def _cohorts(self, episodes: Sequence[Episode]) -> list[Sequence[Episode]]:
         """Cut the episodes into cohorts of equal size, at least two where that pays."""
         wanted = 2 if len(episodes) >= 2 * _SMALLEST_SHARED else 1
         count = max(wanted, math.ceil(len(episodes) / self._engine.cohort_size))
         bounds = [round(index * len(episodes) / count) for index in range(count + 1)]
         return [episodes[start:end] for start, end in itertools.pairwise(bounds)]
 
-    async def _play_cohort(self, cohort: Sequence[PlayedEpisode]) -> list[Trajectory]:
+    async def _run_cohort(self, cohort: Sequence[Episode]) -> list[Trajectory]:
         active = list(cohort)
         while active:
             async with asyncio.TaskGroup() as judging:
@@ -163,15 +160,15 @@ class Driver:
         consequence = "given up" if last_attempt else "asked for once more"
         logger.warning("%s: %d without an answer, %s: %s", Phase.GENERATION, len(requests), consequence, names)
 
-    async def _finish_turn(self, episode: PlayedEpisode, generation: Generation) -> None:
-        setting, problem = self._setting, episode.plan.row.problem
+    async def _finish_turn(self, episode: Episode, generation: Generation) -> None:
+        context, problem = self._setting, episode.plan.row.problem
         name, index = episode.request().name, len(episode.turns)
-        text = response_text(setting.tokenizer, generation.token_ids)
+        text = response_text(context.tokenizer, generation.token_ids)
         said = episode.said(text)
         kernel = extract_kernel(said)
-        self.observed.tokens += len(generation.token_ids)
-        self.observed.judging += 1
-        self._on_change(self.observed)
+        self.counts.tokens += len(generation.token_ids)
+        self.counts.judging += 1
+        self._on_change(self.counts)
         if generation.finish_reason is FinishReason.FAULT:
             judged = Judged(fault_verdict("engine_fault", generation.error or "the engine failed"), None, None, 0.0)
         else:
@@ -186,7 +183,7 @@ class Driver:
                 )
         turn = Turn(
             turn_index=index,
-            role=setting.task.role(index),
+            role=context.task.role(index),
             prompt_token_ids=episode.prompt.token_ids,
             response_token_ids=generation.token_ids,
             response_logprobs=generation.logprobs,
@@ -208,14 +205,14 @@ class Driver:
                 listener.trajectory_ended(episode.trajectory(), episode.answered_messages())
         self._observe(episode, turn)
 
-    def _observe(self, episode: PlayedEpisode, turn: Turn) -> None:
-        observed = self.observed
-        observed.judging -= 1
-        observed.turns += 1
-        observed.correct_turns += turn.verdict.correct
-        observed.faults += turn.reward is None
-        observed.finished += episode.termination is not None
-        self._on_change(observed)
+    def _observe(self, episode: Episode, turn: Turn) -> None:
+        counts = self.counts
+        counts.judging -= 1
+        counts.turns += 1
+        counts.correct_turns += turn.verdict.correct
+        counts.faults += turn.reward is None
+        counts.finished += episode.termination is not None
+        self._on_change(counts)
 
 
 def _first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:

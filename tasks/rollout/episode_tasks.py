@@ -10,9 +10,8 @@ from typing import Protocol
 from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import Verdict
-from tasks.models.messages import Message
+from tasks.models.chat_templates import Message
 from tasks.rollout.config import EpisodeConfig
-from tasks.rollout.horizon import turn_limit
 from tasks.rollout.prompts import HistoryTurn, prompt_messages
 from tasks.trajectories.schema import Termination, TurnRole
 
@@ -62,6 +61,35 @@ class KernelBenchTask:
             return Termination.REPEATED_FAILURE
         limit = self.turn_limit([turn.verdict for turn in history], level, episode)
         return Termination.TURN_LIMIT if len(history) >= limit else None
+
+
+def turn_limit(verdicts: Sequence[Verdict], level: int, episode: EpisodeConfig) -> int:
+    """Return how many turns an episode that has had these verdicts may have; at most limit + extension."""
+    limit = base_limit(level, episode)
+    allowed = limit
+    # Each turn from the limit on has to earn the next one.
+    while allowed < limit + episode.horizon.extension and allowed <= len(verdicts) and improves(verdicts[:allowed]):
+        allowed += 1
+    return allowed
+
+
+def base_limit(level: int, episode: EpisodeConfig) -> int:
+    """Return the turn limit of a problem of this level, without extension."""
+    limits = episode.horizon.level_turns
+    return limits[min(max(level, 1), len(limits)) - 1] if limits else episode.max_turns
+
+
+def improves(verdicts: Sequence[Verdict]) -> bool:
+    """True where the last verdict is better than every one before it; a first one has to have compiled."""
+    *earlier, last = (quality(verdict) for verdict in verdicts)
+    return last > max(earlier, default=(0, 0.0))
+
+
+def quality(verdict: Verdict) -> tuple[int, float]:
+    """Return (0 nothing, 1 compiled, 2 correct; the speedup of a correct kernel): larger is better."""
+    if verdict.correct:
+        return 2, verdict.speedup or 0.0
+    return (1, 0.0) if verdict.compiled and verdict.rejection_reason is None else (0, 0.0)
 
 
 EPISODE_TASKS: dict[str, EpisodeTask] = {

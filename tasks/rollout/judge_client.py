@@ -11,7 +11,7 @@ from kernels_eval.errors import InfrastructureError
 from kernels_eval.problem import Problem
 from kernels_eval.rewards import Answer
 from kernels_eval.verdict import Status, Verdict
-from tasks.rollout.engines.base import FinishReason
+from tasks.rollout.engines import FinishReason
 
 logger = logging.getLogger("kernelmill.rollout")
 ATTEMPTS = 2
@@ -39,7 +39,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Referee:
+class JudgeClient:
     """Judges responses: those without a kernel itself, the others through the judge."""
 
     judge: AsyncJudge

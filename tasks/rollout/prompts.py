@@ -9,14 +9,15 @@ asks for another kernel and says nothing of the last one (an ablation: is it the
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.verdict import Status, TimingSource, Verdict
-from tasks.models.messages import Message, Role
+from tasks.models.chat_templates import Message, Role
 from tasks.rollout.config import EpisodeConfig
+from tasks.rollout.kernel_extraction import without_reasoning
 
 FeedbackStyle = Literal["full", "brief", "none"]
 _ERROR_CHARACTERS = 2000
@@ -33,7 +34,7 @@ class HistoryTurn(FrozenModel):
     reward: float
     """What the verdict is worth, without terms on the answer (kernels_eval.rewards)."""
     shortened: bool = False
-    """True: the policy is told of the verdict in one line (tasks.rollout.compression)."""
+    """True: the policy is told of the verdict in one line (tasks.rollout.prompts)."""
 
 
 _EXAMPLES = {
@@ -225,3 +226,33 @@ def _shortened(text: str) -> str:
         return text
     half = _ERROR_CHARACTERS // 2
     return f"{text[:half].rstrip()}\n[…]\n{text[-half:].lstrip()}"
+
+
+NO_KERNEL = "(an answer without a kernel)"
+LEFT_OUT = "(a kernel that is too long to be shown again)"
+UNFINISHED = "(reasoning that did not come to an end)"
+
+
+def compressed(history: Sequence[HistoryTurn], fits: Callable[[Sequence[HistoryTurn]], bool]) -> list[HistoryTurn]:
+    """Return the least compressed history that fits; `history` has at least one turn."""
+    return next((rung for rung in ladder(history) if fits(rung)), [])
+
+
+def ladder(history: Sequence[HistoryTurn]) -> Iterator[list[HistoryTurn]]:
+    """Yield the compressed forms of a history but the empty one, each shorter than the one before."""
+    older, newest = [_kernel_alone(turn) for turn in history[:-1]], history[-1]
+    for left_out in range(len(older) + 1):
+        yield [*older[left_out:], _without_reasoning(newest)]
+    yield [_kernel_alone(newest)]
+    yield [newest.model_copy(update={"response_text": LEFT_OUT, "shortened": True})]
+
+
+def _without_reasoning(turn: HistoryTurn) -> HistoryTurn:
+    answer = without_reasoning(turn.response_text)
+    text = UNFINISHED if answer is None else answer if answer == turn.response_text else answer.strip("\n")
+    return turn.model_copy(update={"response_text": text})
+
+
+def _kernel_alone(turn: HistoryTurn) -> HistoryTurn:
+    text = NO_KERNEL if turn.kernel_source is None else answer_text(turn.kernel_source)
+    return turn.model_copy(update={"response_text": text, "shortened": True})

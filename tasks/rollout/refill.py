@@ -21,8 +21,8 @@ from tasks.trajectories.returns import turn_returns
 
 if TYPE_CHECKING:
     from tasks.rollout.config import RolloutConfig
-    from tasks.rollout.episode_loop import Driver
-    from tasks.rollout.episode_plan import EpisodePlan
+    from tasks.rollout.episode import EpisodePlan
+    from tasks.rollout.episode_loop import EpisodeLoop
     from tasks.trajectories.schema import Trajectory
 
 MANIFEST_KEY = "refill"
@@ -92,8 +92,8 @@ def refill_record(batch: TrajectoryBatchRef) -> RefillRecord | None:
         raise InputError(f"{batch.path}: manifest: metadata.{MANIFEST_KEY}: not a refill's record: {error}") from error
 
 
-async def play_and_refill(
-    driver: "Driver",
+async def run_and_refill(
+    episode_loop: "EpisodeLoop",
     draw: Callable[[int, int], Sequence["EpisodePlan"]],
     refill: Refill | None,
     first: int,
@@ -104,7 +104,7 @@ async def play_and_refill(
 
     `draw(skip, number)` gives the episodes of so many problems, after the first `skip` of the iteration's order.
     """
-    trajectories = await driver.play(draw(0, first))
+    trajectories = await episode_loop.run(draw(0, first))
     if refill is None:
         return trajectories, None
     drawn = played = min(first, there_are)
@@ -112,7 +112,7 @@ async def play_and_refill(
     rounds = 0
     while (useful := useful_groups(trajectories, gamma, refill.advantage)) < refill.groups and played < most:
         number = min(further_problems(refill.groups, useful, played), most - played)
-        trajectories += await driver.play(draw(played, number))
+        trajectories += await episode_loop.run(draw(played, number))
         played, rounds = played + number, rounds + 1
     if useful < refill.groups:
         reason = "all that there are" if most == there_are else "as many as update.most_problems allows"

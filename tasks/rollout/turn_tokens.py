@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.models.chat import encode_prompt, render_conversation
-from tasks.models.control_tokens import Shield
-from tasks.models.families import THINK_START
-from tasks.models.messages import Message, Role
+from tasks.models.chat import EscapedMessages, encode_prompt, render_conversation
+from tasks.models.chat_templates import THINK_START, Message, Role
 
 _PLACEHOLDER = "kernelmill-answer-goes-here"
 _TAG_TOKENS = len(THINK_START) + 2
@@ -43,8 +41,8 @@ def next_prompt(
     thinking: bool = False,
 ) -> Prompt:
     """Return the prompt for `messages`, whose last two are the answer just given and what the user says to it."""
-    shield = Shield(tokenizer, messages)
-    continuation = _template_continuation(tokenizer, shield.messages, thinking)
+    escaped = EscapedMessages(tokenizer, messages)
+    continuation = _template_continuation(tokenizer, escaped.messages, thinking)
     if continuation is None:
         return rewritten_prompt(tokenizer, messages, thinking=thinking)
     last = tokenizer.added_tokens_decoder.get(response_token_ids[-1]) if response_token_ids else None
@@ -52,7 +50,7 @@ def next_prompt(
         # The policy ended its turn itself: the template's end-of-turn token is there already. One that was cut off may end in text that
         # this token begins with as well (`if a <`).
         continuation = continuation.removeprefix(str(last))
-    added = shield.encode(continuation)
+    added = escaped.encode(continuation)
     return Prompt((*previous.token_ids, *response_token_ids, *added), extends_previous=True)
 
 
@@ -76,8 +74,8 @@ def _template_continuation(tokenizer: Any, messages: Sequence[Message], thinking
     """Return what the template writes after the last answer; None where it does not leave what came before as it was."""
     *earlier, answer, reply = messages
     prompt = render_conversation(tokenizer, earlier, for_generation=True, thinking=thinking)
-    stand_in = Message(role=Role.ASSISTANT, content=_PLACEHOLDER)
-    marked = render_conversation(tokenizer, [*earlier, stand_in, reply], for_generation=True, thinking=thinking)
+    placeholder = Message(role=Role.ASSISTANT, content=_PLACEHOLDER)
+    marked = render_conversation(tokenizer, [*earlier, placeholder, reply], for_generation=True, thinking=thinking)
     before, _, continuation = marked.partition(_PLACEHOLDER)
     if before != prompt:
         return None

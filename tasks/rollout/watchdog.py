@@ -1,6 +1,6 @@
 """Knows what every sample waits for, and says so in the log when it takes long.
 
-It only watches: the limits themselves are where the waiting is done (`driver` for the engine, `judging` for the judge), so
+It only watches: the limits themselves are where the waiting is done (`episode_loop` for the engine, `judging` for the judge), so
 that no sample can wait for ever even if nobody reads the log.
 """
 

@@ -23,16 +23,14 @@ from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBa
 from tasks.problems.row import Split
 from tasks.rollout.config import JudgeActorsConfig, RolloutConfig
 from tasks.rollout.curriculum import MANIFEST_KEY, CurriculumState, capped, rows_up_to
-from tasks.rollout.engines.base import Engine, FinishReason, PolicyServer
-from tasks.rollout.episode import EpisodeListener
-from tasks.rollout.episode_loop import Driver, Limits, Observed, Setting
-from tasks.rollout.episode_plan import EpisodePlan, plan_episodes
+from tasks.rollout.engines import Engine, FinishReason, PolicyServer
+from tasks.rollout.episode import EpisodeListener, EpisodePlan, RolloutContext, plan_episodes
+from tasks.rollout.episode_loop import EpisodeLoop, Limits, RolloutCounts
 from tasks.rollout.episode_tasks import episode_task
-from tasks.rollout.judge_client import AsyncJudge, Referee, no_kernel_verdict
-from tasks.rollout.listeners import TURN_LINES, FileLogger, LineLogger
-from tasks.rollout.log_relay import LoggedMessage, overhearing
+from tasks.rollout.judge_client import AsyncJudge, JudgeClient, no_kernel_verdict
+from tasks.rollout.logs import TURN_LINES, FileLogger, LineLogger, LoggedMessage, relay_logs
 from tasks.rollout.refill import MANIFEST_KEY as REFILL_KEY
-from tasks.rollout.refill import Refill, play_and_refill
+from tasks.rollout.refill import Refill, run_and_refill
 
 logger = logging.getLogger("kernelmill.rollout")
 _REPORT_INTERVAL_S = 0.25
@@ -69,7 +67,11 @@ class RolloutRequest(FrozenModel):
 
 
 async def roll_out(
-    request: RolloutRequest, engine: Engine, tokenizer: Any, judge: AsyncJudge, on_change: Callable[[Observed], None]
+    request: RolloutRequest,
+    engine: Engine,
+    tokenizer: Any,
+    judge: AsyncJudge,
+    on_change: Callable[[RolloutCounts], None],
 ) -> TrajectoryBatchRef:
     """Play the requested episodes with this engine and judge, and publish their trajectories."""
     from kernels_eval.rewards import reward_of
@@ -94,7 +96,7 @@ async def roll_out(
             "training samples are drawn with temperature %g, top_p %g, top_k %d: off the policy that is trained; on it are 1, 1, 0",
             config.sampling.temperature, config.sampling.top_p, config.sampling.top_k,
         )  # fmt: skip
-    setting = Setting(
+    context = RolloutContext(
         run_id=request.run_id,
         policy_digest=request.policy.digest,
         tokenizer=tokenizer,
@@ -107,25 +109,27 @@ async def roll_out(
     reward_of(
         reward_name, no_kernel_verdict(FinishReason.STOP)
     )  # an unknown name is refused before anything is generated
-    referee = Referee(judge, lambda verdict, answer: reward_of(reward_name, verdict, answer), config.judge_patience_s)
+    judge_client = JudgeClient(
+        judge, lambda verdict, answer: reward_of(reward_name, verdict, answer), config.judge_patience_s
+    )
     listeners: list[EpisodeListener] = [LineLogger(episode.gamma)] if request.turn_lines else []
     logs = JsonLogs(Path(config.trajectory_logs)) if config.trajectory_logs is not None else None
     if logs is not None:
         listeners.append(FileLogger(logs, request.run_id, episode.gamma))
     limits = Limits(config.generation_patience_s, config.watch_after_s)
-    driver = Driver(setting, engine, referee, on_change, listeners, limits)
+    episode_loop = EpisodeLoop(context, engine, judge_client, on_change, listeners, limits)
     started = time.perf_counter()
     try:
-        trajectories, refilled = await play_and_refill(
-            driver, draw, request.refill, config.problems_per_iteration, len(rows), episode.gamma
+        trajectories, refilled = await run_and_refill(
+            episode_loop, draw, request.refill, config.problems_per_iteration, len(rows), episode.gamma
         )
     finally:
         if logs is not None:
             await asyncio.to_thread(logs.close)
-    observed = driver.observed
-    if observed.left_out:
-        episodes = observed.left_out + observed.planned
-        logger.warning("%d of %d episodes left out: their prompts leave no room", observed.left_out, episodes)
+    counts = episode_loop.counts
+    if counts.left_out:
+        episodes = counts.left_out + counts.planned
+        logger.warning("%d of %d episodes left out: their prompts leave no room", counts.left_out, episodes)
     seconds = time.perf_counter() - started
     return await asyncio.to_thread(
         write_trajectories,
@@ -139,9 +143,9 @@ async def roll_out(
             "sampling": config.sampling.model_dump(mode="json"),
             "engine": config.engine,
             "seconds": round(seconds, 3),
-            "generated_tokens": observed.tokens,
-            "infrastructure_errors": observed.faults,
-            "episodes_left_out": observed.left_out,
+            "generated_tokens": counts.tokens,
+            "infrastructure_errors": counts.faults,
+            "episodes_left_out": counts.left_out,
         },
     )
 
@@ -157,7 +161,7 @@ class _Opened:
 
 
 class RolloutWorker:
-    """Lives as long as the driver's Ray job; one rollout at a time."""
+    """Warm Ray actor that lives as long as the run's Ray job; one rollout at a time."""
 
     def __init__(self) -> None:
         self._opened: _Opened | None = None
@@ -169,12 +173,12 @@ class RolloutWorker:
 
     async def collect(self, request: RolloutRequest) -> AsyncIterator[RolloutProgress | TrajectoryBatchRef]:
         """Play a rollout: progress, then the reference. What is logged meanwhile is reported too, while engine and judge start as well."""
-        latest = Observed()
+        latest = RolloutCounts()
         started = time.perf_counter()
 
-        def remember(observed: Observed) -> None:
+        def remember(counts: RolloutCounts) -> None:
             nonlocal latest
-            latest = observed
+            latest = counts
 
         async def play() -> TrajectoryBatchRef:
             nonlocal started
@@ -184,7 +188,7 @@ class RolloutWorker:
             return await roll_out(request, engine, tokenizer, judge, remember)
 
         logging.getLogger(TURN_LINES).setLevel(logging.INFO if request.turn_lines else logging.WARNING)
-        with overhearing() as overheard:
+        with relay_logs() as overheard:
             playing = asyncio.ensure_future(play())
             try:
                 while not playing.done():
@@ -241,15 +245,15 @@ class RolloutWorker:
 RolloutActor = ray.remote(RolloutWorker)
 
 
-def _progress(observed: Observed, seconds: float, messages: tuple[LoggedMessage, ...] = ()) -> RolloutProgress:
+def _progress(counts: RolloutCounts, seconds: float, messages: tuple[LoggedMessage, ...] = ()) -> RolloutProgress:
     return RolloutProgress(
         messages=messages,
-        done=observed.finished,
-        total=observed.planned,
+        done=counts.finished,
+        total=counts.planned,
         figures={
-            "turns": float(observed.turns),
-            "judging": float(observed.judging),
-            "tokens_per_s": round(observed.tokens / max(seconds, 1e-3), 1),
-            "correct": round(observed.correct_turns / max(observed.turns, 1), 4),
+            "turns": float(counts.turns),
+            "judging": float(counts.judging),
+            "tokens_per_s": round(counts.tokens / max(seconds, 1e-3), 1),
+            "correct": round(counts.correct_turns / max(counts.turns, 1), 4),
         },
     )

@@ -12,8 +12,7 @@ from pydantic import ValidationError
 
 from kernels_eval.errors import InputError
 from tasks.models.chat import encode_samples
-from tasks.models.families import template_family
-from tasks.models.messages import Message
+from tasks.models.chat_templates import Message, template_family
 from tasks.training.batches import TrainedSequence
 
 PAIRS_FILE = "pairs.parquet"

@@ -21,7 +21,7 @@ from kernels_eval import Judge, JudgeConfig, Problem, Status, Verdict
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.rewards import reward_of
-from tasks.models.messages import Message, Role
+from tasks.models.chat_templates import Message, Role
 from tasks.pipeline.references import ProblemSetRef, Progress, SftDataRef
 from tasks.pipeline.store import publish, published_digest
 from tasks.problems.config import ProblemsConfig

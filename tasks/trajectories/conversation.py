@@ -13,15 +13,14 @@ from typing import Any
 import polars as pl
 
 from kernels_eval.errors import InputError
-from tasks.models.families import template_family
-from tasks.trajectories.locate import find_batches
-from tasks.trajectories.log_reader import has_logs, read_logs
-from tasks.trajectories.reader import read_turns_file
+from tasks.models.chat_templates import template_family
+from tasks.trajectories.json_logs import has_logs, read_logs
+from tasks.trajectories.reader import find_batches, read_turns_file
 from tasks.trajectories.schema import TURNS_FILE, verdict_from_row
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ConversationEntry:
     """One contribution to a conversation."""
 
     speaker: str
@@ -35,7 +34,7 @@ class Conversation:
 
     title: str
     details: dict[str, str]
-    said: tuple[Said, ...]
+    entries: tuple[ConversationEntry, ...]
 
 
 def find_conversation(path: Path, trajectory_id: str, tokenizer: Any = None) -> Conversation:
@@ -56,19 +55,21 @@ def find_conversation(path: Path, trajectory_id: str, tokenizer: Any = None) -> 
 
 
 def _from_rows(rows: Sequence[dict[str, Any]], folder: Path, tokenizer: Any) -> Conversation:
-    said: list[Said] = []
+    entries: list[ConversationEntry] = []
     before: list[int] = []
     for row in rows:
         prompt: list[int] = row["prompt_token_ids"]
         if not row["prompt_extends_previous"]:
-            said.append(
-                Said("note", "The conversation is told anew from here on: the prompt does not extend the last one.")
+            entries.append(
+                ConversationEntry(
+                    "note", "The conversation is told anew from here on: the prompt does not extend the last one."
+                )
             )
         if tokenizer is not None:
             new = prompt[len(before) :] if row["prompt_extends_previous"] else prompt
-            said += _decoded(tokenizer, new)
-        said.append(Said(str(row["role"]), str(row["response_text"])))
-        said.append(Said("judge", _judged(row)))
+            entries += _decoded(tokenizer, new)
+        entries.append(ConversationEntry(str(row["role"]), str(row["response_text"])))
+        entries.append(ConversationEntry("judge", _judged(row)))
         before = [*prompt, *row["response_token_ids"]]
     first = rows[0]
     details = {
@@ -79,11 +80,11 @@ def _from_rows(rows: Sequence[dict[str, Any]], folder: Path, tokenizer: Any) -> 
         "return": _number(first["return"]),
         "data set": str(folder),
     }
-    return Conversation(str(first["trajectory_id"]), details, tuple(said))
+    return Conversation(str(first["trajectory_id"]), details, tuple(entries))
 
 
 def _from_log(record: dict[str, Any], trajectory_id: str) -> Conversation:
-    said: list[Said] = []
+    entries: list[ConversationEntry] = []
     judged = iter(record["history"])
     messages: list[dict[str, str]] = record.get("messages") or []
     answers = sum(message["role"] == "assistant" for message in messages)
@@ -91,29 +92,29 @@ def _from_log(record: dict[str, Any], trajectory_id: str) -> Conversation:
     for _ in range(max(len(record["history"]) - answers, 0)):
         next(judged)
     for message in messages:
-        said.append(Said(message["role"], message["content"]))
+        entries.append(ConversationEntry(message["role"], message["content"]))
         if message["role"] == "assistant" and (turn := next(judged, None)) is not None:
             result = turn["eval_result"]
             lines = [f"{name}: {result[name]}" for name in result if result[name] not in (None, "")]
-            said.append(Said("judge", "\n".join([*lines, f"reward: {_number(turn['reward'])}"])))
+            entries.append(ConversationEntry("judge", "\n".join([*lines, f"reward: {_number(turn['reward'])}"])))
     details = {
         "problem": str(record["instance_id"]),
         "turns": str(record["num_turns"]),
         "return": _number(record["aggregated_return"]),
     }
-    return Conversation(trajectory_id, details, tuple(said))
+    return Conversation(trajectory_id, details, tuple(entries))
 
 
-def _decoded(tokenizer: Any, token_ids: Sequence[int]) -> list[Said]:
+def _decoded(tokenizer: Any, token_ids: Sequence[int]) -> list[ConversationEntry]:
     """Return what a stretch of a prompt says, by speaker where its chat template is of a known family."""
     text = str(tokenizer.decode(list(token_ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
     try:
         family = template_family(tokenizer)
     except InputError:
-        return [Said("prompt", text)]
+        return [ConversationEntry("prompt", text)]
     header = rf"{re.escape(family.opening)}(\w+){re.escape(family.header_end)}"
     pattern = re.compile(rf"{header}(.*?){re.escape(family.end_of_turn)}", re.DOTALL)
-    return [Said(role, content) for role, content in pattern.findall(text)]
+    return [ConversationEntry(role, content) for role, content in pattern.findall(text)]
 
 
 def _judged(row: dict[str, Any]) -> str:

@@ -1,6 +1,8 @@
 """Reads trajectory tables, older ones too. Only published partitions exist: a folder without a manifest is refused."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -8,7 +10,7 @@ import pyarrow.parquet as pq
 
 from kernels_eval.errors import InputError
 from tasks.pipeline.references import TrajectoryBatchRef
-from tasks.pipeline.store import published_digest
+from tasks.pipeline.store import MANIFEST, published_digest
 from tasks.trajectories.schema import (
     SCHEMA_VERSION,
     TRAJECTORIES_FILE,
@@ -16,6 +18,11 @@ from tasks.trajectories.schema import (
     TURNS_FILE,
     TURNS_SCHEMA,
     VERSION_KEY,
+    Termination,
+    Trajectory,
+    Turn,
+    TurnRole,
+    verdict_from_row,
 )
 
 
@@ -80,3 +87,89 @@ def _check_version(path: Path) -> None:
         raise InputError(
             f"{path}: schema version {int(found)}; this kernelmill reads up to {SCHEMA_VERSION}: upgrade it"
         )
+
+
+_PLACES = ("", "trajectories/*", "*", "*/*")
+"""A batch itself; a run's folder; a folder of partitions, and one above it."""
+
+
+def find_batches(path: Path) -> list[Path]:
+    """Return the folders of the published batches at `path`, sorted by name (iterations by number).
+
+    Raises InputError where there are none.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: expected a trajectory data set or the folder of a run, found nothing")
+    for pattern in _PLACES:
+        folders = [path] if not pattern else sorted(path.glob(pattern), key=_in_order)
+        found = [folder for folder in folders if (folder / TURNS_FILE).exists() and (folder / MANIFEST).exists()]
+        if found:
+            return found
+    raise InputError(f"{path}: expected a published trajectory data set ({MANIFEST} and {TURNS_FILE}), found none")
+
+
+def batch_reference(folder: Path) -> TrajectoryBatchRef:
+    """Return the reference to a published batch, read from its tables."""
+    import polars as pl
+
+    from tasks.trajectories.reader import read_trajectories_file
+    from tasks.trajectories.schema import TRAJECTORIES_FILE
+
+    table = read_trajectories_file(folder / TRAJECTORIES_FILE)
+    if table.is_empty():
+        raise InputError(f"{folder}: expected at least one trajectory, found none")
+    return TrajectoryBatchRef(
+        uri=str(folder.resolve()),
+        digest=published_digest(folder),
+        run_id=str(table["run_id"][0]),
+        iteration=int(table["iteration"][0]),
+        trajectories=len(table),
+        turns=int(table.select(pl.col("turns").sum()).item()),
+    )
+
+
+def _in_order(folder: Path) -> tuple[str, int, str]:
+    name, _, number = folder.name.rpartition("=")
+    return (str(folder.parent), int(number) if number.isdigit() else 0, name or folder.name)
+
+
+def load_trajectories(folder: Path) -> list[Trajectory]:
+    """Return the trajectories of a batch, sorted by id. Raises InputError where a table cannot be read or turns are missing."""
+    turns = read_turns_file(folder / TURNS_FILE).partition_by("trajectory_id", as_dict=True, maintain_order=True)
+    loaded: list[Trajectory] = []
+    for row in read_trajectories_file(folder / TRAJECTORIES_FILE).iter_rows(named=True):
+        of_this = turns.get((row["trajectory_id"],))
+        if of_this is None or len(of_this) != row["turns"]:
+            raise InputError(f"{folder}: {row['trajectory_id']}: expected {row['turns']} turns, found another number")
+        loaded.append(_trajectory(row, of_this.rows(named=True)))
+    return loaded
+
+
+def _trajectory(row: dict[str, Any], turns: Sequence[dict[str, Any]]) -> Trajectory:
+    names = ("run_id", "iteration", "policy_digest", "problem_id", "problem_digest", "split", "level", "group_id")
+    return Trajectory(
+        **{name: row[name] for name in names},
+        trajectory_id=row["trajectory_id"],
+        sample_index=row["sample_index"],
+        turns=tuple(_turn(turn) for turn in turns),
+        termination=Termination(row["termination"]),
+    )
+
+
+def _turn(row: dict[str, Any]) -> Turn:
+    return Turn(
+        turn_index=row["turn_index"],
+        role=TurnRole(row["role"]),
+        prompt_token_ids=tuple(row["prompt_token_ids"]),
+        response_token_ids=tuple(row["response_token_ids"]),
+        response_logprobs=tuple(row["response_logprobs"]),
+        prompt_extends_previous=bool(row["prompt_extends_previous"]),
+        finish_reason=row["finish_reason"],
+        response_text=row["response_text"],
+        kernel_source=row["kernel_source"],
+        verdict=verdict_from_row(row["verdict"]),
+        reward=row["reward"],
+        generation_s=row["generation_s"],
+        evaluation_s=row["evaluation_s"],
+        created_at=row["created_at"],
+    )

@@ -26,20 +26,20 @@ from typing import Any
 
 import torch
 from sglang_policies import EPISODE, TextJudge, Trainer, judged_example, problem_rows
-from sglang_proof import BATCH, Proof, kill_program, reading_of, server_config, serving
+from sglang_proof import BATCH, Proof, canary_result, kill_program, server_config, serving
 
 from kernels_eval import Judge, JudgeConfig
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.rewards import reward_of
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import SamplingConfig
-from tasks.rollout.engines.base import FinishReason, Generation, GenerationRequest
+from tasks.rollout.engines import FinishReason, Generation, GenerationRequest
 from tasks.rollout.engines.sglang.api import SglangApi
 from tasks.rollout.engines.sglang.canary import reference_logprobs
-from tasks.rollout.episode_loop import Driver, Limits, Setting
-from tasks.rollout.episode_plan import plan_episodes
+from tasks.rollout.episode import RolloutContext, plan_episodes
+from tasks.rollout.episode_loop import EpisodeLoop, Limits
 from tasks.rollout.episode_tasks import episode_task
-from tasks.rollout.judge_client import AsyncJudge, Referee
+from tasks.rollout.judge_client import AsyncJudge, JudgeClient
 from tasks.trajectories.schema import TURNS_FILE, Trajectory
 from tasks.trajectories.writer import write_trajectories
 
@@ -75,7 +75,7 @@ class Run:
 
     async def roll_out(self, engine: Any, policy: CheckpointRef, iteration: int) -> list[Trajectory]:
         """Play multi-turn episodes on the problems, each several times."""
-        setting = Setting(
+        context = RolloutContext(
             run_id="gpu",
             policy_digest=policy.digest,
             tokenizer=self.trainer.tokenizer,
@@ -85,9 +85,9 @@ class Run:
             backend="triton",
         )
         rows = problem_rows()
-        referee = Referee(self.judge, lambda verdict, answer: reward_of("kernelbench", verdict, answer), 30.0)
+        judge_client = JudgeClient(self.judge, lambda verdict, answer: reward_of("kernelbench", verdict, answer), 30.0)
         plans = plan_episodes(rows, rows[0].split, len(rows), self.samples, iteration, seed=0)
-        return await Driver(setting, engine, referee, limits=Limits(60.0, 20.0)).play(plans)
+        return await EpisodeLoop(context, engine, judge_client, limits=Limits(60.0, 20.0)).run(plans)
 
     async def iteration(
         self, engine: Any, weights: Any, policies: dict[str, CheckpointRef], number: int, push: str
@@ -120,7 +120,7 @@ class Run:
             "failures": used["failures"],
             "loss": round(loss, 5),
             "push_and_canary_s": round(time.monotonic() - began, 3),
-            "canary": reading_of(weights),
+            "canary": canary_result(weights),
         }
 
 
@@ -181,7 +181,7 @@ async def all_parts(run: Run) -> None:
 
         async def start() -> dict[str, Any]:
             await engine.serve(first, trainer.tokenizer)
-            return {"context_tokens": engine.context_tokens, "canary": reading_of(weights)}
+            return {"context_tokens": engine.context_tokens, "canary": canary_result(weights)}
 
         if not await proof.part("start_and_canary", start, 250):
             return
@@ -218,9 +218,9 @@ async def stale(trainer: Trainer, engine: Any, weights: Any) -> dict[str, Any]:
         text = await refused(engine.serve(policy, trainer.tokenizer), "still answers from the weights before")
     finally:
         SglangApi.load_weights = honest
-    found = reading_of(weights)
+    found = canary_result(weights)
     await engine.serve(policy, trainer.tokenizer)
-    return {"refusal": text, "canary": found, "canary_once_it_is_loaded": reading_of(weights)}
+    return {"refusal": text, "canary": found, "canary_once_it_is_loaded": canary_result(weights)}
 
 
 async def different(trainer: Trainer, engine: Any, weights: Any, server: Any) -> dict[str, Any]:
@@ -232,9 +232,9 @@ async def different(trainer: Trainer, engine: Any, weights: Any, server: Any) ->
         current = await SglangApi(server.url(), client).weight_version()
     lie = other.model_copy(update={"digest": current})
     text = await refused(engine.serve(lie, trainer.tokenizer), "expected a mean of at most")
-    found = reading_of(weights)
+    found = canary_result(weights)
     await engine.serve(other, trainer.tokenizer)
-    return {"refusal": text, "canary": found, "canary_once_it_is_loaded": reading_of(weights)}
+    return {"refusal": text, "canary": found, "canary_once_it_is_loaded": canary_result(weights)}
 
 
 async def killed(engine: Any, weights: Any, server: Any) -> dict[str, Any]:
@@ -245,7 +245,7 @@ async def killed(engine: Any, weights: Any, server: Any) -> dict[str, Any]:
     assert all(answer.finish_reason is not FinishReason.FAULT for answer in answers)
     state = await asyncio.to_thread(server.state)
     assert state.restarts == 1
-    return {"back_and_answered_after_s": round(time.monotonic() - began, 1), "canary": reading_of(weights)}
+    return {"back_and_answered_after_s": round(time.monotonic() - began, 1), "canary": canary_result(weights)}
 
 
 async def large_policy_parts(run: Run) -> None:
@@ -258,7 +258,7 @@ async def large_policy_parts(run: Run) -> None:
 
         async def start() -> dict[str, Any]:
             await engine.serve(policy, trainer.tokenizer)
-            return {"canary": reading_of(weights)}
+            return {"canary": canary_result(weights)}
 
         async def push(way: str) -> dict[str, Any]:
             weights.push = way
@@ -272,7 +272,7 @@ async def large_policy_parts(run: Run) -> None:
                 await weights._push(SglangApi(member.url, client), member, served)
             pushed = time.monotonic() - began
             await engine.serve(again, trainer.tokenizer)
-            return {"push_s": round(pushed, 3), "pushes": dict(weights.pushes), "canary": reading_of(weights)}
+            return {"push_s": round(pushed, 3), "pushes": dict(weights.pushes), "canary": canary_result(weights)}
 
         if await proof.part("large_start_and_canary", start, 120):
             await proof.part("large_speed", lambda: speed(engine, 128, 512, 2), 40)

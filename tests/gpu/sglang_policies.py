@@ -15,8 +15,8 @@ import torch
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import Status, Verdict
 from tasks.models.chat import encode_conversation
+from tasks.models.chat_templates import Message, Role
 from tasks.models.config import ModelConfig
-from tasks.models.messages import Message, Role
 from tasks.models.policy import new_policy, save_policy
 from tasks.models.tokenizer import train_tokenizer
 from tasks.pipeline.references import CheckpointRef
@@ -76,7 +76,7 @@ class ModelNew(nn.Module):
 
 
 def problem_rows() -> list[ProblemRow]:
-    """Return the problems, as the driver takes them."""
+    """Return the problems, as the episode loop takes them."""
     return [
         ProblemRow(
             problem=Problem(problem_id=f"scale_{number}", source=_SOURCE.format(number=number), level=1),

@@ -19,14 +19,14 @@ from tasks.rollout.config import SglangConfig
 from tasks.rollout.engines.sglang.engine import SglangEngine
 from tasks.rollout.engines.sglang.pool import Member
 from tasks.rollout.engines.sglang.servers import LocalSupervisor, SglangServer
-from tasks.rollout.engines.sglang.weights import WeightKeeper
+from tasks.rollout.engines.sglang.weights import WeightSync
 
 BATCH = 64
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class Proof:
-    """What has been shown so far: `sglang.json` in the folder, written after every part."""
+    """What has been verified so far: `sglang.json` in the folder, written after every part."""
 
     def __init__(self, out: Path, budget_s: float, patience: float = 1.0) -> None:
         """`patience`: what the parts' limits are multiplied by: a processor is no GPU."""
@@ -102,7 +102,7 @@ def server_config(site: Path | None) -> SglangConfig:
 @asynccontextmanager
 async def serving(proof: Proof, config: SglangConfig, policy: CheckpointRef, tokenizer: Any) -> AsyncGenerator[Any]:
     """Start one supervised server and our engine on it: (engine, its weights, the server)."""
-    weights = WeightKeeper(config)
+    weights = WeightSync(config)
     served = await weights.prepare(policy, tokenizer)
     before, proof.server = proof.server, SglangServer(config, str(served.folder), served.version)
     server = proof.server
@@ -117,10 +117,10 @@ async def serving(proof: Proof, config: SglangConfig, policy: CheckpointRef, tok
             proof.server = before
 
 
-def reading_of(weights: WeightKeeper) -> dict[str, Any]:
+def canary_result(weights: WeightSync) -> dict[str, Any]:
     """Return what the canary last found."""
-    (reading,) = weights.readings.values()
-    return asdict(reading)
+    (result,) = weights.results.values()
+    return asdict(result)
 
 
 def kill_program(server: SglangServer) -> None:

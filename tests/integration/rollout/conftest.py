@@ -61,7 +61,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> CheckpointRef:
     import torch
 
     from tasks.models.chat import encode_conversation
-    from tasks.models.messages import Message, Role
+    from tasks.models.chat_templates import Message, Role
     from tasks.models.policy import new_policy, save_policy
     from tasks.models.tokenizer import train_tokenizer
     from tasks.rollout.prompts import answer_text

@@ -18,7 +18,7 @@ from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBa
 from tasks.rollout.collect import WORKER, collect_trajectories
 from tasks.rollout.config import CurriculumConfig, EpisodeConfig, RolloutConfig, SamplingConfig
 from tasks.rollout.curriculum import CurriculumState, recorded_state, state_for
-from tasks.rollout.listeners import TURN_LINES
+from tasks.rollout.logs import TURN_LINES
 from tasks.trajectories.reader import read_trajectories
 
 CONFIG = RolloutConfig(

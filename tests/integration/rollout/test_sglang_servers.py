@@ -17,7 +17,7 @@ from kernels_eval.errors import InfrastructureError, InputError
 from tasks.models.tokenizer import load_tokenizer
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import SamplingConfig, SglangConfig
-from tasks.rollout.engines.base import FinishReason, GenerationRequest
+from tasks.rollout.engines import FinishReason, GenerationRequest
 from tasks.rollout.engines.sglang.engine import SglangEngine
 from tasks.rollout.engines.sglang.pool import Member
 from tasks.rollout.engines.sglang.servers import LocalSupervisor, SglangServer, start_on_ray

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from kernels_eval.errors import InputError
 from tasks.models.chat import encode_conversation, encode_prompt, encode_samples, render_conversation
-from tasks.models.families import template_family
-from tasks.models.messages import Message, Role
+from tasks.models.chat_templates import Message, Role, template_family
 
 Tokenizers = Callable[[str], Any]
 END = {"qwen2.5": "<|im_end|>", "qwen3": "<|im_end|>", "llama3": "<|eot_id|>", "llama3.1": "<|eot_id|>"}

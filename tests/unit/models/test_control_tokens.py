@@ -7,9 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.models.chat import encode_conversation, encode_prompt, render_conversation
-from tasks.models.control_tokens import Shield
-from tasks.models.messages import Message, Role
+from tasks.models.chat import EscapedMessages, encode_conversation, encode_prompt, render_conversation
+from tasks.models.chat_templates import Message, Role
 from tasks.models.tokenizer import train_tokenizer
 from tasks.rollout.turn_tokens import first_prompt, next_prompt, response_text
 
@@ -72,7 +71,7 @@ def test_control_tokens_are_the_template_s_alone(
     # And nothing of what is said is lost or changed.
     rendered = render_conversation(tokenizer, messages, for_generation=True)
     assert normal(tokenizer.decode(token_ids)) == normal(rendered)
-    if Shield(tokenizer, messages).messages is messages:
+    if EscapedMessages(tokenizer, messages).messages is messages:
         assert token_ids == tokenizer(rendered, add_special_tokens=False)["input_ids"]
 
 
@@ -121,4 +120,4 @@ def test_neither_problem_nor_answer_nor_feedback_ends_a_turn(
 
 def test_where_nothing_looks_like_a_control_token_nothing_is_changed(tokenizer_of: Tokenizers) -> None:
     messages = [Message(role=Role.USER, content="<think> and <|not a token|>")]
-    assert Shield(tokenizer_of("qwen3"), messages).messages is messages
+    assert EscapedMessages(tokenizer_of("qwen3"), messages).messages is messages

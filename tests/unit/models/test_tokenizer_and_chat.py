@@ -9,8 +9,8 @@ from transformers import AutoTokenizer
 
 from kernels_eval.errors import InputError
 from tasks.models.chat import encode_conversation, encode_prompt
+from tasks.models.chat_templates import Message, Role
 from tasks.models.config import ModelConfig
-from tasks.models.messages import Message, Role
 from tasks.models.policy import new_policy, save_policy
 from tasks.models.tokenizer import load_tokenizer, train_tokenizer
 

@@ -1,4 +1,4 @@
-"""A small policy, made once; an engine and a judge that fail at random: what the driver is attacked with."""
+"""A small policy, made once; an engine and a judge that fail at random: what the episode loop is attacked with."""
 
 import asyncio
 import random
@@ -15,7 +15,7 @@ from kernels_eval.verdict import Status, Verdict
 from tasks.models.config import ModelConfig
 from tasks.problems.row import ProblemRow, Split
 from tasks.rollout.config import SamplingConfig
-from tasks.rollout.engines.base import FinishReason, Generation, GenerationRequest
+from tasks.rollout.engines import FinishReason, Generation, GenerationRequest
 from tasks.rollout.prompts import answer_text
 
 

@@ -11,17 +11,25 @@ from hypothesis import strategies as st
 
 from kernels_eval.verdict import Status, Verdict
 from tasks.models.chat import encode_prompt
-from tasks.models.messages import Role
+from tasks.models.chat_templates import Role
 from tasks.problems.row import Split
-from tasks.rollout.compression import LEFT_OUT, NO_KERNEL, UNFINISHED, compressed, ladder
 from tasks.rollout.config import EpisodeConfig, SamplingConfig
-from tasks.rollout.engines.base import FinishReason, Generation
-from tasks.rollout.episode_loop import Driver, Setting
-from tasks.rollout.episode_plan import EpisodePlan, plan_episodes
+from tasks.rollout.engines import FinishReason, Generation
+from tasks.rollout.episode import EpisodePlan, RolloutContext, plan_episodes
+from tasks.rollout.episode_loop import EpisodeLoop
 from tasks.rollout.episode_tasks import episode_task
-from tasks.rollout.judge_client import Referee
+from tasks.rollout.judge_client import JudgeClient
 from tasks.rollout.kernel_extraction import extract_kernel, without_reasoning
-from tasks.rollout.prompts import HistoryTurn, answer_text, prompt_messages
+from tasks.rollout.prompts import (
+    LEFT_OUT,
+    NO_KERNEL,
+    UNFINISHED,
+    HistoryTurn,
+    answer_text,
+    compressed,
+    ladder,
+    prompt_messages,
+)
 from tasks.trajectories.schema import Turn
 
 WRONG = Verdict(
@@ -110,11 +118,15 @@ def test_prompts_keep_to_the_budget_and_say_what_they_are(
         max_zero_turns=9,
         history_tokens=budget,
     )
-    setting = Setting("run", "digest", tokenizer, episode_task(episode.task), episode, SamplingConfig(), "triton")
+    context = RolloutContext(
+        "run", "digest", tokenizer, episode_task(episode.task), episode, SamplingConfig(), "triton"
+    )
     recorder = Recorder()
     engine = simulation.FaultyEngine(tokenizer, seed=seed)
-    driver = Driver(setting, engine, Referee(simulation.FaultyJudge(), simulation.reward_on, 9), listeners=[recorder])
-    trajectories = asyncio.run(driver.play(plan_episodes(simulation.problem_rows(2), Split.TRAIN, 2, 2, 1, seed)))
+    episode_loop = EpisodeLoop(
+        context, engine, JudgeClient(simulation.FaultyJudge(), simulation.reward_on, 9), listeners=[recorder]
+    )
+    trajectories = asyncio.run(episode_loop.run(plan_episodes(simulation.problem_rows(2), Split.TRAIN, 2, 2, 1, seed)))
     for trajectory in trajectories:
         assert len(trajectory.turns) == 5
         first = len(trajectory.turns[0].prompt_token_ids)
@@ -166,10 +178,14 @@ def test_whatever_is_answered_a_budget_holds_and_nothing_is_cut(
     episode = EpisodeConfig(
         prompt="source", feedback="full", max_turns=4, success_reward=9, max_zero_turns=9, history_tokens=budget
     )
-    setting = Setting("run", "digest", tokenizer, episode_task(episode.task), episode, SamplingConfig(), "triton")
+    context = RolloutContext(
+        "run", "digest", tokenizer, episode_task(episode.task), episode, SamplingConfig(), "triton"
+    )
     recorder = Recorder()
-    driver = Driver(setting, Engine(tokenizer), Referee(Judge(), simulation.reward_on, 9), listeners=[recorder])
-    (trajectory,) = asyncio.run(driver.play(plan_episodes(simulation.problem_rows(1), Split.TRAIN, 1, 1, 1, 0)))
+    episode_loop = EpisodeLoop(
+        context, Engine(tokenizer), JudgeClient(Judge(), simulation.reward_on, 9), listeners=[recorder]
+    )
+    (trajectory,) = asyncio.run(episode_loop.run(plan_episodes(simulation.problem_rows(1), Split.TRAIN, 1, 1, 1, 0)))
     assert len(trajectory.turns) == 4
     whole = {NO_KERNEL, LEFT_OUT, UNFINISHED}
     for turn in trajectory.turns:
@@ -188,11 +204,13 @@ def test_a_compressed_prompt_is_carried_on(simulation: Any, small_tokenizer: Any
     episode = EpisodeConfig(
         prompt="source", feedback="brief", max_turns=12, success_reward=9, max_zero_turns=99, history_tokens=300
     )
-    setting = Setting("r", "d", small_tokenizer, episode_task(episode.task), episode, SamplingConfig(), "triton")
-    driver = Driver(
-        setting, simulation.FaultyEngine(small_tokenizer), Referee(simulation.FaultyJudge(), simulation.reward_on, 9)
+    context = RolloutContext("r", "d", small_tokenizer, episode_task(episode.task), episode, SamplingConfig(), "triton")
+    episode_loop = EpisodeLoop(
+        context,
+        simulation.FaultyEngine(small_tokenizer),
+        JudgeClient(simulation.FaultyJudge(), simulation.reward_on, 9),
     )
-    (trajectory,) = asyncio.run(driver.play(plan_episodes(simulation.problem_rows(1), Split.TRAIN, 1, 1, 1, 3)))
+    (trajectory,) = asyncio.run(episode_loop.run(plan_episodes(simulation.problem_rows(1), Split.TRAIN, 1, 1, 1, 3)))
     breaks = [turn.turn_index for turn in trajectory.turns if not turn.prompt_extends_previous]
     assert 1 <= len(breaks) <= 5
 
@@ -208,12 +226,12 @@ def test_with_a_budget_a_small_context_compresses_instead_of_ending(simulation: 
             max_zero_turns=99,
             history_tokens=budget,
         )
-        setting = Setting(
+        context = RolloutContext(
             "r", "d", small_tokenizer, episode_task(episode.task), episode, SamplingConfig(max_new_tokens=64), "triton"
         )
         engine = simulation.FaultyEngine(small_tokenizer, context_tokens=220)
-        driver = Driver(setting, engine, Referee(simulation.FaultyJudge(), simulation.reward_on, 9))
+        episode_loop = EpisodeLoop(context, engine, JudgeClient(simulation.FaultyJudge(), simulation.reward_on, 9))
         plans = plan_episodes(simulation.problem_rows(4), Split.TRAIN, 4, 2, 1, 3)
-        ends[budget] = {trajectory.termination.value for trajectory in asyncio.run(driver.play(plans))}
+        ends[budget] = {trajectory.termination.value for trajectory in asyncio.run(episode_loop.run(plans))}
     assert "context_limit" in ends[0]
     assert ends[10_000] == {"turn_limit"}

@@ -19,12 +19,10 @@ from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.verdict import Status
 from tasks.problems.row import Split
 from tasks.rollout.config import EpisodeConfig, HorizonConfig, SamplingConfig
-from tasks.rollout.episode import EpisodeListener
-from tasks.rollout.episode_loop import Driver, Limits, Setting
-from tasks.rollout.episode_plan import plan_episodes
-from tasks.rollout.episode_tasks import episode_task
-from tasks.rollout.horizon import turn_limit
-from tasks.rollout.judge_client import Referee
+from tasks.rollout.episode import EpisodeListener, RolloutContext, plan_episodes
+from tasks.rollout.episode_loop import EpisodeLoop, Limits
+from tasks.rollout.episode_tasks import episode_task, turn_limit
+from tasks.rollout.judge_client import JudgeClient
 from tasks.trajectories.reader import read_turns
 from tasks.trajectories.schema import Termination, Trajectory
 from tasks.trajectories.writer import write_trajectories
@@ -42,9 +40,9 @@ def play(
     max_new_tokens: int = 64,
     limits: Limits | None = None,
     listeners: Sequence[EpisodeListener] = (),
-) -> tuple[list[Trajectory], Driver]:
+) -> tuple[list[Trajectory], EpisodeLoop]:
     episode = episode or EpisodeConfig(prompt="source", feedback="brief")
-    setting = Setting(
+    context = RolloutContext(
         run_id="run",
         policy_digest="digest",
         tokenizer=tokenizer,
@@ -53,11 +51,11 @@ def play(
         sampling=SamplingConfig(max_new_tokens=max_new_tokens),
         backend="triton",
     )
-    driver = Driver(
-        setting, engine, Referee(judge, simulation.reward_on, patience_s), listeners=listeners, limits=limits
+    episode_loop = EpisodeLoop(
+        context, engine, JudgeClient(judge, simulation.reward_on, patience_s), listeners=listeners, limits=limits
     )
     plans = plan_episodes(simulation.problem_rows(problems), Split.TRAIN, problems, samples, iteration=1, seed=5)
-    return asyncio.run(driver.play(plans)), driver
+    return asyncio.run(episode_loop.run(plans)), episode_loop
 
 
 def comparable(trajectories: list[Trajectory]) -> dict[str, Any]:
@@ -106,15 +104,15 @@ def test_many_episodes_with_faults_lose_and_repeat_no_turn(simulation: Any, smal
     engine = simulation.FaultyEngine(small_tokenizer, fault_rate=0.3)
     judge = simulation.FaultyJudge(fault_rate=0.3)
     told = Told()
-    trajectories, driver = play(
+    trajectories, episode_loop = play(
         simulation, small_tokenizer, engine, judge, count // 8, samples=8, episode=episode, listeners=[told]
     )
     check(trajectories, episode, expected=count)
     ends = Counter(trajectory.termination for trajectory in trajectories)
     assert min(ends[end] for end in set(Termination) - {Termination.CONTEXT_LIMIT}) > count / 50, ends
-    assert driver.observed.finished == driver.observed.planned == count
-    assert driver.observed.judging == 0
-    assert driver.observed.turns == sum(len(trajectory.turns) for trajectory in trajectories)
+    assert episode_loop.counts.finished == episode_loop.counts.planned == count
+    assert episode_loop.counts.judging == 0
+    assert episode_loop.counts.turns == sum(len(trajectory.turns) for trajectory in trajectories)
     # Whoever listens hears of each turn and each trajectory once.
     played = {(each.trajectory_id, turn.turn_index) for each in trajectories for turn in each.turns}
     assert set(told.turns) == played
@@ -232,8 +230,8 @@ def test_problems_that_leave_no_room_are_left_out_and_none_left_is_an_error(
     play(simulation, small_tokenizer, probe, simulation.FaultyJudge())
     shortest, *_, longest = sorted({len(r.prompt_token_ids) for r in probe.requests if "turn 1" in r.name})
     engine = simulation.FaultyEngine(small_tokenizer, context_tokens=longest - 1 + 64)
-    trajectories, driver = play(simulation, small_tokenizer, engine, simulation.FaultyJudge())
-    assert driver.observed.left_out == 40 - len(trajectories) > 0
+    trajectories, episode_loop = play(simulation, small_tokenizer, engine, simulation.FaultyJudge())
+    assert episode_loop.counts.left_out == 40 - len(trajectories) > 0
     with pytest.raises(InputError, match="max_new_tokens"):
         play(
             simulation,
@@ -323,11 +321,11 @@ def test_one_cohort_is_judged_while_another_is_written(simulation: Any, small_to
             await second_cohort_asked.wait()
             return await super().evaluate_async(problem, kernel_source)
 
-    trajectories, driver = play(
+    trajectories, episode_loop = play(
         simulation, small_tokenizer, Static(small_tokenizer), Patient(), 16, 8, patience_s=60.0,
         limits=Limits(generation_s=60.0),
     )  # fmt: skip
-    assert driver.observed.faults == 0
+    assert episode_loop.counts.faults == 0
     assert len(trajectories) == 128
 
 
@@ -368,7 +366,7 @@ def test_an_engine_that_hangs_is_asked_once_more_and_then_given_up(
     engine = Hanging(simulation.FaultyEngine(small_tokenizer), silent)
     started = time.perf_counter()
     with caplog.at_level(logging.WARNING, "kernelmill.rollout"):
-        trajectories, driver = play(
+        trajectories, episode_loop = play(
             simulation, small_tokenizer, engine, simulation.FaultyJudge(), 4, 2, episode,
             limits=Limits(generation_s=0.2, named_after_s=0.08),
         )  # fmt: skip
@@ -378,7 +376,7 @@ def test_an_engine_that_hangs_is_asked_once_more_and_then_given_up(
     assert [each.trajectory_id for each in given_up] == ["train-0001-p0-000"]
     assert given_up[0].turns[0].verdict.error_category == "engine_fault"
     assert given_up[0].turns[0].reward is None
-    assert driver.observed.faults == 1
+    assert episode_loop.counts.faults == 1
     assert max(engine.attempts.values()) == 2
     assert engine.closed == 2, "an abandoned stream is told"
     # The log names sample, turn and phase, while it waits and when it acts.

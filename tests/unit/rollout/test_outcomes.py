@@ -9,11 +9,11 @@ import pytest
 from kernels_eval.verdict import Status
 from tasks.problems.row import Split
 from tasks.rollout.config import EpisodeConfig, SamplingConfig
-from tasks.rollout.engines.base import FinishReason, Generation, GenerationRequest
-from tasks.rollout.episode_loop import Driver, Setting
-from tasks.rollout.episode_plan import plan_episodes
+from tasks.rollout.engines import FinishReason, Generation, GenerationRequest
+from tasks.rollout.episode import RolloutContext, plan_episodes
+from tasks.rollout.episode_loop import EpisodeLoop
 from tasks.rollout.episode_tasks import episode_task
-from tasks.rollout.judge_client import Referee
+from tasks.rollout.judge_client import JudgeClient
 from tasks.rollout.prompts import answer_text
 from tasks.trajectories.schema import Trajectory
 
@@ -48,10 +48,10 @@ def played(
     simulation: Any, tokenizer: Any, text: str, reason: FinishReason = FinishReason.STOP, *, thinking: bool = False
 ) -> Trajectory:
     episode = EpisodeConfig(prompt="source", feedback="brief", max_turns=2, success_reward=9, thinking=thinking)
-    setting = Setting("run", "d", tokenizer, episode_task(episode.task), episode, SamplingConfig(), "triton")
-    referee = Referee(simulation.FaultyJudge(), simulation.reward_on, 5)
-    driver = Driver(setting, Saying(tokenizer, text, reason), referee)
-    (trajectory,) = asyncio.run(driver.play(plan_episodes(simulation.problem_rows(1), Split.TRAIN, 1, 1, 1, 0)))
+    context = RolloutContext("run", "d", tokenizer, episode_task(episode.task), episode, SamplingConfig(), "triton")
+    judge_client = JudgeClient(simulation.FaultyJudge(), simulation.reward_on, 5)
+    episode_loop = EpisodeLoop(context, Saying(tokenizer, text, reason), judge_client)
+    (trajectory,) = asyncio.run(episode_loop.run(plan_episodes(simulation.problem_rows(1), Split.TRAIN, 1, 1, 1, 0)))
     return trajectory
 
 

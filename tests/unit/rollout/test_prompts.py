@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kernels_eval.errors import InputError
 from kernels_eval.verdict import Resources, Status, TimingSource, Verdict
-from tasks.models.messages import Role
+from tasks.models.chat_templates import Role
 from tasks.rollout.config import EpisodeConfig
 from tasks.rollout.prompts import HistoryTurn, answer_text, feedback_text, prompt_messages
 

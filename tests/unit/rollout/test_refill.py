@@ -19,8 +19,8 @@ from tasks.problems.config import ProblemsConfig
 from tasks.problems.problem_set import build_problem_set, read_problems
 from tasks.problems.row import Split
 from tasks.rollout.config import EpisodeConfig, RolloutConfig, SamplingConfig
-from tasks.rollout.engines.base import Generation, GenerationRequest
-from tasks.rollout.episode_plan import plan_episodes
+from tasks.rollout.engines import Generation, GenerationRequest
+from tasks.rollout.episode import plan_episodes
 from tasks.rollout.refill import Refill, RefillRecord, further_problems, refill_for, refill_record
 from tasks.rollout.worker import RolloutRequest, roll_out
 from tasks.trajectories.reader import read_turns

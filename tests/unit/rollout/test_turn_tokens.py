@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tasks.models.chat import encode_prompt, render_conversation
-from tasks.models.messages import Message, Role
+from tasks.models.chat_templates import Message, Role
 from tasks.rollout.turn_tokens import first_prompt, next_prompt, response_text
 
 Tokenizers = Callable[[str], Any]

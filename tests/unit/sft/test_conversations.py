@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.models.messages import Message, Role
+from tasks.models.chat_templates import Message, Role
 from tasks.sft.conversations import encode_conversations, step_rows
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kernels_eval.rewards import reward_of
 from kernels_eval.verdict import Status, TimingSource, Verdict
-from tasks.models.messages import Message, Role
+from tasks.models.chat_templates import Message, Role
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.trajectories.json_logs import JsonLogs
 from tasks.trajectories.schema import Termination, Trajectory, Turn, TurnRole

@@ -12,8 +12,7 @@ import polars as pl
 import pytest
 
 from kernels_eval.errors import InputError
-from tasks.trajectories.analysis import analyse, load_turns
-from tasks.trajectories.plots import draw
+from tasks.trajectories.analysis import analyse, draw, load_turns
 from tasks.trajectories.schema import Trajectory
 
 

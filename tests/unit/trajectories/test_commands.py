@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flows.cli.main import run
-from tasks.models.messages import Message, Role
+from tasks.models.chat_templates import Message, Role
 from tasks.pipeline.store import read_manifest
 from tasks.trajectories.reader import read_turns_file
 from tasks.trajectories.schema import TURNS_FILE

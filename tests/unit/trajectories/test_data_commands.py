@@ -16,11 +16,9 @@ from flows.run.state import RunState, kept_artifacts, write_state
 from kernels_eval.errors import InputError
 from tasks.pipeline.references import CheckpointRef
 from tasks.pipeline.store import find_garbage, publish, remove
-from tasks.trajectories.compaction import compact
-from tasks.trajectories.difference import differ
-from tasks.trajectories.locate import find_batches
-from tasks.trajectories.quarantined import find_quarantines
-from tasks.trajectories.reader import read_turns_file
+from tasks.trajectories.data_sets import compare_data_sets, find_quarantines
+from tasks.trajectories.derived import compact
+from tasks.trajectories.reader import find_batches, read_turns_file
 from tasks.validation.quarantine import write_quarantine
 
 Runs = Callable[[int], Path]
@@ -57,7 +55,7 @@ def test_what_differs_is_counted_by_column(stored: SimpleNamespace, tmp_path: Pa
     first, *others = trajectories
     changed = replace(first, turns=(replace(first.turns[0], response_text="other"), *first.turns[1:]))
     stored.batch([changed, *others[:-1]], tmp_path / "two")
-    found = differ(tmp_path / "one", tmp_path / "two")
+    found = compare_data_sets(tmp_path / "one", tmp_path / "two")
     assert found.columns["response_text"] == 1
     assert found.only_first == len(trajectories[-1].turns)
     assert found.only_second == 0
@@ -73,7 +71,7 @@ def test_data_sets_of_several_runs_are_not_compared_turn_by_turn(stored: SimpleN
     for run_id in ("a", "b"):
         stored.batch([replace(each, run_id=run_id) for each in trajectories], tmp_path / "both" / run_id)
     with pytest.raises(InputError, match=r"both: expected each turn of an iteration once, .*of the runs a, b"):
-        differ(tmp_path / "both" / "a", tmp_path / "both")
+        compare_data_sets(tmp_path / "both" / "a", tmp_path / "both")
 
 
 def test_json_lines_hold_every_column(run_folder: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -104,7 +102,7 @@ def test_hugging_face_datasets_load_the_export(run_folder: Runs, tmp_path: Path,
 def test_compacted_it_is_the_same_data_set(run_folder: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     folder = run_folder(3)
     said(capsys, "compact", folder, tmp_path / "whole")
-    assert differ(folder, tmp_path / "whole").is_none
+    assert compare_data_sets(folder, tmp_path / "whole").is_none
     assert "0–2" in said(capsys, "ls", tmp_path / "whole")
     with pytest.raises(InputError, match="is there already"):
         compact(find_batches(folder), tmp_path / "whole")

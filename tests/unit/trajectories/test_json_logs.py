@@ -14,7 +14,7 @@ import pytest
 
 from kernels_eval.errors import InputError
 from kernels_eval.verdict import Status, TimingSource, Verdict
-from tasks.models.messages import Message, Role
+from tasks.models.chat_templates import Message, Role
 from tasks.trajectories import json_logs
 from tasks.trajectories.json_logs import JsonLogs
 from tasks.trajectories.schema import Termination, Trajectory, Turn, TurnRole

@@ -16,10 +16,9 @@ from kernels_eval.errors import InputError
 from kernels_eval.verdict import Resources, Status, TimingSource, Verdict
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import read_manifest
-from tasks.trajectories.reader import read_trajectories, read_turns, read_turns_file
-from tasks.trajectories.rescore import rescore
+from tasks.trajectories.derived import rescore
+from tasks.trajectories.reader import load_trajectories, read_trajectories, read_turns, read_turns_file
 from tasks.trajectories.returns import turn_returns
-from tasks.trajectories.rows import load_trajectories
 from tasks.trajectories.schema import (
     SCHEMA_VERSION,
     TURNS_SCHEMA,

@@ -1,23 +1,97 @@
-"""One static batch, decoded to its end.
+"""Decoding of one static batch, in the rollout's process: the interface of a decoder, the library's decoder, and the loop over steps.
 
-Prompts are padded on the left; equal prompts (a group's) go through the model once. Each sequence is handed over the moment it
-ends, and leaves the batch as soon as enough have ended for the copy to pay.
+A `Decoder` starts a `Batch` from prompts that have passed through the model (`Prefilled`); each step takes one token per sequence and returns
+the logits of the next. There are two decoders: the library's forward for any model, and `plain_decoder`, the same computation written out for
+the most common architectures on a CPU.
+
+Prompts are padded on the left; equal prompts (those of a group) pass through the model once. A sequence is reported when it ends, and
+leaves the batch when enough sequences have ended to pay for the copy.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from tasks.rollout.config import SamplingConfig
-from tasks.rollout.engines.base import FinishReason
-from tasks.rollout.engines.local.kv_cache import new_cache
+from tasks.rollout.engines import FinishReason
+from tasks.rollout.engines.local.kv_cache import Prefilled, new_cache, select_rows
+from tasks.rollout.engines.local.plain_decoder import PlainDecoder, is_plain
 from tasks.rollout.engines.local.sampling import draw, uniform_numbers
-from tasks.rollout.engines.local.stepping import Decoder, Prefilled, decoder_of
 
 _COMPACT_AT = 1 / 8
-"""Share of ended sequences at which the batch is compacted: the copy costs about what a step costs."""
+"""Share of ended sequences at which the batch is compacted: the copy costs about as much as a step."""
+
+
+class Batch(Protocol):
+    """B sequences under way."""
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Append a token to each sequence, (B,); return the logits of the next ones, (B, V)."""
+        ...
+
+    def keep(self, rows: Tensor) -> None:
+        """Keep these rows only, ascending: the other sequences have ended."""
+        ...
+
+
+class Decoder(Protocol):
+    """Decodes with a model's weights, as they were when the decoder was made."""
+
+    def begin(self, prefilled: Prefilled, prompts: Tensor, steps: int) -> Batch:
+        """Begin a batch; sequence i answers prompt `prompts[i]`, in at most `steps` tokens."""
+        ...
+
+
+def decoder_of(model: PreTrainedModel) -> Decoder:
+    """Return the fastest decoder for a model."""
+    return PlainDecoder(model) if is_plain(model) else LibraryDecoder(model)
+
+
+class LibraryDecoder:
+    """Decodes through the model's own forward; the cache of a prompt is repeated for its sequences."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self._model = model
+
+    def begin(self, prefilled: Prefilled, prompts: Tensor, steps: int) -> "_LibraryBatch":
+        """See `Decoder`."""
+        return _LibraryBatch(self._model, prefilled, prompts, steps)
+
+
+class _LibraryBatch:
+    def __init__(self, model: PreTrainedModel, prefilled: Prefilled, prompts: Tensor, steps: int) -> None:
+        self._model, self._cache = model, prefilled.cache
+        if not torch.equal(prompts, torch.arange(len(prefilled.valid), device=prompts.device)):
+            select_rows(self._cache, prompts)
+        valid = prefilled.valid[prompts]
+        self._positions = valid.sum(dim=1)
+        # A sequence always sees its own tokens.
+        self._visible = None if valid.all() else torch.cat([valid, valid.new_ones((len(valid), steps))], dim=1)
+        self._length = valid.shape[1]
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """See `Batch`."""
+        self._length += 1
+        logits = self._model(
+            input_ids=tokens.unsqueeze(1),
+            position_ids=self._positions.unsqueeze(1),
+            attention_mask=None if self._visible is None else self._visible[:, None, None, : self._length],
+            past_key_values=self._cache,
+            use_cache=True,
+        ).logits[:, -1]
+        self._positions = self._positions + 1
+        return logits
+
+    def keep(self, rows: Tensor) -> None:
+        """See `Batch`."""
+        select_rows(self._cache, rows)
+        self._positions = self._positions[rows]
+        if self._visible is not None:
+            self._visible = self._visible[rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +127,10 @@ def decode_batch(
     cancelled: Callable[[], bool] = lambda: False,
     decoder: Decoder | None = None,
 ) -> None:
-    """Sample one response per prompt, calling `on_ended` once for each; returns early once `cancelled()`.
+    """Sample one response per prompt and call `on_ended` once for each; returns early if `cancelled()`.
 
-    Prompts are non-empty; prompt + max_new_tokens fits the model's context (the caller has seen to both). `decoder`:
-    `decoder_of(model)`, where several batches share it.
+    Prompts are non-empty, and prompt + max_new_tokens fits the model's context (checked by the caller). `decoder`: a decoder
+    that several batches share; default `decoder_of(model)`.
     """
     device, steps = model.device, sampling.max_new_tokens
     unique = {prompt: place for place, prompt in enumerate(dict.fromkeys(prompts))}
@@ -90,7 +164,7 @@ def decode_batch(
 
 
 def prefill(model: PreTrainedModel, prompts: Sequence[tuple[int, ...]]) -> Prefilled:
-    """Send prompts through the model."""
+    """Return the prompts' keys, values and last logits, from one forward pass."""
     device = model.device
     width = max(len(prompt) for prompt in prompts)
     input_ids = torch.tensor([[prompt[0]] * (width - len(prompt)) + list(prompt) for prompt in prompts], device=device)
@@ -98,7 +172,7 @@ def prefill(model: PreTrainedModel, prompts: Sequence[tuple[int, ...]]) -> Prefi
     positions = torch.arange(width, device=device).unsqueeze(0)
     valid = positions >= padding
     causal = torch.ones((width, width), dtype=torch.bool, device=device).tril()
-    # A padding position sees itself: a query that sees nothing gives NaN, and NaN spreads through masked values.
+    # A padding position attends to itself: a row without any unmasked position gives NaN, which spreads through masked values.
     alone = torch.eye(width, dtype=torch.bool, device=device)
     mask = (causal & valid[:, None, :]) | alone
     cache = new_cache(int(model.config.num_hidden_layers))

@@ -18,9 +18,8 @@ from transformers import PreTrainedModel
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.models.policy import load_policy
 from tasks.rollout.config import SamplingConfig
-from tasks.rollout.engines.base import Generation, GenerationRequest
-from tasks.rollout.engines.local.decoding import Decoded, decode_batch
-from tasks.rollout.engines.local.stepping import decoder_of
+from tasks.rollout.engines import Generation, GenerationRequest
+from tasks.rollout.engines.local.decoding import Decoded, decode_batch, decoder_of
 
 
 class TransformersEngine:

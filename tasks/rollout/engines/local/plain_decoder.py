@@ -4,7 +4,7 @@ There, a small model's step is mostly overhead and memory: a module call for eve
 packs anew at every step, keys repeated for grouped heads and for the sequences of a group. Here projections that share an
 input are one product with weights packed once (`torch.ops.mkldnn`, as Inductor packs them), and attention reads a prompt once
 for its whole group (`memory`). What is computed is what the library's forward computes, up to rounding
-(tests/unit/rollout/local/test_stepping.py); a model that is not exactly of this shape goes through the library's.
+(tests/unit/rollout/local/test_plain_decoder.py); a model that is not exactly of this shape goes through the library's.
 
 The packed weights are copies: models above `LARGEST_BYTES` are not written out, their products outweigh the overhead anyway.
 """
@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tasks.rollout.engines.local.attention_memory import Memory
-from tasks.rollout.engines.local.stepping import Prefilled
+from tasks.rollout.engines.local.kv_cache import AttentionCache, Prefilled
 
 LARGEST_BYTES = 1 << 30
 _PACKED_FROM = 1 << 16
@@ -107,7 +106,7 @@ class PlainDecoder:
 class _PlainBatch:
     def __init__(self, decoder: PlainDecoder, prefilled: Prefilled, prompts: Tensor, steps: int) -> None:
         self._decoder = decoder
-        self._memory = Memory(prefilled, prompts, steps)
+        self._cache = AttentionCache(prefilled, prompts, steps)
         self._positions = prefilled.valid.sum(dim=1)[prompts]
 
     def step(self, tokens: Tensor) -> Tensor:
@@ -117,7 +116,7 @@ class _PlainBatch:
         queries, rotated = decoder.query_heads, decoder.query_heads + decoder.key_heads
         cosine, sine = decoder.cosine[self._positions].unsqueeze(1), decoder.sine[self._positions].unsqueeze(1)
         self._positions = self._positions + 1
-        self._memory.advance()
+        self._cache.advance()
         hidden = decoder.embedding[tokens]
         for number, layer in enumerate(decoder.layers):
             heads = layer.queries_keys_values(_normalised(hidden, floor)).view(len(tokens), -1, decoder.size)
@@ -126,7 +125,7 @@ class _PlainBatch:
                 states = _normalised(states, head_floor) * layer.head_norms
             first, second = states.chunk(2, dim=-1)
             states = torch.addcmul(states * cosine, torch.cat((second, first), dim=-1), sine)
-            seen = self._memory.attend(number, states[:, :queries], states[:, queries:], heads[:, rotated:])
+            seen = self._cache.attend(number, states[:, :queries], states[:, queries:], heads[:, rotated:])
             hidden = hidden + layer.output(seen)
             gate, up = layer.gate_up(_normalised(hidden, floor)).chunk(2, dim=-1)
             hidden = hidden + layer.down(functional.silu(gate) * up)
@@ -135,7 +134,7 @@ class _PlainBatch:
     def keep(self, rows: Tensor) -> None:
         """See `Batch`."""
         self._positions = self._positions[rows]
-        self._memory.keep(rows)
+        self._cache.keep(rows)
 
 
 def _normalised(states: Tensor, floor: Tensor) -> Tensor:

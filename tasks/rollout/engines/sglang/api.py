@@ -14,7 +14,7 @@ import httpx
 from pydantic import BaseModel, Field, ValidationError
 
 from tasks.rollout.config import SamplingConfig
-from tasks.rollout.engines.base import FinishReason
+from tasks.rollout.engines import FinishReason
 
 _CONTROL_TIMEOUT_S = 60.0
 _HEALTH_TIMEOUT_S = 30.0
@@ -23,7 +23,7 @@ _CONNECT_TIMEOUT_S = 10.0
 _ABORT_TIMEOUT_S = 2.0
 
 
-class Trouble(StrEnum):
+class FailureKind(StrEnum):
     """What kind of failure an attempt met."""
 
     UNREACHABLE = "unreachable"
@@ -31,7 +31,7 @@ class Trouble(StrEnum):
     FAILED = "failed"
     """An error of the server, an aborted or nonsensical answer, or none in time: another attempt may succeed."""
     STALE = "stale"
-    """Sampled from other weights than those asked for."""
+    """SampledResponse from other weights than those asked for."""
     REFUSED = "refused"
     """The request itself is not accepted: no server will."""
 
@@ -39,14 +39,14 @@ class Trouble(StrEnum):
 class ServerError(Exception):
     """An attempt failed. Stays inside the engine: it becomes another attempt, or a fault."""
 
-    def __init__(self, trouble: Trouble, url: str, text: str) -> None:
+    def __init__(self, kind: FailureKind, url: str, text: str) -> None:
         super().__init__(f"{url}: {text}")
-        self.trouble = trouble
+        self.kind = kind
         self.url = url
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class SampledResponse:
     """What a server sampled after a prompt of p tokens: n tokens."""
 
     token_ids: tuple[int, ...]
@@ -59,7 +59,7 @@ class Sampled:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ServerRequest:
     """One request to `/generate`."""
 
     rid: str
@@ -79,17 +79,19 @@ class SglangApi:
         self.url = url.rstrip("/")
         self._client = client
 
-    async def generate(self, asked: Asked, timeout_s: float) -> Sampled:
+    async def generate(self, asked: ServerRequest, timeout_s: float) -> SampledResponse:
         """Sample one response."""
         answer = await self._post("/generate", generation_payload(asked), timeout_s)
         return parse_generation(self.url, answer, asked)
 
-    async def generate_and_score(self, asked: Asked, timeout_s: float) -> tuple[Sampled, tuple[float, ...]]:
+    async def generate_and_score(
+        self, asked: ServerRequest, timeout_s: float
+    ) -> tuple[SampledResponse, tuple[float, ...]]:
         """Sample one response, and return beside it the log-probabilities of the prompt's tokens but the first."""
         answer = await self._post("/generate", generation_payload(asked) | {"logprob_start_len": 0}, timeout_s)
         return parse_generation(self.url, answer, asked), parse_scores(self.url, answer, asked.prompt_token_ids, 1)
 
-    async def score(self, asked: Asked, start: int, timeout_s: float) -> tuple[float, ...]:
+    async def score(self, asked: ServerRequest, start: int, timeout_s: float) -> tuple[float, ...]:
         """Return the log-probabilities at T = 1 of the prompt's tokens from `start` (at least 1) on."""
         payload = generation_payload(asked) | {"logprob_start_len": start - 1}
         answer = await self._post("/generate", payload, timeout_s)
@@ -104,7 +106,7 @@ class SglangApi:
         try:
             await self._request("GET", "/health", None, _HEALTH_TIMEOUT_S)
         except ServerError as error:
-            if error.trouble is Trouble.UNREACHABLE:
+            if error.kind is FailureKind.UNREACHABLE:
                 raise
             return False
         return True
@@ -121,7 +123,7 @@ class SglangApi:
             in_pool = int(info["max_total_num_tokens"]) - 2 * int(info.get("page_size") or 1)
             return min(int(info["max_req_input_len"]), in_pool)
         except (KeyError, TypeError, ValueError) as error:
-            raise ServerError(Trouble.FAILED, self.url, f"/server_info without its limits: {error!r}") from error
+            raise ServerError(FailureKind.FAILED, self.url, f"/server_info without its limits: {error!r}") from error
 
     async def pause(self) -> None:
         """Abort what is being generated; what is asked for from now on waits."""
@@ -136,7 +138,7 @@ class SglangApi:
         try:
             await self._request("POST", "/flush_cache", None, _CONTROL_TIMEOUT_S)
         except ServerError as error:
-            if error.trouble is not Trouble.REFUSED:
+            if error.kind is not FailureKind.REFUSED:
                 raise
             return False
         return True
@@ -147,7 +149,7 @@ class SglangApi:
         payload = {"model_path": folder, "weight_version": version, "flush_cache": False}
         answer = await self._post("/update_weights_from_disk", payload, timeout_s)
         if answer.get("success") is not True:
-            raise ServerError(Trouble.FAILED, self.url, f"weights not loaded: {answer.get('message')}")
+            raise ServerError(FailureKind.FAILED, self.url, f"weights not loaded: {answer.get('message')}")
 
     async def load_tensors(self, message: str, version: str | None, timeout_s: float) -> None:
         """Load some of the weights in place (tasks.rollout.engines.sglang.tensors); label them where a version is given.
@@ -165,7 +167,7 @@ class SglangApi:
             payload["weight_version"] = version
         answer = await self._post("/update_weights_from_tensor", payload, timeout_s)
         if answer.get("success") is not True:
-            raise ServerError(Trouble.FAILED, self.url, f"tensors not loaded: {answer.get('message')}")
+            raise ServerError(FailureKind.FAILED, self.url, f"tensors not loaded: {answer.get('message')}")
 
     async def _post(self, path: str, payload: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         return await self._json("POST", path, payload, timeout_s)
@@ -175,9 +177,11 @@ class SglangApi:
         try:
             answer: Any = response.json() if response.content else {}
         except ValueError as error:
-            raise ServerError(Trouble.FAILED, self.url, f"{path}: the answer is no JSON: {error}") from error
+            raise ServerError(FailureKind.FAILED, self.url, f"{path}: the answer is no JSON: {error}") from error
         if not isinstance(answer, dict):
-            raise ServerError(Trouble.FAILED, self.url, f"{path}: found {type(answer).__name__}, expected an object")
+            raise ServerError(
+                FailureKind.FAILED, self.url, f"{path}: found {type(answer).__name__}, expected an object"
+            )
         return answer
 
     async def _request(self, method: str, path: str, payload: Any, timeout_s: float) -> httpx.Response:
@@ -185,21 +189,21 @@ class SglangApi:
         try:
             response = await self._client.request(method, self.url + path, json=payload, timeout=timeout)
         except httpx.ConnectTimeout as error:
-            raise ServerError(Trouble.UNREACHABLE, self.url, "no connection in time") from error
+            raise ServerError(FailureKind.UNREACHABLE, self.url, "no connection in time") from error
         except httpx.TimeoutException as error:
-            raise ServerError(Trouble.FAILED, self.url, f"{path}: no answer in {timeout_s:g} s") from error
+            raise ServerError(FailureKind.FAILED, self.url, f"{path}: no answer in {timeout_s:g} s") from error
         except httpx.TransportError as error:
             text = f"{path}: {type(error).__name__} {error}".rstrip()
-            raise ServerError(Trouble.UNREACHABLE, self.url, text) from error
+            raise ServerError(FailureKind.UNREACHABLE, self.url, text) from error
         if response.is_success:
             return response
         # 408 and 429 say that the server is busy, as a 5xx does.
         busy = response.status_code >= 500 or response.status_code in (408, 429)
-        trouble = Trouble.FAILED if busy else Trouble.REFUSED
+        trouble = FailureKind.FAILED if busy else FailureKind.REFUSED
         raise ServerError(trouble, self.url, f"{path}: HTTP {response.status_code} {response.text[:500]}")
 
 
-def generation_payload(asked: Asked) -> dict[str, Any]:
+def generation_payload(asked: ServerRequest) -> dict[str, Any]:
     """Return the body of a `/generate` request. Everything that shapes the distribution is said: a server may have defaults."""
     sampling = asked.sampling
     return {
@@ -226,16 +230,18 @@ def generation_payload(asked: Asked) -> dict[str, Any]:
     }
 
 
-def parse_generation(url: str, answer: dict[str, Any], asked: Asked) -> Sampled:
+def parse_generation(url: str, answer: dict[str, Any], asked: ServerRequest) -> SampledResponse:
     """Return what an answer of `/generate` says, checked against what was asked."""
 
-    def nonsense(text: str, trouble: Trouble = Trouble.FAILED) -> ServerError:
+    def nonsense(text: str, trouble: FailureKind = FailureKind.FAILED) -> ServerError:
         return ServerError(trouble, url, f"/generate: {text}")
 
     meta = _parsed(url, answer).meta_info
     finish, limit = meta.finish_reason, asked.sampling.max_new_tokens
     if meta.weight_version is not None and meta.weight_version != asked.weight_version:
-        raise nonsense(f"sampled from weights {meta.weight_version}, expected {asked.weight_version}", Trouble.STALE)
+        raise nonsense(
+            f"sampled from weights {meta.weight_version}, expected {asked.weight_version}", FailureKind.STALE
+        )
     if finish.type == "abort":
         raise nonsense(f"aborted: {finish.message}")
     token_ids = tuple(token for _, token, _ in meta.output_token_logprobs)
@@ -256,7 +262,7 @@ def parse_generation(url: str, answer: dict[str, Any], asked: Asked) -> Sampled:
         reason = FinishReason.LENGTH
     else:
         raise nonsense(f"cut off at {len(token_ids)} tokens, expected {limit}")
-    return Sampled(token_ids, logprobs, reason, meta.cached_tokens)
+    return SampledResponse(token_ids, logprobs, reason, meta.cached_tokens)
 
 
 def parse_scores(url: str, answer: dict[str, Any], token_ids: Sequence[int], start: int) -> tuple[float, ...]:
@@ -265,7 +271,7 @@ def parse_scores(url: str, answer: dict[str, Any], token_ids: Sequence[int], sta
     scored = _parsed(url, answer).meta_info.input_token_logprobs[1:]
     logprobs = [min(logprob, 0.0) for logprob, _, _ in scored if logprob is not None]
     if [token for _, token, _ in scored] != list(token_ids[start:]) or len(logprobs) != len(scored):
-        raise ServerError(Trouble.FAILED, url, "/generate: input_token_logprobs are of other tokens than asked for")
+        raise ServerError(FailureKind.FAILED, url, "/generate: input_token_logprobs are of other tokens than asked for")
     return tuple(logprobs)
 
 
@@ -297,4 +303,4 @@ def _parsed(url: str, answer: dict[str, Any]) -> _Answer:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise ServerError(Trouble.FAILED, url, f"/generate: {place}: {first['msg']}") from error
+        raise ServerError(FailureKind.FAILED, url, f"/generate: {place}: {first['msg']}") from error

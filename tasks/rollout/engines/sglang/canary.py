@@ -57,7 +57,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Movement:
+class LogprobShift:
     """How a server's answers changed with an update, over the canary's prompts. Root mean squares of log-probabilities."""
 
     wanted: float
@@ -72,7 +72,7 @@ class Movement:
     """Standard error of `share`."""
 
     @property
-    def is_none(self) -> bool:
+    def is_stale(self) -> bool:
         """True where the server surely stayed where it was."""
         if self.wanted < _SMALLEST_STEP:
             return False
@@ -82,13 +82,13 @@ class Movement:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CanaryResult:
     """One server against the checkpoint."""
 
     tokens: int
     mean_difference: float
     max_difference: float
-    movement: Movement | None
+    shift: LogprobShift | None
     """None where it is not known what the server held before."""
 
     def refusal(self, threshold: float) -> str | None:
@@ -99,10 +99,10 @@ class Reading:
         )
         if not self.mean_difference <= threshold:
             return f"{found}, expected a mean of at most {threshold:g} (rollout.sglang.canary_threshold)"
-        if self.movement is not None and self.movement.is_none:
+        if self.shift is not None and self.shift.is_stale:
             return (
-                f"it still answers from the weights before the update: its log-probabilities moved by {self.movement.found:.3g}, "
-                f"the checkpoint's by {self.movement.wanted:.3g} (rms); {found}"
+                f"it still answers from the weights before the update: its log-probabilities moved by {self.shift.found:.3g}, "
+                f"the checkpoint's by {self.shift.wanted:.3g} (rms); {found}"
             )
         return None
 
@@ -110,7 +110,7 @@ class Reading:
 def canary_prompts(tokenizer: Any, count: int, context_tokens: int) -> list[tuple[int, ...]]:
     """Return `count` fixed prompts, written as the policy's turns are; they and their continuations fit the context."""
     from tasks.models.chat import encode_prompt
-    from tasks.models.messages import Message, Role
+    from tasks.models.chat_templates import Message, Role
 
     room = max(2, min(PROMPT_TOKENS, context_tokens - NEW_TOKENS))
     prompts: list[tuple[int, ...]] = []
@@ -143,8 +143,8 @@ def reference_logprobs(folder: Path, dtype: str, sequences: Sequence[tuple[int, 
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """Weights that a server was shown to hold, on the canary's prompts of p tokens: p − 1 log-probabilities each."""
+class VerifiedWeights:
+    """Weights that a server was verified to hold, on the canary's prompts of p tokens: p − 1 log-probabilities each."""
 
     version: str
     prompts: tuple[tuple[int, ...], ...]
@@ -154,9 +154,9 @@ class Shown:
     """By the checkpoint."""
 
 
-def shown(version: str, answers: Sequence[Answer], expected: Sequence[Sequence[float]]) -> Shown:
+def verified_weights(version: str, answers: Sequence[Answer], expected: Sequence[Sequence[float]]) -> VerifiedWeights:
     """Return what to remember of answers that were accepted."""
-    return Shown(
+    return VerifiedWeights(
         version,
         tuple(answer.token_ids[: answer.prompt_tokens] for answer in answers),
         tuple(answer.logprobs[: answer.prompt_tokens - 1] for answer in answers),
@@ -164,32 +164,34 @@ def shown(version: str, answers: Sequence[Answer], expected: Sequence[Sequence[f
     )
 
 
-def compare(answers: Sequence[Answer], expected: Sequence[Sequence[float]], before: Shown | None = None) -> Reading:
+def compare(
+    answers: Sequence[Answer], expected: Sequence[Sequence[float]], before: VerifiedWeights | None = None
+) -> CanaryResult:
     """Compare a server's answers with the checkpoint's log-probabilities of the same tokens.
 
     `before`: the other weights that this server held until now. Only the prompts tell whether it still does: what is
     sampled after them is another text under other weights.
     """
     differences = np.abs(np.concatenate([a.logprobs for a in answers]) - np.concatenate(list(expected)))
-    movement = None
+    shift = None
     if before is not None:
-        now = shown("", answers, expected)
+        now = verified_weights("", answers, expected)
         if now.prompts == before.prompts:
             again = np.concatenate([answer.prompt_logprobs_again for answer in answers])
-            movement = _movement(
+            shift = _shift(
                 found=np.concatenate(now.answered) - np.concatenate(before.answered),
                 wanted=np.concatenate(now.expected) - np.concatenate(before.expected),
                 jitter=again - np.concatenate(now.answered),
             )
-    return Reading(len(differences), float(differences.mean()), float(differences.max()), movement)
+    return CanaryResult(len(differences), float(differences.mean()), float(differences.max()), shift)
 
 
-def _movement(found: np.ndarray, wanted: np.ndarray, jitter: np.ndarray) -> Movement:
+def _shift(found: np.ndarray, wanted: np.ndarray, jitter: np.ndarray) -> LogprobShift:
     length = max(float(wanted @ wanted), 1e-30)
     share = float(found @ wanted) / length
     rest = found - share * wanted
     error = math.sqrt(float(rest @ rest) / max(len(rest) - 1, 1) / length)
-    return Movement(_rms(wanted), _rms(found), _rms(jitter), share, error)
+    return LogprobShift(_rms(wanted), _rms(found), _rms(jitter), share, error)
 
 
 def _rms(values: np.ndarray) -> float:

@@ -26,11 +26,11 @@ import httpx
 from kernels_eval.errors import InfrastructureError
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import RolloutConfig, SamplingConfig, SglangConfig
-from tasks.rollout.engines.base import FinishReason, Generation, GenerationRequest
-from tasks.rollout.engines.sglang.api import Asked, Sampled, ServerError, SglangApi, Trouble
+from tasks.rollout.engines import FinishReason, Generation, GenerationRequest
+from tasks.rollout.engines.sglang.api import FailureKind, SampledResponse, ServerError, ServerRequest, SglangApi
 from tasks.rollout.engines.sglang.pool import Member, Pool
 from tasks.rollout.engines.sglang.servers import start_on_ray
-from tasks.rollout.engines.sglang.weights import ServedPolicy, WeightKeeper
+from tasks.rollout.engines.sglang.weights import ServedPolicy, WeightSync
 
 logger = logging.getLogger("kernelmill.rollout")
 
@@ -47,10 +47,10 @@ class SglangEngine:
     cohort_size = 1
     """Requests are batched by the servers, continuously."""
 
-    def __init__(self, members: Sequence[Member], config: SglangConfig, weights: WeightKeeper | None = None) -> None:
+    def __init__(self, members: Sequence[Member], config: SglangConfig, weights: WeightSync | None = None) -> None:
         self._config = config
         self._pool = Pool(members, config.start_timeout_s)
-        self._weights = weights or WeightKeeper(config)
+        self._weights = weights or WeightSync(config)
         self._policy: ServedPolicy | None = None
         self._client: httpx.AsyncClient | None = None
         self._returning: dict[str, asyncio.Task[None]] = {}
@@ -75,9 +75,9 @@ class SglangEngine:
         for member in members:
             pool.hold(member)
         await self._drain()
-        pool.forget_homes()
+        pool.clear_affinity()
         self._policy = await self._weights.prepare(policy, tokenizer)
-        outcomes = await self._weights.bring_up(members, self._policy)
+        outcomes = await self._weights.sync(members, self._policy)
         for member, trouble in outcomes.items():
             if trouble is None:
                 pool.bring_back(member)
@@ -136,7 +136,7 @@ class SglangEngine:
                 self.counts["failures"] += 1
                 failed_at, error = member, trouble
                 logger.info("%s: attempt %d failed: %s", request.name, attempt + 1, trouble)
-                if trouble.trouble is Trouble.REFUSED:
+                if error.kind is FailureKind.REFUSED:
                     break
                 self._pool.failed(member, trouble)
                 self._watch_over_those_down()
@@ -151,10 +151,10 @@ class SglangEngine:
             return Generation(sampled.token_ids, sampled.logprobs, sampled.finish_reason, seconds)
         return Generation((), (), FinishReason.FAULT, time.perf_counter() - started, error=str(error))
 
-    async def _sample(self, member: Member, request: GenerationRequest, sampling: SamplingConfig) -> Sampled:
+    async def _sample(self, member: Member, request: GenerationRequest, sampling: SamplingConfig) -> SampledResponse:
         policy = self._served()
         api = SglangApi(member.url, self._connections())
-        asked = Asked(
+        asked = ServerRequest(
             rid=uuid.uuid4().hex,
             prompt_token_ids=request.prompt_token_ids,
             seed=request.seed,
@@ -170,14 +170,14 @@ class SglangEngine:
             with suppress(ServerError):
                 await api.abort(asked.rid)
             raise
-        except ServerError as trouble:
-            if trouble.trouble is Trouble.FAILED:  # it may still be at it, for nobody
+        except ServerError as error:
+            if error.kind is FailureKind.FAILED:  # the server may still be generating for a caller that is gone
                 with suppress(ServerError):
                     await api.abort(asked.rid)
             raise
         return sampled
 
-    async def _scores(self, api: SglangApi, asked: Asked, sampled: Sampled) -> tuple[float, ...]:
+    async def _scores(self, api: SglangApi, asked: ServerRequest, sampled: SampledResponse) -> tuple[float, ...]:
         """Return the response's log-probabilities at T = 1."""
         scored = replace(
             asked,
@@ -209,7 +209,7 @@ class SglangEngine:
                 self._pool.take_out(member, f"{member.url}: {state.report}", gave_up=True)
                 return
             try:
-                trouble = (await self._weights.bring_up([member], policy, patience_s=0))[member]
+                trouble = (await self._weights.sync([member], policy, patience_s=0))[member]
             except InfrastructureError as error:  # no reference to compare with, for now
                 logger.warning("%s: %s", member.url, error)
                 continue
@@ -248,7 +248,7 @@ def open_sglang(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) ->
 
 
 async def _open(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> SglangEngine:
-    weights = WeightKeeper(config.sglang)
+    weights = WeightSync(config.sglang)
     served = await weights.prepare(policy, tokenizer)
     if config.sglang_urls:
         urls = dict.fromkeys(url.rstrip("/") for url in config.sglang_urls)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.frozen import FrozenModel
-from tasks.rollout.engines.sglang.api import ServerError, Trouble
+from tasks.rollout.engines.sglang.api import FailureKind, ServerError
 
 logger = logging.getLogger("kernelmill.rollout")
 
@@ -59,7 +59,7 @@ class Member:
         self.load = 0
         """Requests under way or waiting for a slot."""
         self.is_up = False
-        self.is_proven = False
+        self.is_verified = False
         """True from the canary on, until something goes wrong."""
         self.gave_up = False
         """True where it will not come back."""
@@ -106,14 +106,14 @@ class Pool:
     def failed(self, member: Member, error: ServerError) -> None:
         """Note a failed attempt; take the server out where it is more than a mishap."""
         member.failures += 1
-        if error.trouble in (Trouble.UNREACHABLE, Trouble.STALE) or member.failures >= FAILURES_IN_A_ROW:
+        if error.kind in (FailureKind.UNREACHABLE, FailureKind.STALE) or member.failures >= FAILURES_IN_A_ROW:
             self.take_out(member, str(error))
 
     def take_out(self, member: Member, trouble: str, gave_up: bool = False) -> None:
         """Send it nothing more until `bring_back`; for good where `gave_up`. `trouble` names it and says why."""
         if member.is_up or gave_up:
             logger.warning("SGLang server taken out%s: %s", " for good" if gave_up else "", trouble)
-        member.is_up, member.is_proven, member.gave_up, member.trouble = False, False, gave_up, trouble
+        member.is_up, member.is_verified, member.gave_up, member.trouble = False, False, gave_up, trouble
         self._notify()
 
     def hold(self, member: Member) -> None:
@@ -122,11 +122,11 @@ class Pool:
 
     def bring_back(self, member: Member) -> None:
         """It serves the right weights: send it requests."""
-        member.is_up = member.is_proven = True
+        member.is_up = member.is_verified = True
         member.gave_up, member.trouble, member.failures = False, "", 0
         self._notify()
 
-    def forget_homes(self) -> None:
+    def clear_affinity(self) -> None:
         """The servers' caches are empty: any server is as good as another."""
         self._homes.clear()
 

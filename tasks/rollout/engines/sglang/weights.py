@@ -21,16 +21,16 @@ import httpx
 from kernels_eval.errors import InfrastructureError, KernelmillError
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import SamplingConfig, SglangConfig
-from tasks.rollout.engines.sglang.api import Asked, ServerError, SglangApi, Trouble
+from tasks.rollout.engines.sglang.api import FailureKind, ServerError, ServerRequest, SglangApi
 from tasks.rollout.engines.sglang.canary import (
     NEW_TOKENS,
     Answer,
-    Reading,
-    Shown,
+    CanaryResult,
+    VerifiedWeights,
     canary_prompts,
     compare,
     reference_logprobs,
-    shown,
+    verified_weights,
 )
 from tasks.rollout.engines.sglang.pool import Member
 
@@ -40,8 +40,8 @@ _FLUSH_S = 10.0
 _POLL_S = 0.5
 _WEIGHTS = re.compile(r"model(-\d+-of-\d+)?\.safetensors")
 
-_shown: dict[str, Shown] = {}
-"""By address, the weights that a server was last shown to hold. Lives as long as the process, not the engine: a server that
+_verified: dict[str, VerifiedWeights] = {}
+"""By address, the weights that a server was last verified to hold. Lives as long as the process, not the engine: a server that
 was refused is measured against the same weights when the rollout is tried again."""
 
 
@@ -62,7 +62,7 @@ class ServedPolicy:
     context_tokens: int
 
 
-class WeightKeeper:
+class WeightSync:
     """Brings servers to a policy. Opens connections of its own, so that it may be used from any event loop."""
 
     def __init__(self, config: SglangConfig) -> None:
@@ -73,7 +73,7 @@ class WeightKeeper:
         self.pushes: Counter[str] = Counter()
         """Pushes so far: from `disk`, as `tensors`."""
         self._capacities: dict[str, int] = {}
-        self.readings: dict[str, Reading] = {}
+        self.results: dict[str, CanaryResult] = {}
         """By address, what the canary last found."""
 
     @property
@@ -93,7 +93,7 @@ class WeightKeeper:
         self._current = served
         return served
 
-    async def bring_up(
+    async def sync(
         self, members: Sequence[Member], policy: ServedPolicy, patience_s: float | None = None
     ) -> dict[Member, ServerError | InfrastructureError | None]:
         """Make the servers hold these weights, and compare; say for each what came in the way, None where nothing did.
@@ -103,7 +103,7 @@ class WeightKeeper:
         """
         patience_s = self._config.start_timeout_s if patience_s is None else patience_s
         async with httpx.AsyncClient(trust_env=False) as client:
-            asked = [self._bring_up(SglangApi(member.url, client), member, policy, patience_s) for member in members]
+            asked = [self._sync(SglangApi(member.url, client), member, policy, patience_s) for member in members]
             outcomes = dict(zip(members, await asyncio.gather(*asked), strict=True))
         answers = {member: outcome for member, outcome in outcomes.items() if isinstance(outcome, list)}
         refusals = await asyncio.to_thread(self._compare, answers, policy) if answers else {}
@@ -117,17 +117,17 @@ class WeightKeeper:
         if self._current is not None:
             _remove_links(self._current)
 
-    async def _bring_up(
+    async def _sync(
         self, api: SglangApi, member: Member, policy: ServedPolicy, patience_s: float
     ) -> list[Answer] | ServerError:
         try:
             if member.supervisor is not None:
                 # First of all: a server that dies from here on comes back with the new weights.
                 await member.supervisor.set_model(str(policy.folder), policy.version)
-            if not member.is_proven:
+            if not member.is_verified:
                 await self._wait_until_healthy(api, member, patience_s)
-            before = _shown.get(member.url)
-            # The label alone is not believed of a server that was last shown to hold other weights.
+            before = _verified.get(member.url)
+            # The label alone is not believed of a server that was last verified to hold other weights.
             if await api.weight_version() != policy.version or (before and before.version != policy.version):
                 await self._push(api, member, policy)
             self._capacities[member.url] = await api.context_tokens()
@@ -144,11 +144,11 @@ class WeightKeeper:
                 await api.resume()  # whoever paused it may have died since; a paused server is not healthy
                 if await api.is_healthy():
                     return
-                trouble = ServerError(Trouble.FAILED, api.url, "not healthy: it does not generate")
+                trouble = ServerError(FailureKind.FAILED, api.url, "not healthy: it does not generate")
             except ServerError as error:
                 trouble = error
             if member.supervisor is not None and (state := await member.supervisor.state()).gave_up:
-                raise ServerError(Trouble.UNREACHABLE, api.url, state.report)
+                raise ServerError(FailureKind.UNREACHABLE, api.url, state.report)
             if loop.time() >= deadline:
                 raise trouble
             await asyncio.sleep(_POLL_S)
@@ -161,10 +161,10 @@ class WeightKeeper:
             if as_tensors:
                 try:
                     await self._hand_over(api, policy)
-                except ServerError as trouble:
-                    if self.push == "tensors" or trouble.trouble is Trouble.UNREACHABLE:
+                except ServerError as error:
+                    if self.push == "tensors" or error.kind is FailureKind.UNREACHABLE:
                         raise
-                    logger.warning("%s; the weights are loaded from disk instead", trouble)
+                    logger.warning("%s; the weights are loaded from disk instead", error)
                     as_tensors = False
             if not as_tensors:
                 await api.load_weights(str(policy.folder), policy.version, self._config.start_timeout_s)
@@ -197,20 +197,20 @@ class WeightKeeper:
                 await api.load_tensors(message[0], label, self._config.start_timeout_s)
                 message = following
         except torch.OutOfMemoryError as error:
-            raise ServerError(Trouble.FAILED, api.url, "no GPU memory for the tensors of a message") from error
+            raise ServerError(FailureKind.FAILED, api.url, "no GPU memory for the tensors of a message") from error
 
     async def _flush(self, api: SglangApi) -> None:
         """Flush as soon as the server is idle: aborted requests take a moment to leave it."""
         deadline = asyncio.get_running_loop().time() + _FLUSH_S
         while not await api.flush():
             if asyncio.get_running_loop().time() >= deadline:
-                raise ServerError(Trouble.FAILED, api.url, f"still busy {_FLUSH_S:g} s after it was paused")
+                raise ServerError(FailureKind.FAILED, api.url, f"still busy {_FLUSH_S:g} s after it was paused")
             await asyncio.sleep(_POLL_S / 5)
 
     async def _canary_answer(self, api: SglangApi, policy: ServedPolicy, number: int) -> Answer:
         """Have one prompt continued, and then the whole scored from its second token on."""
         prompt = policy.prompts[number]
-        asked = Asked(
+        asked = ServerRequest(
             rid=uuid.uuid4().hex,
             prompt_token_ids=prompt,
             seed=number,
@@ -235,14 +235,14 @@ class WeightKeeper:
         outcomes: dict[Member, InfrastructureError | None] = {}
         for member, given in answers.items():
             expected = [by_sequence[answer.token_ids] for answer in given]
-            before = _shown.get(member.url)
-            reading = compare(given, expected, before if before and before.version != policy.version else None)
-            self.readings[member.url] = reading
-            refusal = reading.refusal(self._config.canary_threshold)
+            before = _verified.get(member.url)
+            result = compare(given, expected, before if before and before.version != policy.version else None)
+            self.results[member.url] = result
+            refusal = result.refusal(self._config.canary_threshold)
             if refusal is None:
-                _shown[member.url] = shown(policy.version, given, expected)
+                _verified[member.url] = verified_weights(policy.version, given, expected)
             outcomes[member] = InfrastructureError(f"SGLang server {member.url}: {refusal}") if refusal else None
-            logger.info("canary of %s: %s", member.url, reading)
+            logger.info("canary of %s: %s", member.url, result)
         return outcomes
 
 

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from tasks.rollout.config import SamplingConfig
-from tasks.rollout.engines.base import FinishReason
-from tasks.rollout.engines.local.decoding import Decoded, decode_batch
-from tasks.rollout.engines.local.stepping import LibraryDecoder
+from tasks.rollout.engines import FinishReason
+from tasks.rollout.engines.local.decoding import Decoded, LibraryDecoder, decode_batch
 
 SAMPLING = SamplingConfig(max_new_tokens=24)
 STOP = frozenset(range(0, 40))

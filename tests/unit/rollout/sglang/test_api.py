@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.rollout.config import SamplingConfig
-from tasks.rollout.engines.base import FinishReason
+from tasks.rollout.engines import FinishReason
 from tasks.rollout.engines.sglang.api import (
-    Asked,
+    FailureKind,
     ServerError,
-    Trouble,
+    ServerRequest,
     generation_payload,
     parse_generation,
     parse_scores,
 )
 
 EOS = 9
-ASKED = Asked("a" * 32, (5, 6, 7), 123, SamplingConfig(max_new_tokens=4), (EOS,), "v1")
+ASKED = ServerRequest("a" * 32, (5, 6, 7), 123, SamplingConfig(max_new_tokens=4), (EOS,), "v1")
 
 
 def answer(ids: tuple[int, ...] = (1, 2, EOS), finish: Any = None, **meta: Any) -> dict[str, Any]:
@@ -41,10 +41,10 @@ def answer(ids: tuple[int, ...] = (1, 2, EOS), finish: Any = None, **meta: Any) 
     }
 
 
-def trouble(found: dict[str, Any]) -> Trouble:
+def trouble(found: dict[str, Any]) -> FailureKind:
     with pytest.raises(ServerError, match="http://s") as caught:
         parse_generation("http://s", found, ASKED)
-    return caught.value.trouble
+    return caught.value.kind
 
 
 def test_a_response_ends_with_the_end_of_turn() -> None:
@@ -57,8 +57,8 @@ def test_a_response_ends_with_the_end_of_turn() -> None:
 
 def test_nothing_comes_after_the_end_of_turn() -> None:
     """It would be trained on."""
-    assert trouble(answer((1, EOS, 2, EOS))) is Trouble.FAILED
-    assert trouble(answer((EOS, 2, 3, 4), {"type": "length", "length": 4})) is Trouble.FAILED
+    assert trouble(answer((1, EOS, 2, EOS))) is FailureKind.FAILED
+    assert trouble(answer((EOS, 2, 3, 4), {"type": "length", "length": 4})) is FailureKind.FAILED
 
 
 def test_the_limit_is_the_limit() -> None:
@@ -75,21 +75,21 @@ def test_an_end_of_turn_at_the_limit_is_an_end_of_turn() -> None:
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (answer(finish={"type": "abort", "message": "Aborted"}), Trouble.FAILED),
-        (answer(finish={"type": "stop", "matched": "NaN happened"}), Trouble.FAILED),
-        (answer((1, 2), {"type": "length", "length": 2}), Trouble.FAILED),
-        (answer((1, 2, 3, 4, EOS)), Trouble.FAILED),
-        (answer(weight_version="v0"), Trouble.STALE),
-        (answer(output_token_logprobs=[]), Trouble.FAILED),
-        (answer(output_token_logprobs=None), Trouble.FAILED),
-        (answer(output_token_logprobs=[[None, 1, None], [-1, 2, None], [-1, EOS, None]]), Trouble.FAILED),
-        (answer(output_token_logprobs=[[0.5, 1, None], [-1, 2, None], [-1, EOS, None]]), Trouble.FAILED),
-        (answer(output_token_logprobs=[[-1, 1, None], [-1, 3, None], [-1, EOS, None]]), Trouble.FAILED),
-        ({"text": "hello"}, Trouble.FAILED),
-        (answer() | {"output_ids": [1, 2]}, Trouble.FAILED),
+        (answer(finish={"type": "abort", "message": "Aborted"}), FailureKind.FAILED),
+        (answer(finish={"type": "stop", "matched": "NaN happened"}), FailureKind.FAILED),
+        (answer((1, 2), {"type": "length", "length": 2}), FailureKind.FAILED),
+        (answer((1, 2, 3, 4, EOS)), FailureKind.FAILED),
+        (answer(weight_version="v0"), FailureKind.STALE),
+        (answer(output_token_logprobs=[]), FailureKind.FAILED),
+        (answer(output_token_logprobs=None), FailureKind.FAILED),
+        (answer(output_token_logprobs=[[None, 1, None], [-1, 2, None], [-1, EOS, None]]), FailureKind.FAILED),
+        (answer(output_token_logprobs=[[0.5, 1, None], [-1, 2, None], [-1, EOS, None]]), FailureKind.FAILED),
+        (answer(output_token_logprobs=[[-1, 1, None], [-1, 3, None], [-1, EOS, None]]), FailureKind.FAILED),
+        ({"text": "hello"}, FailureKind.FAILED),
+        (answer() | {"output_ids": [1, 2]}, FailureKind.FAILED),
     ],
 )
-def test_what_does_not_hold_together_is_no_response(found: dict[str, Any], expected: Trouble) -> None:
+def test_what_does_not_hold_together_is_no_response(found: dict[str, Any], expected: FailureKind) -> None:
     assert trouble(found) is expected
 
 
@@ -129,7 +129,7 @@ def test_nothing_is_left_to_a_servers_defaults() -> None:
     assert (sampling["repetition_penalty"], sampling["frequency_penalty"], sampling["presence_penalty"]) == (1, 0, 0)
     assert sampling["stop_token_ids"] == [EOS]
     assert sampling["sampling_seed"] == 123
-    limited = Asked("r", (1,), 0, SamplingConfig(temperature=0.5, top_k=7, top_p=0.9), (), "v")
+    limited = ServerRequest("r", (1,), 0, SamplingConfig(temperature=0.5, top_k=7, top_p=0.9), (), "v")
     assert generation_payload(limited)["sampling_params"]["top_k"] == 7
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.rollout.engines.sglang.canary import Answer, canary_prompts, compare, shown
+from tasks.rollout.engines.sglang.canary import Answer, canary_prompts, compare, verified_weights
 
 PROMPT, NEW = 150, 16
 
@@ -58,10 +58,10 @@ def test_an_update_far_below_the_rounding_is_seen(
     new = old + generator.normal(0, step, old.shape)
     common, other = (generator.normal(0, rounding, old.shape) for _ in range(2))
     first, second, third = (generator.normal(0, jitter, old.shape) for _ in range(3))
-    before = shown("old", server_answers(old, common + first), old)
+    before = verified_weights("old", server_answers(old, common + first), old)
     held, noise = (old, common) if stale else (new, other)
-    reading = compare(server_answers(held, noise + second, noise + third), new, before)
-    assert (reading.refusal(0.2) is None) == (not stale)
+    result = compare(server_answers(held, noise + second, noise + third), new, before)
+    assert (result.refusal(0.2) is None) == (not stale)
 
 
 @settings(max_examples=60, deadline=None)
@@ -75,11 +75,11 @@ def test_a_server_that_never_repeats_itself_is_seen_through_where_the_step_is_no
     old = weights(seed)
     new = old + generator.normal(0, step, old.shape)
     first, second, third = (generator.normal(0, jitter, old.shape) for _ in range(3))
-    before = shown("old", server_answers(old, first), old)
-    reading = compare(server_answers(old if stale else new, second, third), new, before)
-    assert reading.movement is not None
-    assert reading.movement.share == pytest.approx(0 if stale else 1, abs=0.5)
-    assert reading.movement.is_none == stale
+    before = verified_weights("old", server_answers(old, first), old)
+    result = compare(server_answers(old if stale else new, second, third), new, before)
+    assert result.shift is not None
+    assert result.shift.share == pytest.approx(0 if stale else 1, abs=0.5)
+    assert result.shift.is_stale == stale
 
 
 @settings(max_examples=60, deadline=None)
@@ -94,23 +94,23 @@ def test_noise_convicts_nobody(step: float, rounding: float, jitter: float, seed
     old = weights(seed)
     new = old + generator.normal(0, step, old.shape)
     first, second, third = (generator.normal(0, jitter, old.shape) for _ in range(3))
-    before = shown("old", server_answers(old, generator.normal(0, rounding, old.shape) + first), old)
+    before = verified_weights("old", server_answers(old, generator.normal(0, rounding, old.shape) + first), old)
     noise = generator.normal(0, rounding, old.shape)
-    reading = compare(server_answers(new, noise + second, noise + third), new, before)
-    assert reading.movement is not None
-    assert not reading.movement.is_none
+    result = compare(server_answers(new, noise + second, noise + third), new, before)
+    assert result.shift is not None
+    assert not result.shift.is_stale
 
 
 def test_an_update_that_changes_nothing_convicts_nobody() -> None:
     old = weights(0)
     answers = server_answers(old, np.zeros(old.shape))
-    assert compare(answers, old, shown("old", answers, old)).refusal(0.1) is None
+    assert compare(answers, old, verified_weights("old", answers, old)).refusal(0.1) is None
 
 
 def test_other_prompts_than_before_tell_nothing() -> None:
     old, new = weights(0), weights(0) + 0.01
-    before = shown("old", server_answers(old, np.zeros(old.shape))[:3], old[:3])
-    assert compare(server_answers(old, np.zeros(old.shape)), new, before).movement is None
+    before = verified_weights("old", server_answers(old, np.zeros(old.shape))[:3], old[:3])
+    assert compare(server_answers(old, np.zeros(old.shape)), new, before).shift is None
 
 
 def test_prompts_are_fixed_fit_the_context_and_end_where_the_answer_begins(small_tokenizer: object) -> None:

@@ -17,8 +17,7 @@ from kernels_eval.errors import InfrastructureError
 from tasks.models.policy import load_policy, save_policy
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import RolloutConfig, SamplingConfig, SglangConfig
-from tasks.rollout.engines import open_engine
-from tasks.rollout.engines.base import FinishReason, Generation, GenerationRequest, PolicyServer
+from tasks.rollout.engines import FinishReason, Generation, GenerationRequest, PolicyServer, open_engine
 from tasks.rollout.engines.local.engine import load_engine, stop_tokens
 from tasks.rollout.engines.sglang import tensors as sglang_tensors
 

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from kernels_eval.verdict import Status
 from tasks.rollout.config import EpisodeConfig, SamplingConfig, SglangConfig
-from tasks.rollout.engines.base import FinishReason, GenerationRequest
+from tasks.rollout.engines import FinishReason, GenerationRequest
 from tasks.rollout.engines.sglang.engine import SglangEngine
 from tasks.rollout.engines.sglang.pool import Member
 from tasks.rollout.engines.sglang.weights import ServedPolicy
-from tasks.rollout.episode_loop import Driver, Setting
-from tasks.rollout.episode_plan import plan_episodes
+from tasks.rollout.episode import RolloutContext, plan_episodes
+from tasks.rollout.episode_loop import EpisodeLoop
 from tasks.rollout.episode_tasks import episode_task
-from tasks.rollout.judge_client import Referee
+from tasks.rollout.judge_client import JudgeClient
 from tasks.trajectories.schema import Trajectory
 
 CONTEXT = 4096
@@ -51,7 +51,7 @@ class SteadyWeights:
     async def prepare(self, policy: Any, tokenizer: Any) -> ServedPolicy:
         return self.policy
 
-    async def bring_up(self, members: Sequence[Member], policy: Any, patience_s: float = 0) -> dict[Member, None]:
+    async def sync(self, members: Sequence[Member], policy: Any, patience_s: float = 0) -> dict[Member, None]:
         return dict.fromkeys(members)
 
     def close(self) -> None:
@@ -70,17 +70,19 @@ def play(
     config = SglangConfig(backoff_s=0.001, request_timeout_s=0.5, start_timeout_s=20, **settings)
     policy = ServedPolicy(Path(), Path(), "default", (tokenizer.eos_token_id,), (), CONTEXT)
 
-    async def scenario(urls: list[str]) -> tuple[list[Trajectory], Driver]:
+    async def scenario(urls: list[str]) -> tuple[list[Trajectory], EpisodeLoop]:
         weights: Any = SteadyWeights(policy)
         engine = SglangEngine([Member(url, None, config.concurrency) for url in urls], config, weights)
         await engine.serve(None, tokenizer)  # pyright: ignore[reportArgumentType]
-        setting = Setting(
+        context = RolloutContext(
             "run", "digest", tokenizer, episode_task(EPISODE.task), EPISODE, SamplingConfig(max_new_tokens=64), "triton"
         )
-        driver = Driver(setting, engine, Referee(simulation.FaultyJudge(), simulation.reward_on, 5))
+        episode_loop = EpisodeLoop(context, engine, JudgeClient(simulation.FaultyJudge(), simulation.reward_on, 5))
         try:
             rows = simulation.problem_rows(problems)
-            return await driver.play(plan_episodes(rows, rows[0].split, problems, 4, iteration=1, seed=5)), driver
+            return await episode_loop.run(
+                plan_episodes(rows, rows[0].split, problems, 4, iteration=1, seed=5)
+            ), episode_loop
         finally:
             await engine.close()
 
@@ -135,10 +137,10 @@ def test_any_mix_of_faults(
 def test_faults_change_no_token_of_a_long_run(simulation: Any, doubles: ModuleType, small_tokenizer: Any) -> None:
     """Every third attempt fails, one way or another; what comes out is what three sound servers give."""
     faults = {"error": 0.15, "hang": 0.002, "drop": 0.08, "abort": 0.05, "nonsense": 0.05}
-    faulty, driver = play(
+    faulty, episode_loop = play(
         simulation, doubles, small_tokenizer, [faults | {"seed": n} for n in range(3)], PROMPTS, attempts=12
     )
     check(faulty, 4 * PROMPTS)
     sound, _ = play(simulation, doubles, small_tokenizer, [{}] * 3, PROMPTS)
     assert comparable(faulty) == comparable(sound)
-    assert driver.observed.faults == 0
+    assert episode_loop.counts.faults == 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kernels_eval.errors import InfrastructureError
-from tasks.rollout.engines.sglang.api import ServerError, Trouble
+from tasks.rollout.engines.sglang.api import FailureKind, ServerError
 from tasks.rollout.engines.sglang.pool import FAILURES_IN_A_ROW, Member, Pool
 
 
@@ -19,8 +19,8 @@ def pool_of(count: int, patience_s: float = 0.05, up: bool = True) -> Pool:
     return pool
 
 
-def failure(member: Member, trouble: Trouble = Trouble.FAILED) -> ServerError:
-    return ServerError(trouble, member.url, "broken")
+def failure(member: Member, kind: FailureKind = FailureKind.FAILED) -> ServerError:
+    return ServerError(kind, member.url, "broken")
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
@@ -61,11 +61,11 @@ def test_one_server_is_asked_again() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("trouble", [Trouble.UNREACHABLE, Trouble.STALE])
-def test_one_failure_of_this_kind_takes_a_server_out(trouble: Trouble) -> None:
+@pytest.mark.parametrize("kind", [FailureKind.UNREACHABLE, FailureKind.STALE])
+def test_one_failure_of_this_kind_takes_a_server_out(kind: FailureKind) -> None:
     async def scenario() -> None:
         pool = pool_of(2)
-        pool.failed(pool.members[0], failure(pool.members[0], trouble))
+        pool.failed(pool.members[0], failure(pool.members[0], kind))
         assert [await pool.member_for(str(n)) for n in range(4)] == [pool.members[1]] * 4
 
     run(scenario())

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kernels_eval.verdict import Status, Verdict
 from tasks.rollout.config import EpisodeConfig, HorizonConfig
-from tasks.rollout.horizon import improves, turn_limit
+from tasks.rollout.episode_tasks import improves, turn_limit
 
 FAILED = Verdict(status=Status.COMPILE_ERROR)
 REJECTED = Verdict(status=Status.REJECTED, compiled=True, rejection_reason="library_call")

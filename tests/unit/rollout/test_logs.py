@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels_eval.verdict import Status, TimingSource, Verdict
-from tasks.rollout.turn_log import trajectory_summary, turn_line
+from tasks.rollout.logs import trajectory_summary, turn_line
 from tasks.trajectories.schema import Termination, Trajectory, Turn, TurnRole
 
 FAST = Verdict(status=Status.CORRECT, compiled=True, correct=True, speedup=1.2, candidate_ms=3.12)

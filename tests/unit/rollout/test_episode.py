@@ -2,7 +2,7 @@
 
 from kernels_eval.problem import Problem
 from tasks.problems.row import ProblemRow, Split
-from tasks.rollout.episode_plan import plan_episodes
+from tasks.rollout.episode import plan_episodes
 
 ROWS = [ProblemRow(problem=Problem(problem_id=f"p{n}", source=f"x = {n}"), split=Split.TRAIN) for n in range(20)]
 HELDOUT = [row.model_copy(update={"split": Split.HELDOUT}) for row in ROWS]

@@ -1,25 +1,30 @@
-"""Families of chat templates: how each writes a message, which is what tells trained text from the rest.
-
-A family states what its templates write, piece by piece, and `conversation_pieces` holds the template to it: the pieces are
-the end of what the template wrote, character for character, or the conversation is refused. So a loss mask can be wrong only
-where the family's own statement is, never because a template did something unforeseen. What the template writes before the
-first message (a beginning-of-text token, a default system prompt, a date) is its own affair and is never trained.
-
-Families, and the names by which people know them:
-- `chatml`: this project's own tokenizer: `<|im_start|>role\\n … <|im_end|>`, nothing between messages;
-- `qwen` (also `qwen2.5`): the same, a newline after each message;
-- `qwen3`: as `qwen`; reasoning in `<think> … </think>` is dropped from answers before the last question, and the last answer
-  always has a thought, an empty one where it came without;
-- `llama3` (also `llama`, `llama3.1`, `kernelllm`): `<|start_header_id|>role<|end_header_id|>\\n\\n … <|eot_id|>`, white space
-  around the content removed.
-"""
+"""One message of a conversation between the problem's author and the policy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from kernels_eval.errors import InputError
-from tasks.models.messages import Message, Role
+from kernels_eval.frozen import FrozenModel
+
+
+class Role(StrEnum):
+    """Who speaks."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+class Message(FrozenModel):
+    """What one side says."""
+
+    role: Role
+    content: str
+    trained: bool = False
+    """True: SFT's loss is on this message (its content and its end-of-turn token)."""
+
 
 THINK_START = "<think>"
 THINK_END = "</think>"

@@ -16,9 +16,8 @@ from transformers import (
 )
 
 from tasks.rollout.engines.local import plain_decoder
-from tasks.rollout.engines.local.decoding import prefill
+from tasks.rollout.engines.local.decoding import LibraryDecoder, decoder_of, prefill
 from tasks.rollout.engines.local.plain_decoder import PlainDecoder, is_plain
-from tasks.rollout.engines.local.stepping import LibraryDecoder, decoder_of
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 97, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 6,

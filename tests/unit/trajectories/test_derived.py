@@ -8,10 +8,9 @@ import pytest
 from kernels_eval.errors import InputError
 from kernels_eval.rewards import REWARDS, Answer, reward_of
 from tasks.pipeline.store import is_available, read_manifest
-from tasks.trajectories.reader import read_trajectories, read_turns
-from tasks.trajectories.rescore import rescore
+from tasks.trajectories.derived import rescore
+from tasks.trajectories.reader import load_trajectories, read_trajectories, read_turns
 from tasks.trajectories.returns import turn_returns
-from tasks.trajectories.rows import load_trajectories
 from tasks.trajectories.writer import write_trajectories
 
 

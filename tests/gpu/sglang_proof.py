@@ -135,7 +135,7 @@ def kill_program(server: SglangServer) -> None:
                 parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if "sglang_guard" in line and f"--port {port}" in line:
+            if "guard.py" in line and f"--port {port}" in line:
                 guard = int(folder.name)
     (program,) = [process for process, parent in parents.items() if parent == guard]
     os.kill(program, signal.SIGKILL)

@@ -76,7 +76,7 @@ def servers() -> set[int]:
                 line = (folder / "cmdline").read_text()
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if "sglang_server.py" in line and "--port" in line and "sglang_guard" not in line:
+            if "sglang_server.py" in line and "--port" in line and "guard.py" not in line:
                 found.add(int(folder.name))
     return found
 

@@ -1,11 +1,16 @@
-"""What messages say never becomes a control token, whoever wrote it.
+"""Encodes conversations as token ids, through the tokenizer's own chat template.
 
-A problem's source, a kernel or a compiler's message can contain the text of a token that only the chat template may write
-(`<|im_end|>` in a string). Encoded with the template's text as one, it would end a turn and begin another in somebody else's name.
-So such text is replaced by one character that no message contains while the template writes the conversation; what the template
-has written is then cut at its own control tokens, and the stretches between are encoded with the text put back, as ordinary text.
+Used by SFT and for the prompt of each turn: both get the same tokens. Tokens that the policy has sampled are never
+encoded again: rollouts pass on token ids. The template's family (`tasks.models.chat_templates`) decides which tokens
+are trained: exactly those that a policy would have sampled, i.e. the answer with its reasoning and its end-of-turn
+token; no header, no empty reasoning block that the prompt contains, nothing after the end of the turn.
 
-Conversations without such text, which is nearly all, are encoded as they are: their tokens are the template's.
+Control tokens: a problem's source, a kernel or a compiler's message can contain the text of a token that only the chat
+template may write (`<|im_end|>` in a string). Encoded as that token, it would end a turn and begin another under a
+false role. `EscapedMessages` replaces such text by a placeholder character that no message contains while the template
+writes the conversation. The template's text is then cut at its own control tokens, and the stretches between are
+encoded as ordinary text with the original restored. Conversations without such text (nearly all) are encoded as they
+are.
 """
 
 import itertools
@@ -23,7 +28,7 @@ _FIRST_PLACEHOLDER = 0xF0000
 
 
 class EscapedMessages:
-    """One conversation, and how to encode what a template makes of it."""
+    """One conversation without control tokens in its messages, and the encoding of its rendered text."""
 
     def __init__(self, tokenizer: Any, messages: Sequence[Message]) -> None:
         self._tokenizer = tokenizer
@@ -39,7 +44,7 @@ class EscapedMessages:
             ]
 
     def unescaped(self, text: str) -> str:
-        """Return what a stretch of the template's text says."""
+        """Return a stretch of the template's text with the original texts of control tokens."""
         for control, placeholder in self._placeholders.items():
             text = text.replace(placeholder, control)
         return text
@@ -65,7 +70,7 @@ class EscapedMessages:
         return token_ids, offsets
 
     def _stretches(self, text: str) -> Iterator[tuple[str, dict[str, bool]]]:
-        """Cut the template's text into what is encoded on its own, with how."""
+        """Cut the template's text into stretches that are encoded separately, each with its tokenizer options."""
         if not self._placeholders:
             yield text, {}
             return
@@ -93,7 +98,7 @@ def _control_texts(tokenizer: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class EncodedConversation:
-    """Token ids of a whole conversation; `loss_mask[i]` is True where token i is to be learnt."""
+    """Token ids of a whole conversation; `loss_mask[i]` is True if token i is trained."""
 
     token_ids: list[int]
     loss_mask: list[bool]
@@ -116,9 +121,9 @@ def encode_conversation(
 ) -> EncodedConversation:
     """Return the template's token ids, with loss on trained messages: their content and their end-of-turn token.
 
-    `family`: what `template_family` found, where many conversations are encoded; it is looked for otherwise.
-    Raises InputError where the template is of no known family, no message is trained, a trained message is empty or not the
-    assistant's, or the template drops a part of it.
+    `family`: what `template_family` found, where many conversations are encoded; default: looked up. Raises InputError
+    if the template is of no known family, no message is trained, a trained message is empty or not the assistant's, or
+    the template drops a part of it.
     """
     trained = [message for message in messages if message.trained]
     if not trained:
@@ -140,13 +145,13 @@ def encode_conversation(
 def encode_samples(
     tokenizer: Any, messages: Sequence[Message], family: TemplateFamily | None = None
 ) -> list[EncodedConversation]:
-    """Return what SFT trains on: the conversation as one sample, or, where the template rewrites earlier answers, one
-    sample for each trained answer, ending with it, as the policy will meet it in rollouts.
+    """Return SFT's samples: the conversation as one sample, or, if the template rewrites earlier answers, one
+    sample for each trained answer, ending with it, as in rollouts.
     """
     family = family or template_family(tokenizer)
     trained = [index for index, message in enumerate(messages) if message.trained]
     if not family.reasons or len(trained) < 2:
-        # What follows the only trained answer is cut off where it would make the template rewrite that answer.
+        # Cut off later messages that would make the template rewrite the only trained answer.
         end = trained[0] + 1 if family.reasons and trained else len(messages)
         return [encode_conversation(tokenizer, messages[:end], family)]
     return [
@@ -165,9 +170,9 @@ def encode_samples(
 def render_conversation(
     tokenizer: Any, messages: Sequence[Message], *, for_generation: bool, thinking: bool = False
 ) -> str:
-    """Return the template's text of a conversation; with its generation prompt where the policy is to go on.
+    """Return the template's text of a conversation; with its generation prompt if the policy is to continue it.
 
-    `thinking`: whether templates of reasoning models ask for reasoning; where not, they write an empty thought into the
+    `thinking`: templates of reasoning models ask for reasoning; if False, they write an empty reasoning block into the
     generation prompt. Other templates ignore it.
     """
     return tokenizer.apply_chat_template(
@@ -179,7 +184,7 @@ def render_conversation(
 
 
 def _trained_spans(pieces: Sequence[Piece]) -> list[tuple[int, int]]:
-    """Return where the trained pieces stand in the text: half-open ranges of characters."""
+    """Return the half-open character ranges of the trained pieces."""
     ends = list(itertools.accumulate(len(piece.text) for piece in pieces))
     return [(end - len(piece.text), end) for piece, end in zip(pieces, ends, strict=True) if piece.trained]
 

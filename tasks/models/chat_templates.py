@@ -1,4 +1,18 @@
-"""One message of a conversation between the problem's author and the policy."""
+"""Messages, and families of chat templates: how each family writes a message, which decides which text is trained.
+
+A family states, piece by piece, the text that its templates write. `conversation_pieces` checks the template against
+it: the pieces must equal the end of the rendered text, character for character, or the conversation is refused. A loss
+mask can therefore only be wrong if the family's statement is wrong. Text that the template writes before the first
+message (a beginning-of-text token, a default system prompt, a date) is never trained.
+
+Families, and their common names:
+- `chatml`: this project's own tokenizer: `<|im_start|>role\\n … <|im_end|>`, nothing between messages;
+- `qwen` (also `qwen2.5`): the same, with a newline after each message;
+- `qwen3`: as `qwen`; reasoning in `<think> … </think>` is dropped from answers before the last question, and the last
+  answer always has a reasoning block, an empty one if it came without;
+- `llama3` (also `llama`, `llama3.1`, `kernelllm`): `<|start_header_id|>role<|end_header_id|>\\n\\n … <|eot_id|>`, white
+  space around the content removed.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +24,7 @@ from kernels_eval.frozen import FrozenModel
 
 
 class Role(StrEnum):
-    """Who speaks."""
+    """Author of a message."""
 
     SYSTEM = "system"
     USER = "user"
@@ -18,7 +32,7 @@ class Role(StrEnum):
 
 
 class Message(FrozenModel):
-    """What one side says."""
+    """One message of a conversation."""
 
     role: Role
     content: str
@@ -33,7 +47,7 @@ _EMPTY_THOUGHT = f"{THINK_START}\n\n{THINK_END}\n\n"
 
 @dataclass(frozen=True, slots=True)
 class TemplateFamily:
-    """What the templates of a family write: `{opening}{role}{header_end}{content}{end_of_turn}{separator}` a message."""
+    """Form of a family's messages: `{opening}{role}{header_end}{content}{end_of_turn}{separator}` a message."""
 
     name: str
     opening: str
@@ -43,16 +57,16 @@ class TemplateFamily:
     trims: bool = False
     """White space around the content is removed."""
     reasons: bool = False
-    """Reasoning is a part of its own: see `qwen3` above."""
+    """Reasoning is a separate part: see `qwen3` above."""
     opens_thought: bool = False
-    """The generation prompt ends inside a thought (models that always reason): its tag is the prompt's, not the answer's."""
+    """The generation prompt opens the reasoning (models that always reason): the tag belongs to the prompt."""
 
     def header(self, role: Role) -> str:
-        """Return what stands before a message's content."""
+        """Return the text before a message's content."""
         return f"{self.opening}{role.value}{self.header_end}"
 
     def content(self, messages: Sequence[Message], index: int) -> str:
-        """Return what the template makes of one message's content."""
+        """Return the template's form of one message's content."""
         message = messages[index]
         if self.trims:
             return message.content.strip()
@@ -61,7 +75,7 @@ class TemplateFamily:
         thought, answer = split_thought(message.content)
         if any(later.role is Role.USER for later in messages[index + 1 :]):
             return answer
-        # The last answer. One that is followed by another answer shows its thought only where it has one.
+        # The last answer. If another answer follows it, its reasoning block is only written if it has one.
         if thought or index == len(messages) - 1:
             return f"{THINK_START}\n{thought}\n{THINK_END}\n\n" + answer.lstrip("\n")
         return answer
@@ -82,7 +96,7 @@ FAMILIES: dict[str, TemplateFamily] = {
     "llama3.1": LLAMA3,
     "kernelllm": LLAMA3,
 }
-"""By every name that people use."""
+"""By every common name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +116,9 @@ def split_thought(content: str) -> tuple[str, str]:
 
 
 def template_family(tokenizer: Any, name: str | None = None) -> TemplateFamily:
-    """Return the family of a tokenizer's chat template, found by what it writes.
+    """Return the family of a tokenizer's chat template, recognised by its output.
 
-    Raises InputError where it is of no known family, or not of the one called `name`.
+    Raises InputError if it is of no known family, or not of the one called `name`.
     """
     expected = None if name is None else named_family(name)
     known = {family.name: family for family in FAMILIES.values()}.values()
@@ -113,22 +127,22 @@ def template_family(tokenizer: Any, name: str | None = None) -> TemplateFamily:
             return replace(family, opens_thought=family.reasons and _opens_thought(tokenizer))
     wanted = f"the family {name}" if name else f"one of the families {', '.join(family.name for family in known)}"
     raise InputError(
-        f"chat template of {getattr(tokenizer, 'name_or_path', '') or 'the tokenizer'}: expected {wanted}, found one that "
-        "writes conversations in another way; its loss mask is not known"
+        f"chat template of {getattr(tokenizer, 'name_or_path', '') or 'the tokenizer'}: expected {wanted}, "
+        "found one that writes conversations in another way; its loss mask is not known"
     )
 
 
 def named_family(name: str) -> TemplateFamily:
-    """Return the family of this name; InputError where there is none."""
+    """Return the family of this name; raises InputError if there is none."""
     if name not in FAMILIES:
         raise InputError(f"chat template: expected one of {', '.join(sorted(FAMILIES))}, found {name!r}")
     return FAMILIES[name]
 
 
 def conversation_pieces(family: TemplateFamily, text: str, messages: Sequence[Message]) -> list[Piece]:
-    """Cut a rendered conversation into pieces that make it up exactly; trained ones are what a policy would have sampled.
+    """Cut a rendered conversation into its pieces; trained pieces are those that a policy would have sampled.
 
-    Raises InputError where the template wrote something else than its family does.
+    Raises InputError if the template's text is not of its family's form.
     """
     first = 1 if messages and messages[0].role is Role.SYSTEM else 0
     pieces = [piece for index in range(first, len(messages)) for piece in _message_pieces(family, messages, index)]
@@ -146,7 +160,7 @@ def _message_pieces(family: TemplateFamily, messages: Sequence[Message], index: 
     if family.reasons and message.trained:
         _check_thought(message, content, index)
         if content.startswith(_EMPTY_THOUGHT):
-            # Asked not to think, the policy finds the empty thought in its prompt: it never writes it.
+            # If not asked to reason, the policy finds the empty reasoning block in its prompt and never samples it.
             header, content = header + _EMPTY_THOUGHT, content.removeprefix(_EMPTY_THOUGHT)
         elif family.opens_thought:
             header, content = header + f"{THINK_START}\n", content.removeprefix(f"{THINK_START}\n")
@@ -193,7 +207,7 @@ def _opens_thought(tokenizer: Any) -> bool:
 
 
 def _difference(text: str, body: str) -> str:
-    """Say where two texts begin to differ, from their ends."""
+    """Return the last difference of two texts."""
     shorter = min(len(text), len(body))
     same = next((n for n in range(shorter) if text[-1 - n] != body[-1 - n]), shorter)
     found, expected = text[: len(text) - same][-40:], body[: len(body) - same][-40:]

@@ -11,9 +11,11 @@ class ModelConfig(FrozenModel):
     """A Qwen3-architecture model from scratch, or a pretrained Hugging Face causal language model."""
 
     pretrained: Annotated[str | None, FileContent] = None
-    """Hugging Face folder or hub name to start from; none: a new model of the shape below, with a tokenizer trained on the corpus."""
+    """Hugging Face folder or hub name to start from; none: a new model of the shape below, with a tokenizer trained on
+    the corpus."""
     template: Literal["chatml", "qwen", "qwen2.5", "qwen3", "llama", "llama3", "llama3.1", "kernelllm"] | None = None
-    """Family that the chat template must be of (tasks.models.chat_templates); none: whichever known one it is found to be."""
+    """Family that the chat template must be of (tasks.models.chat_templates); none: whichever known one it is found to
+    be."""
     vocabulary: int = Field(default=2048, ge=300)
     """Tokens of the trained byte-level BPE."""
     layers: int = Field(default=2, ge=1)

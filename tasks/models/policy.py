@@ -21,7 +21,7 @@ _SHAPE_FIELDS = (
     "head_dim",
     "tie_word_embeddings",
 )
-"""What must be equal for one model's weights and optimizer state to fit another's."""
+"""Fields that must be equal for one model's weights and optimizer state to fit another's."""
 
 
 def new_policy(config: ModelConfig, tokenizer: Any, seed: int = 0) -> PreTrainedModel:
@@ -49,7 +49,7 @@ def new_policy(config: ModelConfig, tokenizer: Any, seed: int = 0) -> PreTrained
 
 
 def load_policy(path: Path | str, dtype: str = "float32") -> PreTrainedModel:
-    """Load a policy's weights; InputError where the folder holds none or they do not fit their own configuration."""
+    """Load a policy's weights; raises InputError if there are none or they do not fit their configuration."""
     check_dtype(dtype)
     loader: Any = AutoModelForCausalLM
     try:
@@ -82,7 +82,7 @@ def save_policy(
 
 
 def architecture_of(path: Path) -> dict[str, Any]:
-    """Return the fields of `config.json` that decide the weights' shapes; InputError where there is no such file."""
+    """Return the fields of `config.json` that decide the weights' shapes; raises InputError if it is missing."""
     file = path / "config.json"
     try:
         stored = json.loads(file.read_text(encoding="utf-8"))
@@ -94,14 +94,14 @@ def architecture_of(path: Path) -> dict[str, Any]:
 
 
 def dtype_of(path: Path) -> str:
-    """Return the type of a policy's weights as its configuration says it, e.g. `float32`."""
+    """Return the type of a policy's weights as given by its configuration, e.g. `float32`."""
     architecture_of(path)
     stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
     return str(stored.get("dtype") or stored.get("torch_dtype") or "float32")
 
 
 def check_architecture(checkpoint: Path, config: ModelConfig) -> None:
-    """Raise InputError where a checkpoint is not of the configured shape.
+    """Raise InputError if a checkpoint is not of the configured shape.
 
     A configured pretrained folder is compared with; a hub name cannot be without loading it, and is let through.
     The configured vocabulary is an upper limit: a tokenizer trained on a small corpus has fewer tokens.
@@ -123,17 +123,18 @@ def check_architecture(checkpoint: Path, config: ModelConfig) -> None:
     _compare(checkpoint, {name: found[name] for name in expected}, expected, "model settings")
     if found["vocab_size"] > config.vocabulary:
         raise InputError(
-            f"{checkpoint}: vocab_size: found {found['vocab_size']}, expected at most {config.vocabulary} (model.vocabulary)"
+            f"{checkpoint}: vocab_size: found {found['vocab_size']}, "
+            f"expected at most {config.vocabulary} (model.vocabulary)"
         )
 
 
 def check_same_architecture(checkpoint: Path, other: Path) -> None:
-    """Raise InputError where the weights of two checkpoints have different shapes."""
+    """Raise InputError if the weights of two checkpoints have different shapes."""
     _compare(checkpoint, architecture_of(checkpoint), architecture_of(other), str(other))
 
 
 def check_dtype(dtype: str) -> None:
-    """Raise InputError for bfloat16 where this machine has neither a GPU nor a CPU with its instructions."""
+    """Raise InputError for bfloat16 if this machine has neither a GPU nor a CPU with its instructions."""
     if dtype != "bfloat16" or torch.cuda.is_available():
         return
     if not _cpu_has_bfloat16():

@@ -1,11 +1,12 @@
-"""The tokenizer of a policy trained from scratch: byte-level BPE over whole code lines.
+"""Tokenizer of a policy trained from scratch: byte-level BPE over whole code lines.
 
-The pre-tokenizer cuts text after each run of newlines and nowhere else, so that a merge can cover a line with its
-indentation and its line end. On generated kernels this makes sequences about four times shorter than the usual cut at words,
-and short sequences are what lets a model of half a million parameters learn in a minute. Any text stays encodable:
-what no merge covers falls back to bytes.
+The pre-tokenizer cuts text after each run of newlines and nowhere else: a merge can cover a line with its indentation
+and its line end. On generated kernels this makes sequences about four times shorter than the usual cut at words; short
+sequences let a model of half a million parameters learn in a minute. Any text can be encoded: text that no merge covers
+is encoded as bytes.
 
-Written in Hugging Face format (`tokenizer.json`, `tokenizer_config.json`, `chat_template.jinja`): `AutoTokenizer` loads it.
+Written in Hugging Face format (`tokenizer.json`, `tokenizer_config.json`, `chat_template.jinja`); `AutoTokenizer` loads
+it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,7 +41,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, destination: Path) ->
     """Learn at most `vocabulary` tokens (special ones and all 256 bytes included) from `texts`; save and return it.
 
     `texts` are the contents of messages. A small corpus can give fewer tokens. The same texts give the same tokenizer.
-    Raises InputError where there are no texts, or the vocabulary cannot hold the bytes.
+    Raises InputError if there are no texts, or the vocabulary cannot hold the bytes.
     """
     if vocabulary < SMALLEST_VOCABULARY:
         raise InputError(f"model.vocabulary: found {vocabulary}, expected at least {SMALLEST_VOCABULARY}")
@@ -76,7 +77,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, destination: Path) ->
 
 
 def load_tokenizer(path: Path) -> PreTrainedTokenizerFast:
-    """Load the tokenizer of a policy; InputError where there is none, or one without a chat template."""
+    """Load the tokenizer of a policy; raises InputError if there is none, or it has no chat template."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(path))
     except (OSError, ValueError) as error:
@@ -96,7 +97,7 @@ class _Counted:
         self.texts = 0
 
     def with_role_headers(self) -> Iterator[str]:
-        """Yield each text, and one header of each role beside it: as frequent as messages, they become one token each."""
+        """Yield each text and one header per role: as frequent as messages, headers become one token each."""
         headers = [f"{role}\n" for role in Role]
         for text in self._source:
             self.texts += 1

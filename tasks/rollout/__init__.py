@@ -1,1 +1,1 @@
-"""Rollouts: episodes in which the policy writes kernels and is told what the judge said."""
+"""Rollouts: episodes in which the policy writes kernels and receives the judge's feedback."""

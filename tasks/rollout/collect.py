@@ -1,4 +1,6 @@
-"""Collects the trajectories of one iteration: the rollout stage, as flows call it."""
+"""Collects the trajectories of one iteration, in the run's process: sends a request to the rollout worker and relays
+its reports.
+"""
 
 import logging
 from pathlib import Path
@@ -38,9 +40,10 @@ def collect_trajectories(
     """Let the policy write kernels for problems of the split, have them judged, and publish the trajectories.
 
     Split `train` draws `problems_per_iteration` problems by (seed, iteration); `heldout` takes all. The same arguments
-    give the same tokens. `curriculum` limits what is trained on; `refill` draws further problems where groups teach nothing. `progress` counts trajectories; warnings of the process that
-    rolls out are logged here, and its line a turn where the logger `kernelmill.rollout.turns` takes INFO. Needs a running Ray. Raises InputError for what does not fit
-    together, InfrastructureError where the process that rolls out died.
+    give the same tokens. `curriculum` limits the turns and levels; `refill` draws further problems if groups have no
+    gradient. `progress` counts trajectories. Warnings of the worker are logged here, and its line per turn if the
+    logger `kernelmill.rollout.turns` takes INFO. Needs a running Ray. Raises InputError if the arguments do not fit
+    together, InfrastructureError if the worker died.
     """
     request = RolloutRequest(
         policy=policy,
@@ -56,7 +59,7 @@ def collect_trajectories(
         refill=refill,
         turn_lines=logging.getLogger(TURN_LINES).isEnabledFor(logging.INFO),
     )
-    # No CPUs are reserved: the warm workers of the stages take turns, and each would starve the next by holding some.
+    # No CPUs are reserved: the warm workers of the stages take turns, and each would keep CPUs from the next.
     worker = warm_worker(WORKER, RolloutActor, num_cpus=0, num_gpus=config.gpus, **placed("rollout"))
     try:
         for item in worker.collect.options(num_returns="streaming").remote(request):
@@ -76,6 +79,6 @@ def collect_trajectories(
         stop_worker(WORKER)
         raise InfrastructureError(f"the rollout's process died: {str(error).splitlines()[0]}") from error
     except BaseException:
-        stop_worker(WORKER)  # interrupted: whatever it is still playing is nobody's any more
+        stop_worker(WORKER)  # interrupted: nobody waits for its rollout any more
         raise
     raise InfrastructureError("the rollout's process ended without a result")

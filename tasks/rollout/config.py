@@ -8,7 +8,7 @@ from kernels_eval.frozen import FrozenModel, Operational
 
 
 class SamplingConfig(FrozenModel):
-    """How tokens are drawn. Training wants T = 1, top-p = 1, top-k off: anything else is off-policy."""
+    """Sampling of tokens. Training needs T = 1, top-p = 1, top-k off: anything else is off-policy."""
 
     temperature: float = Field(default=1.0, ge=0)
     """0: greedy."""
@@ -20,12 +20,12 @@ class SamplingConfig(FrozenModel):
 
     @property
     def is_on_policy(self) -> bool:
-        """True where tokens are drawn from the policy's own distribution: T = 1, nothing cut off."""
+        """True if tokens are drawn from the policy's own distribution: T = 1, nothing cut off."""
         return self.temperature == 1 and self.top_p == 1 and self.top_k == 0
 
 
 class HorizonConfig(FrozenModel):
-    """Turn limits that depend on the problem and on how the episode goes (tasks.rollout.episode_tasks)."""
+    """Turn limits by problem level, and their extension (tasks.rollout.episode_tasks)."""
 
     level_turns: tuple[Annotated[int, Field(ge=1, le=32)], ...] = ()
     """Turn limit of problems of level 1, 2, …; the last one holds for higher levels too. Empty: `max_turns` for all."""
@@ -43,7 +43,8 @@ class EpisodeConfig(FrozenModel):
     gamma: float = Field(default=0.4, ge=0, le=1)
     """Discount of a later turn's reward in an earlier turn's return."""
     reward: str = "kernelbench"
-    """Registered function of the verdict, with terms on the answer where wanted: `kernelbench - 0.2*length + 0.05*format`."""
+    """Registered function of the verdict, with terms on the answer where wanted: `kernelbench - 0.2*length +
+    0.05*format`."""
     success_reward: float = 1.3
     """A correct turn with at least this reward ends the episode."""
     max_zero_turns: int = Field(default=2, ge=1)
@@ -51,11 +52,12 @@ class EpisodeConfig(FrozenModel):
     prompt: Literal["instruct", "source"] = "instruct"
     """`instruct`: instructions around the problem; `source`: the problem's source alone (small models from scratch)."""
     feedback: Literal["full", "brief", "none"] = "full"
-    """What a later turn is told of the earlier verdict."""
+    """Feedback on the earlier verdict in a later turn's prompt."""
     history_tokens: int = Field(default=0, ge=0)
-    """Tokens that earlier turns may take up in a prompt; what is more is compressed (tasks.rollout.prompts). 0: no limit."""
+    """Tokens that earlier turns may take up in a prompt; what is more is compressed (tasks.rollout.prompts). 0: no
+    limit."""
     thinking: bool = False
-    """Ask models that can reason (Qwen3) to do so; they are told not to otherwise."""
+    """Ask models that can reason (Qwen3) to do so; if false, the prompt asks them not to."""
 
 
 class CurriculumConfig(FrozenModel):
@@ -63,40 +65,40 @@ class CurriculumConfig(FrozenModel):
 
     enabled: bool = False
     success_rate: float = Field(default=0.6, ge=0, le=1)
-    """Share of an iteration's trajectories that end with a correct kernel at which the next stage begins."""
+    """Share of trajectories ending with a correct kernel at which the next stage begins."""
     iterations: int = Field(default=2, ge=1)
     """Iterations in a row on one stage whose mean has to reach it."""
     first: Literal["turns", "levels"] = "turns"
-    """What rises first, all the way, before the other does."""
+    """Limit that rises to its maximum first."""
 
 
 class SglangConfig(FrozenModel):
-    """SGLang servers: how they are started and supervised, asked, and checked after each change of weights."""
+    """SGLang servers: start, supervision, requests, and the check after each change of weights."""
 
     servers: Annotated[int, Operational] = Field(default=1, ge=1, le=256)
-    """Servers that the pipeline starts where none are named by `rollout.sglang_urls`."""
+    """Servers that the pipeline starts if `rollout.sglang_urls` names none."""
     gpus_per_server: Annotated[float, Operational] = Field(default=1.0, ge=0)
     """GPUs that Ray reserves for each; tensor parallelism needs its flag as well (`--tp-size`)."""
     command: tuple[str, ...] = ("python3", "-m", "sglang.launch_server")
-    """What starts a server: usually the interpreter of an environment of its own. Model, address and port are added."""
+    """Command of a server, usually the interpreter of another environment. Model, address and port are added."""
     flags: tuple[str, ...] = ()
     """Further arguments, e.g. `--mem-fraction-static`, `0.4`."""
     environment: dict[str, str] = Field(default_factory=dict)
-    """Variables that the server's environment has more than this process's, e.g. PYTHONPATH, CUDA_HOME."""
+    """Variables added to the server's environment, e.g. PYTHONPATH, CUDA_HOME."""
     start_timeout_s: Annotated[float, Operational] = Field(default=300.0, gt=0)
-    """Until a server answers: loading a model and compiling kernels included."""
+    """Limit until a server answers, including loading the model and compiling kernels."""
     concurrency: int = Field(default=256, ge=1)
-    """Requests under way at one server; more wait here."""
+    """Concurrent requests per server; further ones wait in the client."""
     request_timeout_s: float = Field(default=600.0, gt=0)
-    """Until a response is complete; longer counts as a failure of that server."""
+    """Limit for a complete response; exceeding it counts as a failure of that server."""
     attempts: int = Field(default=4, ge=1)
-    """Times that one response is asked for, each time of another server where there is one."""
+    """Attempts per response, each at another server if there is one."""
     backoff_s: Annotated[float, Operational] = Field(default=0.5, ge=0)
-    """Wait before the second attempt; doubled before each further one, and spread at random."""
+    """Wait before the second attempt; doubled before each further one, with random jitter."""
     push: Literal["auto", "disk", "tensors"] = "auto"
-    """How new weights reach a server. `disk`: it reads the checkpoint's folder. `tensors`: the process that rolls out reads it and
-    hands the tensors over, in GPU memory where it has a GPU (`rollout.gpus`), by value otherwise. `auto`: in GPU memory where a
-    server of the pipeline's own uses the same GPU, from disk otherwise."""
+    """How new weights reach a server. `disk`: it reads the checkpoint's folder. `tensors`: the process that rolls out
+    reads it and hands the tensors over, in GPU memory where it has a GPU (`rollout.gpus`), by value otherwise. `auto`:
+    in GPU memory where a server of the pipeline's own uses the same GPU, from disk otherwise."""
     canary_prompts: int = Field(default=4, ge=1, le=64)
     """Fixed prompts on which each server is compared with the checkpoint after each change of weights."""
     canary_threshold: float = Field(default=0.1, gt=0)
@@ -106,20 +108,22 @@ class SglangConfig(FrozenModel):
 
 
 class JudgeActorsConfig(FrozenModel):
-    """Ray actors that judge (tasks.rollout.judge_actors), each with a judge of its own."""
+    """Ray actors that judge (tasks.rollout.judge_actors), one judge each."""
 
     count: int = Field(default=0, ge=0, le=1024)
-    """Actors, one for each device or group of cores; 0: the process that rolls out judges itself, with `judge.workers`."""
+    """Actors, one for each device or group of cores; 0: the process that rolls out judges itself, with
+    `judge.workers`."""
     workers: int = Field(default=1, ge=1, le=512)
-    """Kernels that one actor judges at the same time (instead of `judge.workers`)."""
+    """Kernels that one actor judges concurrently (instead of `judge.workers`)."""
     cpus: float = Field(default=0, ge=0)
-    """CPUs that Ray reserves for each. On a cluster, more than its nodes have means that kernels wait for a judge in vain."""
+    """CPUs that Ray reserves for each. On a cluster, more than its nodes have means that kernels wait for a judge in
+    vain."""
     gpus: float = Field(default=0, ge=0)
     """GPUs that Ray reserves for each."""
 
 
 class RolloutConfig(FrozenModel):
-    """How trajectories are generated for one iteration."""
+    """Generation of the trajectories of one iteration."""
 
     engine: Literal["transformers", "sglang"] = "transformers"
     sglang_urls: Annotated[tuple[str, ...], Operational] = ()
@@ -133,14 +137,16 @@ class RolloutConfig(FrozenModel):
     threads: int = Field(default=2, ge=1)
     """CPU threads of the embedded engine, and of the checkpoint with which SGLang's servers are compared."""
     judge_patience_s: Annotated[float, Operational] = Field(default=600.0, gt=0)
-    """A kernel that has waited longer for its verdict, the judge's queue included, is handed over once more, then given up."""
+    """A kernel that has waited longer for its verdict, the judge's queue included, is handed over once more, then given
+    up."""
     judge_actors: Annotated[JudgeActorsConfig, Operational] = JudgeActorsConfig()
     generation_patience_s: Annotated[float, Operational] = Field(default=3600.0, gt=0)
-    """A response that has taken longer, the engine's queue included, is asked for once more, then given up."""
+    """Limit for a response, the engine's queue included; after it the request is retried once, then given up."""
     watch_after_s: Annotated[float, Operational] = Field(default=120.0, gt=0)
-    """A sample that waits longer for its engine or judge is named in the log, and again each time this has passed."""
+    """Time after which a sample that waits for engine or judge is logged, and logged again."""
     trajectory_logs: Annotated[str | None, Operational] = None
-    """Folder for a JSON file a turn and a trajectory (tasks.trajectories.json_logs), on the machine that rolls out; none: no files."""
+    """Folder for a JSON file a turn and a trajectory (tasks.trajectories.json_logs), on the machine that rolls out;
+    none: no files."""
     gpus: float = Field(default=0, ge=0)
     """GPUs of the process that generates (the embedded engine)."""
     sampling: SamplingConfig = SamplingConfig()

@@ -1,11 +1,11 @@
-"""Curriculum: training begins with one turn and the lowest level, and rises when enough trajectories end correct.
+"""Curriculum: training begins with one turn and the lowest level, and advances when enough trajectories end correct.
 
 The state of an iteration is a function of the batch before it: that batch's manifest holds the state it was made with
-(`metadata.curriculum`), its tables what came of it. Nothing else is remembered, so that a run that was killed goes on exactly
-where it was, and the state of each iteration can be read from the data set (the report shows it).
+(`metadata.curriculum`), its tables hold the results. Nothing else is stored: a killed run continues exactly where it
+was, and the state of each iteration can be read from the data set (the report shows it).
 
-A checkpoint's manifest holds both too (`metadata.curriculum`: the state and the success rate of the batch that it was trained
-on), so that whoever goes on from a checkpoint without its trajectories goes on from its stage.
+A checkpoint's manifest holds both too (`metadata.curriculum`: the state and the success rate of the batch that it was
+trained on): a run that continues from a checkpoint without its trajectories continues from its stage.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ State = TypeVar("State", bound="CurriculumState")
 
 
 class CurriculumState(FrozenModel):
-    """What an iteration trains on."""
+    """Limits of an iteration."""
 
     turns: int = Field(ge=1)
     """Turn limit of every episode."""
@@ -36,10 +36,10 @@ class CurriculumState(FrozenModel):
 
 
 class CurriculumRecord(CurriculumState):
-    """What a checkpoint says of the iteration that it comes from."""
+    """State and result of the iteration that a checkpoint comes from."""
 
     success_rate: float | None
-    """Of its batch; None where nothing is known."""
+    """Of its batch; None if nothing is known."""
 
 
 def state_for(
@@ -48,9 +48,9 @@ def state_for(
     previous: TrajectoryBatchRef | None,
     policy: CheckpointRef | None = None,
 ) -> CurriculumState | None:
-    """Return the state of the iteration after `previous`, or where there is none, of the one that `policy` begins.
+    """Return the state of the iteration after `previous`, or without one, of the iteration that `policy` begins.
 
-    None where there is no curriculum.
+    Returns None without a curriculum.
     """
     if not config.curriculum.enabled:
         return None
@@ -71,7 +71,7 @@ def state_for(
 
 
 def record_of(batch: TrajectoryBatchRef) -> CurriculumRecord | None:
-    """Return the state that a batch was made with and what came of it; None where it was made without a curriculum."""
+    """Return the state that a batch was made with and its success rate; None if it was made without a curriculum."""
     state = recorded_state(batch)
     return None if state is None else CurriculumRecord(**state.model_dump(), success_rate=success_rate(batch))
 
@@ -100,7 +100,7 @@ def capped(episode: EpisodeConfig, turns: int) -> EpisodeConfig:
     limits = tuple(min(limit, turns) for limit in episode.horizon.level_turns)
     longest = max((episode.max_turns, *episode.horizon.level_turns))
     horizon = episode.horizon.model_copy(
-        # Extended episodes are the last thing that a curriculum arrives at.
+        # Extended episodes are the last stage of a curriculum.
         update={"level_turns": limits, "extension": episode.horizon.extension if turns >= longest else 0}
     )
     return episode.model_copy(update={"max_turns": min(episode.max_turns, turns), "horizon": horizon})
@@ -112,7 +112,7 @@ def rows_up_to(rows: Sequence[ProblemRow], level: int) -> list[ProblemRow]:
 
 
 def recorded_state(batch: TrajectoryBatchRef) -> CurriculumState | None:
-    """Return the state that a batch was made with; None where it was made without a curriculum."""
+    """Return the state that a batch was made with; None if it was made without a curriculum."""
     return _recorded(batch, CurriculumState)
 
 

@@ -1,4 +1,9 @@
-"""Which episodes an iteration plays: problems drawn by seed and iteration, samples of each, a seed for each turn."""
+"""One episode: its plan (problem, sample, seeds), the next request, the turns so far, and the reason it ends.
+
+The prompt of a later turn continues the previous one, as long as the task's messages continue and the history stays
+within its token budget. Above the budget the history is compressed: the prompt starts anew (`Prompt.extends_previous`
+is False), and later prompts continue from there.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -21,7 +26,7 @@ from tasks.trajectories.schema import Termination, Trajectory, Turn
 
 @dataclass(frozen=True, slots=True)
 class EpisodePlan:
-    """One episode to be played. The same arguments give the same plan, so that a repeated rollout has the same names."""
+    """Plan of one episode. The same arguments give the same plan: a repeated rollout has the same ids."""
 
     row: ProblemRow
     iteration: int
@@ -49,8 +54,8 @@ def plan_episodes(
 ) -> list[EpisodePlan]:
     """Return the episodes of an iteration: `samples` of each of `problems` training problems, or of every held-out one.
 
-    Training problems are drawn without replacement, by (seed, iteration) alone; all where fewer are there. `skip` leaves out so many
-    that were drawn before.
+    Training problems are drawn without replacement, by (seed, iteration) alone; all if there are fewer. `skip`: number
+    of problems that were drawn before.
     """
     drawn = list(rows)
     if split is Split.TRAIN and problems < len(drawn):
@@ -61,7 +66,7 @@ def plan_episodes(
 
 @dataclass(frozen=True, slots=True)
 class RolloutContext:
-    """What all episodes of a rollout share."""
+    """Settings and names shared by all episodes of a rollout."""
 
     run_id: str
     policy_digest: str
@@ -73,14 +78,14 @@ class RolloutContext:
 
 
 class EpisodeListener(Protocol):
-    """Is told of what ended, at once, on the event loop: it must not block."""
+    """Callbacks on the event loop at the end of turns and episodes; they must not block."""
 
     def turn_ended(self, plan: EpisodePlan, messages: Sequence[Message], turn: Turn) -> None:
-        """A turn has its verdict; `messages` are what its prompt said."""
+        """Called with a judged turn and the messages of its prompt."""
         ...
 
     def trajectory_ended(self, trajectory: Trajectory, messages: Sequence[Message]) -> None:
-        """An episode has ended; `messages` are its last prompt and the answer to it."""
+        """Called with a finished episode, its last prompt and the answer."""
         ...
 
 
@@ -91,23 +96,23 @@ class Episode:
         self.plan = plan
         self.turns: list[Turn] = []
         self.termination: Termination | None = None
-        self._setting = context
+        self._context = context
         self._context_tokens = context_tokens
         self._history: list[HistoryTurn] = []
         self._whole = self._messages([])
-        """What the task says for the whole history."""
+        """The task's messages for the whole history."""
         self.messages: Sequence[Message] = self._whole
-        """What the prompt says: the same, or compressed."""
+        """Messages of the prompt: the same, or compressed."""
         self.prompt: Prompt = first_prompt(context.tokenizer, self._whole, thinking=context.episode.thinking)
         self._first_tokens = len(self.prompt.token_ids)
 
     @property
     def has_room(self) -> bool:
-        """True where the prompt leaves room for a full response."""
-        return len(self.prompt.token_ids) + self._setting.sampling.max_new_tokens <= self._context_tokens
+        """True if the prompt leaves room for a full response."""
+        return len(self.prompt.token_ids) + self._context.sampling.max_new_tokens <= self._context_tokens
 
     def request(self) -> GenerationRequest:
-        """Return what is asked of the engine next."""
+        """Return the next request to the engine."""
         index = len(self.turns)
         return GenerationRequest(
             name=f"{self.plan.trajectory_id} turn {index + 1}",
@@ -116,14 +121,14 @@ class Episode:
             routing_key=self.plan.trajectory_id,
         )
 
-    def said(self, text: str) -> str:
-        """Return what a response to the present prompt says as a message: with the reasoning's tag where the prompt opened it."""
-        return f"{THINK_START}\n{text}" if opens_thought(self._setting.tokenizer, self.prompt) else text
+    def response_content(self, text: str) -> str:
+        """Return a response as message content, with the opening tag of the reasoning if the prompt holds it."""
+        return f"{THINK_START}\n{text}" if opens_thought(self._context.tokenizer, self.prompt) else text
 
     def add(self, turn: Turn, score: float | None) -> None:
-        """Take a judged turn; afterwards the episode has ended or has its next prompt.
+        """Add a judged turn; afterwards the episode has ended or has its next prompt.
 
-        `score`: what its verdict alone is worth, which is what the episode goes by; None for a fault.
+        `score`: reward of the verdict alone, which decides termination; None for a fault.
         """
         self.turns.append(turn)
         if score is None:
@@ -131,13 +136,13 @@ class Episode:
             return
         self._history.append(
             HistoryTurn(
-                response_text=self.said(turn.response_text),
+                response_text=self.response_content(turn.response_text),
                 kernel_source=turn.kernel_source,
                 verdict=turn.verdict,
                 reward=score,
             )
         )
-        context = self._setting
+        context = self._context
         level = self.plan.row.problem.level
         self.termination = context.task.termination(self._history, level, context.episode)
         if self.termination is None:
@@ -151,9 +156,9 @@ class Episode:
         if self.termination is None or not self.turns:
             raise InfrastructureError(f"{plan.trajectory_id}: the episode was lost on the way")
         return Trajectory(
-            run_id=self._setting.run_id,
+            run_id=self._context.run_id,
             iteration=plan.iteration,
-            policy_digest=self._setting.policy_digest,
+            policy_digest=self._context.policy_digest,
             problem_id=problem.problem_id,
             problem_digest=problem.digest,
             split=plan.row.split.value,
@@ -166,15 +171,18 @@ class Episode:
         )
 
     def answered_messages(self) -> list[Message]:
-        """Return what the last turn's prompt said and the answer to it; of an episode that has ended."""
-        return [*self.messages, Message(role=Role.ASSISTANT, content=self.said(self.turns[-1].response_text))]
+        """Return the last turn's prompt and answer; only for a finished episode."""
+        return [
+            *self.messages,
+            Message(role=Role.ASSISTANT, content=self.response_content(self.turns[-1].response_text)),
+        ]
 
     def _messages(self, history: Sequence[HistoryTurn]) -> list[Message]:
-        context = self._setting
+        context = self._context
         return context.task.messages(self.plan.row.problem, history, context.episode, context.backend)
 
     def _ask_again(self, response_token_ids: Sequence[int]) -> None:
-        context = self._setting
+        context = self._context
         tokenizer, thinking = context.tokenizer, context.episode.thinking
         before, self._whole = self._whole, self._messages(self._history)
         if self._whole[:-2] == before:
@@ -192,7 +200,7 @@ class Episode:
         self.messages, self.prompt = messages, prompt
 
     def _length(self, history: Sequence[HistoryTurn]) -> int:
-        """Return the tokens of the prompt that tells of this history."""
+        """Return the number of tokens of the prompt with this history."""
         return len(
-            encode_prompt(self._setting.tokenizer, self._messages(history), thinking=self._setting.episode.thinking)
+            encode_prompt(self._context.tokenizer, self._messages(history), thinking=self._context.episode.thinking)
         )

@@ -1,12 +1,13 @@
-"""Plays episodes: the policy writes, the judge judges, what it said goes into the next prompt.
+"""Episode loop, in the rollout worker: alternates between the engine and the judge until every episode has ended.
 
-Episodes go from turn to turn in cohorts, as many together as the engine wants. Within a cohort every response goes to the
-judge the moment it is complete, while others are still being written; several cohorts take turns on the engine, so that one
-generates while another is judged. Which episodes share a cohort depends on the plan alone, never on timing: a batch has the
-same members in every run, and the same seed gives the same tokens, to the bit.
+Episodes advance in cohorts, of the size that the engine asks for. Within a cohort each response goes to the judge as
+soon as it is complete, while others are still being generated; several cohorts alternate on the engine: one is
+generated while another is judged. The assignment of episodes to cohorts depends on the plan alone, never on timing: a
+batch has the same members in every run, and the same seed gives the same tokens, to the bit.
 
-A fault of the engine or the judge is data, and so is its silence: the work is tried once more, and then the turn is kept with
-the verdict `infrastructure_error`, without reward, and ends its episode. No other episode notices, and nothing waits for ever.
+A fault of the engine or the judge is data, and so is a timeout: the work is retried once, and then the turn is kept
+with the verdict `infrastructure_error`, without reward, and ends its episode. Other episodes continue, and no wait is
+unlimited.
 """
 
 import asyncio
@@ -17,12 +18,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from kernels_eval.errors import InputError
 from kernels_eval.rewards import Answer
 from tasks.rollout.engines import Engine, FinishReason, Generation, GenerationRequest
 from tasks.rollout.episode import Episode, EpisodeListener, EpisodePlan, RolloutContext
-from tasks.rollout.judge_client import JudgeClient, Judged, fault_verdict
+from tasks.rollout.judge_client import JudgeClient, JudgedResponse, fault_verdict
 from tasks.rollout.kernel_extraction import extract_kernel, without_reasoning
 from tasks.rollout.turn_tokens import response_text
 from tasks.rollout.watchdog import Phase, Watchdog
@@ -35,7 +37,7 @@ _SMALLEST_SHARED = 32
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a sample may wait."""
+    """Limits of a sample's waiting time."""
 
     generation_s: float = 3600.0
     """For one response, the engine's queue included."""
@@ -45,7 +47,7 @@ class Limits:
 
 @dataclass(slots=True)
 class RolloutCounts:
-    """What has happened so far; read by whoever shows progress."""
+    """Counts so far, for progress reports."""
 
     planned: int = 0
     left_out: int = 0
@@ -58,7 +60,7 @@ class RolloutCounts:
 
 
 class EpisodeLoop:
-    """Plays the episodes of one rollout."""
+    """Runs the episodes of one rollout."""
 
     def __init__(
         self,
@@ -69,7 +71,7 @@ class EpisodeLoop:
         listeners: Sequence[EpisodeListener] = (),
         limits: Limits | None = None,
     ) -> None:
-        self._setting = context
+        self._context = context
         self._engine = engine
         self._referee = judge_client
         self._on_change = on_change
@@ -81,15 +83,15 @@ class EpisodeLoop:
     async def run(self, plans: Sequence[EpisodePlan]) -> list[Trajectory]:
         """Return one trajectory for each plan whose first prompt leaves room for a response, in no particular order.
 
-        May be called again with further plans. Raises InputError where no prompt has ever left room, InfrastructureError where the
-        engine as a whole fails.
+        May be called again with further plans. Raises InputError if no prompt ever left room, InfrastructureError if
+        the engine as a whole fails.
         """
-        started = [Episode(plan, self._setting, self._engine.context_tokens) for plan in plans]
+        started = [Episode(plan, self._context, self._engine.context_tokens) for plan in plans]
         episodes = [episode for episode in started if episode.has_room]
         if not episodes and not self.counts.planned:
             raise InputError(
-                f"rollout.sampling.max_new_tokens: {self._setting.sampling.max_new_tokens} tokens after any of the prompts "
-                f"are more than the policy's context of {self._engine.context_tokens}"
+                f"rollout.sampling.max_new_tokens: {self._context.sampling.max_new_tokens} tokens after any of "
+                f"the prompts are more than the policy's context of {self._engine.context_tokens}"
             )
         episodes.sort(key=lambda episode: (len(episode.prompt.token_ids), episode.plan.trajectory_id))
         self.counts.planned += len(episodes)
@@ -107,7 +109,7 @@ class EpisodeLoop:
         return [trajectory for cohort in played for trajectory in cohort]
 
     def _cohorts(self, episodes: Sequence[Episode]) -> list[Sequence[Episode]]:
-        """Cut the episodes into cohorts of equal size, at least two where that pays."""
+        """Cut the episodes into cohorts of equal size, at least two if that pays."""
         wanted = 2 if len(episodes) >= 2 * _SMALLEST_SHARED else 1
         count = max(wanted, math.ceil(len(episodes) / self._engine.cohort_size))
         bounds = [round(index * len(episodes) / count) for index in range(count + 1)]
@@ -123,7 +125,7 @@ class EpisodeLoop:
         return [episode.trajectory() for episode in cohort]
 
     async def _generations(self, requests: Sequence[GenerationRequest]) -> AsyncIterator[tuple[int, Generation]]:
-        """Yield every request's response exactly once, whatever the engine does; what failed is asked for once more."""
+        """Yield every request's response exactly once, whatever the engine does; failed requests are retried once."""
         open_requests = dict(enumerate(requests))
         for last_attempt in (False, True):
             indices = list(open_requests)
@@ -144,9 +146,10 @@ class EpisodeLoop:
             yield index, Generation((), (), FinishReason.FAULT, 0.0, error="the engine gave no answer, twice")
 
     async def _attempt(self, requests: Sequence[GenerationRequest]) -> AsyncIterator[tuple[int, Generation]]:
-        """Yield what the engine answers until it has no more, or until a sample's time is over."""
+        """Yield the engine's responses until it has no more, or until the time limit."""
         deadline = asyncio.get_running_loop().time() + self._limits.generation_s
-        async with aclosing(aiter(self._engine.generate(requests, self._setting.sampling))) as stream:  # pyright: ignore[reportArgumentType]
+        responses: Any = aiter(self._engine.generate(requests, self._context.sampling))
+        async with aclosing(responses) as stream:
             while True:
                 try:
                     async with asyncio.timeout_at(deadline):
@@ -161,16 +164,18 @@ class EpisodeLoop:
         logger.warning("%s: %d without an answer, %s: %s", Phase.GENERATION, len(requests), consequence, names)
 
     async def _finish_turn(self, episode: Episode, generation: Generation) -> None:
-        context, problem = self._setting, episode.plan.row.problem
+        context, problem = self._context, episode.plan.row.problem
         name, index = episode.request().name, len(episode.turns)
         text = response_text(context.tokenizer, generation.token_ids)
-        said = episode.said(text)
-        kernel = extract_kernel(said)
+        content = episode.response_content(text)
+        kernel = extract_kernel(content)
         self.counts.tokens += len(generation.token_ids)
         self.counts.judging += 1
         self._on_change(self.counts)
         if generation.finish_reason is FinishReason.FAULT:
-            judged = Judged(fault_verdict("engine_fault", generation.error or "the engine failed"), None, None, 0.0)
+            judged = JudgedResponse(
+                fault_verdict("engine_fault", generation.error or "the engine failed"), None, None, 0.0
+            )
         else:
             with self._watchdog.waiting(name, Phase.JUDGEMENT):
                 judged = await self._referee.judge_response(
@@ -179,7 +184,7 @@ class EpisodeLoop:
                     generation.finish_reason,
                     Answer(text, len(generation.token_ids)),
                     name,
-                    reasoning_ended=without_reasoning(said) is not None,
+                    reasoning_ended=without_reasoning(content) is not None,
                 )
         turn = Turn(
             turn_index=index,

@@ -1,6 +1,9 @@
-"""Episode tasks: what is asked on each turn, and when an episode ends. One code path for one turn or many.
+"""Episode tasks: the messages of each turn, the turn limit, and the reason an episode ends. One code path for one turn
+or many.
 
-A task is registered by name in `EPISODE_TASKS`; `rollout.episode.task` chooses it.
+A task is registered by name in `EPISODE_TASKS`; `rollout.episode.task` selects it. The turn limit depends on the
+problem's level and is extended while the verdict improves. Everything here is a pure function of verdicts: the length
+of a stored episode can be explained from them.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +23,7 @@ class EpisodeTask(Protocol):
     """Generates an episode for a problem."""
 
     def role(self, turn_index: int) -> TurnRole:
-        """Who speaks on this turn."""
+        """Return the role of this turn."""
         ...
 
     def messages(
@@ -30,19 +33,19 @@ class EpisodeTask(Protocol):
         ...
 
     def termination(self, history: Sequence[HistoryTurn], level: int, episode: EpisodeConfig) -> Termination | None:
-        """Return why the episode on a problem of this level ends after these turns, or None where it goes on."""
+        """Return the reason the episode ends after these turns on a problem of this level, or None if it continues."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class KernelBenchTask:
-    """Write a kernel, see what the judge says, write a better one."""
+    """Write a kernel, get the judge's feedback, write a better one."""
 
     turn_limit: Callable[[Sequence[Verdict], int, EpisodeConfig], int]
     """(verdicts so far, level of the problem, episode) → turns that the episode may have."""
 
     def role(self, turn_index: int) -> TurnRole:
-        """One policy speaks on all turns."""
+        """Return SOLVER: one policy writes all turns."""
         return TurnRole.SOLVER
 
     def messages(
@@ -80,7 +83,7 @@ def base_limit(level: int, episode: EpisodeConfig) -> int:
 
 
 def improves(verdicts: Sequence[Verdict]) -> bool:
-    """True where the last verdict is better than every one before it; a first one has to have compiled."""
+    """True if the last verdict is better than every one before it; a first one has to have compiled."""
     *earlier, last = (quality(verdict) for verdict in verdicts)
     return last > max(earlier, default=(0, 0.0))
 
@@ -99,7 +102,7 @@ EPISODE_TASKS: dict[str, EpisodeTask] = {
 
 
 def episode_task(name: str) -> EpisodeTask:
-    """Return the registered task; InputError where there is none of that name."""
+    """Return the registered task; raises InputError if the name is unknown."""
     if name not in EPISODE_TASKS:
         raise InputError(f"rollout.episode.task: found {name}, expected one of {', '.join(sorted(EPISODE_TASKS))}")
     return EPISODE_TASKS[name]

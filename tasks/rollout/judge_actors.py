@@ -1,9 +1,10 @@
-"""A judge spread over Ray: one actor for each group of cores or device, each with a judge of its own.
+"""Judge spread over Ray: one actor per group of cores or device, each with its own judge. Client side runs in the
+rollout worker.
 
-A kernel is an entry of this process until its verdict is here, whatever becomes of the actor that was asked: an actor that died, or
-that hangs, is replaced, and what it had not answered is judged again. So no kernel is lost, and each has exactly
-one verdict. Kernels of one problem go to one actor, which has the reference already, as long as that one is not much busier.
-An actor is sent little more than it can judge at once, so that its death concerns few.
+A kernel stays an entry of the client until its verdict arrives: an actor that dies or hangs is replaced, and its
+unanswered kernels are judged again. No kernel is lost, and each has exactly one verdict. Kernels of one problem go to
+one actor, which already has the reference, unless that actor is much busier than others. An actor is sent little more
+than it can judge at once: its death affects few kernels.
 """
 
 import asyncio
@@ -27,14 +28,14 @@ from tasks.rollout.config import JudgeActorsConfig
 
 logger = logging.getLogger("kernelmill.rollout")
 _ATTEMPTS = 5
-"""Actors that one kernel may lose before it is given up: it may be what kills them."""
+"""Actors that one kernel may lose before it is given up: the kernel may be the cause."""
 _SILENCE_S = 30.0
 """An actor that has not answered for so long is asked whether it lives."""
 _PING_S = 15.0
 
 
 class JudgeActor:
-    """The remote side: a judge, and many kernels at a time."""
+    """Ray actor with a judge; judges many kernels concurrently."""
 
     def __init__(self, config: JudgeConfig) -> None:
         from kernels_eval.judge import Judge
@@ -42,7 +43,7 @@ class JudgeActor:
         self._judge = Judge(config)
 
     async def ping(self) -> int:
-        """Say that the process lives: its process id."""
+        """Return the process id, as a sign of life."""
         return os.getpid()
 
     async def evaluate(self, problem: Problem, kernel_source: str, backend: str | None) -> Verdict:
@@ -54,12 +55,12 @@ RemoteJudgeActor = ray.remote(JudgeActor)
 
 
 @dataclass(eq=False, slots=True)
-class _Seat:
-    """One actor's place; the actor in it changes."""
+class _ActorSlot:
+    """Place of one actor; a replacement takes the same place."""
 
     name: str
     room: asyncio.Semaphore
-    """What the actor may be sent more."""
+    """Kernels that the actor may still be sent."""
     actor: Any = None
     load: int = 0
     """Kernels sent, and kernels that wait for room."""
@@ -85,22 +86,22 @@ class ActorJudge:
         self._cache = VerdictCache(Path(config.cache_dir) if config.cache_dir else None, config.cache_mb)
         self._silence_s, self._ping_s = silence_s, ping_s
         room = 2 * actors.workers
-        self._seats = [_Seat(f"judge-actor-{index}", asyncio.Semaphore(room)) for index in range(actors.count)]
+        self._slots = [_ActorSlot(f"judge-actor-{index}", asyncio.Semaphore(room)) for index in range(actors.count)]
         self._slack = 4 * actors.workers
         self.replaced = 0
         """Actors that died or hung, and were replaced."""
-        for seat in self._seats:
+        for seat in self._slots:
             seat.actor = self._new_actor()
 
     async def evaluate_async(self, problem: Problem, kernel_source: str, backend: str | None = None) -> Verdict:
-        """Return the verdict on one kernel. InfrastructureError: every actor that was asked died."""
+        """Return the verdict on one kernel. Raises InfrastructureError if every actor that was asked died."""
         config = self._config.model_copy(update={"backend": backend}) if backend else self._config
         key = verdict_key(problem, kernel_source, config)
         known = self._cache.get(key)
         if known is not None:
             return known
         for _ in range(_ATTEMPTS):
-            seat = self._seat_for(problem)
+            seat = self._slot_for(problem)
             actor = None
             seat.load += 1
             try:
@@ -122,23 +123,25 @@ class ActorJudge:
 
     def close(self) -> None:
         """End every actor and its processes."""
-        for seat in self._seats:
+        for seat in self._slots:
             ray.kill(seat.actor)  # the judge's processes end with their parent
 
     def _new_actor(self) -> Any:
         return RemoteJudgeActor.options(**self._options).remote(self._config)
 
-    def _seat_for(self, problem: Problem) -> _Seat:
-        """Return the problem's own actor (the same for all its kernels), or the least busy one if that has far less to do."""
-        least = min(self._seats, key=lambda seat: seat.load)
+    def _slot_for(self, problem: Problem) -> _ActorSlot:
+        """Return the problem's own actor (the same for all its kernels), or the least busy one if its load is far
+        smaller.
+        """
+        least = min(self._slots, key=lambda seat: seat.load)
         own = max(
-            self._seats,
+            self._slots,
             key=lambda seat: hashlib.sha256(f"{seat.name} {problem.source}".encode("utf-8", "surrogatepass")).digest(),
         )
         return own if own.load <= least.load + self._slack else least
 
     async def _ask(self, actor: Any, problem: Problem, kernel_source: str, backend: str | None) -> Verdict:
-        """Ask one actor; RayActorError where it is dead, or does not even say that it lives."""
+        """Ask one actor; raises RayActorError if it is dead or does not answer a ping."""
         reference = actor.evaluate.remote(problem, kernel_source, backend)
         answer = asyncio.wrap_future(reference.future())
         try:
@@ -157,8 +160,8 @@ class ActorJudge:
         finally:
             answer.cancel()
 
-    def _replace(self, seat: _Seat, dead: Any, reason: str) -> None:
-        """Put a new actor into the seat, unless another kernel's task has done so already."""
+    def _replace(self, seat: _ActorSlot, dead: Any, reason: str) -> None:
+        """Replace the actor, unless another kernel's task has replaced it already."""
         if seat.actor is not dead:
             return
         logger.warning("%s: %s; replaced, and its kernels are judged again", seat.name, reason)

@@ -1,4 +1,7 @@
-"""From a response to its verdict and reward. Faults of the judge stay faults: asked once more, then recorded, never rewarded."""
+"""Judge client, in the rollout worker: returns the verdict and reward of a response.
+
+Faults of the judge stay faults: the kernel is judged once more, then the fault is recorded, and it is never rewarded.
+"""
 
 import asyncio
 import logging
@@ -19,7 +22,7 @@ ATTEMPTS = 2
 
 
 class AsyncJudge(Protocol):
-    """What rollouts need of a judge (`kernels_eval.Judge`)."""
+    """Interface of a judge that rollouts use (`kernels_eval.Judge`)."""
 
     async def evaluate_async(self, problem: Problem, kernel_source: str) -> Verdict:
         """Judge one kernel; many calls may be under way."""
@@ -27,20 +30,20 @@ class AsyncJudge(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A verdict and what it took."""
+class JudgedResponse:
+    """Verdict, rewards and time of one response."""
 
     verdict: Verdict
     score: float | None
-    """What the verdict alone is worth: what the policy is told, and what ends an episode. None for an infrastructure error."""
+    """Reward of the verdict alone: used for feedback and to end an episode. None for an infrastructure error."""
     reward: float | None
-    """The score with the reward's terms on the answer: what is trained on."""
+    """The score with the reward's terms on the answer; used for training."""
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeClient:
-    """Judges responses: those without a kernel itself, the others through the judge."""
+    """Judges responses: those without a kernel directly, the others through the judge."""
 
     judge: AsyncJudge
     reward: Callable[[Verdict, Answer | None], float]
@@ -56,8 +59,8 @@ class JudgeClient:
         answer: Answer,
         name: str = "",
         reasoning_ended: bool = True,
-    ) -> Judged:
-        """Return the verdict on what `extract_kernel` found in an answer; `name` is what the log calls it."""
+    ) -> JudgedResponse:
+        """Return the verdict on the kernel that `extract_kernel` found; `name` is used in the log."""
         started = time.perf_counter()
         if kernel is None:
             verdict = no_kernel_verdict(finish_reason, reasoning_ended)
@@ -65,8 +68,8 @@ class JudgeClient:
             verdict = await self._verdict_on(problem, kernel, name or problem.problem_id)
         seconds = time.perf_counter() - started
         if verdict.is_fault:
-            return Judged(verdict, None, None, seconds)
-        return Judged(verdict, self.reward(verdict, None), self.reward(verdict, answer), seconds)
+            return JudgedResponse(verdict, None, None, seconds)
+        return JudgedResponse(verdict, self.reward(verdict, None), self.reward(verdict, answer), seconds)
 
     async def _verdict_on(self, problem: Problem, kernel: str, name: str) -> Verdict:
         verdict = fault_verdict("judge_fault", "the judge was not asked")
@@ -86,7 +89,7 @@ class JudgeClient:
 
 
 def no_kernel_verdict(finish_reason: FinishReason, reasoning_ended: bool = True) -> Verdict:
-    """Return the verdict on a response that holds no kernel: the policy's own doing, so it is no fault."""
+    """Return the verdict on a response without a kernel: an error of the policy, not a fault."""
     if not reasoning_ended:
         category, message = "unfinished_reasoning", "The reasoning did not come to an end, so that there is no answer."
     elif finish_reason is FinishReason.LENGTH:
@@ -97,5 +100,5 @@ def no_kernel_verdict(finish_reason: FinishReason, reasoning_ended: bool = True)
 
 
 def fault_verdict(category: str, message: str) -> Verdict:
-    """Return the verdict that says only that the machine failed."""
+    """Return the verdict of a machine failure."""
     return Verdict(status=Status.INFRASTRUCTURE_ERROR, error_category=category, error_message=message)

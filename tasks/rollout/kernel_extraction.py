@@ -1,4 +1,4 @@
-"""What of a response is the kernel. Each case has one defined outcome:
+"""Extracts the kernel's source from a model's response. Each case has one defined outcome:
 
 - reasoning (`<think> … </think>`) is no part of the answer; reasoning that never ends: no kernel;
 - several fenced blocks: the last complete one that defines `ModelNew`, else the last complete one;
@@ -16,7 +16,7 @@ _DEFINES_MODEL_NEW = re.compile(r"^class\s+ModelNew\b", re.MULTILINE)
 
 
 def extract_kernel(text: str) -> str | None:
-    """Return the kernel's source (ends with a newline), or None where the response holds none."""
+    """Return the kernel's source (ends with a newline), or None if the response holds none."""
     answer = without_reasoning(text)
     if answer is None:
         return None
@@ -30,10 +30,10 @@ def extract_kernel(text: str) -> str | None:
 
 
 def without_reasoning(text: str) -> str | None:
-    """Return what follows the reasoning; the text itself where there is none; None where the reasoning never ends.
+    """Return the text after the reasoning; the whole text without reasoning; None if the reasoning never ends.
 
-    Where a template opens the reasoning in the prompt, the response holds only its end: a caller that knows puts the tag back
-    first, or reasoning that never ends would pass for an answer.
+    If a template opens the reasoning in the prompt, the response holds only its end: the caller must add the opening
+    tag first, or reasoning that never ends would count as an answer.
     """
     if _THINK_END in text:
         return text.rpartition(_THINK_END)[2]

@@ -1,8 +1,9 @@
-"""The lines of a rollout for people: one a turn, a summary a trajectory.
+"""Logs of a rollout, in the rollout worker: console lines per turn, JSON files, and a relay of log records to the run's
+process.
 
     [Turn 2] problem_17: Compile:✓ Correct:✗ Runtime:3.12ms Speedup:1.20x Reward:0.100
 
-Turns are counted from 1. A dash stands for what is not known; `(roofline)` marks an estimate.
+Turns are counted from 1. A dash stands for an unknown value; `(roofline)` marks an estimate.
 """
 
 import logging
@@ -24,8 +25,9 @@ def turn_line(problem_id: str, turn: Turn) -> str:
     """Return a turn's line; turns are counted from 1."""
     verdict = turn.verdict
     return (
-        f"[Turn {turn.turn_index + 1}] {problem_id}: Compile:{_mark(verdict.compiled)} Correct:{_mark(verdict.correct)} "
-        f"Runtime:{_runtime(verdict.candidate_ms)} Speedup:{_speedup(verdict)} Reward:{_number(turn.reward, 3)}"
+        f"[Turn {turn.turn_index + 1}] {problem_id}: Compile:{_mark(verdict.compiled)} "
+        f"Correct:{_mark(verdict.correct)} Runtime:{_runtime(verdict.candidate_ms)} "
+        f"Speedup:{_speedup(verdict)} Reward:{_number(turn.reward, 3)}"
     )
 
 
@@ -50,7 +52,7 @@ def _mark(value: bool) -> str:
 
 
 def _runtime(milliseconds: float | None) -> str:
-    """Two decimals, as many as it takes for three digits below that; never an exponent."""
+    """Return two decimals, or three significant digits below 0.1 ms; never an exponent."""
     if milliseconds is None:
         return "-"
     if not 0 < milliseconds < 0.1:
@@ -74,7 +76,7 @@ TURN_LINES = "kernelmill.rollout.turns"
 
 
 class LineLogger:
-    """Logs a line a turn and a summary a trajectory."""
+    """Logs a line per turn and a summary per trajectory."""
 
     def __init__(self, gamma: float) -> None:
         self._gamma = gamma
@@ -90,7 +92,7 @@ class LineLogger:
 
 
 class FileLogger:
-    """Has JSON files written."""
+    """Writes a JSON file per turn and per trajectory."""
 
     def __init__(self, logs: JsonLogs, run_id: str, gamma: float) -> None:
         self._logs = logs
@@ -98,7 +100,7 @@ class FileLogger:
         self._gamma = gamma
 
     def turn_ended(self, plan: EpisodePlan, messages: Sequence[Message], turn: Turn) -> None:
-        """Have the turn's file written."""
+        """Queue the turn's file for writing."""
         details = {
             "run_id": self._run_id,
             "iteration": plan.iteration,
@@ -109,13 +111,13 @@ class FileLogger:
         self._logs.log_turn(plan.row.problem.problem_id, messages, turn, details)
 
     def trajectory_ended(self, trajectory: Trajectory, messages: Sequence[Message]) -> None:
-        """Have the trajectory's file written."""
+        """Queue the trajectory's file for writing."""
         self._logs.log_trajectory(trajectory, messages, self._gamma)
 
 
 _SOURCE = "kernelmill"
 _MOST = 10_000
-"""Messages that are kept between two reports; older ones give way."""
+"""Messages kept between two reports; the oldest are dropped."""
 
 
 class LoggedMessage(FrozenModel):
@@ -131,7 +133,7 @@ class LoggedMessage(FrozenModel):
 
 
 class LogRelay(logging.Handler):
-    """Keeps what is logged until it is asked for."""
+    """Collects log records until `take`."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -142,7 +144,7 @@ class LogRelay(logging.Handler):
         self._messages.append(LoggedMessage(logger=record.name, level=record.levelno, text=record.getMessage()))
 
     def take(self) -> tuple[LoggedMessage, ...]:
-        """Return what was kept since the last call."""
+        """Return the records since the last call."""
         taken: list[LoggedMessage] = []
         while self._messages:
             taken.append(self._messages.popleft())
@@ -151,7 +153,7 @@ class LogRelay(logging.Handler):
 
 @contextmanager
 def relay_logs() -> Generator[LogRelay]:
-    """Keep what the project's loggers say while the block runs."""
+    """Collect the project's log records while the block runs."""
     handler, source = LogRelay(), logging.getLogger(_SOURCE)
     source.addHandler(handler)
     try:

@@ -1,11 +1,20 @@
-"""What the policy is told: the problem, and on later turns its own kernels with what the judge said of them.
+"""Prompt messages: the problem, and on later turns the policy's own kernels with the judge's feedback.
 
-The SFT stage writes its conversations with the same functions, so that the policy meets in rollouts what it was taught on.
+SFT writes its conversations with the same functions: the policy is trained on the messages that it gets in rollouts.
 
 Prompt styles: `instruct` explains the task (pretrained models); `source` is the problem's source alone, in as few and
-as repetitive tokens as possible (small models trained from scratch).
-Feedback styles: `full` is everything the judge said; `brief` is at most two short lines of a small vocabulary; `none`
-asks for another kernel and says nothing of the last one (an ablation: is it the feedback that helps, or the retry?).
+as repetitive tokens as possible (small models trained from scratch). Feedback styles: `full` is the whole verdict;
+`brief` is at most two short lines of a small vocabulary; `none` asks for another kernel without feedback (an ablation:
+is it the feedback that helps, or the retry?).
+
+Compression: if a prompt has no room for the whole history, `compressed` takes the first of these shorter histories that
+fits. Each consists of whole parts; no text, token or code block is cut.
+
+1. The newest turn without its reasoning; of older turns the kernel and a one-line verdict; the oldest left out one by
+   one.
+2. Of the newest turn, too, only the kernel and a one-line verdict.
+3. The one-line verdict alone, if the kernel itself is too long.
+4. Nothing: the problem is asked as on the first turn.
 """
 
 import re
@@ -29,12 +38,12 @@ class HistoryTurn(FrozenModel):
 
     response_text: str
     kernel_source: str | None
-    """None where the response held no kernel."""
+    """None if the response held no kernel."""
     verdict: Verdict
     reward: float
-    """What the verdict is worth, without terms on the answer (kernels_eval.rewards)."""
+    """Reward of the verdict, without terms on the answer (kernels_eval.rewards)."""
     shortened: bool = False
-    """True: the policy is told of the verdict in one line (tasks.rollout.prompts)."""
+    """True: the feedback is the verdict in one line (see Compression above)."""
 
 
 _EXAMPLES = {
@@ -92,10 +101,10 @@ _LANGUAGES = {"triton": "Triton", "cuda": "CUDA C++"}
 def prompt_messages(
     problem_source: str, history: Sequence[HistoryTurn], episode: EpisodeConfig, backend: str = "triton"
 ) -> list[Message]:
-    """Return the conversation that ends where the policy writes its next kernel.
+    """Return the conversation up to the policy's next kernel.
 
-    The messages for a history are those for any beginning of it, continued: nothing said earlier is rewritten. InputError: style
-    `instruct` has no instructions for this back end.
+    The messages for a history continue those for any prefix of it: earlier messages are never rewritten. Raises
+    InputError if style `instruct` has no instructions for this back end.
     """
     messages = [Message(role=Role.USER, content=_first_request(problem_source, episode.prompt, backend))]
     for turn in history:
@@ -117,7 +126,7 @@ def answer_text(kernel_source: str) -> str:
 
 
 def feedback_text(verdict: Verdict, reward: float, style: FeedbackStyle) -> str:
-    """Return what a later turn is told of a verdict; empty for style `none`."""
+    """Return the feedback on a verdict for a later turn; empty for style `none`."""
     if style == "none":
         return ""
     return _brief_feedback(verdict) if style == "brief" else _full_feedback(verdict, reward)
@@ -129,8 +138,9 @@ def _first_request(problem_source: str, style: Literal["instruct", "source"], ba
         return source
     if backend not in _LANGUAGES:
         raise InputError(
-            f"rollout.episode.prompt: instruct: there are instructions for {', '.join(_LANGUAGES)}, none for judge.backend = {backend}; "
-            "write them in tasks/rollout/prompts.py, or set rollout.episode.prompt=source"
+            f"rollout.episode.prompt: instruct: there are instructions for {', '.join(_LANGUAGES)}, "
+            f"none for judge.backend = {backend}; write them in tasks/rollout/prompts.py, "
+            "or set rollout.episode.prompt=source"
         )
     language = _LANGUAGES[backend]
     return f"""You write fast {language} kernels for PyTorch programs.
@@ -159,14 +169,14 @@ def _next_request(verdict: Verdict, feedback: str, style: Literal["instruct", "s
 
 
 def _verdict_line(verdict: Verdict, episode: EpisodeConfig) -> str:
-    """One line on an older turn; without feedback it says as little as a whole one does."""
+    """Return one line on an older turn; without feedback, the same neutral request as a whole turn."""
     if episode.feedback == "none":
         return _next_request(verdict, "", episode.prompt)
     return ", ".join(_brief_feedback(verdict).split("\n"))
 
 
 def _brief_feedback(verdict: Verdict) -> str:
-    """At most two lines: the status, and its cause or the speedup. Few distinct lines, so that each can be one token."""
+    """Return at most two lines: status, and cause or speedup. Few distinct lines: each can be one token."""
     if verdict.status is Status.CORRECT:
         return "correct" if verdict.speedup is None else f"correct\nspeedup {_rounded(verdict.speedup)}"
     cause = verdict.rejection_reason or verdict.error_category
@@ -174,7 +184,7 @@ def _brief_feedback(verdict: Verdict) -> str:
 
 
 def _rounded(speedup: float) -> str:
-    """One decimal below 10, none above, and no more than 99: a small vocabulary."""
+    """Return one decimal below 10, none above, at most 99: a small vocabulary."""
     return f"{speedup:.1f}" if speedup < 9.95 else f"{min(speedup, 99.0):.0f}"
 
 
@@ -239,7 +249,7 @@ def compressed(history: Sequence[HistoryTurn], fits: Callable[[Sequence[HistoryT
 
 
 def ladder(history: Sequence[HistoryTurn]) -> Iterator[list[HistoryTurn]]:
-    """Yield the compressed forms of a history but the empty one, each shorter than the one before."""
+    """Yield the compressed forms of a history except the empty one, each shorter than the one before."""
     older, newest = [_kernel_alone(turn) for turn in history[:-1]], history[-1]
     for left_out in range(len(older) + 1):
         yield [*older[left_out:], _without_reasoning(newest)]

@@ -1,8 +1,9 @@
-"""Dynamic refill: an iteration draws further problems until enough groups teach something, or a limit is reached.
+"""Dynamic refill: an iteration draws further problems until enough groups have a gradient, or a limit is reached.
 
-A group whose samples all did equally well has no gradient. What is drawn next is a function of what came of the problems before, in
-the order that seed and iteration give: a rollout that was killed and is played again draws the same problems. Groups without a
-gradient stay in the data. The batch's manifest says what was drawn (`metadata.refill`); the update's metrics and the report show it.
+A group whose samples all did equally well has no gradient. The next draw is a function of the results so far, in the
+order that seed and iteration give: a killed rollout that is run again draws the same problems. Groups without a
+gradient stay in the data. The batch's manifest records the draws (`metadata.refill`); the update's metrics and the
+report show them.
 """
 
 import logging
@@ -33,23 +34,23 @@ logger = logging.getLogger("kernelmill.rollout")
 
 
 class Refill(FrozenModel):
-    """How many useful groups an iteration should have, and how far it may go for them."""
+    """Number of useful groups that an iteration should have, and its limit of problems."""
 
     groups: int
     problems: int
-    """Problems that it plays at most."""
+    """Largest number of problems to run."""
     advantage: Advantage
-    """Decides who is compared with whom."""
+    """Estimator: decides which samples are compared."""
 
 
 class RefillRecord(FrozenModel):
-    """What came of it."""
+    """Result of a refill."""
 
     wanted: int
     useful: int
     missing: int
     problems: int
-    """Problems that were played, the first draw included."""
+    """Problems that were run, the first draw included."""
     further: int
     """Problems that were drawn after the first draw."""
     rounds: int
@@ -57,7 +58,7 @@ class RefillRecord(FrozenModel):
 
 
 class RefillSettings(Protocol):
-    """The settings that a refill is made of: those of the update (tasks.update.config), which this package does not import."""
+    """Settings of the update that a refill needs (tasks.update.config, which this package does not import)."""
 
     @property
     def wanted_groups(self) -> int | None:
@@ -84,7 +85,7 @@ def refill_for(rollout: "RolloutConfig", update: RefillSettings) -> Refill | Non
 
 
 def refill_record(batch: TrajectoryBatchRef) -> RefillRecord | None:
-    """Return what a batch's manifest says; None where no groups were wanted."""
+    """Return the record in a batch's manifest; None if no groups were wanted."""
     found = (read_manifest(batch.path) or {}).get("metadata", {}).get(MANIFEST_KEY)
     try:
         return None if found is None else RefillRecord.model_validate(found)
@@ -100,7 +101,7 @@ async def run_and_refill(
     there_are: int,
     gamma: float,
 ) -> tuple[list["Trajectory"], RefillRecord | None]:
-    """Play `first` of the problems that there are, then further ones as long as useful groups are missing.
+    """Run `first` of the problems, then further ones as long as useful groups are missing.
 
     `draw(skip, number)` gives the episodes of so many problems, after the first `skip` of the iteration's order.
     """
@@ -130,14 +131,16 @@ async def run_and_refill(
 
 
 def further_problems(wanted: int, useful: int, played: int) -> int:
-    """Return how many problems to draw next: as many as the missing groups need at the rate so far, at most as many again as were played."""
+    """Return the number of problems to draw next, from the rate of useful groups so far; at most as many as were
+    run.
+    """
     return min(math.ceil((wanted - useful) * played / max(useful, 1)), played)
 
 
 def useful_groups(trajectories: Sequence["Trajectory"], gamma: float, advantage: Advantage) -> int:
-    """Return how many groups the update would train on: see tasks.trajectories.groups. Turns that the machine failed do not count.
+    """Return the number of groups that the update would train on (tasks.trajectories.groups), without faulty turns.
 
-    What the update takes off returns for length or divergence is not known here, nor which cut-off turns it leaves out.
+    The update's penalties for length or divergence are not known here, nor the cut-off turns that it leaves out.
     """
     turns = [
         (value, (trajectory.group_id, turn.turn_index, turn.role.value), trajectory.trajectory_id)

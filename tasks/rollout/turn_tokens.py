@@ -1,9 +1,9 @@
-"""From turn to turn in token ids: what the policy sampled is carried on, never encoded again.
+"""Token ids of each turn's prompt: sampled tokens are carried on, never encoded again.
 
-The prompt of turn t+1 is the prompt of turn t, its response, and the tokens that the chat template writes from there to the
-next answer (end of turn, feedback, header). That holds where the template leaves earlier messages as they are. Some
-rewrite them (a reasoning model's template drops earlier reasoning): then the whole conversation is encoded anew, the turns
-become separate samples, and `Prompt.extends_previous` says so.
+The prompt of turn t+1 is the prompt of turn t, its response, and the tokens that the chat template writes from there to
+the next answer (end of turn, feedback, header). This requires a template that leaves earlier messages unchanged. Some
+rewrite them (a reasoning model's template drops earlier reasoning): then the whole conversation is encoded anew, the
+turns become separate samples, and `Prompt.extends_previous` is False.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class Prompt:
 
     token_ids: tuple[int, ...]
     extends_previous: bool
-    """True where it begins with the previous prompt and response, token for token; true for a first turn."""
+    """True if it begins with the previous prompt and response, token for token; True for a first turn."""
 
 
 def first_prompt(tokenizer: Any, messages: Sequence[Message], *, thinking: bool = False) -> Prompt:
@@ -40,38 +40,38 @@ def next_prompt(
     *,
     thinking: bool = False,
 ) -> Prompt:
-    """Return the prompt for `messages`, whose last two are the answer just given and what the user says to it."""
+    """Return the prompt for `messages`; the last two are the newest answer and the user's reply."""
     escaped = EscapedMessages(tokenizer, messages)
     continuation = _template_continuation(tokenizer, escaped.messages, thinking)
     if continuation is None:
         return rewritten_prompt(tokenizer, messages, thinking=thinking)
     last = tokenizer.added_tokens_decoder.get(response_token_ids[-1]) if response_token_ids else None
     if last is not None and last.special:
-        # The policy ended its turn itself: the template's end-of-turn token is there already. One that was cut off may end in text that
-        # this token begins with as well (`if a <`).
+        # The policy ended its turn: the template's end-of-turn token is there already. A response that was cut off may
+        # end in text with which this token begins (`if a <`).
         continuation = continuation.removeprefix(str(last))
     added = escaped.encode(continuation)
     return Prompt((*previous.token_ids, *response_token_ids, *added), extends_previous=True)
 
 
 def rewritten_prompt(tokenizer: Any, messages: Sequence[Message], *, thinking: bool = False) -> Prompt:
-    """Return the prompt of a later turn whose `messages` are not those of the turn before, continued."""
+    """Return the prompt of a later turn whose `messages` do not continue those of the previous turn."""
     return Prompt(tuple(encode_prompt(tokenizer, messages, thinking=thinking)), extends_previous=False)
 
 
 def opens_thought(tokenizer: Any, prompt: Prompt) -> bool:
-    """True where a prompt ends inside a thought: what is sampled is reasoning until it ends it itself."""
+    """True if a prompt opens the reasoning: the response is reasoning until it closes it."""
     end = str(tokenizer.decode(list(prompt.token_ids[-_TAG_TOKENS:]), skip_special_tokens=False))
     return end.rstrip("\n").endswith(THINK_START)
 
 
 def response_text(tokenizer: Any, token_ids: Sequence[int]) -> str:
-    """Return what a response says, without special tokens."""
+    """Return a response's text without special tokens."""
     return str(tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
 def _template_continuation(tokenizer: Any, messages: Sequence[Message], thinking: bool) -> str | None:
-    """Return what the template writes after the last answer; None where it does not leave what came before as it was."""
+    """Return the template's text after the last answer; None if the template rewrites earlier text."""
     *earlier, answer, reply = messages
     prompt = render_conversation(tokenizer, earlier, for_generation=True, thinking=thinking)
     placeholder = Message(role=Role.ASSISTANT, content=_PLACEHOLDER)

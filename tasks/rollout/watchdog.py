@@ -1,7 +1,7 @@
-"""Knows what every sample waits for, and says so in the log when it takes long.
+"""Watchdog: records what each sample waits for, and logs samples that wait long.
 
-It only watches: the limits themselves are where the waiting is done (`episode_loop` for the engine, `judging` for the judge), so
-that no sample can wait for ever even if nobody reads the log.
+It only observes. The limits are enforced where the waiting happens (`episode_loop` for the engine, `judge_client` for
+the judge), so no sample waits for ever even if nobody reads the log.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _NAMED = 5
 
 
 class Phase(StrEnum):
-    """What a sample waits for."""
+    """Phase that a sample waits for."""
 
     GENERATION = "generation"
     """The engine's response, its queue included."""
@@ -28,7 +28,7 @@ class Phase(StrEnum):
 
 @dataclass(slots=True)
 class Waiting:
-    """One sample and what it waits for."""
+    """A waiting sample."""
 
     name: str
     """Trajectory and turn."""
@@ -50,12 +50,12 @@ class Watchdog:
         self._waiting: dict[tuple[str, Phase], Waiting] = {}
 
     def begins(self, name: str, phase: Phase) -> None:
-        """A sample's turn begins to wait."""
+        """Start the wait of a sample's turn."""
         now = self._clock()
         self._waiting[name, phase] = Waiting(name, phase, since=now, named_at=now)
 
     def ends(self, name: str, phase: Phase) -> None:
-        """It no longer waits; nothing happens where it did not."""
+        """End the wait; no effect if there was none."""
         self._waiting.pop((name, phase), None)
 
     @contextmanager
@@ -68,13 +68,13 @@ class Watchdog:
             self.ends(name, phase)
 
     def overdue(self) -> list[Waiting]:
-        """Return those that have waited longer than the patience since they began or were named last, longest first."""
+        """Return samples that have waited longer than the limit since their start or last report, longest first."""
         now = self._clock()
         found = [waiting for waiting in self._waiting.values() if now - waiting.named_at >= self._patience_s]
         return sorted(found, key=lambda waiting: waiting.since)
 
     def name_overdue(self) -> None:
-        """Log who waits for what, one line for all that are overdue."""
+        """Log one line with all overdue samples."""
         overdue, now = self.overdue(), self._clock()
         for waiting in overdue:
             waiting.named_at = now

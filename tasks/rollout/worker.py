@@ -1,7 +1,7 @@
-"""The process that rolls out: a warm Ray actor that keeps the judge's workers, and the policy while it stays the same.
+"""Rollout worker: a warm Ray actor that holds the judge's workers, and the engine as long as its policy stays the same.
 
-It reports with a stream: `RolloutProgress` now and then, the published batch's reference at the end. Nothing is published
-before everything is there, so that a rollout killed at any point is simply played again, and draws the same tokens.
+It reports to the run's process with a stream: `RolloutProgress` now and then, the published batch's reference at the
+end. Nothing is published before the rollout is complete: a killed rollout is run again, and draws the same tokens.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _REPORT_INTERVAL_S = 0.25
 
 
 class RolloutProgress(FrozenModel):
-    """How far a rollout is."""
+    """Progress of a rollout."""
 
     done: int
     total: int
@@ -47,7 +47,7 @@ class RolloutProgress(FrozenModel):
 
 
 class RolloutRequest(FrozenModel):
-    """One rollout to be played."""
+    """Arguments of one rollout."""
 
     policy: CheckpointRef
     problems: ProblemSetRef
@@ -59,11 +59,11 @@ class RolloutRequest(FrozenModel):
     seed: int
     destination: Path
     curriculum: CurriculumState | None = None
-    """What training is limited to; none: nothing."""
+    """Limits of turns and levels; None: no limits."""
     refill: Refill | None = None
-    """Useful groups that are wanted; none: the first draw is all."""
+    """Useful groups that are wanted; None: the first draw only."""
     turn_lines: bool = False
-    """Report a line a turn and a summary a trajectory."""
+    """Log a line per turn and a summary per trajectory."""
 
 
 async def roll_out(
@@ -73,7 +73,7 @@ async def roll_out(
     judge: AsyncJudge,
     on_change: Callable[[RolloutCounts], None],
 ) -> TrajectoryBatchRef:
-    """Play the requested episodes with this engine and judge, and publish their trajectories."""
+    """Run the requested episodes with this engine and judge, and publish their trajectories."""
     from kernels_eval.rewards import reward_of
     from tasks.problems.problem_set import read_problems
     from tasks.trajectories.json_logs import JsonLogs
@@ -93,7 +93,8 @@ async def roll_out(
 
     if request.split is Split.TRAIN and not config.sampling.is_on_policy:
         logger.warning(
-            "training samples are drawn with temperature %g, top_p %g, top_k %d: off the policy that is trained; on it are 1, 1, 0",
+            "training samples are drawn with temperature %g, top_p %g, top_k %d: "
+            "off the policy that is trained; on it are 1, 1, 0",
             config.sampling.temperature, config.sampling.top_p, config.sampling.top_k,
         )  # fmt: skip
     context = RolloutContext(
@@ -168,11 +169,11 @@ class RolloutWorker:
         self._judge: tuple[tuple[JudgeConfig, JudgeActorsConfig], Any] | None = None
 
     def ping(self) -> int:
-        """Say that the process lives: its process id."""
+        """Return the process id, as a sign of life."""
         return os.getpid()
 
     async def collect(self, request: RolloutRequest) -> AsyncIterator[RolloutProgress | TrajectoryBatchRef]:
-        """Play a rollout: progress, then the reference. What is logged meanwhile is reported too, while engine and judge start as well."""
+        """Run a rollout: yield progress with log records (also while engine and judge start), then the reference."""
         latest = RolloutCounts()
         started = time.perf_counter()
 
@@ -201,13 +202,13 @@ class RolloutWorker:
                     await asyncio.wait([playing])
 
     async def _engine_for(self, request: RolloutRequest) -> tuple[Engine, Any]:
-        """Return the engine that holds the policy, loading it where it is another than last time."""
+        """Return the engine with the policy; loads it if it differs from the last one."""
         from tasks.models.tokenizer import load_tokenizer
         from tasks.rollout.engines import open_engine
 
         config = request.config
         settings = (config.engine, config.batch_size, config.threads, config.sglang_urls, config.sglang)
-        opened, self._opened = self._opened, None  # kept again only where all goes well
+        opened, self._opened = self._opened, None  # kept only on success
         if opened is not None and opened.settings == settings and opened.policy == request.policy:
             self._opened = opened
             return opened.engine, opened.tokenizer

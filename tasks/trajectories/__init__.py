@@ -1,1 +1,3 @@
-"""The trajectory data set: two flat Parquet tables (`schema`, `writer`, `reader`), and the returns computed from them (`returns`)."""
+"""Trajectory data set: two flat Parquet tables (`schema`, `writer`, `reader`), and the returns computed from them
+(`returns`).
+"""

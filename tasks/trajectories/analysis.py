@@ -1,8 +1,8 @@
-"""Figures of trajectories: how many turns, what they earned, whether later turns improve on earlier ones.
+"""Figures and plots of trajectories: number of turns, rewards, and the change from turn to turn.
 
-Works on one row a turn with the columns below, from a data set or from JSON logs. Trajectories that ended in a fault of the
-machine are counted and left out of every figure. Speedups are those of correct kernels, and estimates and measurements
-are never averaged together: they are given by timing source.
+Works on one row per turn with the columns below, from a data set or from JSON logs. Trajectories that ended in a fault
+of the machine are counted and left out of every figure. Speedups are those of correct kernels, given by timing source:
+estimates and measurements are never averaged together.
 """
 
 from collections.abc import Sequence
@@ -34,23 +34,27 @@ COLUMNS = pl.Schema(
         "termination": pl.String,
     }
 )
-"""`run_id`, `policy_digest` and `split` are null in logs that do not say; `reward` is null for a fault; `return` on the first turn
-is the trajectory's aggregated return."""
+"""`run_id`, `policy_digest` and `split` are null in logs that do not say; `reward` is null for a fault; `return` on the
+first turn is the trajectory's aggregated return."""
 EPISODE = ("run_id", "policy_digest", "iteration", "trajectory_id")
-"""What tells trajectories apart: an id is unique within one rollout, and a run answers held-out problems with several policies."""
+"""Key of a trajectory: an id is unique within one rollout only; a run answers held-out problems with several
+policies."""
+_TOP_COLUMNS = (
+    "trajectory_id", "problem_id", "iteration", "return", "turns", "rewards", "correct", "speedup", "timing_source"
+)  # fmt: skip
 _UNMARKED = "unmarked"
 """Speedups of logs that do not say where their times come from."""
 
 
 def load_turns(path: Path) -> tuple[pl.DataFrame, list[str]]:
-    """Return one row a turn of a data set, of a run or of a folder of JSON logs, and what could not be read of it.
+    """Return one row per turn of a data set, of a run or of a folder of JSON logs, and the faults of unreadable files.
 
-    Raises InputError where there is nothing to read.
+    Raises InputError if there is nothing to read.
     """
     if has_logs(path):
         records, faults = read_logs(path)
         rows = [list(turn_rows(record, place)) for place, record in enumerate(records)]
-        # A rollout that was killed is played again, to the same tokens: of the same trajectory the last file counts.
+        # A killed rollout is run again, with the same tokens: the last file of a trajectory counts.
         latest = {tuple(turns[0][name] for name in EPISODE): turns for turns in rows}
         return pl.DataFrame([row for turns in latest.values() for row in turns], schema=COLUMNS), faults
     verdict = pl.col("verdict").struct
@@ -83,6 +87,7 @@ def analyse(turns: pl.DataFrame, top: int = 5) -> dict[str, Any]:
         (pl.last("reward") > pl.first("reward")).alias("improved"),
     )
     several = episodes.filter(pl.col("turns") > 1)
+    best = episodes.sort(["return", "turns", "trajectory_id"], descending=[True, False, False])
     return {
         "trajectories": episodes.height,
         "turns": kept.height,
@@ -97,15 +102,15 @@ def analyse(turns: pl.DataFrame, top: int = 5) -> dict[str, Any]:
         "improvement_rate": _mean(several["improved"]),
         "speedups": _speedups(episodes.filter(pl.col("correct"))),
         "terminations": _counts(episodes["termination"]),
-        "per_turn": [_turn_figures(kept.filter(pl.col("turn_index") == index)) for index in _distinct(kept, "turn_index")],
+        "per_turn": [
+            _turn_figures(kept.filter(pl.col("turn_index") == index)) for index in _distinct(kept, "turn_index")
+        ],
         "per_iteration": [
-            _iteration_figures(episodes.filter(pl.col("iteration") == number)) for number in _distinct(episodes, "iteration")
+            _iteration_figures(episodes.filter(pl.col("iteration") == number))
+            for number in _distinct(episodes, "iteration")
         ],
-        "top": [
-            {name: row[name] for name in ("trajectory_id", "problem_id", "iteration", "return", "turns", "rewards", "correct", "speedup", "timing_source")}
-            for row in episodes.sort(["return", "turns", "trajectory_id"], descending=[True, False, False]).head(top).rows(named=True)
-        ],
-    }  # fmt: skip
+        "top": best.head(top).select(_TOP_COLUMNS).rows(named=True),
+    }
 
 
 def without_faults(turns: pl.DataFrame) -> pl.DataFrame:
@@ -137,7 +142,7 @@ def _iteration_figures(episodes: pl.DataFrame) -> dict[str, Any]:
 
 
 def _speedups(correct: pl.DataFrame) -> dict[str, dict[str, float | int | None]]:
-    """Return number, mean and geometric mean of the speedups, by where the times come from."""
+    """Return number, mean and geometric mean of the speedups, by timing source."""
     timed = correct.filter(pl.col("speedup").is_finite()).with_columns(pl.col("timing_source").fill_null(_UNMARKED))
     return {
         str(source): {
@@ -175,7 +180,7 @@ _BLUE, _ORANGE, _GREY = "#2f6fb5", "#d9822b", "#8a8f98"
 def draw(turns: pl.DataFrame, figures: dict[str, Any], path: Path) -> None:
     """Write the picture of `figures = analyse(turns)`; the suffix of `path` names the format.
 
-    Raises InputError for another suffix, or where there is nothing to draw.
+    Raises InputError for another suffix, or if there is nothing to draw.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: expected a name that ends in {', '.join(SUFFIXES)}")

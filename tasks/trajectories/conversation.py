@@ -1,7 +1,7 @@
-"""One trajectory as a conversation that can be read: what was asked, answered and judged, turn by turn.
+"""One trajectory as a readable conversation: prompts, answers and verdicts, turn by turn.
 
-The tables hold prompts as token ids, so that reading them takes the policy's tokenizer. Without it answers and verdicts can be
-read, prompts cannot.
+The tables hold prompts as token ids: reading them needs the policy's tokenizer. Without it, answers and verdicts are
+shown, prompts are not.
 """
 
 import re
@@ -21,7 +21,7 @@ from tasks.trajectories.schema import TURNS_FILE, verdict_from_row
 
 @dataclass(frozen=True, slots=True)
 class ConversationEntry:
-    """One contribution to a conversation."""
+    """One entry of a conversation."""
 
     speaker: str
     """A role of the chat template, or `judge`."""
@@ -30,7 +30,7 @@ class ConversationEntry:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A trajectory as people read it."""
+    """A trajectory in readable form."""
 
     title: str
     details: dict[str, str]
@@ -40,7 +40,7 @@ class Conversation:
 def find_conversation(path: Path, trajectory_id: str, tokenizer: Any = None) -> Conversation:
     """Return the conversation of a trajectory in a data set, a run or a folder of JSON logs.
 
-    `tokenizer`: the policy's; none: prompts are left out. Raises InputError where there is no such trajectory.
+    `tokenizer`: the policy's; None: prompts are left out. Raises InputError if there is no such trajectory.
     """
     if has_logs(path):
         for record in read_logs(path)[0]:
@@ -106,7 +106,7 @@ def _from_log(record: dict[str, Any], trajectory_id: str) -> Conversation:
 
 
 def _decoded(tokenizer: Any, token_ids: Sequence[int]) -> list[ConversationEntry]:
-    """Return what a stretch of a prompt says, by speaker where its chat template is of a known family."""
+    """Return the entries of a stretch of a prompt, by speaker if its chat template is of a known family."""
     text = str(tokenizer.decode(list(token_ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
     try:
         family = template_family(tokenizer)

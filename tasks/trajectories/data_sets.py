@@ -1,4 +1,7 @@
-"""What trajectory data sets there are: one entry a published partition, from manifests and a few columns."""
+"""Trajectory data sets on disk: a list of them, the difference between two, and the rows that validation took out.
+
+Quarantines are read from `runs/quarantine/run_id=…/iteration=…` and `…/sft`.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +26,7 @@ class DataSet:
     trajectories: int
     turns: int
     correct: float | None
-    """Share of trajectories that end with a correct kernel; None where there is none."""
+    """Share of trajectories that end with a correct kernel; None without trajectories."""
     mean_return: float | None
     quarantined: int
     bytes: int
@@ -31,7 +34,7 @@ class DataSet:
 
 
 def list_data_sets(path: Path) -> list[DataSet]:
-    """Return the data sets below a folder of runs, of a run, or at a batch; InputError where there are none."""
+    """Return the data sets below a folder of runs, of a run, or at a batch; raises InputError if there are none."""
     below = path / "trajectories"
     folders: list[Path] = []
     for place in sorted(below.glob("run_id=*")) if below.is_dir() else []:
@@ -72,18 +75,20 @@ class Difference:
     only_second: int
     shared: int
     columns: dict[str, int]
-    """Of the shared turns, how many differ in each column; columns without a difference are left out."""
+    """Number of shared turns that differ in each column; columns without a difference are left out."""
     example: str | None
     """The first turn that differs, as `trajectory turn`."""
 
     @property
     def is_none(self) -> bool:
-        """True where both hold the same."""
+        """True if both hold the same."""
         return not (self.only_first or self.only_second or self.columns)
 
 
 def compare_data_sets(first: Path, second: Path) -> Difference:
-    """Compare two data sets (batches, or runs with all of theirs). InputError where either cannot be read, or is of several runs."""
+    """Compare two data sets (batches, or all batches of runs).
+
+    Raises InputError if either cannot be read, or holds several runs."""
     one, two = (_turns(path) for path in (first, second))
     shared = one.join(two, on=KEY, how="inner", suffix="_second").sort(KEY)
     compared = [name for name in one.columns if name not in KEY]
@@ -101,7 +106,7 @@ def compare_data_sets(first: Path, second: Path) -> Difference:
 
 def _turns(path: Path) -> pl.DataFrame:
     turns = pl.concat([read_turns_file(folder / TURNS_FILE) for folder in find_batches(path)])
-    if turns.select(KEY).is_duplicated().any():  # a join would pair each turn with its namesakes
+    if turns.select(KEY).is_duplicated().any():  # a join would pair each turn with all of the same key
         runs = ", ".join(sorted(turns["run_id"].unique()))
         raise InputError(
             f"{path}: expected each turn of an iteration once, found some several times (of the runs {runs})"
@@ -114,7 +119,7 @@ PAIRS_FILE = "pairs.parquet"
 
 @dataclass(frozen=True)
 class Quarantine:
-    """What was taken out of one data set."""
+    """Rows taken out of one data set."""
 
     folder: Path
     origin: str
@@ -131,7 +136,9 @@ class Quarantine:
 
 
 def find_quarantines(path: Path) -> list[Quarantine]:
-    """Return the quarantines below a folder of runs, or in one. Empty where nothing was ever taken out. InputError: no such folder."""
+    """Return the quarantines below a folder of runs, or in one; empty if nothing was taken out.
+
+    Raises InputError if there is no such folder."""
     if not path.is_dir():
         raise InputError(f"{path}: expected a folder of runs, or a quarantine, found none")
     found = [path] if read_manifest(path) is not None else sorted(path.glob("quarantine/run_id=*/*"))

@@ -1,8 +1,19 @@
-"""Scores stored trajectories with another reward: rewards and returns are computed again, into a new data set.
+"""Data sets made from data sets: scored with another reward, compacted into one, or exported to other formats.
 
-Nothing is judged or generated again, and the old data set stays as it is. Episodes stay as they were played: one that ended on
-success or repeated failure ended by the reward of that time. The new manifest has the old metadata, `episode.reward` and
-`episode.gamma` changed, and `rescored_from`.
+Rescoring: rewards and returns are computed again into a new data set; nothing is judged or generated again. Episodes
+keep their length: one that ended on success or repeated failure ended by the reward of that time. The new manifest has
+the old metadata with `episode.reward` and `episode.gamma` changed, and `rescored_from`.
+
+Compaction: many partitions as one data set of the current schema, with fewer files to open and larger row groups to
+scan. It is read like any other, and holds the rows of all iterations, sorted by iteration, trajectory and turn. The
+partitions stay: the run's later stages were made from them.
+
+Export: JSON Lines have one turn per line, every column by its name, the verdict as an object, times as ISO 8601. A
+Hugging Face folder has `data/turns-*.parquet` and `data/trajectories-*.parquet`, one file per partition, and a
+README.md whose head declares them as the configurations `turns` (default) and `trajectories`:
+`datasets.load_dataset(FOLDER, "turns")`.
+
+Compaction and export hold one partition in memory at a time. Their output appears with one rename.
 """
 
 import json
@@ -29,10 +40,10 @@ from tasks.trajectories.writer import write_trajectories
 
 
 def rescore(folder: Path, reward: str, destination: Path, gamma: float | None = None) -> TrajectoryBatchRef:
-    """Publish the batch in `folder` with this reward at `destination`, where nothing may be yet.
+    """Publish the batch in `folder` with this reward at `destination`, which must not exist yet.
 
-    `gamma`: discount of the returns; None: the one that the batch was made with. Raises InputError for an unknown reward, a
-    batch that cannot be read or does not say its discount, or a destination that is taken.
+    `gamma`: discount of the returns; None: the one that the batch was made with. Raises InputError for an unknown
+    reward, a batch that cannot be read or does not say its discount, or a destination that is taken.
     """
     reward_bounds(reward)  # an unknown name is refused before anything is read
     if destination.exists():
@@ -45,7 +56,8 @@ def rescore(folder: Path, reward: str, destination: Path, gamma: float | None = 
     discount = episode.get("gamma") if gamma is None else gamma
     if discount is None:
         raise InputError(
-            f"{folder / MANIFEST}: expected the discount of its returns (metadata.episode.gamma), found none; name one (--gamma)"
+            f"{folder / MANIFEST}: expected the discount of its returns (metadata.episode.gamma), found none; "
+            "name one (--gamma)"
         )
     discount = float(discount)
     metadata |= {
@@ -56,7 +68,7 @@ def rescore(folder: Path, reward: str, destination: Path, gamma: float | None = 
 
 
 def rescored(trajectories: Sequence[Trajectory], reward: str) -> list[Trajectory]:
-    """Return the trajectories with every turn's reward computed from its verdict and answer; faults stay without one."""
+    """Return the trajectories with every turn's reward computed again from its verdict and answer; faults have none."""
     return [
         replace(
             trajectory,
@@ -80,7 +92,7 @@ ROW_GROUP = 65_536
 def compact(folders: Sequence[Path], destination: Path) -> int:
     """Publish the rows of all data sets at `destination`; return the number of turns.
 
-    InputError where the destination is taken, or two data sets hold the same iteration of a run.
+    Raises InputError if the destination exists, or two data sets hold the same iteration of a run.
     """
     if destination.exists():
         raise InputError(f"{destination}: is there already; name another folder, or remove it first")
@@ -106,7 +118,7 @@ def _copy(
     read: Callable[[Path], pl.DataFrame],
     seen: dict[tuple[str, int], Path],
 ) -> int:
-    """Write one table of all data sets; return its rows. `seen` collects which data set holds which iteration of a run."""
+    """Write one table of all data sets; return its rows. `seen`: by run and iteration, its data set."""
     rows = 0
     with pq.ParquetWriter(partial / name, schema, compression="zstd") as writer:
         for folder in folders:
@@ -132,12 +144,13 @@ configs:
 
 # Trajectories of kernel writing
 
-One row a turn (`turns`) and one row a trajectory (`trajectories`). Speedups whose `timing_source` is `roofline` are estimates.
+One row a turn (`turns`) and one row a trajectory (`trajectories`).
+Speedups whose `timing_source` is `roofline` are estimates.
 """
 
 
 def export_json_lines(folders: Sequence[Path], destination: Path) -> int:
-    """Write every turn of the data sets as a line of JSON; return how many. InputError where the file is there already."""
+    """Write every turn as a line of JSON; return their number. Raises InputError if the file exists."""
     lines = 0
     with _appearing(destination) as partial, partial.open("w", encoding="utf-8") as file:
         for folder in folders:
@@ -148,7 +161,9 @@ def export_json_lines(folders: Sequence[Path], destination: Path) -> int:
 
 
 def export_huggingface(folders: Sequence[Path], destination: Path) -> int:
-    """Write a folder for `datasets.load_dataset`; return the number of turns. InputError where the folder is there already."""
+    """Write a folder for `datasets.load_dataset`; return the number of turns. Raises InputError if the folder
+    exists.
+    """
     turns = 0
     with _appearing(destination) as partial:
         (partial / "data").mkdir(parents=True)
@@ -164,7 +179,7 @@ def export_huggingface(folders: Sequence[Path], destination: Path) -> int:
 
 @contextmanager
 def _appearing(destination: Path) -> Generator[Path]:
-    """Yield a place beside the destination; what is there in the end becomes it, on an error nothing does."""
+    """Yield a path beside the destination; it is renamed to the destination at the end, and removed on an error."""
     if destination.exists():
         raise InputError(f"{destination}: is there already; name another place, or remove it first")
     destination.parent.mkdir(parents=True, exist_ok=True)

@@ -1,15 +1,15 @@
-"""JSON logs on demand: one file a turn and one a trajectory, for people and for other programs to read while a run goes on.
+"""JSON logs, written by the rollout worker if asked for: one file per turn and one per trajectory; and their reader.
 
-turn_{instance_id}_t{turn_idx}_{timestamp}.json        the turn's prompt as messages, response, kernel, evaluation, reward
-trajectory_{instance_id}_{timestamp}.json              rewards, aggregated return, history and messages of a finished episode
+turn_{instance_id}_t{turn_idx}_{timestamp}.json   the turn's prompt as messages, response, kernel, evaluation, reward
+trajectory_{instance_id}_{timestamp}.json         rewards, aggregated return, history and messages of a finished episode
 
-`instance_id` is the problem's id (in file names with every unusual character as `_`), `turn_idx` counts from 0, `timestamp`
-is UTC with microseconds. Files are only ever added: a name that is taken moves the timestamp on by a microsecond. A reward or
-return of null is a turn on which the machine failed. Runtimes are in ms; `extra_info.timing_source` says whether they were
-measured (`gpu`) or estimated (`roofline`).
+`instance_id` is the problem's id (in file names with every unusual character as `_`), `turn_idx` counts from 0,
+`timestamp` is UTC with microseconds. Files are only ever added: if a name is taken, the timestamp moves on by a
+microsecond. A reward or return of null is a turn on which the machine failed. Runtimes are in ms;
+`extra_info.timing_source` says whether they were measured (`gpu`) or estimated (`roofline`).
 
-The trajectory tables are the data set; these files are a view of it that holds what was said as text. They are written by a
-thread of their own: whoever logs is never held up by the disk. What cannot be written is told once, at the end.
+The trajectory tables are the data set; these files are a view of it with messages as text. A separate thread writes
+them, so the event loop never waits for the disk. Errors of writing are reported once, at the end.
 """
 
 import json
@@ -35,7 +35,7 @@ class JsonLogs:
     """Writes into one folder; use from one thread, `close` when done."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises InputError where the folder cannot be made."""
+        """Raise InputError if the folder cannot be made."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -45,17 +45,17 @@ class JsonLogs:
         self._writing: list[Future[Path]] = []
 
     def log_turn(self, instance_id: str, messages: Sequence[Message], turn: Turn, extra_info: dict[str, Any]) -> None:
-        """Have a turn written; returns at once."""
+        """Queue a turn for writing; returns at once."""
         self._log(
             f"turn_{_plain(instance_id)}_t{turn.turn_index}", turn_record(instance_id, messages, turn, extra_info)
         )
 
     def log_trajectory(self, trajectory: Trajectory, messages: Sequence[Message], gamma: float) -> None:
-        """Have a finished episode written; returns at once."""
+        """Queue a finished episode for writing; returns at once."""
         self._log(f"trajectory_{_plain(trajectory.problem_id)}", trajectory_record(trajectory, messages, gamma))
 
     def close(self) -> None:
-        """Write what is still to be written. Does not raise for a full disk: logs are not the data set."""
+        """Write all queued files. Does not raise for a full disk: logs are not the data set."""
         self._writer.shutdown(wait=True)
         errors = [error for error in (writing.exception() for writing in self._writing) if error is not None]
         unexpected = next((error for error in errors if not isinstance(error, OSError)), None)
@@ -78,7 +78,7 @@ def turn_record(
         "instance_id": instance_id,
         "turn_idx": turn.turn_index,
         "turn_data": {
-            "prompt": _said(messages),
+            "prompt": _message_records(messages),
             "response": turn.response_text,
             "kernel_code": turn.kernel_source or "",
             "eval_result": evaluation_record(turn.verdict),
@@ -108,7 +108,7 @@ def trajectory_record(trajectory: Trajectory, messages: Sequence[Message], gamma
             }
             for turn in trajectory.turns
         ],
-        "messages": _said(messages),
+        "messages": _message_records(messages),
         "execution_details": {
             "final_compiled": last.compiled,
             "final_correctness": last.correct,
@@ -156,7 +156,7 @@ def _turn_details(turn: Turn) -> dict[str, Any]:
     }
 
 
-def _said(messages: Sequence[Message]) -> list[dict[str, str]]:
+def _message_records(messages: Sequence[Message]) -> list[dict[str, str]]:
     return [{"role": message.role.value, "content": message.content} for message in messages]
 
 
@@ -179,14 +179,15 @@ def _write(folder: Path, prefix: str, record: dict[str, Any], at: datetime) -> P
 
 
 def has_logs(folder: Path) -> bool:
-    """True where a folder holds JSON logs of trajectories."""
+    """True if a folder holds JSON logs of trajectories."""
     return folder.is_dir() and any(folder.glob("trajectory_*.json"))
 
 
 def read_logs(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the trajectory files of a folder, in the order of their names, and what is wrong with those that cannot be read.
+    """Return the trajectory files of a folder, in the order of their names, and the faults of those that cannot be
+    read.
 
-    A file that a killed process left half written is no reason to give up on the others. Raises InputError where none can.
+    A file that a killed process left half written does not hide the others. Raises InputError if none can be read.
     """
     records: list[dict[str, Any]] = []
     faults: list[str] = []
@@ -227,7 +228,7 @@ def turn_rows(record: dict[str, Any], place: int) -> Iterator[dict[str, Any]]:
 
 
 def _checked(record: dict[str, Any]) -> dict[str, Any]:
-    """Raise KeyError, TypeError or ValueError where a record has not the documented shape."""
+    """Raise KeyError, TypeError or ValueError if a record has not the documented shape."""
     if not list(turn_rows(record, 0)):
         raise ValueError("no turns")
     if not isinstance(record.get("messages", []), list):

@@ -1,4 +1,8 @@
-"""Reads trajectory tables, older ones too. Only published partitions exist: a folder without a manifest is refused."""
+"""Reads trajectory data sets: finds published batches, and returns their tables, older versions too, or their
+trajectories.
+
+Only published partitions exist: a folder without a manifest is refused.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,13 +31,13 @@ from tasks.trajectories.schema import (
 
 
 def read_turns(reference: TrajectoryBatchRef) -> pl.DataFrame:
-    """Return the turns of a batch, sorted by trajectory and turn. Raises InputError where they cannot be read."""
+    """Return the turns of a batch, sorted by trajectory and turn. Raises InputError if they cannot be read."""
     published_digest(reference.path)
     return read_turns_file(reference.path / TURNS_FILE)
 
 
 def read_trajectories(reference: TrajectoryBatchRef) -> pl.DataFrame:
-    """Return the trajectories of a batch, sorted by id. Raises InputError where they cannot be read."""
+    """Return the trajectories of a batch, sorted by id. Raises InputError if they cannot be read."""
     published_digest(reference.path)
     return read_trajectories_file(reference.path / TRAJECTORIES_FILE)
 
@@ -96,7 +100,7 @@ _PLACES = ("", "trajectories/*", "*", "*/*")
 def find_batches(path: Path) -> list[Path]:
     """Return the folders of the published batches at `path`, sorted by name (iterations by number).
 
-    Raises InputError where there are none.
+    Raises InputError if there are none.
     """
     if not path.exists():
         raise InputError(f"{path}: expected a trajectory data set or the folder of a run, found nothing")
@@ -134,7 +138,9 @@ def _in_order(folder: Path) -> tuple[str, int, str]:
 
 
 def load_trajectories(folder: Path) -> list[Trajectory]:
-    """Return the trajectories of a batch, sorted by id. Raises InputError where a table cannot be read or turns are missing."""
+    """Return the trajectories of a batch, sorted by id. Raises InputError if a table is unreadable or turns are
+    missing.
+    """
     turns = read_turns_file(folder / TURNS_FILE).partition_by("trajectory_id", as_dict=True, maintain_order=True)
     loaded: list[Trajectory] = []
     for row in read_trajectories_file(folder / TRAJECTORIES_FILE).iter_rows(named=True):

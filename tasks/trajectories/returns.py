@@ -1,7 +1,7 @@
-"""Returns: what a turn was worth, from the rewards of its episode. Pure functions of stored columns.
+"""Returns: a turn's value computed from the rewards of its episode. Pure functions of stored columns.
 
-A reward of None is a turn of which nothing is known (infrastructure error). It ends the episode, its own return is None,
-and the turns before it get the return of the episode as if it had ended one turn earlier.
+A reward of None is a turn without a result (infrastructure error). It ends the episode, its own return is None, and the
+turns before it get the return of the episode as if it had ended one turn earlier.
 """
 
 from collections.abc import Sequence

@@ -4,11 +4,11 @@
 thirty times slower); a trajectory's history is its turns in `turn_index` order and is stored nowhere else. Any reward
 or return can be recomputed from the stored columns; advantages are computed by the update (tasks.update.advantages).
 
-Nulls mean something: a turn whose verdict is `infrastructure_error` has null `reward` and `return`: the
-machine failed, so nothing is known of the kernel, and 0 would be a lie.
+Nulls mean something: a turn whose verdict is `infrastructure_error` has null `reward` and `return`: the machine failed,
+so nothing is known of the kernel, and 0 would be wrong.
 
-The schema's version is in the file metadata under `kernelmill.schema_version`. A reader fills what an older file lacks with
-null, ignores what it has besides, and refuses a file of a newer version. Version 1 had a column `advantage`.
+The schema's version is in the file metadata under `kernelmill.schema_version`. A reader fills what an older file lacks
+with null, ignores what it has besides, and refuses a file of a newer version. Version 1 had a column `advantage`.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ TRAJECTORIES_FILE = "trajectories.parquet"
 
 
 class Termination(StrEnum):
-    """Why an episode ended."""
+    """Reason an episode ended."""
 
     SUCCESS = "success"
     """The last turn is correct and its reward reached the episode's goal."""
@@ -36,13 +36,13 @@ class Termination(StrEnum):
     TURN_LIMIT = "turn_limit"
     """All turns were used."""
     INFRASTRUCTURE_ERROR = "infrastructure_error"
-    """The engine or the judge failed twice on the last turn. Says nothing of the policy."""
+    """The engine or the judge failed twice on the last turn. Nothing is known of the policy."""
     CONTEXT_LIMIT = "context_limit"
     """The next turn's prompt leaves no room for a full response."""
 
 
 class TurnRole(StrEnum):
-    """Who spoke in a turn."""
+    """Role of the policy in a turn."""
 
     SOLVER = "solver"
     """The one policy of kernelbench tasks."""
@@ -143,14 +143,14 @@ class Turn:
     response_logprobs: tuple[float, ...]
     """Of the sampling policy at T = 1; as many as response tokens."""
     prompt_extends_previous: bool
-    """True where the prompt begins with the previous turn's prompt and response, token for token (and on turn 0).
-    False where the chat template rewrites what was said before: then turns are separate samples."""
+    """True if the prompt begins with the previous turn's prompt and response, token for token (and on turn 0).
+    False if the chat template rewrites earlier messages: then turns are separate samples."""
     finish_reason: str
     response_text: str
     kernel_source: str | None
     verdict: Verdict
     reward: float | None
-    """None where the verdict is an infrastructure error."""
+    """None if the verdict is an infrastructure error."""
     generation_s: float
     evaluation_s: float
     created_at: datetime

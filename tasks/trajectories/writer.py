@@ -1,7 +1,7 @@
 """Publishes finished trajectories as one partition of the data set: `trajectories.parquet` and `turns.parquet`.
 
-Rows are sorted by trajectory and turn, whatever order episodes ended in. Returns are computed here; advantages are not stored:
-the update computes them from the returns, by the estimator that its settings name.
+Rows are sorted by trajectory and turn, whatever order episodes ended in. Returns are computed here. Advantages are not
+stored: the update computes them from the returns, with the estimator that its settings name.
 """
 
 import itertools
@@ -46,7 +46,7 @@ def write_trajectories(
 ) -> TrajectoryBatchRef:
     """Publish the trajectories of one run and iteration at `destination`; `metadata` goes into the manifest.
 
-    Raises InputError where there are none, they are of several iterations, or a trajectory_id is there twice.
+    Raises InputError if there are none, they are of several iterations, or a trajectory_id occurs twice.
     """
     ordered = sorted(trajectories, key=lambda trajectory: trajectory.trajectory_id)
     _check(ordered)

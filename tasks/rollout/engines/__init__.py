@@ -1,7 +1,8 @@
-"""Engines: the interface, and the registry. Token ids go in; sampled token ids, their log-probabilities and the finish reason come out.
+"""Engines: interface and registry. Token ids in; sampled token ids, log-probabilities and finish reason out.
 
-Text never passes through an engine. Log-probabilities are those of the training distribution (softmax of the raw logits, T = 1),
-whatever the sampling was: the importance ratios of the update start from the values that the update itself computes.
+Text never passes through an engine. Log-probabilities are those of the training distribution (softmax of the raw
+logits, T = 1), whatever the sampling was: the update's importance ratios start from values that it computes in the same
+way.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -15,14 +16,14 @@ from tasks.rollout.config import RolloutConfig, SamplingConfig
 
 
 class FinishReason(StrEnum):
-    """Why a response ended."""
+    """Reason a response ended."""
 
     STOP = "stop"
     """The policy ended its turn; the response's last token is the end-of-turn token."""
     LENGTH = "length"
     """The limit of new tokens was reached."""
     FAULT = "fault"
-    """The engine failed; there is no response. Says nothing of the policy."""
+    """The engine failed; there is no response, and nothing is known of the policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,10 @@ class GenerationRequest:
     """One response to be sampled."""
 
     name: str
-    """Names the trajectory and the turn in messages and logs."""
+    """Trajectory and turn, for messages and logs."""
     prompt_token_ids: tuple[int, ...]
     seed: int
-    """Decides the draws, together with nothing but the policy: not the place in a batch, not the engine's history."""
+    """Decides the draws together with the policy alone: neither the place in a batch nor earlier requests matter."""
     routing_key: str = ""
     """Requests with the same key continue one another: an engine of several servers sends them to the same one."""
 
@@ -43,14 +44,14 @@ class Generation:
     """One sampled response of n tokens."""
 
     token_ids: tuple[int, ...]
-    """Length n; ends with the end-of-turn token where the reason is STOP."""
+    """Length n; ends with the end-of-turn token if the reason is STOP."""
     logprobs: tuple[float, ...]
     """Length n: log-probability of each token under the T = 1 softmax."""
     finish_reason: FinishReason
     seconds: float
     """From the request to its last token."""
     error: str | None = None
-    """What failed, where the reason is FAULT."""
+    """Cause, if the reason is FAULT."""
 
 
 class Engine(Protocol):
@@ -63,8 +64,8 @@ class Engine(Protocol):
 
     @property
     def cohort_size(self) -> int:
-        """Trajectories that should go from turn to turn together: an engine of static batches wants a batch of them,
-        one that batches continuously wants 1."""
+        """Trajectories that should advance together: one batch for an engine of static batches, 1 for continuous
+        batching."""
         ...
 
     def generate(
@@ -72,8 +73,8 @@ class Engine(Protocol):
     ) -> AsyncIterator[tuple[int, Generation]]:
         """Yield (index of the request, its response) in the order of completion: each request exactly once.
 
-        Several calls may be under way at once. A failure of one request is yielded as FAULT; InfrastructureError says
-        that the engine as a whole is gone.
+        Several calls may be under way at once. A failure of one request is yielded as FAULT; raises InfrastructureError
+        if the engine as a whole failed.
         """
         ...
 
@@ -84,12 +85,12 @@ class Engine(Protocol):
 
 @runtime_checkable
 class PolicyServer(Protocol):
-    """An engine that outlives its policy: what it runs on is kept, and given the next policy's weights."""
+    """An engine that outlives its policy: its servers stay and receive the next policy's weights."""
 
     async def serve(self, policy: CheckpointRef, tokenizer: Any) -> None:
-        """Go over to this policy; returns once every answer comes from it.
+        """Switch to this policy; returns once every answer comes from it.
 
-        Raises InfrastructureError where that cannot be shown: the engine must then not be used.
+        Raises InfrastructureError if that cannot be verified: the engine must then not be used.
         """
         ...
 
@@ -113,11 +114,11 @@ ENGINES: dict[str, Callable[[CheckpointRef, Any, RolloutConfig], Engine]] = {
 
 
 def open_engine(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
-    """Return the configured engine with this policy loaded. Raises InputError where there is no such engine."""
+    """Return the configured engine with this policy loaded. Raises InputError if there is no such engine."""
     if config.engine not in ENGINES:
         raise InputError(f"rollout.engine: found {config.engine}, expected one of {', '.join(sorted(ENGINES))}")
     import torch
 
-    # For SGLang's canary as well, which reads the checkpoint: an actor that reserves no CPUs is given one thread by Ray.
+    # Also for SGLang's canary, which runs the checkpoint: Ray gives one thread to an actor that reserves no CPUs.
     torch.set_num_threads(config.threads)
     return ENGINES[config.engine](policy, tokenizer, config)

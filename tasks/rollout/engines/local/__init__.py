@@ -1,1 +1,1 @@
-"""The embedded engine: a Hugging Face model in this process, decoded in static batches."""
+"""Embedded engine: a Hugging Face model in the rollout worker's process."""

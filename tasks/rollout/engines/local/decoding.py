@@ -1,11 +1,11 @@
-"""Decoding of one static batch, in the rollout's process: the interface of a decoder, the library's decoder, and the loop over steps.
+"""Decoding of one static batch, in the rollout worker: decoder interface, library decoder, and the loop over steps.
 
-A `Decoder` starts a `Batch` from prompts that have passed through the model (`Prefilled`); each step takes one token per sequence and returns
-the logits of the next. There are two decoders: the library's forward for any model, and `plain_decoder`, the same computation written out for
-the most common architectures on a CPU.
+A `Decoder` starts a `Batch` from prompts that have passed through the model (`Prefilled`); each step takes one token
+per sequence and returns the logits of the next. There are two decoders: the library's forward for any model, and
+`plain_decoder`, the same computation written out for the most common architectures on a CPU.
 
-Prompts are padded on the left; equal prompts (those of a group) pass through the model once. A sequence is reported when it ends, and
-leaves the batch when enough sequences have ended to pay for the copy.
+Prompts are padded on the left; equal prompts (those of a group) pass through the model once. A sequence is reported
+when it ends, and leaves the batch when enough sequences have ended to pay for the copy.
 """
 
 from collections.abc import Callable, Sequence
@@ -129,8 +129,8 @@ def decode_batch(
 ) -> None:
     """Sample one response per prompt and call `on_ended` once for each; returns early if `cancelled()`.
 
-    Prompts are non-empty, and prompt + max_new_tokens fits the model's context (checked by the caller). `decoder`: a decoder
-    that several batches share; default `decoder_of(model)`.
+    Prompts are non-empty, and prompt + max_new_tokens fits the model's context (checked by the caller). `decoder`: a
+    decoder that several batches share; default `decoder_of(model)`.
     """
     device, steps = model.device, sampling.max_new_tokens
     unique = {prompt: place for place, prompt in enumerate(dict.fromkeys(prompts))}
@@ -172,7 +172,7 @@ def prefill(model: PreTrainedModel, prompts: Sequence[tuple[int, ...]]) -> Prefi
     positions = torch.arange(width, device=device).unsqueeze(0)
     valid = positions >= padding
     causal = torch.ones((width, width), dtype=torch.bool, device=device).tril()
-    # A padding position attends to itself: a row without any unmasked position gives NaN, which spreads through masked values.
+    # A padding position attends to itself: a fully masked row gives NaN, which spreads through masked values.
     alone = torch.eye(width, dtype=torch.bool, device=device)
     mask = (causal & valid[:, None, :]) | alone
     cache = new_cache(int(model.config.num_hidden_layers))

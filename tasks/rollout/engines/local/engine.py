@@ -1,7 +1,7 @@
-"""The embedded engine: a Hugging Face model in this process, decoded in static batches.
+"""Embedded engine: a Hugging Face model in the rollout worker's process, decoded in static batches.
 
-The default where there is no GPU. Batches follow each other on one thread, so that the event loop goes on handing finished
-responses to the judge. A batch holds what one call of `generate` brought, sorted by prompt length.
+The default on machines without a GPU. Batches run one after another on one thread; the event loop passes finished
+responses to the judge meanwhile. A batch holds the requests of one call of `generate`, sorted by prompt length.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class TransformersEngine:
     """A model and its batches. Use from one event loop; `close` when done."""
 
     def __init__(self, model: PreTrainedModel, stop_token_ids: frozenset[int], batch_size: int) -> None:
-        """Raises InputError for a model that has layers other than full attention: the batch's cache holds no others."""
+        """Raise InputError if the model has layers other than full attention: the cache supports no others."""
         kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
         if kinds != {"full_attention"}:
             raise InputError(
@@ -115,14 +115,14 @@ class TransformersEngine:
 
 
 def stop_tokens(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
-    """Return the tokens that end a turn: the tokenizer's, and what the model's generation settings add."""
+    """Return the tokens that end a turn: the tokenizer's, and those of the model's generation settings."""
     configured = getattr(model.generation_config, "eos_token_id", None)
     listed = configured if isinstance(configured, list) else [configured]
     return frozenset(int(token) for token in [tokenizer.eos_token_id, *listed] if token is not None)
 
 
 def load_engine(path: Path, tokenizer: Any, batch_size: int) -> TransformersEngine:
-    """Load a policy from its folder. Raises InputError where it is none."""
+    """Load a policy from its folder. Raises InputError if it holds none."""
     model = load_policy(path, _dtype_here())
     if torch.cuda.is_available():
         model = model.to("cuda")  # pyright: ignore[reportArgumentType]
@@ -130,5 +130,7 @@ def load_engine(path: Path, tokenizer: Any, batch_size: int) -> TransformersEngi
 
 
 def _dtype_here() -> str:
-    """float32 on CPUs: even those that have bfloat16 instructions lose recorded log-probabilities' digits to it."""
+    """Return float32 on CPUs: bfloat16 would lose digits of the recorded log-probabilities, even with its
+    instructions.
+    """
     return "bfloat16" if torch.cuda.is_available() else "float32"

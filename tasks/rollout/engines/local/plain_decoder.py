@@ -1,12 +1,14 @@
-"""The decoding step written out, for the architectures that are the same plain decoder (Llama, Qwen2, Qwen3), on a CPU.
+"""Decoding step written out for architectures that are the same plain decoder (Llama, Qwen2, Qwen3), on a CPU.
 
-There, a small model's step is mostly overhead and memory: a module call for every norm and projection, weights that the product
-packs anew at every step, keys repeated for grouped heads and for the sequences of a group. Here projections that share an
-input are one product with weights packed once (`torch.ops.mkldnn`, as Inductor packs them), and attention reads a prompt once
-for its whole group (`memory`). What is computed is what the library's forward computes, up to rounding
-(tests/unit/rollout/local/test_plain_decoder.py); a model that is not exactly of this shape goes through the library's.
+On a CPU a small model's step is mostly overhead and memory traffic: a module call for every norm and projection,
+weights that the product packs again at every step, keys repeated for grouped heads and for the sequences of a group.
+Here projections with the same input are one product with weights packed once (`torch.ops.mkldnn`, as Inductor packs
+them), and attention reads a prompt once for its whole group (`kv_cache.AttentionCache`). The result equals the
+library's forward up to rounding (tests/unit/rollout/local/test_plain_decoder.py); other models use the library's
+forward.
 
-The packed weights are copies: models above `LARGEST_BYTES` are not written out, their products outweigh the overhead anyway.
+The packed weights are copies. Models above `LARGEST_BYTES` are not written out: their products outweigh the overhead
+anyway.
 """
 
 import math
@@ -32,7 +34,7 @@ Product = Callable[[Tensor], Tensor]
 
 
 def is_plain(model: Any) -> bool:
-    """True where a model is one of those that `PlainDecoder` computes: on a CPU, in float32, small, with nothing added."""
+    """True if `PlainDecoder` computes this model: on a CPU, in float32, small, of a known class without additions."""
     config = model.config
     if type(model).__name__ not in _CLASSES or model.device.type != "cpu" or model.dtype != torch.float32:
         return False
@@ -48,7 +50,7 @@ def is_plain(model: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """The weights of norms are part of the products that follow them, and the queries' scale is of what makes them."""
+    """One layer's products: norm weights are folded into the following product, the queries' scale into theirs."""
 
     queries_keys_values: Product
     head_norms: Tensor | None
@@ -59,7 +61,7 @@ class _Layer:
 
 
 class PlainDecoder:
-    """The weights of a plain decoder, as they are when it is made (`Decoder`)."""
+    """Weights of a plain decoder at the time of construction (implements `decoding.Decoder`)."""
 
     def __init__(self, model: Any) -> None:
         config, inner = model.config, model.model
@@ -143,21 +145,30 @@ def _normalised(states: Tensor, floor: Tensor) -> Tensor:
 
 
 def _norm_weight(norm: Any) -> Tensor:
-    """Return what `_normalised` leaves out."""
+    """Return the factor that `_normalised` leaves out."""
     return norm.weight.detach() * math.sqrt(norm.weight.shape[-1])
 
 
 def _projections(layer: Any) -> tuple[Any, ...]:
     attention, mlp = layer.self_attn, layer.mlp
     return (
-        attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj
-    )  # fmt: skip
+        attention.q_proj,
+        attention.k_proj,
+        attention.v_proj,
+        attention.o_proj,
+        mlp.gate_proj,
+        mlp.up_proj,
+        mlp.down_proj,
+    )
 
 
 def _product(*modules: nn.Linear, norm: Any = None, first: float = 1.0) -> Product:
-    """Return one product for projections of the same input, with the weight of the norm before it, and the first one scaled."""
+    """Return one product for projections of the same input, times the weight of the norm before it; scales the first
+    one.
+    """
     weights = [module.weight.detach() for module in modules]
-    biases: list[Any] = [None if module.bias is None else module.bias.detach() for module in modules]  # pyright: ignore[reportUnnecessaryComparison]
+    given: list[Any] = [module.bias for module in modules]
+    biases = [None if bias is None else bias.detach() for bias in given]
     bias = None
     if any(each is not None for each in biases):
         biases = [

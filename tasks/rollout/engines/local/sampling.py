@@ -1,7 +1,7 @@
-"""Drawing the next token. Pure functions of logits and uniform numbers.
+"""Sampling of the next token. Pure functions of logits and uniform numbers.
 
-Each sequence brings its own uniform numbers, drawn from its own seed, and a token is found by inverting the cumulative
-distribution. So the draws of a sequence do not depend on which others share its batch, or on which have finished.
+Each sequence has its own uniform numbers, drawn from its own seed, and a token is found by inverting the cumulative
+distribution. The draws of a sequence therefore do not depend on the other sequences of its batch.
 """
 
 import torch
@@ -9,7 +9,7 @@ import torch
 from tasks.rollout.config import SamplingConfig
 
 _BLOCK = 64
-"""Tokens of a block, in vocabularies of several: a draw finds its block first, and sums up probabilities in that one alone."""
+"""Tokens per block of a large vocabulary: a draw finds its block first, then sums probabilities within it."""
 _BELOW_ONE = 1.0 - 2.0**-53
 
 
@@ -25,14 +25,14 @@ def uniform_numbers(seeds: list[int], steps: int) -> torch.Tensor:
 def draw(logits: torch.Tensor, uniforms: torch.Tensor, sampling: SamplingConfig) -> tuple[torch.Tensor, torch.Tensor]:
     """Return one token per sequence, int64 (B,), and its log-probability at T = 1, float32 (B,), however it was drawn.
 
-    `logits` (B, V) are raw; `uniforms` (B,) float64. Temperature, then top-k, then top-p, as Hugging Face orders them. A token
-    of probability 0 is never drawn.
+    `logits` (B, V) are raw; `uniforms` (B,) float64. Temperature, then top-k, then top-p, as Hugging Face orders them.
+    A token of probability 0 is never drawn.
     """
     logits = logits.float()
     if sampling.is_on_policy:
         probabilities = logits.softmax(dim=-1)
         tokens = _inverted(probabilities, uniforms)
-        # From the likeliest token's probability, not from the drawn one's own, which may be too small for single precision.
+        # From the likeliest token's probability: the drawn token's own may be too small for single precision.
         above = logits.gather(1, tokens.unsqueeze(1)).squeeze(1) - logits.amax(dim=-1)
         return tokens, above + probabilities.amax(dim=-1).log()
     logprobs = logits.log_softmax(dim=-1)
@@ -44,7 +44,7 @@ def draw(logits: torch.Tensor, uniforms: torch.Tensor, sampling: SamplingConfig)
 
 
 def _inverted(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """Return the token at which the cumulative probability (B, V) of each row exceeds its share `uniforms` (B,) of the total."""
+    """Return per row the token at which the cumulative probability (B, V) exceeds `uniforms` (B,) times the total."""
     vocabulary = probabilities.shape[1]
     if vocabulary <= 2 * _BLOCK:
         return _located(probabilities, uniforms)[0].squeeze(1)
@@ -60,7 +60,7 @@ def _inverted(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tens
 
 
 def _located(weights: torch.Tensor, uniforms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the column of weights (B, N) in which each row's share of their sum falls, (B, 1), and how much of it lies beyond."""
+    """Return the column of weights (B, N) at each row's share of their sum, (B, 1), and the weight beyond the share."""
     cumulative = weights.cumsum(dim=-1, dtype=torch.float64)
     total = cumulative[:, -1:]
     # u · total may round up to total: stay below it.
@@ -81,7 +81,7 @@ def _filtered(logprobs: torch.Tensor, sampling: SamplingConfig) -> torch.Tensor:
     if sampling.top_p < 1:
         ordered, order = probabilities.sort(dim=-1, descending=True)
         before = ordered.cumsum(dim=-1) - ordered
-        # A token stays while what is likelier does not yet hold top_p of the mass: the likeliest always stays.
+        # A token stays while likelier tokens hold less than top_p of the mass: the likeliest always stays.
         dropped = before >= sampling.top_p * ordered.sum(dim=-1, keepdim=True)
         probabilities = probabilities.masked_fill(dropped.scatter(1, order, dropped), 0.0)
     return probabilities

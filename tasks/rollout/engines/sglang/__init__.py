@@ -1,1 +1,3 @@
-"""The SGLang engine: servers over HTTP, their weights, and the canary that compares both."""
+"""SGLang engine: servers over HTTP, weight synchronisation, and the canary that compares servers with the
+checkpoint.
+"""

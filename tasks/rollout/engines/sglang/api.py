@@ -1,8 +1,9 @@
-"""One SGLang server over HTTP: what rollouts ask of it, and what its answers mean.
+"""HTTP client of one SGLang server, in the rollout worker: requests, and the validation of responses.
 
-Written against SGLang 0.5.11 to 0.5.17 (`sglang/srt/entrypoints/http_server.py`, `managers/io_struct.py`, `managers/schedule_batch.py`).
-Tokens are taken as the server sampled them (`meta_info.output_token_logprobs`: [log-probability, token, text]); its text is not looked at.
-An answer that does not hold together is a failure of the server, never a response.
+Written against SGLang 0.5.11 to 0.5.17 (`sglang/srt/entrypoints/http_server.py`, `managers/io_struct.py`,
+`managers/schedule_batch.py`). Tokens are read as the server sampled them (`meta_info.output_token_logprobs`:
+[log-probability, token, text]); its text is ignored. An inconsistent answer is a failure of the server, never a
+response.
 """
 
 from collections.abc import Sequence
@@ -24,10 +25,10 @@ _ABORT_TIMEOUT_S = 2.0
 
 
 class FailureKind(StrEnum):
-    """What kind of failure an attempt met."""
+    """Kind of a failed attempt."""
 
     UNREACHABLE = "unreachable"
-    """No connection, or one that broke: the process may be gone, or be another one by now."""
+    """No connection, or a broken one: the process may be gone or restarted."""
     FAILED = "failed"
     """An error of the server, an aborted or nonsensical answer, or none in time: another attempt may succeed."""
     STALE = "stale"
@@ -37,7 +38,7 @@ class FailureKind(StrEnum):
 
 
 class ServerError(Exception):
-    """An attempt failed. Stays inside the engine: it becomes another attempt, or a fault."""
+    """A failed attempt. Caught inside the engine, which retries or returns a fault."""
 
     def __init__(self, kind: FailureKind, url: str, text: str) -> None:
         super().__init__(f"{url}: {text}")
@@ -47,12 +48,12 @@ class ServerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SampledResponse:
-    """What a server sampled after a prompt of p tokens: n tokens."""
+    """A response of n tokens to a prompt of p tokens."""
 
     token_ids: tuple[int, ...]
-    """Length n; ends with the token that ends a turn where the reason is STOP."""
+    """Length n; ends with the end-of-turn token if the reason is STOP."""
     logprobs: tuple[float, ...]
-    """Length n: as the server drew them, that is, after the temperature."""
+    """Length n: after the temperature, as the server computes them."""
     finish_reason: FinishReason
     cached_tokens: int
     """Of the prompt, found in the radix cache."""
@@ -63,17 +64,17 @@ class ServerRequest:
     """One request to `/generate`."""
 
     rid: str
-    """Names it to `abort`. The server aborts every request whose name begins so: all names have the same length."""
+    """Id for `abort`. The server aborts every request with this prefix: all ids have the same length."""
     prompt_token_ids: tuple[int, ...]
     seed: int
-    """Takes effect where the server runs with `--enable-deterministic-inference`."""
+    """Takes effect if the server runs with `--enable-deterministic-inference`."""
     sampling: SamplingConfig
     stop_token_ids: tuple[int, ...]
     weight_version: str
 
 
 class SglangApi:
-    """A server's endpoints. Every method raises ServerError and nothing else."""
+    """Endpoints of one server. Every method raises ServerError only."""
 
     def __init__(self, url: str, client: httpx.AsyncClient) -> None:
         self.url = url.rstrip("/")
@@ -98,11 +99,11 @@ class SglangApi:
         return parse_scores(self.url, answer, asked.prompt_token_ids, start)
 
     async def abort(self, rid: str) -> None:
-        """Stop a request, as far as that is possible."""
+        """Stop a request, if the server still can."""
         await self._post("/abort_request", {"rid": rid}, _ABORT_TIMEOUT_S)
 
     async def is_healthy(self) -> bool:
-        """True where the server generates; false where it is starting, or paused."""
+        """True if the server generates; False while it is starting or paused."""
         try:
             await self._request("GET", "/health", None, _HEALTH_TIMEOUT_S)
         except ServerError as error:
@@ -112,11 +113,11 @@ class SglangApi:
         return True
 
     async def weight_version(self) -> str:
-        """Return the label of the weights that the server says it holds."""
+        """Return the label of the server's weights."""
         return str((await self._json("GET", "/model_info", None, _CONTROL_TIMEOUT_S)).get("weight_version"))
 
     async def context_tokens(self) -> int:
-        """Return how many tokens a prompt and its response may have together."""
+        """Return the largest number of tokens of a prompt and its response together."""
         info = await self._json("GET", "/server_info", None, _CONTROL_TIMEOUT_S)
         try:
             # The scheduler silently shortens responses beyond these; it counts whole pages.
@@ -126,15 +127,15 @@ class SglangApi:
             raise ServerError(FailureKind.FAILED, self.url, f"/server_info without its limits: {error!r}") from error
 
     async def pause(self) -> None:
-        """Abort what is being generated; what is asked for from now on waits."""
+        """Abort running requests; new ones wait."""
         await self._post("/pause_generation", {"mode": "abort"}, _CONTROL_TIMEOUT_S)
 
     async def resume(self) -> None:
-        """Go on generating; does nothing where it was not paused."""
+        """Resume generation; no effect if it was not paused."""
         await self._post("/continue_generation", {}, _CONTROL_TIMEOUT_S)
 
     async def flush(self) -> bool:
-        """Forget all cached prefixes. False where something is still running."""
+        """Drop all cached prefixes; returns False if requests are still running."""
         try:
             await self._request("POST", "/flush_cache", None, _CONTROL_TIMEOUT_S)
         except ServerError as error:
@@ -145,14 +146,14 @@ class SglangApi:
 
     async def load_weights(self, folder: str, version: str, timeout_s: float) -> None:
         """Load a checkpoint in place and label it. The server must be idle."""
-        # Not with `flush_cache`: the server asserts that the flush succeeds, and its scheduler dies where it does not.
+        # Not with `flush_cache`: the server asserts that the flush succeeds, and its scheduler dies if it fails.
         payload = {"model_path": folder, "weight_version": version, "flush_cache": False}
         answer = await self._post("/update_weights_from_disk", payload, timeout_s)
         if answer.get("success") is not True:
             raise ServerError(FailureKind.FAILED, self.url, f"weights not loaded: {answer.get('message')}")
 
     async def load_tensors(self, message: str, version: str | None, timeout_s: float) -> None:
-        """Load some of the weights in place (tasks.rollout.engines.sglang.tensors); label them where a version is given.
+        """Load some of the weights in place (tasks.rollout.engines.sglang.tensors); label them if a version is given.
 
         The server must be idle.
         """
@@ -204,7 +205,7 @@ class SglangApi:
 
 
 def generation_payload(asked: ServerRequest) -> dict[str, Any]:
-    """Return the body of a `/generate` request. Everything that shapes the distribution is said: a server may have defaults."""
+    """Return the body of a `/generate` request. Sets every parameter of the distribution: servers have defaults."""
     sampling = asked.sampling
     return {
         "rid": asked.rid,
@@ -231,37 +232,35 @@ def generation_payload(asked: ServerRequest) -> dict[str, Any]:
 
 
 def parse_generation(url: str, answer: dict[str, Any], asked: ServerRequest) -> SampledResponse:
-    """Return what an answer of `/generate` says, checked against what was asked."""
+    """Return the response in an answer of `/generate`, checked against the request."""
 
-    def nonsense(text: str, trouble: FailureKind = FailureKind.FAILED) -> ServerError:
+    def failure(text: str, trouble: FailureKind = FailureKind.FAILED) -> ServerError:
         return ServerError(trouble, url, f"/generate: {text}")
 
     meta = _parsed(url, answer).meta_info
     finish, limit = meta.finish_reason, asked.sampling.max_new_tokens
     if meta.weight_version is not None and meta.weight_version != asked.weight_version:
-        raise nonsense(
-            f"sampled from weights {meta.weight_version}, expected {asked.weight_version}", FailureKind.STALE
-        )
+        raise failure(f"sampled from weights {meta.weight_version}, expected {asked.weight_version}", FailureKind.STALE)
     if finish.type == "abort":
-        raise nonsense(f"aborted: {finish.message}")
+        raise failure(f"aborted: {finish.message}")
     token_ids = tuple(token for _, token, _ in meta.output_token_logprobs)
     logprobs = tuple(min(logprob, 0.0) for logprob, _, _ in meta.output_token_logprobs)
     if not 1 <= len(token_ids) <= limit:
-        raise nonsense(f"found {len(token_ids)} tokens, expected 1 to {limit}")
+        raise failure(f"found {len(token_ids)} tokens, expected 1 to {limit}")
     if "output_ids" in answer and answer["output_ids"] != list(token_ids):
-        raise nonsense("output_ids and output_token_logprobs hold different tokens")
+        raise failure("output_ids and output_token_logprobs hold different tokens")
     if finish.type == "stop" and finish.matched != token_ids[-1]:
-        # Also where the logits were NaN: the server then replaces the token, and says so as a matched text.
-        raise nonsense(f"stopped at {finish.matched!r}, but the last token is {token_ids[-1]}")
+        # Also for NaN logits: the server then replaces the token, and reports a matched text.
+        raise failure(f"stopped at {finish.matched!r}, but the last token is {token_ids[-1]}")
     if not set(token_ids[:-1]).isdisjoint(asked.stop_token_ids):
-        raise nonsense("tokens after the end of turn")  # they would be trained on
+        raise failure("tokens after the end of turn")  # they would be trained on
     # The server looks at the limit first: an end of turn that is also the last token allowed is `length` to it.
     if finish.type == "stop" or token_ids[-1] in asked.stop_token_ids:
         reason = FinishReason.STOP
     elif len(token_ids) == limit:
         reason = FinishReason.LENGTH
     else:
-        raise nonsense(f"cut off at {len(token_ids)} tokens, expected {limit}")
+        raise failure(f"cut off at {len(token_ids)} tokens, expected {limit}")
     return SampledResponse(token_ids, logprobs, reason, meta.cached_tokens)
 
 

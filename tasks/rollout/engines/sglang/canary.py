@@ -1,14 +1,14 @@
-"""The canary: does a server compute what the checkpoint says?
+"""Canary: compares a server's log-probabilities with the checkpoint's on fixed prompts.
 
-Each server scores a few fixed prompts and continues them by some sampled tokens, through its own prefill and decoding. The
-checkpoint, loaded with transformers, gives the log-probabilities of the same tokens. Two things are refused:
+Each server scores a few fixed prompts and continues them by some sampled tokens, through its own prefill and decoding.
+The checkpoint, loaded with transformers, gives the log-probabilities of the same tokens. Two results are refused:
 
 - `mean |Δ|` above the threshold: other weights, another model, a broken kernel. (bfloat16 against float32: about 0.04.)
-- weights from before: one update moves log-probabilities by far less than bfloat16 rounds, so that stale weights pass the
-  threshold. But the checkpoints say in which direction d = new − old the answers had to change, and by how much. A server
-  is stale if its own answers changed by much less than d, although it repeats itself more exactly than that (each prompt
-  is scored twice, alone); or if their change, projected on d, is near 0 rather than 1. Where neither can be told
-  from the noise, the label that each answer carries (`weight_version`) is what is left.
+- stale weights: one update moves log-probabilities by much less than bfloat16 rounding, so stale weights pass the
+  threshold. But the checkpoints give the direction d = new − old and the size of the expected change. A server is stale
+  if its answers changed by much less than d although it repeats itself more exactly than that (each prompt is scored
+  twice, alone); or if their change, projected on d, is near 0 instead of 1. If neither can be told from the noise, the
+  only check left is the label that each answer carries (`weight_version`).
 """
 
 import math
@@ -25,17 +25,19 @@ NEW_TOKENS = 16
 PROMPT_TOKENS = 256
 """Prompts are cut to so many tokens."""
 _loading = threading.Lock()
-"""transformers loads models with the help of global state: one thread at a time."""
+"""transformers uses global state while loading: one thread at a time."""
 _JITTER_ROOM = 3.0
-"""Times its jitter by which one answer of a server may move while the server stands still."""
+"""Multiple of its jitter by which a server's answers may change without an update."""
 _SURE = 5.0
-"""Standard errors below the half way at which a share convicts. At 3 noise would stop one healthy update of a thousand."""
+"""Standard errors below 0.5 at which a share counts as stale. At 3, noise would stop one good update in a thousand."""
 _SMALLEST_STEP = 1e-5
 """Changes of log-probabilities (root mean square) below this may be lost when the server rounds the weights."""
 
 _TEXTS = (
-    "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n",
-    "class Model(nn.Module):\n    def __init__(self, size):\n        super().__init__()\n        self.norm = nn.LayerNorm(size)\n\n"
+    "import torch\nimport torch.nn as nn\n\n\n"
+    "class Model(nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n",
+    "class Model(nn.Module):\n    def __init__(self, size):\n        super().__init__()\n"
+    "        self.norm = nn.LayerNorm(size)\n\n"
     "    def forward(self, x):\n        return torch.sigmoid(self.norm(x)) * x\n",
     "@triton.jit\ndef kernel(x, y, n, BLOCK: tl.constexpr):\n    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
     "    tl.store(y + at, tl.exp(tl.load(x + at, mask=at < n)), mask=at < n)\n",
@@ -58,22 +60,24 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class LogprobShift:
-    """How a server's answers changed with an update, over the canary's prompts. Root mean squares of log-probabilities."""
+    """Change of a server's answers with an update, over the canary's prompts; root mean squares of
+    log-probabilities.
+    """
 
     wanted: float
-    """By how much the checkpoint's changed."""
+    """Change of the checkpoint's log-probabilities."""
     found: float
-    """By how much the server's did."""
+    """Change of the server's."""
     jitter: float
-    """By how much the server's differ from themselves, asked twice."""
+    """Difference of the server's own, asked twice."""
     share: float
-    """Projection of the found change on the wanted one: 1 where the server went along, 0 where it stayed."""
+    """Projection of the found change on the wanted one: 1 if the server was updated, 0 if not."""
     share_error: float
     """Standard error of `share`."""
 
     @property
     def is_stale(self) -> bool:
-        """True where the server surely stayed where it was."""
+        """True if the server certainly kept the old weights."""
         if self.wanted < _SMALLEST_STEP:
             return False
         stood_still = self.found <= 0.1 * self.wanted + _JITTER_ROOM * self.jitter
@@ -83,32 +87,32 @@ class LogprobShift:
 
 @dataclass(frozen=True, slots=True)
 class CanaryResult:
-    """One server against the checkpoint."""
+    """Comparison of one server with the checkpoint."""
 
     tokens: int
     mean_difference: float
     max_difference: float
     shift: LogprobShift | None
-    """None where it is not known what the server held before."""
+    """None if the server's earlier weights are not known."""
 
     def refusal(self, threshold: float) -> str | None:
-        """Return why these are not the checkpoint's weights; None where they may be."""
+        """Return the reason these are not the checkpoint's weights, or None if they may be."""
         found = (
-            f"over {self.tokens} tokens the log-probabilities differ from the checkpoint's by {self.mean_difference:.4g} "
-            f"(mean) and {self.max_difference:.4g} (max)"
+            f"over {self.tokens} tokens the log-probabilities differ from the checkpoint's by "
+            f"{self.mean_difference:.4g} (mean) and {self.max_difference:.4g} (max)"
         )
         if not self.mean_difference <= threshold:
             return f"{found}, expected a mean of at most {threshold:g} (rollout.sglang.canary_threshold)"
         if self.shift is not None and self.shift.is_stale:
             return (
-                f"it still answers from the weights before the update: its log-probabilities moved by {self.shift.found:.3g}, "
-                f"the checkpoint's by {self.shift.wanted:.3g} (rms); {found}"
+                "it still answers from the weights before the update: its log-probabilities moved by "
+                f"{self.shift.found:.3g}, the checkpoint's by {self.shift.wanted:.3g} (rms); {found}"
             )
         return None
 
 
 def canary_prompts(tokenizer: Any, count: int, context_tokens: int) -> list[tuple[int, ...]]:
-    """Return `count` fixed prompts, written as the policy's turns are; they and their continuations fit the context."""
+    """Return `count` fixed prompts, encoded like the policy's turns; they and their continuations fit the context."""
     from tasks.models.chat import encode_prompt
     from tasks.models.chat_templates import Message, Role
 
@@ -118,13 +122,13 @@ def canary_prompts(tokenizer: Any, count: int, context_tokens: int) -> list[tupl
         text = _TEXTS[number % len(_TEXTS)]
         if number >= len(_TEXTS):
             text += f"# {number}\n"
-        # The end is kept: there the template asks for the answer.
+        # Keep the end: the template's generation prompt is there.
         prompts.append(tuple(encode_prompt(tokenizer, [Message(role=Role.USER, content=text)])[-room:]))
     return prompts
 
 
 def reference_logprobs(folder: Path, dtype: str, sequences: Sequence[tuple[int, ...]]) -> list[tuple[float, ...]]:
-    """Return what the checkpoint gives each token but the first of each sequence, computed with transformers."""
+    """Return the checkpoint's log-probabilities of all tokens but the first of each sequence, from transformers."""
     import torch
 
     from tasks.models.policy import load_policy
@@ -155,7 +159,7 @@ class VerifiedWeights:
 
 
 def verified_weights(version: str, answers: Sequence[Answer], expected: Sequence[Sequence[float]]) -> VerifiedWeights:
-    """Return what to remember of answers that were accepted."""
+    """Return the record of accepted answers."""
     return VerifiedWeights(
         version,
         tuple(answer.token_ids[: answer.prompt_tokens] for answer in answers),

@@ -1,12 +1,12 @@
-"""The SGLang engine: servers over HTTP, each request on its own, so that every turn goes on as soon as it is judged.
+"""SGLang engine, in the rollout worker: talks to the servers over HTTP, one request per response.
 
-A request goes to its trajectory's server. What fails there is asked of another one, with the same seed, after a growing
-pause; what fails everywhere is a fault. A response is taken from a server only if it says that it was sampled from the
-policy's weights. Before a server takes part, and again after each change of weights, the canary compares it with the
-checkpoint (tasks.rollout.engines.sglang.canary).
+A request goes to its trajectory's server. A failed attempt is repeated on another server with the same seed after a
+growing pause; a request that fails everywhere is a fault. A response is accepted only if the server says that it was
+sampled from the policy's weights. Before a server is used, and after each change of weights, the canary compares it
+with the checkpoint (tasks.rollout.engines.sglang.canary).
 
-Log-probabilities are those of T = 1, as the interface promises. Servers return them after the temperature: where that is not
-1 (or 0, which they treat as 1), the finished response is scored once more.
+Log-probabilities are those of T = 1, as the interface requires. Servers return them after the temperature: if that is
+neither 1 nor 0 (which they treat as 1), the finished response is scored once more.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ _LONGEST_BACKOFF_S = 30.0
 _DRAIN_S = 10.0
 _RETURN_INTERVAL_S = 1.0
 _IDLE_CONNECTION_S = 2.0
-"""The server closes idle connections after 5 s: one that it is just closing must not be taken for a dead server."""
+"""The server closes idle connections after 5 s: one that is closing must not count as a dead server."""
 
 
 class SglangEngine:
-    """Servers that hold one policy. `serve` before the first `generate`; `generate` from one event loop; `close` when done."""
+    """Servers with one policy. Call `serve` before `generate`, use one event loop, and `close` when done."""
 
     cohort_size = 1
     """Requests are batched by the servers, continuously."""
@@ -59,18 +59,18 @@ class SglangEngine:
 
     @property
     def context_tokens(self) -> int:
-        """What every server has room for, and the policy has positions for."""
+        """Smallest context of all servers and the policy."""
         self._served()
         return self._weights.context_tokens
 
     async def serve(self, policy: CheckpointRef, tokenizer: Any) -> None:
-        """Give every server the policy's weights, and let the canary sing; nothing is generated meanwhile.
+        """Push the weights to every server, then compare each with the checkpoint on fixed prompts; pauses generation.
 
-        A server that is down is left out while others are up, and comes back by itself. Raises InfrastructureError where
-        none is left, or where one answers from other weights.
+        A server that is down is skipped while others are up, and is used again once it is back. Raises
+        InfrastructureError if none is left, or if one answers from other weights.
         """
         pool = self._pool
-        # One that was refused gets its chance with the new weights; one that a supervisor gave up is gone.
+        # A refused server may pass with the new weights; one that its supervisor gave up is gone.
         members = [m for m in pool.members if m.is_up or (m.gave_up and m.supervisor is None)] or list(pool.members)
         for member in members:
             pool.hold(member)
@@ -94,7 +94,7 @@ class SglangEngine:
         self, requests: Sequence[GenerationRequest], sampling: SamplingConfig
     ) -> AsyncIterator[tuple[int, Generation]]:
         """Yield responses as they end."""
-        self._watch_over_those_down()
+        self._restore_servers_down()
         pending = {asyncio.ensure_future(self._answer(request, sampling)): i for i, request in enumerate(requests)}
         try:
             while pending:
@@ -108,7 +108,7 @@ class SglangEngine:
             await asyncio.gather(*pending, return_exceptions=True)
 
     async def close(self) -> None:
-        """End what was started: connections, and the servers that are the pipeline's own."""
+        """Close connections, and stop the servers that the pipeline started."""
         for task in self._returning.values():
             task.cancel()
         await asyncio.gather(*self._returning.values(), return_exceptions=True)
@@ -119,7 +119,7 @@ class SglangEngine:
         self._weights.close()
 
     async def _answer(self, request: GenerationRequest, sampling: SamplingConfig) -> Generation:
-        """Ask server after server for one response."""
+        """Request one response, from another server after each failure."""
         started = time.perf_counter()
         failed_at: Member | None = None
         error: ServerError | None = None
@@ -139,7 +139,7 @@ class SglangEngine:
                 if error.kind is FailureKind.REFUSED:
                     break
                 self._pool.failed(member, trouble)
-                self._watch_over_those_down()
+                self._restore_servers_down()
                 continue
             finally:
                 member.load -= 1
@@ -188,20 +188,20 @@ class SglangEngine:
         return await api.score(scored, len(asked.prompt_token_ids), self._config.request_timeout_s)
 
     async def _drain(self) -> None:
-        """Wait for what is under way; what takes too long is aborted by the change of weights."""
+        """Wait for running requests; those that take too long are aborted by the change of weights."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_S):
                 while any(member.load for member in self._pool.members):
                     await asyncio.sleep(0.02)
 
-    def _watch_over_those_down(self) -> None:
+    def _restore_servers_down(self) -> None:
         for member in self._pool.members:
             task = self._returning.get(member.url)
             if not member.is_up and not member.gave_up and (task is None or task.done()):
                 self._returning[member.url] = asyncio.ensure_future(self._bring_back(member))
 
     async def _bring_back(self, member: Member) -> None:
-        """Try until the server is healthy, holds the right weights, and the canary agrees; give up where it cannot."""
+        """Retry until the server is healthy, up to date and passes the canary; stop if it never can."""
         while not member.is_up and not member.gave_up:
             await asyncio.sleep(_RETURN_INTERVAL_S)
             policy = self._served()
@@ -227,7 +227,7 @@ class SglangEngine:
         return self._policy
 
     def _connections(self) -> httpx.AsyncClient:
-        """Connections belong to the event loop in which they are used: made with the first request."""
+        """Return the HTTP client of this event loop, opened with the first request."""
         if self._client is None:
             limits = httpx.Limits(max_connections=None, keepalive_expiry=_IDLE_CONNECTION_S)
             self._client = httpx.AsyncClient(limits=limits, trust_env=False)
@@ -244,7 +244,7 @@ def open_sglang(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) ->
 
     Blocks until they are ready. Raises InputError, InfrastructureError.
     """
-    return _in_a_loop_of_its_own(_open(policy, tokenizer, config))
+    return _run_on_thread(_open(policy, tokenizer, config))
 
 
 async def _open(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> SglangEngine:
@@ -265,7 +265,7 @@ async def _open(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) ->
     return engine
 
 
-def _in_a_loop_of_its_own(opening: Coroutine[Any, Any, SglangEngine]) -> SglangEngine:
-    """Run to the end on a thread: the caller may be inside an event loop, and is to get the engine ready."""
+def _run_on_thread(opening: Coroutine[Any, Any, SglangEngine]) -> SglangEngine:
+    """Run to completion on a thread: the caller may be inside an event loop."""
     with ThreadPoolExecutor(max_workers=1) as thread:
         return thread.submit(asyncio.run, opening).result()

@@ -1,8 +1,9 @@
-"""Runs a command so that it never outlives who started it: `python guard.py PARENT_PID COMMAND…`.
+"""Process guard: runs a server's command and kills its process group when the parent dies: `python guard.py PARENT_PID
+COMMAND…`.
 
-A server is a family of processes that hold GPU memory. The guard leads their process group. When its parent dies, when it
-is told to end, or when the command ends, the whole group is killed. Runs as a script, with the standard library alone:
-it starts at once, and under any interpreter.
+A server is a family of processes that hold GPU memory. The guard leads their process group. If its parent dies, if it
+is terminated, or if the command ends, it kills the whole group. Runs as a script with the standard library alone: it
+starts quickly, and under any interpreter.
 """
 
 import ctypes
@@ -20,12 +21,12 @@ def main() -> None:
     parent, command = int(sys.argv[1]), sys.argv[2:]
     signal.signal(signal.SIGTERM, _kill_group)
     signal.signal(signal.SIGINT, _kill_group)
-    _ask_for_signal_at_parents_death(signal.SIGTERM)
+    _set_parent_death_signal(signal.SIGTERM)
     if os.getppid() != parent:  # it died before the line above
         _kill_group()
     try:
-        # The guard itself may be killed: then the command's own request ends it.
-        process = subprocess.Popen(command, preexec_fn=lambda: _ask_for_signal_at_parents_death(signal.SIGKILL))
+        # If the guard itself is killed, the command's own death signal ends it.
+        process = subprocess.Popen(command, preexec_fn=lambda: _set_parent_death_signal(signal.SIGKILL))
     except OSError as error:
         print(f"cannot start {command[0]}: {error}", flush=True)
     else:
@@ -34,7 +35,7 @@ def main() -> None:
     _kill_group()
 
 
-def _ask_for_signal_at_parents_death(number: int) -> None:
+def _set_parent_death_signal(number: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 

@@ -1,8 +1,8 @@
-"""Which server answers which request: the one that knows the trajectory, else the least busy, and past those that fail.
+"""Server pool: assigns each request to its trajectory's server, else to the least busy one, and skips failing servers.
 
-A trajectory's turns go to one server, whose radix cache then holds the earlier ones. A server that cannot be reached, that
-samples from other weights, or that fails several times in a row is taken out; it comes back when the engine has brought
-it up to date.
+The turns of a trajectory go to one server, whose radix cache then holds the earlier turns. A server is taken out if it
+cannot be reached, samples from other weights, or fails several times in a row; the engine puts it back once it is up to
+date.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ FAILURES_IN_A_ROW = 5
 
 
 class ServerState(FrozenModel):
-    """What a supervisor knows of its server."""
+    """State of a server, as its supervisor reports it."""
 
     is_running: bool
     gave_up: bool
-    """True where it died and is not started again."""
+    """True if it died and is not restarted."""
     restarts: int
     report: str
-    """How it ended last, and the last lines of its log; empty while the first process runs."""
+    """Last exit and last lines of its log; empty while the first process runs."""
     visible_gpus: str | None = None
-    """Its CUDA_VISIBLE_DEVICES; None where that is not set, so that it sees all of the host's."""
+    """Its CUDA_VISIBLE_DEVICES; None if unset: it sees all GPUs of the host."""
 
 
 class Supervisor(Protocol):
@@ -41,7 +41,7 @@ class Supervisor(Protocol):
         ...
 
     async def set_model(self, folder: str, version: str) -> None:
-        """Say what a restarted server is to load."""
+        """Set the model for a restart."""
         ...
 
     async def stop(self) -> None:
@@ -50,7 +50,7 @@ class Supervisor(Protocol):
 
 
 class Member:
-    """One server and what is known of it."""
+    """One server and its state."""
 
     def __init__(self, url: str, supervisor: Supervisor | None, concurrency: int) -> None:
         self.url = url
@@ -60,11 +60,11 @@ class Member:
         """Requests under way or waiting for a slot."""
         self.is_up = False
         self.is_verified = False
-        """True from the canary on, until something goes wrong."""
+        """True after a passed canary, until a failure."""
         self.gave_up = False
-        """True where it will not come back."""
+        """True if it will not come back."""
         self.trouble = f"{url}: not asked yet"
-        """Why it is not up."""
+        """Reason it is not up."""
         self.failures = 0
         """In a row."""
 
@@ -73,16 +73,16 @@ class Pool:
     """The servers of an engine. Use from one event loop."""
 
     def __init__(self, members: Sequence[Member], patience_s: float) -> None:
-        """`patience_s`: how long a request waits where no server is up."""
+        """`patience_s`: how long a request waits if no server is up."""
         self.members = tuple(members)
         self._patience_s = patience_s
-        self._homes: dict[str, Member] = {}
+        self._affinity: dict[str, Member] = {}
         self._changed = asyncio.Event()
 
     async def member_for(self, routing_key: str, avoid: Member | None = None) -> Member:
         """Return the server for a request: its trajectory's, unless that is down or to be avoided.
 
-        Waits where no server is up. Raises InfrastructureError where none comes back in time, or none will.
+        Waits if no server is up. Raises InfrastructureError if none comes back in time, or none will.
         """
         deadline = asyncio.get_running_loop().time() + self._patience_s
         while not (candidates := [member for member in self.members if member.is_up]):
@@ -95,43 +95,43 @@ class Pool:
                     await changed.wait()
             except TimeoutError:
                 continue
-        home = self._homes.get(routing_key)
+        home = self._affinity.get(routing_key)
         if home is None or home is avoid or not home.is_up:
             others = [member for member in candidates if member is not avoid]
             home = min(others or candidates, key=lambda member: member.load)
             if routing_key:
-                self._homes[routing_key] = home
+                self._affinity[routing_key] = home
         return home
 
     def failed(self, member: Member, error: ServerError) -> None:
-        """Note a failed attempt; take the server out where it is more than a mishap."""
+        """Count a failed attempt; take the server out if it is unreachable, stale, or failed several times in a row."""
         member.failures += 1
         if error.kind in (FailureKind.UNREACHABLE, FailureKind.STALE) or member.failures >= FAILURES_IN_A_ROW:
             self.take_out(member, str(error))
 
     def take_out(self, member: Member, trouble: str, gave_up: bool = False) -> None:
-        """Send it nothing more until `bring_back`; for good where `gave_up`. `trouble` names it and says why."""
+        """Send it no more requests until `bring_back`; permanently if `gave_up`. `trouble`: server and reason."""
         if member.is_up or gave_up:
             logger.warning("SGLang server taken out%s: %s", " for good" if gave_up else "", trouble)
         member.is_up, member.is_verified, member.gave_up, member.trouble = False, False, gave_up, trouble
         self._notify()
 
     def hold(self, member: Member) -> None:
-        """Send it nothing for now: its weights are being changed."""
+        """Send it no requests while its weights change."""
         member.is_up, member.gave_up, member.trouble = False, False, f"{member.url}: its weights are being changed"
 
     def bring_back(self, member: Member) -> None:
-        """It serves the right weights: send it requests."""
+        """Send it requests again: it holds the right weights."""
         member.is_up = member.is_verified = True
         member.gave_up, member.trouble, member.failures = False, "", 0
         self._notify()
 
     def clear_affinity(self) -> None:
-        """The servers' caches are empty: any server is as good as another."""
-        self._homes.clear()
+        """Forget each trajectory's server: after a change of weights all caches are empty."""
+        self._affinity.clear()
 
     def report(self) -> str:
-        """Return what is wrong, server by server."""
+        """Return the reasons of all servers that are down."""
         return "; ".join(member.trouble for member in self.members if not member.is_up)
 
     def _notify(self) -> None:

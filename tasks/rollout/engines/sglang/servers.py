@@ -1,7 +1,7 @@
-"""SGLang servers that the pipeline starts itself: one process family each, supervised, on this machine's loopback.
+"""SGLang servers that the pipeline starts itself: one supervised process family each, on this machine's loopback.
 
-A server that dies is started again, once, with the weights that are current by then; the engine lets it in after the canary.
-With Ray, an actor owns each server and its GPUs. A server ends with whoever supervises it (guard.py).
+A server that dies is restarted once, with the weights that are current by then; the engine uses it again after the
+canary. Under Ray, an actor owns each server and its GPUs. A server ends with the process that supervises it (guard.py).
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class SglangServer:
         self._thread.start()
 
     def url(self) -> str:
-        """Return its address; it keeps it when it is started again."""
+        """Return its address, which a restart keeps."""
         return f"http://127.0.0.1:{self._port}"
 
     def set_model(self, folder: str, version: str) -> None:
@@ -71,11 +71,11 @@ class SglangServer:
             )
 
     def log_text(self) -> str:
-        """Return everything that its processes have printed."""
+        """Return the output of its processes."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def stop(self) -> None:
-        """End the server and everything that it started."""
+        """End the server's process group."""
         with self._lock:
             self._stopping = True
             process = self._process
@@ -86,7 +86,7 @@ class SglangServer:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
         self._thread.join(_STOP_S)
-        if not self._gave_up:  # then somebody may want to read it
+        if not self._gave_up:  # kept for diagnosis
             self._log.unlink(missing_ok=True)
 
     def _supervise(self) -> None:
@@ -156,7 +156,7 @@ class RaySupervisor:
         self._actor = actor
 
     async def state(self) -> ServerState:
-        """Say how the server is; a dead actor's has given up."""
+        """Say how the server is; a dead actor counts as given up."""
         from ray.exceptions import RayActorError
 
         try:
@@ -186,7 +186,7 @@ class RaySupervisor:
 
 
 def start_on_ray(config: SglangConfig, folder: str, version: str) -> list[Member]:
-    """Start the configured servers in Ray actors on this node. Raises InputError where it has too few GPUs."""
+    """Start the configured servers in Ray actors on this node. Raises InputError if it has too few GPUs."""
     import ray
     from ray.exceptions import GetTimeoutError, RayActorError
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

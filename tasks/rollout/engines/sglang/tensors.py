@@ -1,11 +1,12 @@
-"""A checkpoint handed to a server as tensors (`/update_weights_from_tensor`), not as a folder that it reads.
+"""Serialises a checkpoint's tensors for a server (`/update_weights_from_tensor`), in the rollout worker.
 
-From GPU memory, the server maps the same memory: the message holds handles (CUDA IPC), and the GPU is named by its UUID, since
-each process numbers the GPUs that it sees by itself. From a CPU's memory, the message holds the numbers themselves: for
-small models, and servers that do not see the checkpoint's folder.
+From GPU memory: the server maps the same memory. The message holds CUDA IPC handles, and names the GPU by its UUID
+because each process numbers its visible GPUs itself. From CPU memory: the message holds the values, for small models
+and for servers that cannot read the checkpoint's folder.
 
-A message is a pickled list of (name, tensor) in base64, under the names of the checkpoint's files. The server unpickles nothing
-but what torch and the standard containers need (`SafeUnpickler` in `sglang/srt/utils/common.py`); nothing else is written.
+A message is a pickled list of (name, tensor) in base64, with the names of the checkpoint's files. The server unpickles
+only types that torch and the standard containers need (`SafeUnpickler` in `sglang/srt/utils/common.py`); nothing else
+is written.
 """
 
 import base64
@@ -22,9 +23,9 @@ from torch import Tensor
 from kernels_eval.errors import InputError
 
 IN_GPU_BYTES = 1 << 30
-"""Tensors in one message, in bytes, where it holds handles: so much GPU memory is taken up for a moment."""
+"""Bytes of tensors per message with handles: GPU memory in use for a moment."""
 BY_VALUE_BYTES = 128 << 20
-"""The same where it holds the numbers."""
+"""Bytes per message with values."""
 _WEIGHT_FILES = "model*.safetensors"
 _DEVICE_ARGUMENT = 6
 """Place of the device's number among the arguments of `torch.multiprocessing.reductions.rebuild_cuda_tensor`."""
@@ -33,7 +34,7 @@ _DEVICE_ARGUMENT = 6
 def messages(folder: Path, device: str) -> Iterator[tuple[str, list[Tensor]]]:
     """Yield the checkpoint's weights in messages, each with the tensors that must be kept until it is answered.
 
-    `device`: `cuda` or `cpu`. Raises InputError where the folder holds no weights.
+    `device`: `cuda` or `cpu`. Raises InputError if the folder holds no weights.
     """
     limit = IN_GPU_BYTES if device == "cuda" else BY_VALUE_BYTES
     for bucket in buckets(folder, limit):
@@ -74,9 +75,9 @@ def packed(named: Sequence[tuple[str, Tensor]]) -> str:
 
 
 def shares_gpu(servers_gpus: str | None) -> bool:
-    """True where this process has a GPU, and a server with these CUDA_VISIBLE_DEVICES on this host (None: unset) has it too.
+    """True if this process has a GPU that a server with these CUDA_VISIBLE_DEVICES on this host (None: unset) sees too.
 
-    A server that is sent memory of a GPU that it does not see dies of it, so that what cannot be told counts as no.
+    A server dies if it receives memory of a GPU that it does not see: an unclear case returns False.
     """
     if not torch.cuda.is_available():
         return False

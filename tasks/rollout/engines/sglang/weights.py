@@ -1,8 +1,8 @@
-"""Weights on SGLang servers: pushed, labelled, and compared with the checkpoint before they are used.
+"""Weight synchronisation with SGLang servers: push, label, and compare with the checkpoint before use.
 
-A push: generation paused (what runs is aborted), cache flushed, weights loaded, cache flushed again, generation resumed. The
-server loads them from the checkpoint's folder, which it must see, or is handed the tensors (`rollout.sglang.push`). The label is
-the checkpoint's digest; every answer carries it.
+A push: pause generation (running requests are aborted), flush the cache, load the weights, flush again, resume. The
+server loads from the checkpoint's folder, which it must see, or receives the tensors (`rollout.sglang.push`). The label
+is the checkpoint's digest; every answer carries it.
 """
 
 import asyncio
@@ -41,29 +41,29 @@ _POLL_S = 0.5
 _WEIGHTS = re.compile(r"model(-\d+-of-\d+)?\.safetensors")
 
 _verified: dict[str, VerifiedWeights] = {}
-"""By address, the weights that a server was last verified to hold. Lives as long as the process, not the engine: a server that
-was refused is measured against the same weights when the rollout is tried again."""
+"""By address, the weights that a server was last verified to hold. Lives as long as the process, not the engine: a
+server that was refused is measured against the same weights when the rollout is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedPolicy:
-    """What servers need to know of a policy."""
+    """A policy as servers load it."""
 
     path: Path
     """The checkpoint."""
     folder: Path
-    """What servers load: the checkpoint, or links to those of its files that are the model's."""
+    """Folder for the servers: the checkpoint, or links to its model files."""
     version: str
     """Label of the weights: the checkpoint's digest."""
     stop_token_ids: tuple[int, ...]
-    """Sorted: what ends a turn."""
+    """Sorted: tokens that end a turn."""
     prompts: tuple[tuple[int, ...], ...]
     """The canary's."""
     context_tokens: int
 
 
 class WeightSync:
-    """Brings servers to a policy. Opens connections of its own, so that it may be used from any event loop."""
+    """Synchronises servers with a policy. Opens new connections: usable from any event loop."""
 
     def __init__(self, config: SglangConfig) -> None:
         self._config = config
@@ -74,16 +74,16 @@ class WeightSync:
         """Pushes so far: from `disk`, as `tensors`."""
         self._capacities: dict[str, int] = {}
         self.results: dict[str, CanaryResult] = {}
-        """By address, what the canary last found."""
+        """By address: last result of the canary."""
 
     @property
     def context_tokens(self) -> int:
-        """What every server brought up so far, and the policy, has room for."""
+        """Smallest context of the policy and all servers synchronised so far."""
         assert self._current is not None
         return min([self._current.context_tokens, *self._capacities.values()])
 
     async def prepare(self, policy: CheckpointRef, tokenizer: Any) -> ServedPolicy:
-        """Read what must be known of a policy before it is served. Raises InputError where it is none."""
+        """Read a policy before it is served. Raises InputError if it is not one."""
         current = self._current
         if current is not None and (current.path, current.version) == (policy.path.resolve(), policy.digest):
             return current
@@ -96,7 +96,7 @@ class WeightSync:
     async def sync(
         self, members: Sequence[Member], policy: ServedPolicy, patience_s: float | None = None
     ) -> dict[Member, ServerError | InfrastructureError | None]:
-        """Make the servers hold these weights, and compare; say for each what came in the way, None where nothing did.
+        """Push the weights to the servers and compare; return per server the error, or None if it passed.
 
         InfrastructureError: it answers from other weights, and must not be used. `patience_s`: how long to wait for one
         that does not answer yet; by default as long as a server may take to start.
@@ -113,7 +113,7 @@ class WeightSync:
         }
 
     def close(self) -> None:
-        """Remove what was written."""
+        """Remove written links."""
         if self._current is not None:
             _remove_links(self._current)
 
@@ -122,16 +122,16 @@ class WeightSync:
     ) -> list[Answer] | ServerError:
         try:
             if member.supervisor is not None:
-                # First of all: a server that dies from here on comes back with the new weights.
+                # First, because a server that dies from here on must restart with the new weights.
                 await member.supervisor.set_model(str(policy.folder), policy.version)
             if not member.is_verified:
                 await self._wait_until_healthy(api, member, patience_s)
             before = _verified.get(member.url)
-            # The label alone is not believed of a server that was last verified to hold other weights.
+            # The label alone is not trusted if the server was last verified to hold other weights.
             if await api.weight_version() != policy.version or (before and before.version != policy.version):
                 await self._push(api, member, policy)
             self._capacities[member.url] = await api.context_tokens()
-            # One after the other: what shares a batch changes the last bits.
+            # Sequentially: sharing a batch changes the last bits.
             return [await self._canary_answer(api, policy, number) for number in range(len(policy.prompts))]
         except ServerError as trouble:
             return trouble
@@ -154,13 +154,13 @@ class WeightSync:
             await asyncio.sleep(_POLL_S)
 
     async def _push(self, api: SglangApi, member: Member, policy: ServedPolicy) -> None:
-        as_tensors = await self._are_handed_over(member)
+        as_tensors = await self._uses_tensors(member)
         await api.pause()
         try:
             await self._flush(api)
             if as_tensors:
                 try:
-                    await self._hand_over(api, policy)
+                    await self._send_tensors(api, policy)
                 except ServerError as error:
                     if self.push == "tensors" or error.kind is FailureKind.UNREACHABLE:
                         raise
@@ -173,8 +173,8 @@ class WeightSync:
         finally:
             await api.resume()
 
-    async def _are_handed_over(self, member: Member) -> bool:
-        """True where a server gets tensors, not the name of a folder."""
+    async def _uses_tensors(self, member: Member) -> bool:
+        """True if a server gets tensors instead of a folder's name."""
         if self.push != "auto" or member.supervisor is None:
             return self.push == "tensors"
         from tasks.rollout.engines.sglang.tensors import shares_gpu
@@ -182,7 +182,7 @@ class WeightSync:
         state = await member.supervisor.state()
         return shares_gpu(state.visible_gpus)
 
-    async def _hand_over(self, api: SglangApi, policy: ServedPolicy) -> None:
+    async def _send_tensors(self, api: SglangApi, policy: ServedPolicy) -> None:
         """Send the weights message by message; the last one brings the label."""
         import torch
 
@@ -200,7 +200,7 @@ class WeightSync:
             raise ServerError(FailureKind.FAILED, api.url, "no GPU memory for the tensors of a message") from error
 
     async def _flush(self, api: SglangApi) -> None:
-        """Flush as soon as the server is idle: aborted requests take a moment to leave it."""
+        """Flush as soon as the server is idle: aborted requests take a moment to end."""
         deadline = asyncio.get_running_loop().time() + _FLUSH_S
         while not await api.flush():
             if asyncio.get_running_loop().time() >= deadline:
@@ -208,7 +208,7 @@ class WeightSync:
             await asyncio.sleep(_POLL_S / 5)
 
     async def _canary_answer(self, api: SglangApi, policy: ServedPolicy, number: int) -> Answer:
-        """Have one prompt continued, and then the whole scored from its second token on."""
+        """Have one prompt continued, then scored again."""
         prompt = policy.prompts[number]
         asked = ServerRequest(
             rid=uuid.uuid4().hex,
@@ -247,7 +247,7 @@ class WeightSync:
 
 
 def stop_token_ids(path: Path, tokenizer: Any) -> tuple[int, ...]:
-    """Return the tokens that end a turn, sorted: the tokenizer's, and what the policy's generation settings add."""
+    """Return the tokens that end a turn, sorted: the tokenizer's, and those of the policy's generation settings."""
     from transformers import AutoConfig, GenerationConfig
 
     try:
@@ -278,7 +278,7 @@ def _read_policy(policy: CheckpointRef, tokenizer: Any, prompts: int) -> ServedP
 
 
 def _loadable(path: Path) -> Path:
-    """Return the checkpoint, or where it holds more than the model's weights, a folder of links without the rest.
+    """Return the checkpoint, or, if it holds more than the model's weights, a folder of links without the rest.
 
     The server loads every `*.safetensors` that it finds, and fails at the optimizer's state. The links lie beside the
     checkpoint, so that whoever sees the one sees the other.

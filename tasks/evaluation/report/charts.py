@@ -1,7 +1,7 @@
 """The report's charts as SVG whose colours are CSS classes: one drawing follows the page's light and dark mode.
 
 Every function returns one `<svg>` element. Classes: `tone-before`, `tone-after`, `status-correct`, …; hovering over a
-mark shows its figures (`<title>`), without a script. Plots for a file (SVG, PNG, PDF) are tasks.trajectories.plots.
+mark shows its figures (`<title>`), without a script. Plots for a file (SVG, PNG, PDF) are tasks.trajectories.analysis.
 """
 
 import math

@@ -3,7 +3,7 @@
     with Judge(JudgeConfig()) as judge:
         verdict = judge.evaluate(problem, kernel_source)
 
-Importing this package is light: neither torch nor triton is imported into the caller's process, ever.
+Importing this package is light: neither torch nor triton is ever imported into the caller's process.
 """
 
 import importlib

@@ -1,50 +1,104 @@
-"""The judge's settings."""
+"""Settings of the judge and of its HTTP server, and the settings that a caller may change for one kernel."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel, Operational
 
 
 class JudgeConfig(FrozenModel):
-    """How kernels are judged."""
+    """Settings of the judge."""
 
     workers: Annotated[int, Operational] = Field(default=2, ge=1, le=512)
-    """Kernels judged at the same time on this machine; one that takes long (on a CPU) does not count."""
+    """Kernels judged at the same time on this machine. On a CPU, one that takes long does not count."""
     backend: str = Field(default="triton", pattern=r"^[a-z_]+$")
-    """The language of the kernels: a module of kernels_eval.backends."""
+    """Language of the kernels: the name of a module of kernels_eval.backends."""
     targets: tuple[str, ...] = ("cuda:90",)
     """Architectures that a Triton kernel must compile for: `cuda:80`, `cuda:90`, `cuda:100`, `hip:gfx942`."""
     compile: Literal["never", "correct", "always"] = "correct"
-    """Compile to machine code: never; only what the interpreter found correct; or always, before running."""
+    """Compile to machine code: `never`; `correct`: what the interpreter found correct; `always`: whatever it found."""
     timeout_s: float = Field(default=10.0, gt=0)
-    """Wall time that one kernel may take in all. Time in which others had the cores does not count, up to three times as much."""
+    """Wall time of one kernel. Time spent waiting for a busy core is added, up to three times the limit."""
     compile_timeout_s: float = Field(default=30.0, gt=0)
-    """Wall time that compiling one candidate's kernels may take."""
+    """Wall time of compiling one candidate's kernels."""
     memory_mb: int = Field(default=2048, ge=256)
-    """Address space that a kernel may add to the worker's own."""
+    """Address space that a candidate's process may use beyond what it was forked with."""
     trials: int = Field(default=2, ge=1, le=32)
     """Input sets (seed, distribution, shape) that every kernel must get right."""
     policy: Literal["strict", "mixed"] = "strict"
-    """`strict`: everything is computed by the candidate's own kernels. `mixed`: library calls are allowed beside them."""
+    """`strict`: the candidate's own kernels compute everything. `mixed`: library calls are allowed beside them."""
     cache_dir: Annotated[str | None, Operational] = None
-    """Folder of the content-addressed verdict cache; none: verdicts are cached in memory only."""
+    """Folder of the verdict cache, addressed by content. None: verdicts are cached in memory only."""
     cache_mb: Annotated[float, Operational] = Field(default=64, ge=0)
-    """Memory that cached verdicts may take: about 3 KB each, the last that were asked for."""
+    """Memory for cached verdicts, about 3 KB each; the least recently used are dropped."""
     require_sandbox: Annotated[bool, Operational] = False
-    """Refuse to start where the operating system cannot keep a candidate in."""
+    """Refuse to start if the operating system lacks a part of the sandbox."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where kernels run: Triton's interpreter on the CPU, or a GPU."""
+    """Where kernels run: `cpu`, in Triton's interpreter; `cuda`, on a GPU; `auto`: on a GPU if there is one."""
     roofline_hardware: Literal["h100", "a100", "mi300x"] = "h100"
-    """The machine whose speed is estimated where there is no GPU."""
+    """GPU whose speed is estimated on a machine without a GPU."""
     baseline: Literal["eager", "compile"] = "eager"
-    """What a kernel's speed is compared with on a GPU: the reference as written, or under torch.compile."""
+    """Baseline of the speedup on a GPU: the reference as written, or under torch.compile."""
     min_own_time: float = Field(default=0.3, ge=0, le=1)
     """Share of the device time that a kernel's own launches must take, by the profiler."""
     timing_precision: float = Field(default=0.01, gt=0, le=0.5)
-    """Timing on a GPU is repeated until both medians are known this well (half of a 95 % interval, relative)."""
+    """Timing on a GPU is repeated until both medians are this precise (half of a 95 % interval, relative)."""
     timing_rounds: int = Field(default=10, ge=2, le=1000)
     """Rounds of timed calls at most."""
     timing_s: float = Field(default=8.0, gt=0)
     """Wall time of all rounds at most."""
+
+
+CHANGEABLE = ("backend", "targets", "compile", "timeout_s", "trials", "policy", "roofline_hardware", "baseline")
+"""Settings that a caller may change for one kernel. The other fields of JudgeConfig belong to the machine."""
+
+
+def with_settings(config: JudgeConfig, backend: str | None, settings: Mapping[str, Any]) -> JudgeConfig:
+    """Return the configuration for one kernel. Raises InputError if a setting cannot be changed, or not to this value.
+
+    `timeout_s` can be lowered, never raised: it bounds how long a kernel keeps a worker from others.
+    """
+    if backend is not None:
+        settings = {**settings, "backend": backend}
+    if not settings:
+        return config
+    unknown = sorted(settings.keys() - set(CHANGEABLE))
+    if unknown:
+        raise InputError(f"settings.{unknown[0]}: expected one of {', '.join(CHANGEABLE)}")
+    try:
+        changed = JudgeConfig.model_validate({**config.model_dump(), **settings})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{name}: {first['msg']}, found {first['input']!r}") from error
+    if changed.timeout_s > config.timeout_s:
+        raise InputError(f"timeout_s: expected at most {config.timeout_s:g}, found {changed.timeout_s:g}")
+    return changed
+
+
+TOKEN_VARIABLE = "KERNELMILL_JUDGE_TOKEN"
+"""Environment variable with the bearer token that clients must send; unset or empty: no token is asked for."""
+
+
+class ServerConfig(FrozenModel):
+    """Settings of the judge's HTTP server."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = Field(default=18188, ge=0, le=65535)
+    """0: a free one."""
+    queue_limit: int = Field(default=1024, ge=1)
+    """Kernels under way or waiting, of all clients together; more are refused with 429."""
+    max_problem_bytes: int = Field(default=64 << 10, ge=1)
+    """Length of a problem's source. It is parsed in the server's own process, which answers nothing else meanwhile."""
+    max_kernel_bytes: int = Field(default=256 << 10, ge=1)
+    """Length of a kernel's source."""
+    max_body_bytes: int = Field(default=16 << 20, ge=1)
+    """Length of a request."""
+    body_timeout_s: float = Field(default=30.0, gt=0)
+    """Time that a client has for sending its request."""
+    shutdown_s: float = Field(default=20.0, ge=0)
+    """Time that running evaluations have to end after SIGTERM; waiting ones are refused at once."""

@@ -1,14 +1,14 @@
-"""The root of the exception hierarchy.
+"""Exceptions: input that a person has to correct, and failures of the machine.
 
-A bad kernel is data: it becomes a verdict. An exception says that a person must act (bad input), or that the machine
-failed (may heal on retry). Every exception carries one sentence and survives pickling, since it crosses processes.
+A bad kernel is data: it becomes a verdict. Every exception carries one sentence and can be pickled, since it crosses
+processes.
 """
 
 from typing import ClassVar
 
 
 class KernelmillError(Exception):
-    """Something that a person has to mend; one sentence says what was found and what was expected."""
+    """Root of the hierarchy; the message names what was found and what was expected."""
 
     can_heal: ClassVar[bool] = False
     """True if the same work can succeed on a retry."""

@@ -15,8 +15,8 @@ class FrozenModel(BaseModel):
 class Operational:
     """Marks a setting that cannot change a result: `workers: Annotated[int, Operational]`.
 
-    It changes where the work runs, how fast, and what is logged. Cache keys, the id of a run, the key of a verdict and the
-    fingerprint of an interim checkpoint leave it out (`decisive_part`). In doubt a setting is not marked.
+    It changes where the work runs, how fast, and what is logged. Cache keys, the id of a run, the key of a verdict and
+    the fingerprint of an interim checkpoint leave it out (`decisive_part`). In doubt a setting is not marked.
     """
 
 
@@ -25,7 +25,8 @@ class FileContent:
 
 
 def decisive_part(model: BaseModel, of_file: Callable[[str], Any] = str) -> dict[str, Any]:
-    """Return what of a model decides a result, as JSON values: all but its `Operational` fields, in models inside it too.
+    """Return what of a model decides a result, as JSON values: all but its `Operational` fields, in models inside it
+    too.
 
     `of_file` returns what stands for the name of a file (`FileContent`); by default the name itself.
     """

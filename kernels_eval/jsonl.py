@@ -1,8 +1,8 @@
-"""Files of kernels: JSONL in, JSONL out, one object a line, line for line.
+"""JSONL files of kernels: one object a line in, one verdict a line out, in the same order.
 
-In: `problem_source`, `kernel_source`, and optionally `backend`; other fields are left alone. Out: one verdict a line, in the same
-order, written in one step at the end. Until then every verdict is kept in `<out>.verdicts/` (the judge's own cache folder
-where one is configured), so that the same call after a crash judges only what is missing.
+In: `problem_source`, `kernel_source`, and optionally `backend`; other fields are ignored. The output file is written
+in one step at the end. Until then verdicts are kept in `<out>.verdicts/` (in `cache_dir` if that is set): the same
+call after a crash judges only the missing ones.
 """
 
 import json
@@ -25,7 +25,8 @@ def judge_file(
 ) -> list[Verdict]:
     """Judge every line of `batch` and write `out`; returns the verdicts.
 
-    InputError, before anything is judged: a file that cannot be read or written, or the first line that is wrong, by its number.
+    Raises InputError before anything is judged: a file cannot be read or written, or a line is wrong (the first, by
+    number).
     """
     lines = _lines(batch)
     if not out.parent.is_dir():
@@ -48,7 +49,7 @@ def judge_file(
 
 
 def read_source(path: Path) -> str:
-    """Return a file's text. InputError: it cannot be read, or is no UTF-8."""
+    """Return a file's text. Raises InputError if it cannot be read or is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -56,7 +57,7 @@ def read_source(path: Path) -> str:
 
 
 def _lines(path: Path) -> list[str]:
-    # Not splitlines(): JSON strings may hold the other characters that it takes for the end of a line.
+    # Not splitlines(): JSON strings may hold other characters that it splits at.
     lines = read_source(path).split("\n")
     while lines and not lines[-1].strip():
         lines.pop()

@@ -1,8 +1,8 @@
-"""The judge: takes problems and kernels, returns verdicts. The only thing that most users need.
+"""Judge: takes problems and kernels, returns verdicts. The entry point for most users; runs in the caller's process.
 
-Processes: this one (light: no torch) – a warm zygote that has imported torch and triton – one worker for each thread here,
-forked from the zygote, which holds references, seeds and oracles – its fork server, forked before the worker saw any
-problem – one confined child for each candidate. Compilation has a zygote of its own, in the same way.
+One thread for each worker takes jobs from the queue and sends them to its worker process (`pool.worker_client`). A
+worker on which the machine failed gets no jobs until a probe, a kernel that is known to be right, has passed on it.
+kernels_eval/README.md draws all processes.
 """
 
 import asyncio
@@ -13,33 +13,30 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernels_eval.backends import backend_named
-from kernels_eval.compile.compiler import CompileCache
-from kernels_eval.config import JudgeConfig
+from kernels_eval.compile.one_shot import CompileCache
+from kernels_eval.config import JudgeConfig, with_settings
 from kernels_eval.errors import InfrastructureError, InputError
-from kernels_eval.example import KERNEL, PROBLEM
 from kernels_eval.gpu.device import gpu_name, resolve_device
-from kernels_eval.overrides import with_settings
-from kernels_eval.pool.builder import BuildCache
 from kernels_eval.pool.job_queue import Dispatcher, Job
 from kernels_eval.pool.scratch import Scratch
 from kernels_eval.pool.verdict_cache import VerdictCache, verdict_key
 from kernels_eval.pool.worker_client import WorkerClient, fault
 from kernels_eval.pool.worker_status import WorkerStatuses
-from kernels_eval.pool.zygotes import Zygotes
-from kernels_eval.problem import Problem, check_problem_source
+from kernels_eval.pool.zygote import Zygotes
+from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM, Problem, check_problem_source
 from kernels_eval.streaming import Item, stream_verdicts
 from kernels_eval.verdict import Verdict
 
 _YOUNG_S = 0.5
-"""A kernel that takes longer no longer keeps the next one waiting: a worker in reserve takes that."""
+"""Time after which a running kernel gives up its slot: a worker in reserve takes the next one."""
 _ATTEMPTS = 4
-"""Times that a kernel is tried where the machine fails on it."""
+"""Attempts at a kernel on which the machine fails."""
 _PROBES = 5
-"""Failed probes in a row after which kernels no longer wait for a worker, where none is in service."""
+"""Failed probes in a row after which waiting kernels are ended as faults, if no worker is in service."""
 _FIRST_PROBE_WAIT_S = 0.5
 _LONGEST_PROBE_WAIT_S = 30.0
 REQUIRED_SANDBOX = ("seccomp", "landlock", "netns")
-"""What `require_sandbox` asks for, by the names that verdicts use."""
+"""Parts of the sandbox that `require_sandbox` needs, by the names in verdicts."""
 Progress = Callable[[int, int], None]
 
 
@@ -47,7 +44,7 @@ class Judge:
     """Evaluates kernels on this machine. A context manager; safe for threads and for many concurrent asyncio calls."""
 
     def __init__(self, config: JudgeConfig | None = None) -> None:
-        """Start no process yet. InputError: what this machine cannot do; with `require_sandbox` that is tried out here."""
+        """Start no process unless `require_sandbox` is set. Raises InputError for what this machine cannot do."""
         config = config or JudgeConfig()
         _check(config)
         self.config = config.model_copy(update={"device": resolve_device(config.device)})
@@ -55,14 +52,13 @@ class Judge:
         self._compile_cache = CompileCache()
         self._scratch_folder = Scratch(keep_caches=self.config.device == "cuda")
         self._scratch = self._scratch_folder.path
-        self._build_cache = BuildCache(self._scratch / "builds")
         self._zygotes = Zygotes(self._scratch)
         if self.config.require_sandbox:
             self._refuse_without_sandbox()
         threads = self.config.workers + _reserves(self.config)
         self._dispatcher = Dispatcher(self.config.workers, _YOUNG_S)
         self.statuses = WorkerStatuses([self.config.device] * threads, regular=self.config.workers)
-        """What the workers do and which faults there were."""
+        """States of the workers, and faults so far."""
         self._closing = threading.Event()
         self._threads = [
             threading.Thread(target=self._serve, args=[index], name=f"judge-{index}", daemon=True)
@@ -95,7 +91,7 @@ class Judge:
         return len(self._cache)
 
     def evaluate(self, problem: Problem | str, kernel_source: str, backend: str | None = None) -> Verdict:
-        """Return the verdict on one kernel. InputError: not a problem, or a back end that does not exist."""
+        """Return the verdict on one kernel. Raises InputError if it is not a problem, or for an unknown back end."""
         return self.submit(problem, kernel_source, backend).result()
 
     async def evaluate_async(
@@ -105,11 +101,11 @@ class Judge:
         backend: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Verdict:
-        """Return the verdict on one kernel, without blocking the event loop. Cancelled: a kernel that waits is dropped."""
+        """Return the verdict on one kernel without blocking the event loop. Cancelling drops a waiting kernel."""
         return await asyncio.wrap_future(self.submit(problem, kernel_source, backend, settings))
 
     def evaluate_many(self, items: Sequence[Item], progress: Progress | None = None) -> list[Verdict]:
-        """Return verdicts in the order of the items. `progress(done, total)` is called as they come in."""
+        """Return verdicts in the order of the items. Calls `progress(done, total)` after each verdict."""
         futures = [self.submit(item[0], item[1], item[2] if len(item) == 3 else None) for item in items]
         if progress is not None:
             done = _Counter(len(futures), progress)
@@ -118,16 +114,18 @@ class Judge:
         return [future.result() for future in futures]
 
     def stream(self, items: Iterable[Item] | AsyncIterable[Item]) -> AsyncIterator[tuple[int, Verdict]]:
-        """Yield (index of the item, verdict) as verdicts come in: `async for index, verdict in judge.stream(items)`.
+        """Yield (index of the item, verdict) as soon as verdicts are ready: `async for index, verdict in
+        judge.stream(items)`.
 
-        An item is (problem, kernel source) or (problem, kernel source, back end). Items are taken as there is room for them.
+        An item is (problem, kernel source) or (problem, kernel source, back end). Items are taken as workers become
+        free.
         """
         return stream_verdicts(self.evaluate_async, items, at_once=4 * self.config.workers)
 
     def check(
         self, problem: Problem, backend: str | None = None, settings: Mapping[str, Any] | None = None
     ) -> JudgeConfig:
-        """Return what a kernel would be judged by. InputError: not a problem, or what this judge cannot do."""
+        """Return the configuration for a kernel. Raises InputError for a bad problem or settings that do not fit."""
         check_problem_source(problem.source, problem.problem_id)
         config = with_settings(self.config, backend, settings or {})
         backend_named(config.backend)
@@ -140,7 +138,7 @@ class Judge:
         backend: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> "Future[Verdict]":
-        """Queue one kernel. `settings`: fields of JudgeConfig for this kernel alone (kernels_eval.overrides says which)."""
+        """Queue one kernel. `settings`: fields of JudgeConfig for it alone (kernels_eval.config.CHANGEABLE)."""
         if isinstance(problem, str):
             problem = Problem(problem_id="problem", source=problem)
         config = self.check(problem, backend, settings)
@@ -159,11 +157,11 @@ class Judge:
         return self._dispatcher.is_closed
 
     def drain(self) -> None:
-        """Take no more kernels and end those that wait, as faults; those that run go on until `close`."""
+        """Refuse new kernels and end waiting ones as faults; running ones go on until `close`."""
         self._dispatcher.close(lambda _: fault("judge_closed", "the judge was closed"))
 
     def close(self) -> None:
-        """Stop: waiting and running evaluations end as faults, processes are gone when this returns."""
+        """Stop: waiting and running evaluations end as faults; all processes have ended when this returns."""
         if self._closing.is_set():
             return
         self._closing.set()
@@ -174,7 +172,7 @@ class Judge:
         self._scratch_folder.close()
 
     def _refuse_without_sandbox(self) -> None:
-        client = WorkerClient(self._zygotes, self._compile_cache, self._build_cache, self.config)
+        client = WorkerClient(self._zygotes, self._compile_cache, self._scratch / "builds", self.config)
         try:
             sandbox = client.start_worker()
             missing = [name for name in REQUIRED_SANDBOX if name not in sandbox]
@@ -190,8 +188,8 @@ class Judge:
             client.close()
 
     def _serve(self, worker: int) -> None:
-        """One thread: owns a worker and a compiler, and works the queue off."""
-        client = WorkerClient(self._zygotes, self._compile_cache, self._build_cache, self.config)
+        """Serve the queue with one worker. Runs in a thread for each."""
+        client = WorkerClient(self._zygotes, self._compile_cache, self._scratch / "builds", self.config)
         try:
             while (job := self._dispatcher.take(worker)) is not None:
                 self._serve_one(worker, client, job)
@@ -200,7 +198,7 @@ class Judge:
             self.statuses.stopped(worker)
 
     def _serve_one(self, worker: int, client: "WorkerClient", job: Job) -> None:
-        """Give a verdict, or give the job back, because the machine failed, and prove the worker sound before going on."""
+        """Finish a job with a verdict; or, if the machine failed, put the job back and probe the worker."""
         self.statuses.begins(worker)
         is_fresh = not client.drop_dead_worker()
         verdict = self._try(client, job) if is_fresh else _MachineFault("judge_fault", "a judge worker died while idle")
@@ -211,7 +209,7 @@ class Judge:
             self._scratch_folder.trim()
             return
         self.statuses.failed(worker, *verdict)
-        job.faults += is_fresh  # where a zygote died, every worker is found dead once: no attempt at this kernel
+        job.faults += is_fresh  # after a zygote died every worker is found dead once: that is no attempt at this kernel
         if job.faults >= _ATTEMPTS or self._closing.is_set():
             self._dispatcher.finish(job, fault(*verdict))
         else:
@@ -219,20 +217,20 @@ class Judge:
         self._probe(worker, client)
 
     def _try(self, client: "WorkerClient", job: Job) -> "Verdict | _MachineFault":
-        """The boundary where an exception becomes data: a fault of the machine, which says nothing of the kernel."""
+        """Judge; turns any exception into a fault of the machine, which says nothing of the kernel."""
         try:
             return client.judge(job)
         except InfrastructureError as error:
             found = _MachineFault("judge_fault", str(error))
-        except Exception as error:  # noqa: BLE001 (the one boundary: a bug here must not lose a verdict or end the thread)
+        except Exception as error:  # noqa: BLE001 (the one boundary: a bug must not lose a verdict or end the thread)
             found = _MachineFault("judge_bug", f"{type(error).__name__}: {error}")
         client.reset()
         return found
 
     def _probe(self, worker: int, client: "WorkerClient") -> None:
-        """Keep a worker out of service until a kernel that is known to be right is found right on it."""
+        """Keep a worker out of service until a kernel that is known to be right gets the verdict `correct` on it."""
         config = self.config.model_copy(update={"backend": "triton", "policy": "strict", "compile": "never"})
-        probe = Job("probe", Problem(problem_id="probe", source=PROBLEM), KERNEL, config)
+        probe = Job("probe", Problem(problem_id="probe", source=EXAMPLE_PROBLEM), EXAMPLE_KERNEL, config)
         wait_s, probes = 0.0, 0
         while not self._closing.wait(wait_s):
             found = self._try(client, probe)
@@ -271,7 +269,7 @@ class _Counter:
 
 
 def _reserves(config: JudgeConfig) -> int:
-    """Return the number of workers that step in for others. None on a device, where kernels are timed one at a time."""
+    """Return the number of workers in reserve: none on a GPU, where kernels are timed one at a time."""
     return 0 if config.device == "cuda" else max(2, config.workers)
 
 

@@ -1,8 +1,8 @@
 """Rewards: functions of a verdict, by name. A fault of the judge is never a reward: it raises.
 
-A reward's name may go on with weighted terms on the answer itself, e.g. `kernelbench - 0.2*length + 0.05*format`: weights are
-decimal numbers, each term is worth 0 to 1. All that a reward looks at is stored with the turn, so that any can be computed
-again later. Adding a reward or a term: write the function, add a registry line.
+A reward's name may continue with weighted terms of the answer itself, e.g. `kernelbench - 0.2*length + 0.05*format`:
+weights are decimal numbers, each term is worth 0 to 1. All inputs of a reward are stored with the turn: any reward can
+be computed again later. To add a reward or a term, write the function and add a line to REWARDS or TERMS.
 """
 
 import functools
@@ -18,17 +18,17 @@ RewardFunction = Callable[[Verdict], float]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was answered: what terms look at."""
+    """A model's answer, the input of terms."""
 
     text: str
     """The whole response, with its reasoning."""
     tokens: int
-    """As many as were sampled."""
+    """Number of sampled tokens."""
 
 
 TermFunction = Callable[[Answer], float]
 LONG_ANSWER_TOKENS = 4096
-"""An answer of so many tokens, or more, is as long as can be."""
+"""Tokens from which on `length` is 1."""
 
 
 def kernelbench(verdict: Verdict) -> float:
@@ -54,7 +54,7 @@ def length(answer: Answer) -> float:
 
 
 def formatting(answer: Answer) -> float:
-    """1 where the answer, less its reasoning, is one fenced Python block and nothing else."""
+    """1 if the answer without its reasoning is one fenced Python block and nothing else."""
     text = answer.text.rpartition("</think>")[2].strip()
     block = re.fullmatch(r"(`{3,})python\n(.*)\n\1", text, re.DOTALL)
     if block is None:
@@ -80,7 +80,7 @@ _BEST = Verdict(
 def reward_of(name: str, verdict: Verdict, answer: Answer | None = None) -> float:
     """Return the named reward of a verdict; without an answer its terms are worth nothing.
 
-    InputError: no such reward. InfrastructureError: there was no verdict on the kernel.
+    Raises InputError if there is no such reward, InfrastructureError if the verdict is a fault of the machine.
     """
     function, terms = _parsed(name)
     if verdict.is_fault:
@@ -90,7 +90,7 @@ def reward_of(name: str, verdict: Verdict, answer: Answer | None = None) -> floa
 
 
 def reward_bounds(name: str) -> tuple[float, float]:
-    """Return the lowest and the highest value that the named reward can have. InputError: no such reward."""
+    """Return the lowest and highest value of the named reward. Raises InputError if there is no such reward."""
     function, terms = _parsed(name)
     weights = [weight for weight, _ in terms]
     return (

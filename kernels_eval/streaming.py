@@ -1,4 +1,4 @@
-"""Verdicts on many kernels, each as soon as it is there."""
+"""Stream of verdicts: many kernels judged at the same time, each verdict yielded when it is ready."""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
@@ -16,8 +16,9 @@ async def stream_verdicts(
 ) -> AsyncIterator[tuple[int, Verdict]]:
     """Yield (index, verdict) for each item exactly once, in the order in which verdicts come in.
 
-    At most `at_once` items are taken ahead, so that items can be an endless generator. An item that is no problem raises its
-    InputError here. Left early (`break`, an exception, cancellation), what is under way is cancelled.
+    At most `at_once` items are taken ahead: items can be an endless generator. Raises InputError for an item that is
+    not a problem. If the caller stops early (`break`, an exception, cancellation), evaluations under way are
+    cancelled.
     """
     source = aiter(items) if isinstance(items, AsyncIterable) else _as_async(items)
     under_way: dict[asyncio.Task[Verdict], int] = {}

@@ -1,11 +1,11 @@
-"""What the judge says of one kernel. A verdict is data: it is stored, cached, shown to the model, and rewarded."""
+"""Verdict: the judge's result for one kernel. It is data: stored, cached, shown to the model, and rewarded."""
 
 from enum import StrEnum
 
 from kernels_eval.frozen import FrozenModel
 
 JUDGE_VERSION = "6"
-"""Rises whenever the same kernel could get another verdict; part of every cache key."""
+"""Raised whenever the same kernel could get another verdict; part of every cache key."""
 
 
 class Status(StrEnum):
@@ -16,7 +16,7 @@ class Status(StrEnum):
     INCORRECT = "incorrect"
     """Ran, and its output was wrong."""
     COMPILE_ERROR = "compile_error"
-    """Is not Python, does not define ModelNew, or a compiler refused a kernel of it."""
+    """The source is not Python, does not define ModelNew, or a compiler refused one of its kernels."""
     RUNTIME_ERROR = "runtime_error"
     """Raised, crashed, or asked for more memory than allowed."""
     TIMEOUT = "timeout"
@@ -24,18 +24,18 @@ class Status(StrEnum):
     REJECTED = "rejected"
     """Broke a rule: did not do the work itself, or tried to cheat. `rejection_reason` names the rule."""
     INFRASTRUCTURE_ERROR = "infrastructure_error"
-    """The judge or the machine failed. Says nothing of the kernel, and never becomes a reward."""
+    """The judge or the machine failed. Says nothing of the kernel, and is never turned into a reward."""
 
 
 class TimingSource(StrEnum):
-    """Where the times come from. An estimate is never shown beside a measurement without this mark."""
+    """Source of the times. An estimate is never shown beside a measurement without it."""
 
     GPU = "gpu"
     ROOFLINE = "roofline"
 
 
 class Resources(FrozenModel):
-    """What the compiler says one kernel uses, for one architecture."""
+    """Resources of one kernel on one architecture, from the compiler."""
 
     kernel: str
     architecture: str
@@ -58,20 +58,20 @@ class Verdict(FrozenModel):
     rejection_reason: str | None = None
     """A stable snake_case name of the broken rule; None unless rejected."""
     error_category: str | None = None
-    """A stable snake_case name, e.g. `syntax_error`, `missing_model`, `triton_compile`, `wrong_values`, `wrong_shape`."""
+    """A stable snake_case name, e.g. `syntax_error`, `triton_compile`, `wrong_values`; docs/judge.md lists all."""
     error_message: str | None = None
-    """What the compiler, the exception or the first mismatch said."""
+    """Message of the compiler, the exception or the first mismatch."""
     max_abs_error: float | None = None
     max_rel_error: float | None = None
     resources: tuple[Resources, ...] = ()
     judge_version: str = JUDGE_VERSION
     hardware: str = ""
     sandbox: str = ""
-    """What kept the candidate in, e.g. `process,rlimits,seccomp`."""
+    """Parts of the sandbox that were in force, e.g. `process,rlimits,seccomp`."""
     seed_commitment: str = ""
     """SHA-256 of the secret seed that the inputs were drawn from."""
 
     @property
     def is_fault(self) -> bool:
-        """True where the machine failed and nothing was said of the kernel."""
+        """True if the machine failed: the verdict says nothing of the kernel."""
         return self.status is Status.INFRASTRUCTURE_ERROR

@@ -16,9 +16,7 @@ _REASONS = {
     "netns": "candidates can reach the network",
     "no_new_privs": "candidates can gain privileges",
 }
-_SANDBOX = (
-    "import json; from kernels_eval.sandbox.limits import confine_nursery; print(json.dumps(confine_nursery(False)))"
-)
+_SANDBOX = "import json; from kernels_eval.sandbox.limits import confine_fork_server; print(json.dumps(confine_fork_server(False)))"
 
 
 def triton_interpreter(_: RunConfig) -> Finding:

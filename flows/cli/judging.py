@@ -129,7 +129,7 @@ def serve_judge(
     require_sandbox: RequireSandboxOption = False,
 ) -> None:
     """Serve the judge over HTTP until Ctrl-C or SIGTERM: POST /eval, POST /eval/batch, GET /health; see /docs."""
-    from kernels_eval.server.config import ServerConfig
+    from kernels_eval.config import ServerConfig
     from kernels_eval.server.serving import read_token, serve
 
     changes: dict[str, object] = {"workers": workers} if workers is not None else {}

@@ -1,14 +1,12 @@
 """CUDA C++: modules that call `torch.utils.cpp_extension.load_inline`, as KernelBench's do.
 
-Building runs the module in a confined process in which `load_inline` only notes its arguments. On a machine with a GPU each
-extension is then built in full; without one its device code is compiled to machine code for each target, which tells errors and
-resources, and nothing runs. In the candidate's process `load_inline` hands out what was built, and refuses anything else.
+Building runs the module in a one-shot process, with a `load_inline` that only records its arguments. On a machine with
+a GPU each extension is then built in full; without one its device code is compiled for each target, which gives errors
+and resources, and nothing runs. In the candidate's process `load_inline` returns what was built, and refuses anything
+else.
 """
 
-import hashlib
 import importlib.util
-import json
-import os
 import re
 import sys
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 
 from kernels_eval.backends import Backend
 from kernels_eval.compile.nvcc import Extension, build_library, compile_device_code, parse_resources
+from kernels_eval.sandbox.candidate_source import CandidateError, load_source
 
 _GLOBAL = re.compile(
     r"__global__\s+(?:[\w:]+(?:\s*\([^)]*\))?\s+)*?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\("
@@ -28,20 +27,18 @@ class CudaBackend(Backend):
     builds = True
 
     def own_kernels(self, source: str) -> frozenset[str]:
-        """Every function that is marked as a kernel."""
+        """Return every function that is marked as a kernel."""
         return frozenset(_GLOBAL.findall(source))
 
     def build(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Run the module with a `load_inline` that takes notes, then compile what it noted."""
-        from kernels_eval.sandbox.candidate_source import CandidateError, load_source
-
+        """Run the module with a `load_inline` that records its arguments, then compile the recorded extensions."""
         extensions: list[Extension] = []
 
-        def note(*args: Any, **kwargs: Any) -> Any:
+        def record(*args: Any, **kwargs: Any) -> Any:
             extensions.append(extension := Extension.of(*args, **kwargs))
             return _Promised(extension.name)
 
-        _replace_load_inline(note)
+        _replace_load_inline(record)
         module = load_source(request["source"])
         model_class = getattr(module, "ModelNew", None)
         if not isinstance(model_class, type):
@@ -66,9 +63,7 @@ class CudaBackend(Backend):
         return {"resources": resources, "libraries": libraries}
 
     def install(self, build: dict[str, Any]) -> None:
-        """Have `load_inline` load what was built."""
-        from kernels_eval.sandbox.candidate_source import CandidateError
-
+        """Make `load_inline` load what was built."""
         libraries: dict[str, dict[str, str]] = build.get("libraries", {})
 
         def load(*args: Any, **kwargs: Any) -> Any:
@@ -85,7 +80,7 @@ class CudaBackend(Backend):
 
 
 class _Promised:
-    """Stands for an extension that is not built yet: any function can be looked up, none can be called."""
+    """Placeholder of an extension that is not built yet: any function can be looked up, none can be called."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -110,7 +105,7 @@ def _replace_load_inline(function: Any) -> None:
 def _try_to_construct(model_class: type, arguments: list[Any]) -> None:
     try:
         model_class(*arguments)
-    except Exception:  # noqa: BLE001 (what the constructor says is told when it runs in earnest)
+    except Exception:  # noqa: BLE001 (the constructor's errors are reported when the candidate runs)
         return
 
 
@@ -122,12 +117,6 @@ def _import(name: str, path: Path) -> Any:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
-
-
-def build_key(source: str, arguments: list[Any], targets: list[str], runs: bool) -> str:
-    """Return the name of a build: the same key, the same outcome on this machine."""
-    parts = [source, repr(arguments)[:10_000], json.dumps(targets), str(runs), os.environ.get("CUDA_HOME", "")]
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 BACKEND = CudaBackend()

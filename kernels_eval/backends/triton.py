@@ -1,4 +1,4 @@
-"""Triton: compiled when first launched, in the candidate's own process; interpreted where there is no GPU."""
+"""Triton: compiled at the first launch, in the candidate's process; interpreted on a machine without a GPU."""
 
 import contextlib
 import re
@@ -16,7 +16,7 @@ class TritonBackend(Backend):
     interprets = True
 
     def own_kernels(self, source: str) -> frozenset[str]:
-        """Every function that the source defines, in strings too: a kernel is called like its function."""
+        """Return every function that the source defines, in strings too: a kernel has the name of its function."""
         return frozenset(_FUNCTION.findall(source))
 
     @property

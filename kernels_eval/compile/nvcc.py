@@ -1,7 +1,8 @@
-"""Calls nvcc: device code alone for named targets, or a whole PyTorch extension; and reads what `-Xptxas -v` prints.
+"""nvcc, in the one-shot process that builds: device code for named targets, or a whole PyTorch extension; and its log.
 
-Sources are those that `torch.utils.cpp_extension.load_inline` would write. Compiling alone needs no GPU and no CUDA build of
-PyTorch: headers that a CPU build lacks are replaced by the few declarations that candidates use (kernels_eval/compile/cuda_headers).
+Sources are put together as `torch.utils.cpp_extension.load_inline` does. Compiling needs no GPU and no CUDA build of
+PyTorch: headers that a CPU build lacks are replaced by the declarations that candidates use
+(kernels_eval/compile/cuda_headers).
 """
 
 import contextlib
@@ -17,6 +18,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kernels_eval.sandbox.candidate_source import CandidateError
+
 HEADERS = Path(__file__).parent / "cuda_headers"
 _IMPLICIT = ("#include <torch/types.h>", "#include <cuda.h>", "#include <cuda_runtime.h>")
 _MAX_MESSAGE = 500
@@ -28,7 +31,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 @dataclass(frozen=True)
 class Extension:
-    """The arguments of one `load_inline` that decide what is built."""
+    """One extension: the arguments of `load_inline` that decide the result."""
 
     name: str
     cpp_sources: tuple[str, ...]
@@ -43,7 +46,7 @@ class Extension:
     def of(
         cls, name: str, cpp_sources: Any = (), cuda_sources: Any = (), functions: Any = (), *args: Any, **kwargs: Any
     ) -> "Extension":
-        """Take the arguments as `load_inline` does; positional ones after `functions` are flags in its order."""
+        """Accept the arguments of `load_inline`; positional ones after `functions` are flags in its order."""
         flags = dict(
             zip(("extra_cflags", "extra_cuda_cflags", "extra_sycl_cflags", "extra_ldflags"), args, strict=False)
         )
@@ -65,12 +68,12 @@ class Extension:
 
     @property
     def digest(self) -> str:
-        """Names the extension by content."""
+        """Digest of the content."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:24]
 
     @property
     def cuda_text(self) -> str:
-        """The file that nvcc compiles, as `load_inline` puts it together."""
+        """Source file for nvcc, as `load_inline` puts it together."""
         implicit = () if self.options.get("no_implicit_headers") else _IMPLICIT
         return "\n".join((*implicit, *self.cuda_sources)) + "\n"
 
@@ -84,7 +87,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def compile_device_code(extension: Extension, folder: Path, target: str) -> str:
-    """Compile for `cuda:90` and the like; returns what the assembler said. CandidateError where it does not compile."""
+    """Compile for a target such as `cuda:90`; returns the assembler's log. Raises CandidateError if that fails."""
     backend, _, architecture = target.partition(":")
     if backend != "cuda":
         return ""
@@ -110,9 +113,7 @@ def compile_device_code(extension: Extension, folder: Path, target: str) -> str:
 
 
 def build_library(extension: Extension, folder: Path, targets: list[str]) -> tuple[Path, str]:
-    """Build the extension; returns the library and what the assembler said. CandidateError where it does not compile."""
-    from kernels_eval.sandbox.candidate_source import CandidateError
-
+    """Build the extension; returns the library and the log. Raises CandidateError if it does not compile."""
     torch_extensions: Any = _original_extensions()
     architectures = [target.partition(":")[2] for target in targets if target.startswith("cuda:")]
     os.environ["TORCH_CUDA_ARCH_LIST"] = ";".join(f"{name[:-1]}.{name[-1]}" for name in architectures)
@@ -146,7 +147,7 @@ _load_inline: list[Any] = []
 
 
 def remember_load_inline() -> None:
-    """Keep PyTorch's own `load_inline` before candidates' modules get another one. In the process that builds."""
+    """Keep PyTorch's own `load_inline`, before candidates' modules are given another one."""
     import torch.utils.cpp_extension as extensions
 
     if not _load_inline:
@@ -175,7 +176,7 @@ def _output_to(path: Path) -> Generator[None]:
 
 
 def parse_resources(log: str) -> list[dict[str, Any]]:
-    """Read kernels, architectures, registers, shared bytes and spilled bytes from what `ptxas -v` printed."""
+    """Read kernels, architectures, registers, shared bytes and spilled bytes from the output of `ptxas -v`."""
     found: list[dict[str, Any]] = []
     current: dict[str, Any] | None = None
     for line in log.splitlines():
@@ -208,8 +209,6 @@ def _plain_name(mangled: str) -> str:
 
 
 def _nvcc() -> str:
-    from kernels_eval.sandbox.candidate_source import CandidateError
-
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     found = shutil.which("nvcc") or shutil.which("nvcc", path=f"{home}/bin")
     if found is None:
@@ -235,16 +234,16 @@ def _torch_flags() -> list[str]:
 
 
 def _safe_flags(flags: tuple[str, ...]) -> list[str]:
-    """Flags that choose optimisation or define names; not those that read or write files, or run programs."""
-    allowed = ("-O", "--use_fast_math", "-use_fast_math", "-D", "-U", "-std=", "--std=", "-lineinfo", "--maxrregcount", "-maxrregcount",
-               "--expt-", "-fmad", "--fmad", "-prec", "-ftz", "--extra-device-vectorization")  # fmt: skip
+    """Return flags that choose optimisation or define names, without those that read or write files or run programs."""
+    allowed = (
+        "-O", "--use_fast_math", "-use_fast_math", "-D", "-U", "-std=", "--std=", "-lineinfo", "--maxrregcount",
+        "-maxrregcount", "--expt-", "-fmad", "--fmad", "-prec", "-ftz", "--extra-device-vectorization",
+    )  # fmt: skip
     return [flag for flag in flags if flag.startswith(allowed)]
 
 
 def _compile_error(text: str, file_name: str, implicit_lines: int) -> Exception:
-    """Return the first errors, with lines counted as the candidate counts them."""
-    from kernels_eval.sandbox.candidate_source import CandidateError
-
+    """Return the first errors, with lines counted from the start of the candidate's source."""
     found: list[str] = []
     for line in text.splitlines():
         match = re.search(r"(\w[\w.]*\.(?:cu|cpp|cuh|h))\(?:?(\d+)\)?[^e]*?: (?:fatal )?error\s*:? ?(.*)", line)

@@ -1,10 +1,11 @@
-"""Compiles what a candidate launched, to machine code for named targets, in a confined process of its own.
+"""Triton's compiler, in a one-shot process: compiles launched kernels to machine code for named targets.
 
-Needs no GPU: Triton compiles for any target. Session: the judge sends `compile` (kernels, launches, targets), this process
-answers `compiled` (resources of each kernel and target) or `failed` (category, message), and ends. The candidate's module is not
-run here: kernels are compiled from the sources that the interpreter ran, and that kernels_eval.trace.kernel_syntax has passed.
-Resource use comes from the machine code itself: registers, stack and shared memory of a cubin from its ELF sections, of AMD
-code from its metadata. Spills are bytes of local memory a thread (NVIDIA) or spilled registers (AMD).
+Needs no GPU: Triton compiles for any target. The caller (`kernels_eval.compile.one_shot.Compiler`) sends one request
+(kernel sources, launches, targets); this process answers `compiled` (resources of each kernel and target) or `failed`
+(category, message), and ends. The candidate's module is not run here: kernels are compiled from the sources that the
+interpreter ran, which kernels_eval.trace.kernel_syntax has checked. Registers, stack and shared memory come from the
+machine code itself: from the ELF sections of a cubin, from the metadata of AMD code. Spills are bytes of local memory
+a thread (NVIDIA) or spilled registers (AMD).
 """
 
 import ast
@@ -20,17 +21,17 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import ConstexprFunction, JITFunction
 
 from kernels_eval.cost.launch import Constant, Launch
-from kernels_eval.example import KERNEL
 from kernels_eval.interpreter.kernel_loading import KernelLibrary, dtype_named
+from kernels_eval.problem import EXAMPLE_KERNEL
 from kernels_eval.sandbox.candidate_source import CandidateError, describe
-from kernels_eval.sandbox.ipc import ChannelClosedError, receive_frame, send_frame
+from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
 from kernels_eval.trace.schema import KernelSource, ModuleName
 
 _SIZED_RECORD, _FRAME_SIZE, _REGISTER_COUNT = 0x04, 0x11, 0x2F
 
 
 def compile_main(channel: socket.socket, memory_descriptor: int) -> None:
-    """Answer one request."""
+    """Answer one request and end."""
     channel.settimeout(None)
     try:
         request, _ = receive_frame(channel)
@@ -44,7 +45,7 @@ def compile_main(channel: socket.socket, memory_descriptor: int) -> None:
 
 
 def warm_up_compiler() -> None:
-    """Compile one small kernel for each vendor: the first compilation of a process costs four times a later one."""
+    """Compile a small kernel for each vendor, in the zygote: a process's first compilation is four times slower."""
     types = {"x_ptr": "*fp32", "out_ptr": "*fp32", "M": "i32", "N": "i32", "ROWS": "constexpr", "BLOCK": "constexpr"}
     sizes = {"ROWS": Constant(value=4), "BLOCK": Constant(value=16)}
     launch = Launch(
@@ -57,8 +58,8 @@ def warm_up_compiler() -> None:
         signature=types,
         constants=sizes,
     )
-    start = KERNEL.index("def kernel")
-    source = KERNEL[start : KERNEL.index("class ModelNew")].rstrip() + "\n"
+    start = EXAMPLE_KERNEL.index("def kernel")
+    source = EXAMPLE_KERNEL[start : EXAMPLE_KERNEL.index("class ModelNew")].rstrip() + "\n"
     kernel = KernelSource(
         number=0, name="kernel", source=source, line=1, globals={"tl": ModuleName(name="triton.language")}
     )
@@ -75,7 +76,7 @@ def _compile(kernels: list[KernelSource], launches: list[dict[str, Any]], target
         for target in targets:
             try:
                 used = _compile_one(library, launch, target)
-            except OSError:  # a full disk, a lost file: nothing that a kernel can say makes the compiler meet one
+            except OSError:  # a full disk, a lost file: no kernel can make the compiler raise it
                 raise
             except BaseException as error:
                 message = compiler_message(error)
@@ -134,8 +135,9 @@ def _number(pattern: str, text: str) -> int | None:
 def cubin_resources(cubin: bytes) -> dict[str, int | None]:
     """Read registers and local memory a thread from a cubin: records of its ELF section `.nv.info`.
 
-    A record: format and attribute (a byte each), a 16-bit size, then (symbol, value) as 32-bit numbers for the attributes
-    read here, EIATTR_REGCOUNT and EIATTR_FRAME_SIZE. `cuobjdump --dump-resource-usage` prints the same figures.
+    A record: format and attribute (a byte each), a 16-bit size, then (symbol, value) as 32-bit numbers for the
+    attributes read here, EIATTR_REGCOUNT and EIATTR_FRAME_SIZE. `cuobjdump --dump-resource-usage` prints the same
+    figures.
     """
     section_offset = struct.unpack_from("<Q", cubin, 40)[0]
     entry_size, count, names_index = struct.unpack_from("<HHH", cubin, 58)
@@ -159,7 +161,7 @@ def cubin_resources(cubin: bytes) -> dict[str, int | None]:
 
 
 def compiler_message(error: BaseException) -> str:
-    """Return what the compiler said: the last cause, with the kernel's own line where it names one."""
+    """Return the compiler's message: the last cause, with the kernel's own line if it names one."""
     text = str(error).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     located = re.match(r"at (\d+):\d+:", text)

@@ -1,4 +1,4 @@
-"""What one kernel launch did, as counted while it ran. Pydantic models: they cross processes, so they are checked."""
+"""Launch: one kernel launch and its counts, taken while it was interpreted. Validated, since it crosses processes."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ DTYPE_NAMES = (
     "float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool",
     "complex64", "complex128", "float8_e4m3fn", "float8_e5m2",
 )  # fmt: skip
-"""Types of tensors that have a raw form."""
+"""Element types that can be sent as raw bytes."""
 Size = Annotated[int, Field(ge=0, le=1 << 40)]
 Count = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
 Name = Annotated[str, Field(max_length=200)]
@@ -24,7 +24,7 @@ class Constant(FrozenModel):
 
 
 class Launch(FrozenModel):
-    """One launch: what to compile, and what it moved."""
+    """One launch: the kernel and arguments to compile, and the counts."""
 
     kernel: Name
     """Name of the decorated function."""
@@ -43,9 +43,9 @@ class Launch(FrozenModel):
     vector_flops: Count = 0
     """Floating-point operations of everything else."""
     given_bytes: Count = 0
-    """The part of `dram_bytes` that was read of what the candidate did not write: inputs, weights, constants."""
+    """Bytes of `dram_bytes` that were read from memory that the candidate did not write: inputs, weights, constants."""
     is_copy: bool = False
-    """What it wrote is what it was given, copied or rearranged: no work of its own (kernels_eval.interpreter.copy_detection)."""
+    """It only copied or rearranged its inputs (kernels_eval.interpreter.copy_detection)."""
     signature: dict[Name, Name] = Field(default_factory=dict, max_length=64)
     """Type of each argument as Triton writes it (`*fp32`, `i32`, `constexpr`)."""
     constants: dict[Name, Constant] = Field(default_factory=dict, max_length=64)
@@ -55,4 +55,4 @@ class Launch(FrozenModel):
     options: dict[Name, int] = Field(default_factory=dict, max_length=16)
     """`num_warps`, `num_stages`, where given."""
     uncompilable: Name | None = None
-    """Why the launch cannot be described to the compiler (a function passed as a compile-time argument …)."""
+    """Reason why the launch cannot be described to the compiler, e.g. a function as a compile-time argument."""

@@ -1,8 +1,8 @@
-"""Counts what the eager reference moves: each operator that computes is one launch over its inputs and outputs.
+"""Operator counts: the eager reference as launches, one for each operator that computes, over its inputs and outputs.
 
-Run under FakeTensorMode at the true shape, so that nothing is allocated or computed. Traffic of an operator: the distinct
-storages that it reads, once each, plus what it writes. Views and allocations are free. Matrix products count their
-operations by PyTorch's own formulas.
+Run under FakeTensorMode at the true shape, so that nothing is allocated or computed. Traffic of an operator: the
+distinct storages that it reads, once each, plus what it writes. Views and allocations are free. Matrix products count
+their operations by PyTorch's own formulas.
 """
 
 from typing import Any
@@ -25,7 +25,8 @@ _OVERWRITES = frozenset({"copy_", "fill_", "zero_"})
 _BYTES_PER_PROGRAM = 4096
 """PyTorch's element-wise kernels: blocks of 128 threads with 8 fp32 elements each."""
 _MOST_PROGRAMS = 1024
-"""About what an H100 runs at a time. Measured on an H200 over 20 problems (docs/judging-on-a-gpu.md): further blocks of PyTorch's kernels cost nothing."""
+"""About the number of blocks that an H100 runs at a time. Further blocks of PyTorch's kernels cost nothing: measured
+on an H200 over 20 problems (docs/judging-on-a-gpu.md)."""
 
 
 class EagerCounter(TorchDispatchMode):
@@ -48,7 +49,7 @@ class EagerCounter(TorchDispatchMode):
 
 
 def count_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Launch | None:
-    """Return what one operator moved and computed, as a launch named `aten.…`; None for views and allocations."""
+    """Return the counts of one operator as a launch named `aten.…`; None for views and allocations."""
     name: str = func.overloadpacket.__name__
     if func.is_view or name in _FREE:
         return None
@@ -60,7 +61,7 @@ def count_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], res
             address = storage._cdata  # fake tensors have no address
             reads[address] = max(reads.get(address, 0), size)
     outputs = [value for value in tree_leaves(result) if isinstance(value, torch.Tensor)]
-    if not outputs:  # a question about a tensor, e.g. its device
+    if not outputs:  # a property of a tensor, e.g. its device
         return None
     written = sum(value.numel() * value.element_size() for value in outputs)
     moved = float(sum(reads.values()) + written)

@@ -1,9 +1,9 @@
-"""Estimated time of a sequence of kernel launches on a GPU that is not there.
+"""Roofline: the estimated time of a sequence of kernel launches on a GPU that this machine does not have.
 
-For each launch: `launch_s + max(dram / bandwidth, l2 / l2_bandwidth, flops / peak) / occupancy + programs / program_rate`. The
-same formula is used for the candidate (counted in the interpreter) and for the eager reference (counted per operator), so
-that the ratio means something even where the absolute time does not. An estimate: it knows nothing of latencies inside
-a program, register pressure or bank conflicts, and is marked `roofline` wherever it is shown.
+For each launch: `launch_s + max(dram / bandwidth, l2 / l2_bandwidth, flops / peak) / occupancy + programs /
+program_rate`. The same formula is used for the candidate (counted in the interpreter) and for the eager reference
+(counted per operator), hence the ratio is better than the absolute time. It leaves out latencies inside a program,
+register pressure and bank conflicts, and is marked `roofline` wherever it is shown.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from kernels_eval.cost.launch import Launch
 
 @dataclass(frozen=True)
 class Hardware:
-    """The figures of one GPU. Sources: the vendors' data sheets; L2 bandwidth from published microbenchmarks."""
+    """Figures of one GPU. Sources: the vendors' data sheets; L2 bandwidth from published microbenchmarks."""
 
     name: str
     dram_bytes_per_s: float
@@ -37,7 +37,7 @@ HARDWARE = {
     "h100": Hardware("h100", 3.35e12, 5.5e12, 67e12, 989e12, 132),
     # NVIDIA A100 SXM4 80 GB data sheet: 2.04 TB/s, 19.5 TFLOPS fp32, 312 TFLOPS bf16; L2 about 4.5 TB/s.
     "a100": Hardware("a100", 2.04e12, 4.5e12, 19.5e12, 312e12, 108),
-    # AMD MI300X data sheet: 5.3 TB/s, 163.4 TFLOPS fp32, 1307 TFLOPS bf16; Infinity Cache 17 TB/s peak, about 11 measured.
+    # AMD MI300X data sheet: 5.3 TB/s, 163.4 TFLOPS fp32, 1307 TFLOPS bf16; Infinity Cache 17 TB/s peak, 11 measured.
     "mi300x": Hardware("mi300x", 5.3e12, 11e12, 163.4e12, 1307e12, 304),
 }
 
@@ -74,14 +74,15 @@ def extrapolate(
     true: Sequence[Launch] = (),
     given: Sequence[int] = (),
 ) -> list[Launch]:
-    """Extend counts at leading sizes m1 < m2 to the true size m; every count is affine in the leading size.
+    """Extend counts at leading sizes m1 < m2 to the full size m; every count is affine in the leading size.
 
     Launches are paired in order where both runs made the same ones; otherwise (a host loop over rows) the totals are
     extended and shared out over the extended number of launches.
 
-    A kernel that did more at m1 than it had to would flatten the line. So, where the launches at the true size are known (`true`, and
-    `given`, the bytes of what each is passed and did not make), no count is below what the m2 run says alone: each program does what
-    one did there, and each row moves what one moved there, but for what is only read of tensors that have a size of their own.
+    A kernel that does more at m1 than it has to would flatten the line. If the launches at the full size are known
+    (`true`, and `given`, the bytes that each is passed and that no kernel made), no count is below an extension of the
+    m2 run alone: each program does what one did there, and each row moves what one moved there, except for reads of
+    tensors whose size does not depend on the leading size.
     """
 
     def at(first: float, second: float) -> float:
@@ -104,10 +105,10 @@ def extrapolate(
 
 
 def with_full_grids(estimated: Sequence[Launch], grids: Sequence[Launch]) -> list[Launch]:
-    """Replace estimated numbers of programs by those that the candidate launches at the true size, where it was asked.
+    """Replace estimated numbers of programs by those that the candidate launches at the full size, as traced.
 
-    `grids`: the same launches in the same order, with programs and argument types of the true size but no traffic (kernels),
-    or counted in full (operators of PyTorch). Anything else is left as estimated.
+    `grids`: the same launches in the same order, with programs and argument types of the full size but no traffic
+    (kernels), or counted in full (operators of PyTorch). Other launches are left as estimated.
     """
     if [launch.kernel for launch in estimated] != [launch.kernel for launch in grids]:
         return list(estimated)
@@ -128,7 +129,7 @@ def with_full_grids(estimated: Sequence[Launch], grids: Sequence[Launch]) -> lis
 
 
 def _at_least(estimated: Launch, counted: Launch, true: Launch, given: int, rows: float) -> Launch:
-    """Raise an estimate to what one run says alone. `rows`: the true size over the one of that run."""
+    """Raise an estimate to the extension of one run alone. `rows`: the full size over the size of that run."""
     programs = true.programs / counted.programs if counted.programs else rows
     made = (counted.dram_bytes - counted.given_bytes) * rows
     floors = {

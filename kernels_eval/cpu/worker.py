@@ -20,17 +20,17 @@ from kernels_eval.correctness.output_structure import ONE
 from kernels_eval.cpu.full_size import constexpr_names, describe, operator_launch
 from kernels_eval.cpu.grader import Grader
 from kernels_eval.errors import InfrastructureError
-from kernels_eval.example import KERNEL
 from kernels_eval.interpreter.kernel_runs import KernelRuns
 from kernels_eval.interpreter.process import interpreter_main
 from kernels_eval.interpreter.tensor_store import TensorStore
+from kernels_eval.problem import EXAMPLE_KERNEL
 from kernels_eval.reference.expected import ReferenceFailedError
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.candidate_source import load_source
 from kernels_eval.sandbox.fork_server import ChildMain, ChildSetup, ForkServer, serve_fork_server
-from kernels_eval.sandbox.ipc import ChannelClosedError, note_pair, receive_frame, send_frame
 from kernels_eval.sandbox.limits import die_with_parent
+from kernels_eval.sandbox.messages import ChannelClosedError, note_pair, receive_frame, send_frame
 from kernels_eval.trace.schema import TRACING_ANSWER, LaunchKernel, Operate, TraceAnswer
 from kernels_eval.tracing.fake_cuda import OnCpu
 from kernels_eval.tracing.global_state import global_state
@@ -151,7 +151,7 @@ def _trace(given: torch.Tensor) -> TraceAnswer:
     recorder = LaunchRecorder(tracer, sources)
     recorder.install()
     with OnCpu():
-        model: Any = load_source(KERNEL).ModelNew()
+        model: Any = load_source(EXAMPLE_KERNEL).ModelNew()
     with torch.no_grad(), tracer:
         result = model(tracer.input(0, tuple(given.shape), given.dtype))
         result.t().contiguous()

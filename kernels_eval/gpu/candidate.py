@@ -1,7 +1,7 @@
 """Candidate's process on a GPU: loads the candidate and makes the rounds of calls that the judge's worker asks for.
 
 Forked by the worker's fork server; `warm_up_child` has run in it while it was a spare. One session, in frames of
-kernels_eval.sandbox.ipc, with kernels_eval.gpu.session:
+kernels_eval.sandbox.messages, with kernels_eval.gpu.session:
 
     worker `start` (payload: pickled job)         candidate `started`   no code of the candidate has run yet
     worker `round`, any number, with placeholder  candidate as below    measures the overhead of a round
@@ -42,8 +42,8 @@ from kernels_eval.gpu.shared_memory import MappedMemory
 from kernels_eval.gpu.warm_up import instruments, warm_up_child
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
 from kernels_eval.sandbox.fork_server import ChildSetup
-from kernels_eval.sandbox.ipc import ChannelClosedError, receive_frame, send_frame
 from kernels_eval.sandbox.limits import Limits, adopt_orphans
+from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
 from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm, tensor_from
 
 _PR_SET_NO_NEW_PRIVS = 38

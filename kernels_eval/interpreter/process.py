@@ -1,6 +1,6 @@
 """The executor's process: owns the tensors of one candidate, runs the programs that its host code traced, keeps the counts.
 
-Session (frames, see kernels_eval.sandbox.ipc), with the judge alone. Judge: `begin` (policy, weights), then `execute` (a part of a
+Session (frames, see kernels_eval.sandbox.messages), with the judge alone. Judge: `begin` (policy, weights), then `execute` (a part of a
 program; where the inputs lie in shared memory; which outputs or which value to send back). Executor: `executed` or `failed`.
 Of the candidate's code only kernels run here, and only what kernels_eval.trace.kernel_syntax passes. Confined all the same. It
 never holds the reference, its outputs, the seeds or the verdict.
@@ -21,7 +21,7 @@ from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
 from kernels_eval.interpreter.triton_patches import libdevice
 from kernels_eval.interpreter.triton_patches.interpreter import KernelError
 from kernels_eval.sandbox.candidate_source import FILE_NAME, CandidateError, describe
-from kernels_eval.sandbox.ipc import ChannelClosedError, receive_frame, send_frame
+from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
 from kernels_eval.sandbox.tensor_bytes import TensorForm, bytes_of, tensor_from
 from kernels_eval.trace.kernel_syntax import ForbiddenSyntaxError
 from kernels_eval.trace.schema import Free, LaunchKernel, Operate, Part, Upload, View

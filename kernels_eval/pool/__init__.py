@@ -1,1 +1,1 @@
-"""Workers as the judge sees them: job queue, worker client and status, verdict cache, zygotes (pre-imported fork servers), scratch."""
+"""Workers as the judge sees them: queue, worker clients and their status, verdict cache, zygotes, scratch folder."""

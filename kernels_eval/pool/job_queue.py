@@ -1,11 +1,12 @@
-"""The judge's queue: which worker judges which kernel next, and who is told of the verdict.
+"""Job queue, in the caller's process: decides which worker judges which kernel next, and delivers verdicts.
 
-A kernel that is asked for twice while it waits or runs is judged once. A job that nobody waits for any more is dropped, unless it
-runs already. Kernels of one problem go to one worker where that costs no idle time, since that worker has built the
-reference already; no job is passed over for that more than `_MAX_PASSED` times.
+A kernel that is submitted twice while it waits or runs is judged once. A waiting job whose callers have all cancelled
+is dropped. Kernels of one problem go to one worker if that costs no idle time, since that worker has built the
+reference; no job is passed over for that more than `_MAX_PASSED` times.
 
-There are more workers than slots. A job holds a slot while it is young; one that takes long (it hangs, most likely) goes on without,
-and a worker in reserve takes the next: a kernel that sleeps until its time is over holds nobody up.
+There are more workers than slots. A job holds a slot while it is young. One that takes long, most likely because it
+hangs, continues without a slot, and a worker in reserve takes the next job: a kernel that sleeps until its time-out
+delays no other.
 """
 
 import hashlib
@@ -18,13 +19,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import islice
 
+from cachetools import LRUCache
+
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import Verdict
 
 _WINDOW = 64
-"""Waiting jobs among which a free worker looks for one whose problem it knows."""
+"""Number of waiting jobs among which a free worker looks for one whose problem it knows."""
 _MAX_PASSED = 64
 _MAX_OWNERS = 4096
 
@@ -39,28 +42,28 @@ class Job:
     kernel_source: str
     config: JudgeConfig
     faults: int = 0
-    """Times that the machine failed on it."""
+    """Attempts on which the machine failed."""
     passed: int = 0
-    """Times that another job was preferred."""
+    """Times that a later job was preferred."""
     taken_at: float = 0.0
-    """When a worker took it, on the monotonic clock."""
+    """Time on the monotonic clock at which a worker took it."""
     waiters: "list[Future[Verdict]]" = field(default_factory=list)
     topic: str = ""
-    """Names the problem's source."""
+    """Digest of the problem's source."""
 
     def __post_init__(self) -> None:
-        """Name the problem."""
+        """Compute the topic."""
         self.topic = hashlib.sha256(self.problem.source.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     @property
     def is_wanted(self) -> bool:
-        """True while somebody waits for the verdict."""
+        """True while a caller waits for the verdict."""
         return any(not waiter.cancelled() for waiter in self.waiters)
 
 
 @dataclass(eq=False, slots=True)
 class _Seat:
-    """Where an idle worker waits."""
+    """Waiting place of an idle worker."""
 
     signal: threading.Condition
     job: Job | None = None
@@ -69,7 +72,8 @@ class _Seat:
 class Dispatcher:
     """Jobs that wait and jobs that run. Safe for threads.
 
-    At most `slots` jobs run that were taken less than `young_s` ago. Without `slots` the number of workers is the only limit.
+    At most `slots` jobs run that were taken less than `young_s` ago. Without `slots`, the number of workers is the
+    only limit.
     """
 
     def __init__(self, slots: int | None = None, young_s: float = math.inf) -> None:
@@ -79,7 +83,8 @@ class Dispatcher:
         self._waiting: OrderedDict[str, Job] = OrderedDict()
         self._running: dict[str, Job] = {}
         self._idle: OrderedDict[int, _Seat] = OrderedDict()
-        self._owners: OrderedDict[str, int] = OrderedDict()
+        self._owners: LRUCache[str, int] = LRUCache(_MAX_OWNERS)
+        """Worker that last took a job of a topic."""
         self._closed = False
 
     @property
@@ -94,11 +99,11 @@ class Dispatcher:
 
     @property
     def is_closed(self) -> bool:
-        """True once nothing is taken any more."""
+        """True once no job is taken any more."""
         return self._closed
 
     def submit(self, job: Job) -> "Future[Verdict]":
-        """Queue a job, or join the same one under way. InfrastructureError: closed. Cancelling the future gives the place up."""
+        """Queue a job, or join the same one under way. Raises InfrastructureError if closed; can be cancelled."""
         future: Future[Verdict] = Future()
         with self._lock:
             if self._closed:
@@ -111,7 +116,7 @@ class Dispatcher:
         return future
 
     def take(self, worker: int) -> Job | None:
-        """Wait for this worker's next job; None: closed."""
+        """Wait for this worker's next job; returns None once closed."""
         with self._lock:
             while not self._closed:
                 job = self._choose(worker) if self._free_in_s() <= 0 else None
@@ -122,13 +127,13 @@ class Dispatcher:
                 if not job.is_wanted:
                     self._running.pop(job.key, None)
                     continue
-                self._own(job.topic, worker)
+                self._owners[job.topic] = worker
                 self._wake_one()
                 return job
         return None
 
     def _wait(self, worker: int) -> Job | None:
-        """Sit idle until a job is given to this worker, or until a slot may have become free for one that waits."""
+        """Wait until a job is given to this worker, or until a slot may be free for a waiting job."""
         seat = self._idle[worker] = _Seat(threading.Condition(self._lock))
         wait_s = self._free_in_s() if self._waiting else math.inf
         seat.signal.wait(None if wait_s == math.inf else max(wait_s, 0.001))
@@ -136,7 +141,7 @@ class Dispatcher:
         return seat.job
 
     def _free_in_s(self) -> float:
-        """Return the seconds until a slot is free where no job ends before; at most 0: there is one now."""
+        """Return the seconds until a slot is free if no job ends before; 0 or less: there is one now."""
         if self._slots is None or len(self._running) < self._slots:
             return 0.0
         now = time.monotonic()
@@ -144,12 +149,12 @@ class Dispatcher:
         return until_old[len(until_old) - self._slots]  # when all but slots - 1 of them are old
 
     def _wake_one(self) -> None:
-        """Have an idle worker look when it can take a job that waits."""
+        """Wake an idle worker to look for a waiting job."""
         if self._waiting and self._idle:
             self._idle[min(self._idle)].signal.notify()
 
     def put_back(self, job: Job, verdict_of: Callable[[Job], Verdict]) -> None:
-        """Have another worker try a job on which the machine failed, before all others. Closed: the job ends instead."""
+        """Queue a job on which the machine failed before all others. If closed, the job ends with `verdict_of`."""
         with self._lock:
             self._running.pop(job.key, None)
             if not self._closed:
@@ -159,25 +164,25 @@ class Dispatcher:
                     self._waiting.move_to_end(job.key, last=False)
                 self._wake_one()
                 return
-        _tell(job, verdict_of(job))
+        _deliver(job, verdict_of(job))
 
     def finish(self, job: Job, verdict: Verdict) -> None:
-        """Tell everybody who waits for it."""
+        """Deliver the verdict to all who wait for it."""
         with self._lock:
             self._running.pop(job.key, None)
             self._wake_one()
-        _tell(job, verdict)
+        _deliver(job, verdict)
 
     def fail_waiting(self, verdict_of: Callable[[Job], Verdict]) -> None:
-        """End every job that no worker has taken."""
+        """End every waiting job with `verdict_of`."""
         with self._lock:
             jobs = list(self._waiting.values())
             self._waiting.clear()
         for job in jobs:
-            _tell(job, verdict_of(job))
+            _deliver(job, verdict_of(job))
 
     def close(self, verdict_of: Callable[[Job], Verdict]) -> None:
-        """Take no more jobs, send idle workers home, and end what waits."""
+        """Refuse new jobs, release idle workers, and end waiting jobs."""
         with self._lock:
             self._closed = True
             for seat in self._idle.values():
@@ -185,7 +190,7 @@ class Dispatcher:
         self.fail_waiting(verdict_of)
 
     def _enqueue(self, job: Job) -> None:
-        """Give a job to an idle worker (the one that knows its problem, or else the first: reserves come last), or let it wait."""
+        """Give a job to an idle worker, one that knows its problem or else the first (reserves last); or queue it."""
         if not self._idle or self._waiting or self._free_in_s() > 0:
             self._waiting[job.key] = job
             self._wake_one()
@@ -198,7 +203,7 @@ class Dispatcher:
         seat.signal.notify()
 
     def _choose(self, worker: int) -> Job | None:
-        """Take the job that suits a worker out of those that wait: of a problem that it knows, of one that nobody knows, the first."""
+        """Take a waiting job: of a problem that the worker knows, else one that no worker knows, else the first."""
         head = next(iter(self._waiting.values()), None)
         if head is None:
             return None
@@ -222,19 +227,13 @@ class Dispatcher:
         job.taken_at = time.monotonic()
         self._running[job.key] = job
 
-    def _own(self, topic: str, worker: int) -> None:
-        self._owners[topic] = worker
-        self._owners.move_to_end(topic)
-        if len(self._owners) > _MAX_OWNERS:
-            self._owners.popitem(last=False)
-
     def _abandon(self, job: Job) -> None:
         with self._lock:
             if not job.is_wanted and self._waiting.get(job.key) is job:
                 del self._waiting[job.key]
 
 
-def _tell(job: Job, verdict: Verdict) -> None:
+def _deliver(job: Job, verdict: Verdict) -> None:
     for waiter in job.waiters:
         if waiter.set_running_or_notify_cancel():
             waiter.set_result(verdict)

@@ -1,7 +1,8 @@
-"""The judge's scratch folder: its processes' home, temporary files and compiler cache. Gone with the judge, however it ended.
+"""Scratch folder: home, temporary files and compiler cache of the judge's processes. Removed with the judge, however
+it ended.
 
-Its zygote removes it where the judge was killed; where both were killed at once, the next judge to start does. A lock on
-`.lock` in it says that it is in use, to judges in other containers too.
+If the caller was killed, its zygote removes the folder; if both were killed at once, the next judge to start does. A
+lock on `.lock` in the folder marks it as in use, also for judges in other containers.
 """
 
 import contextlib
@@ -18,17 +19,17 @@ _LOCK = ".lock"
 _UNLOCKED_LIFETIME_S = 3600.0
 _KEPT = frozenset({_LOCK, "builds", "device.lock"})
 _CACHES = ("triton", "torchinductor_")
-"""Folders of caches: what is in them goes, they stay."""
+"""Folders of caches: their contents are removed, they stay."""
 _FILE_LIFETIME_S = 300.0
-"""Longer than any compilation takes. What came of one is remembered elsewhere (kernels_eval.compile.compiler)."""
+"""Longer than any compilation takes. Outcomes are cached elsewhere (kernels_eval.compile.one_shot)."""
 _TRIM_EVERY_S = 60.0
 
 
 class Scratch:
-    """A folder of this judge's own."""
+    """The scratch folder of one judge."""
 
     def __init__(self, keep_caches: bool = False) -> None:
-        """`keep_caches`: candidates read the compiler's cache (on a device), where interpreted kernels are only compiled."""
+        """`keep_caches`: keep the compiler's cache, which candidates on a GPU read."""
         remove_left_behind(Path(tempfile.gettempdir()))
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
         self._lock = (self.path / _LOCK).open("w")
@@ -38,7 +39,7 @@ class Scratch:
         self._trimmed = time.monotonic()
 
     def trim(self) -> None:
-        """Remove old temporary files, now and then: a server that runs for months must not fill the disk."""
+        """Remove old temporary files, at most once a minute: a server that runs for months must not fill the disk."""
         if time.monotonic() - self._trimmed < _TRIM_EVERY_S or not self._trimming.acquire(blocking=False):
             return
         try:
@@ -48,13 +49,13 @@ class Scratch:
             self._trimming.release()
 
     def close(self) -> None:
-        """Remove it."""
+        """Remove the folder."""
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.close()
 
 
 def remove_old_files(folder: Path, before: float, keep_caches: bool) -> None:
-    """Remove what was last changed before a time (seconds since 1970), but for folders that are in use as such."""
+    """Remove entries last changed before a time (seconds since 1970), except for folders that are in use."""
     for path in [entry for entry in _entries(folder) if entry.name not in _KEPT]:
         is_cache = path.name.startswith(_CACHES)
         if is_cache and keep_caches:
@@ -68,9 +69,8 @@ def remove_old_files(folder: Path, before: float, keep_caches: bool) -> None:
 def remove_left_behind(parent: Path) -> None:
     """Remove scratch folders whose judge is gone."""
     for folder in parent.glob(f"{PREFIX}*"):
-        with contextlib.suppress(
-            OSError
-        ):  # not ours, in use (the lock cannot be had), or removed by another judge meanwhile
+        # Suppressed: in use (the lock is held), or removed by another judge meanwhile.
+        with contextlib.suppress(OSError):
             if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
                 continue
             if not (folder / _LOCK).exists():

@@ -1,8 +1,8 @@
-"""The verdict cache: content addressed, in memory and optionally in a folder that outlives the process.
+"""Verdict cache, in the caller's process: addressed by content, in memory and optionally in a folder that outlives it.
 
-Key: problem (normalised), kernel source, every setting that a verdict depends on, the judge's version,
-Triton's and PyTorch's. File
-`<cache_dir>/<first two hex digits>/<key>.json` holds one verdict, written whole or not at all. Faults of the judge are never kept.
+Key: problem (normalised), kernel source, every setting that a verdict depends on, and the versions of the judge,
+Triton and PyTorch. `<cache_dir>/<first two hex digits>/<key>.json` holds one verdict, written whole or not at all.
+Faults are not kept.
 """
 
 import contextlib
@@ -10,11 +10,11 @@ import hashlib
 import json
 import os
 import threading
-from collections import OrderedDict
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from cachetools import LRUCache
 from pydantic import ValidationError
 
 from kernels_eval.config import JudgeConfig
@@ -23,12 +23,12 @@ from kernels_eval.problem import Problem
 from kernels_eval.verdict import JUDGE_VERSION, Verdict
 
 _VERDICT_BYTES = 2000
-"""What a verdict takes beside its message and resources (measured: 1700 and the cache's own)."""
+"""Memory of a verdict beside its message and resources (measured: 1700, and the cache's share)."""
 _RESOURCES_BYTES = 800
 
 
 def verdict_key(problem: Problem, kernel_source: str, config: JudgeConfig, hardware: str = "") -> str:
-    """Return the name of one verdict: 32 hex digits. `hardware`: the device that kernels are timed on, where there is one."""
+    """Return the key of one verdict, 32 hex digits. `hardware`: the GPU that kernels are timed on, or empty."""
     parts = [
         JUDGE_VERSION,
         *_library_versions(),
@@ -42,7 +42,7 @@ def verdict_key(problem: Problem, kernel_source: str, config: JudgeConfig, hardw
 
 @cache
 def _library_versions() -> tuple[str, ...]:
-    """What interprets and compiles kernels decides verdicts too. Read from the packages' metadata: nothing is imported."""
+    """Return the versions of the packages that verdicts depend on, from their metadata: they are not imported."""
     return tuple(f"{name} {_version(name)}" for name in ("triton", "torch"))
 
 
@@ -57,23 +57,19 @@ class VerdictCache:
     """Verdicts by key. Safe for threads, and for processes that share the folder."""
 
     def __init__(self, folder: Path | None, max_mb: float = 64) -> None:
-        """`max_mb`: memory that verdicts may take, about; those that were asked for last are kept."""
+        """`max_mb`: approximate memory for verdicts; the least recently used are dropped."""
         self._folder = folder
-        self._max_bytes = max_mb * 2**20
-        self._verdicts: OrderedDict[str, Verdict] = OrderedDict()
-        self._bytes = 0
+        self._verdicts: LRUCache[str, Verdict] = LRUCache(max_mb * 2**20, getsizeof=_size_of)
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """Verdicts in memory."""
+        """Return the number of verdicts in memory."""
         return len(self._verdicts)
 
     def get(self, key: str) -> Verdict | None:
         """Return the verdict, or None; a damaged file counts as none."""
         with self._lock:
             verdict = self._verdicts.get(key)
-            if verdict is not None:
-                self._verdicts.move_to_end(key)
         if verdict is not None or self._folder is None:
             return verdict
         try:
@@ -98,13 +94,8 @@ class VerdictCache:
             partial.replace(path)
 
     def _remember(self, key: str, verdict: Verdict) -> None:
-        with self._lock:
-            if key in self._verdicts:
-                self._bytes -= _size_of(self._verdicts.pop(key))
+        with self._lock, contextlib.suppress(ValueError):  # one verdict is larger than the whole cache
             self._verdicts[key] = verdict
-            self._bytes += _size_of(verdict)
-            while self._bytes > self._max_bytes:
-                self._bytes -= _size_of(self._verdicts.popitem(last=False)[1])
 
     def _path(self, key: str) -> Path:
         assert self._folder is not None
@@ -112,5 +103,5 @@ class VerdictCache:
 
 
 def _size_of(verdict: Verdict) -> int:
-    """Bytes of memory, about."""
+    """Return the approximate bytes of memory."""
     return _VERDICT_BYTES + len(verdict.error_message or "") + _RESOURCES_BYTES * len(verdict.resources)

@@ -1,7 +1,7 @@
-"""What the judge knows of its workers: who is at work, who is out of service and why, how long verdicts take.
+"""Worker status, in the caller's process: states of the workers, faults of the machine, durations of verdicts.
 
-A worker (a core's process, or a device) on which the machine failed is quarantined: it gets no kernels until a probe, a kernel
-that is known to be right, has passed on it. The worker statuses only keeps the books; kernels_eval.judge acts on them.
+A worker (a process on a core or a GPU) on which the machine failed is quarantined: it gets no kernels until a probe, a
+kernel that is known to be right, has passed on it. This module records; kernels_eval.judge decides.
 """
 
 import threading
@@ -17,18 +17,18 @@ from kernels_eval.frozen import FrozenModel
 from kernels_eval.verdict import Verdict
 
 BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Upper bounds of the classes that durations are counted in."""
+"""Upper bounds of the histogram's buckets."""
 _RECENT_FAULTS = 50
 _MAX_MESSAGE = 500
 
 
 class WorkerState(StrEnum):
-    """What a worker is doing."""
+    """State of a worker."""
 
     IDLE = "idle"
     """Waits for a kernel."""
     RESERVE = "reserve"
-    """Waits to step in for a worker that a kernel holds up, or that is in quarantine."""
+    """Waits to replace a worker that a long kernel occupies, or that is in quarantine."""
     BUSY = "busy"
     """Judges a kernel."""
     QUARANTINED = "quarantined"
@@ -43,7 +43,7 @@ class Fault(FrozenModel):
     at: datetime
     worker: int = Field(ge=0)
     category: str
-    """`judge_fault`: a process died, hung or could not be had. `judge_bug`: the judge's own code raised."""
+    """`judge_fault`: a process died, hung or did not start. `judge_bug`: the judge's own code raised."""
     message: str
     on: str = "kernel"
     """`kernel`: while a kernel was judged; `probe`: while the worker was in quarantine."""
@@ -54,19 +54,19 @@ class WorkerReport(FrozenModel):
 
     worker: int = Field(ge=0)
     device: str
-    """What it runs kernels on, e.g. `cpu`."""
+    """Device of its kernels, e.g. `cpu`."""
     state: WorkerState
     in_state_s: float = Field(ge=0)
     """Seconds since it entered this state."""
     judged: int = Field(ge=0)
-    """Verdicts that it gave."""
+    """Number of its verdicts."""
     faults: int = Field(ge=0)
     quarantines: int = Field(ge=0)
     last_fault: Fault | None = None
 
 
 class FaultStatistics(FrozenModel):
-    """The failures of the machine since the judge started."""
+    """Failures of the machine since the judge started."""
 
     total: int = Field(ge=0)
     by_category: dict[str, int]
@@ -84,7 +84,7 @@ class Durations:
     """A histogram of the seconds from a worker's taking a kernel to its verdict."""
 
     counts: tuple[int, ...]
-    """For each of BUCKETS_S, how many took at most so long and longer than the one before; the last: longer than all."""
+    """Number of verdicts in each bucket of BUCKETS_S, and last those that took longer."""
     total_s: float
 
 
@@ -92,7 +92,7 @@ class Durations:
 class _Worker:
     device: str
     resting: WorkerState
-    """What it is while it has nothing to do."""
+    """Its state without a job: IDLE or RESERVE."""
     state: WorkerState
     since: float = field(default_factory=time.monotonic)
     judged: int = 0
@@ -106,7 +106,7 @@ class _Worker:
 
 
 class WorkerStatuses:
-    """The books. Safe for threads. Workers `regular` and up are in reserve."""
+    """Records of all workers. Safe for threads. Workers from number `regular` on are in reserve."""
 
     def __init__(self, devices: list[str], regular: int | None = None) -> None:
         self._lock = threading.Lock()
@@ -122,90 +122,92 @@ class WorkerStatuses:
         self._returned = 0
 
     def begins(self, worker: int) -> None:
-        """A worker has taken a kernel."""
+        """Record that a worker has taken a kernel."""
         with self._lock:
             self._workers[worker].enter(WorkerState.BUSY)
 
     def judged(self, worker: int, verdict: Verdict) -> None:
-        """A worker has given a verdict."""
+        """Record a worker's verdict."""
         with self._lock:
-            book = self._workers[worker]
-            seconds = time.monotonic() - book.since
-            book.judged += 1
-            book.enter(book.resting)
+            record = self._workers[worker]
+            seconds = time.monotonic() - record.since
+            record.judged += 1
+            record.enter(record.resting)
             self._verdicts[verdict.status.value] += 1
             self._counts[next((i for i, bound in enumerate(BUCKETS_S) if seconds <= bound), len(BUCKETS_S))] += 1
             self._total_s += seconds
 
     def failed(self, worker: int, category: str, message: str) -> None:
-        """The machine failed under a worker; it is out of service from now on."""
+        """Record that the machine failed on a worker, which is quarantined from now on."""
         with self._lock:
-            book = self._workers[worker]
-            on = "probe" if book.state is WorkerState.QUARANTINED else "kernel"
+            record = self._workers[worker]
+            on = "probe" if record.state is WorkerState.QUARANTINED else "kernel"
             fault = Fault(at=datetime.now(UTC), worker=worker, category=category, message=message[:_MAX_MESSAGE], on=on)
-            book.faults += 1
-            book.last_fault = fault
-            if book.state is not WorkerState.QUARANTINED:
-                book.quarantines += 1
-                book.enter(WorkerState.QUARANTINED)
+            record.faults += 1
+            record.last_fault = fault
+            if record.state is not WorkerState.QUARANTINED:
+                record.quarantines += 1
+                record.enter(WorkerState.QUARANTINED)
             self._fault_categories[category] += 1
             self._recent.append(fault)
 
     def returned(self, worker: int) -> None:
-        """A worker is back in service."""
+        """Record that a worker is back in service."""
         with self._lock:
             self._workers[worker].enter(self._workers[worker].resting)
             self._returned += 1
 
     def stopped(self, worker: int) -> None:
-        """A worker has gone home."""
+        """Record that a worker has stopped."""
         with self._lock:
             self._workers[worker].enter(WorkerState.STOPPED)
 
     @property
     def in_service(self) -> int:
-        """Workers that take kernels, those in reserve included."""
+        """Number of workers that take kernels, including those in reserve."""
         with self._lock:
-            return sum(book.state not in (WorkerState.QUARANTINED, WorkerState.STOPPED) for book in self._workers)
+            return sum(record.state not in (WorkerState.QUARANTINED, WorkerState.STOPPED) for record in self._workers)
 
     @property
     def verdicts(self) -> dict[str, int]:
-        """Verdicts by status; those from the cache are not counted."""
+        """Number of verdicts by status, without those from the cache."""
         with self._lock:
             return dict(self._verdicts)
 
     @property
     def durations(self) -> Durations:
-        """How long verdicts took."""
+        """Durations of verdicts."""
         with self._lock:
             return Durations(tuple(self._counts), self._total_s)
 
     def workers(self) -> list[WorkerReport]:
-        """Return every worker as it is now."""
+        """Return the present state of every worker."""
         now = time.monotonic()
         with self._lock:
             return [
                 WorkerReport(
                     worker=index,
-                    device=book.device,
-                    state=book.state,
-                    in_state_s=round(now - book.since, 3),
-                    judged=book.judged,
-                    faults=book.faults,
-                    quarantines=book.quarantines,
-                    last_fault=book.last_fault,
+                    device=record.device,
+                    state=record.state,
+                    in_state_s=round(now - record.since, 3),
+                    judged=record.judged,
+                    faults=record.faults,
+                    quarantines=record.quarantines,
+                    last_fault=record.last_fault,
                 )
-                for index, book in enumerate(self._workers)
+                for index, record in enumerate(self._workers)
             ]
 
     def fault_statistics(self) -> FaultStatistics:
-        """Return what has failed so far."""
+        """Return the failures so far."""
         with self._lock:
             return FaultStatistics(
                 total=sum(self._fault_categories.values()),
                 by_category=dict(self._fault_categories),
-                by_worker={index: book.faults for index, book in enumerate(self._workers) if book.faults},
-                quarantined=tuple(i for i, book in enumerate(self._workers) if book.state is WorkerState.QUARANTINED),
+                by_worker={index: record.faults for index, record in enumerate(self._workers) if record.faults},
+                quarantined=tuple(
+                    i for i, record in enumerate(self._workers) if record.state is WorkerState.QUARANTINED
+                ),
                 returned=self._returned,
                 recent=tuple(self._recent),
             )

@@ -1,13 +1,16 @@
-"""The warm process: imports torch and triton once, then forks workers (or compiler fork servers) on request.
+"""Zygote: a process that has imported torch and triton and forks workers, or compilers' fork servers, on request.
 
-Started as a program of its own (`python -m kernels_eval.pool.zygote interpret|compile|build|device DESCRIPTOR`), so that it inherits no
-threads, no CUDA context and no secrets of the caller's. Triton decides at import whether it interprets, so there is one
-zygote for each way. It never reads a problem or a kernel.
+`Zygotes` and `Zygote` run in the caller's process; `main` is the zygote, a program of its own (`python -m
+kernels_eval.pool.zygote ROLE DESCRIPTOR`), which inherits no threads, CUDA context or secrets of the caller. It never
+reads a problem or a kernel. Triton decides at import whether it interprets, hence one zygote for each role:
+`interpret` (workers on a CPU), `device` (workers on a GPU), `compile` (Triton), `build` (nvcc).
 
-Protocol (SOCK_SEQPACKET): judge `fork` with one descriptor, zygote `forked` (process); judge `kill` (process).
+Protocol (SOCK_SEQPACKET). Caller: `fork` with the child's socket as descriptor, or `kill` (process). Zygote: the id of
+the process that it forked.
 """
 
 import contextlib
+import ctypes
 import gc
 import os
 import shutil
@@ -15,63 +18,89 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from kernels_eval.errors import InfrastructureError
-from kernels_eval.pool.hugepages import collapse_memory
 from kernels_eval.pool.scratch import PREFIX
-from kernels_eval.sandbox.ipc import ChannelClosedError, has_news, note_pair, receive_note, send_note
 from kernels_eval.sandbox.limits import adopt_orphans, children_of
+from kernels_eval.sandbox.messages import ChannelClosedError, has_news, note_pair, receive_note, send_note
 
-DEVICE_WAY = "device"
-_DEVICE_UNREHEARSED = "device-unrehearsed"
+_DEVICE = "device"
+_DEVICE_WITHOUT_WARM_UP = "device-without-warm-up"
+_WORKER_ROLES = {"cpu": "interpret", "cuda": _DEVICE}
+"""Device -> the zygote that its workers come from."""
 _REAP_S = 1.0
 _END_S = 10.0
 _START_S = 180.0
+_KEPT_ENVIRONMENT = {"PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "VIRTUAL_ENV", "TZ", "CUDA_HOME", "CC", "CXX"}
+_KEPT_FOR_DEVICES = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "KERNELS_EVAL_WARM_PROFILER"}
+
+
+class Zygotes:
+    """The zygotes of one judge by role, each started when first needed and again after it died. Safe for threads."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._known: dict[str, Zygote] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def fork(self, role: str) -> tuple[int, socket.socket]:
+        """Fork a fork server from the zygote of a role; returns its process id and the socket to it."""
+        with self._lock:
+            if self._closed:
+                raise InfrastructureError("the judge is closed")
+            zygote = self._known.get(role)
+            if zygote is None or not zygote.is_alive:
+                zygote = self._known[role] = Zygote(role, self._scratch)
+        return zygote.fork()
+
+    def fork_worker(self, device: str) -> tuple[int, socket.socket]:
+        """Fork a worker for `cpu` or `cuda`; returns its process id and the socket to it."""
+        return self.fork(_WORKER_ROLES[device])
+
+    def kill(self, process: int) -> None:
+        """Kill a worker that no longer answers."""
+        for role in _WORKER_ROLES.values():
+            if role in self._known:
+                self._known[role].kill(process)
+
+    def close(self) -> None:
+        """End all of them."""
+        with self._lock:
+            self._closed = True
+            for zygote in self._known.values():
+                zygote.close()
 
 
 class Zygote:
-    """The judge's side: starts the zygote's process and has it fork."""
+    """The caller's side of one zygote: starts the process and has it fork."""
 
-    def __init__(self, way: str, scratch: Path) -> None:
+    def __init__(self, role: str, scratch: Path) -> None:
+        self._role = role
+        self._forking = threading.Lock()
         self._notes, theirs = note_pair()
-        environment = {name: value for name, value in os.environ.items() if name in _KEPT_ENVIRONMENT}
-        environment |= {
-            "OMP_NUM_THREADS": "1",
-            "MKL_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(Path(__file__).resolve().parents[2]), _own_path()])),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "TRITON_CACHE_DIR": str(scratch / "triton"),
-            "TRITON_INTERPRET": "1" if way == "interpret" else "0",
-            "TRITON_DEFAULT_FP_FUSION": "1",  # today's default, said aloud: the compiler warns of a coming change
-            "TMPDIR": str(scratch),
-            "HOME": str(scratch),
-        }
-        if way == DEVICE_WAY:
-            environment |= {name: value for name, value in os.environ.items() if name in _KEPT_FOR_DEVICES}
-            environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "TRITON_CACHE_DIR": str(scratch / "triton-device")}
-        else:
-            environment["CUDA_VISIBLE_DEVICES"] = ""
-        self._way = way
-        command = [sys.executable, "-m", "kernels_eval.pool.zygote", way, str(theirs.fileno())]
+        command = [sys.executable, "-m", "kernels_eval.pool.zygote", role, str(theirs.fileno())]
         self._process = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], env=environment, cwd=scratch, stdin=subprocess.DEVNULL
+            command, pass_fds=[theirs.fileno()], env=_environment(role, scratch), cwd=scratch, stdin=subprocess.DEVNULL
         )
         theirs.close()
         self._notes.settimeout(_START_S)
 
     def fork(self) -> tuple[int, socket.socket]:
         """Fork a worker or fork server; returns its process id and the socket to it."""
-        ours, theirs = note_pair() if self._way in ("compile", "build") else socket.socketpair()
+        ours, theirs = note_pair() if self._role in ("compile", "build") else socket.socketpair()
         try:
-            send_note(self._notes, {"action": "fork"}, [theirs.fileno()])
-            note, _ = receive_note(self._notes)
+            with self._forking:  # threads share the zygote: a reply belongs to the request before it
+                send_note(self._notes, {"action": "fork"}, [theirs.fileno()])
+                note, _ = receive_note(self._notes)
         except (ChannelClosedError, TimeoutError) as error:
             ours.close()
-            raise InfrastructureError("the warm judge process died or did not start") from error
+            raise InfrastructureError("the judge's zygote process died or did not start") from error
         finally:
             theirs.close()
         return int(note["process"]), ours
@@ -96,40 +125,54 @@ class Zygote:
             self._process.wait()
 
 
-def _own_path() -> str:
-    """The caller's PYTHONPATH, made absolute: its packages may lie there."""
+def _environment(role: str, scratch: Path) -> dict[str, str]:
+    """Return the environment of a zygote: named variables of the caller's, none of its secrets."""
+    kept = _KEPT_ENVIRONMENT | _KEPT_FOR_DEVICES if role == _DEVICE else _KEPT_ENVIRONMENT
+    environment = {name: value for name, value in os.environ.items() if name in kept}
+    environment |= {
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).resolve().parents[2]), *_callers_packages()]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TRITON_CACHE_DIR": str(scratch / ("triton-device" if role == _DEVICE else "triton")),
+        "TRITON_INTERPRET": "1" if role == "interpret" else "0",
+        "TRITON_DEFAULT_FP_FUSION": "1",  # the default of today, set because the compiler warns of a coming change
+        "TMPDIR": str(scratch),
+        "HOME": str(scratch),
+    }
+    environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"} if role == _DEVICE else {"CUDA_VISIBLE_DEVICES": ""}
+    return environment
+
+
+def _callers_packages() -> list[str]:
+    """Return the entries of the caller's PYTHONPATH, made absolute: its packages may lie there."""
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return os.pathsep.join(str(Path(entry).resolve()) for entry in entries if entry)
+    return [str(Path(entry).resolve()) for entry in entries if entry]
 
 
-_KEPT_ENVIRONMENT = frozenset(
-    {"PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "VIRTUAL_ENV", "TZ", "CUDA_HOME", "CC", "CXX"}
-)
-_KEPT_FOR_DEVICES = frozenset({"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "KERNELS_EVAL_WARM_PROFILER"})
-
-
-def main(way: str, descriptor: int) -> NoReturn:
-    """Import, then serve the judge until it goes away."""
-    judge = socket.socket(fileno=descriptor)
-    serve = _load(way)
+def main(role: str, descriptor: int) -> NoReturn:
+    """Import what the role needs, then serve the caller until it goes away. Runs in the zygote."""
+    caller = socket.socket(fileno=descriptor)
+    serve = _load(role)
     gc.collect()
     gc.freeze()  # keeps the collector from touching, and so copying, every page in each child
     collapse_memory()
     adopt_orphans()
     children: set[int] = set()
     while True:
-        ready = has_news(judge, _REAP_S)
+        ready = has_news(caller, _REAP_S)
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG)[0]) != 0:
                 children.discard(ended)
         if not ready:
             continue
         try:
-            note, descriptors = receive_note(judge)
+            note, descriptors = receive_note(caller)
         except ChannelClosedError:
-            _end_family()
+            _end_descendants()
             _remove_scratch()
-            os._exit(0)  # without the interpreter's farewell, which lists what triton's bindings leak
+            os._exit(0)  # without the interpreter's shutdown, which lists what triton's bindings leak
         if note["action"] == "kill":
             if note["process"] in children:
                 os.kill(note["process"], signal.SIGKILL)
@@ -138,19 +181,19 @@ def main(way: str, descriptor: int) -> NoReturn:
         if child == 0:
             code = 70
             try:
-                judge.close()
-                serve(descriptors[0])
+                caller.close()
+                serve(socket.socket(fileno=descriptors[0]))
                 code = 0
             finally:
                 os._exit(code)
         os.close(descriptors[0])
         children.add(child)
-        with contextlib.suppress(ChannelClosedError):  # told in the next round, which ends all
-            send_note(judge, {"process": child})
+        with contextlib.suppress(ChannelClosedError):  # the next round sees it, and ends all
+            send_note(caller, {"process": child})
 
 
-def _end_family() -> None:
-    """Kill and reap all that descends from here: what a child leaves behind becomes ours, and is next."""
+def _end_descendants() -> None:
+    """Kill and reap all descendants: those of a child that has ended become children of this process."""
     deadline = time.monotonic() + _END_S
     while (children := children_of(os.getpid())) and time.monotonic() < deadline:
         for child in children:
@@ -162,48 +205,28 @@ def _end_family() -> None:
 
 
 def _remove_scratch() -> None:
-    """The judge has gone, perhaps killed: its scratch folder (ours to live in) goes too."""
+    """Remove the judge's scratch folder: the caller has gone, perhaps killed."""
     scratch = Path(os.environ["TMPDIR"])
     if scratch.name.startswith(PREFIX):
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _load(way: str) -> Any:
-    """Import everything that a child needs, and return what a child does with its socket."""
+def _load(role: str) -> Callable[[socket.socket], None]:
+    """Import everything that a child of this role needs; returns what a child does with its socket."""
     import torch
 
     torch.set_num_threads(1)
-    if way == "compile":
-        from kernels_eval.compile.triton import compile_main, warm_up_compiler
-        from kernels_eval.sandbox.fork_server import serve_fork_server
-
-        warm_up_compiler()
-
-        def serve_compilers(descriptor: int) -> None:
-            # A folder of its own for each: what one compiler leaves behind, or half of it, is no other's affair.
-            os.environ["TRITON_CACHE_DIR"] += f"-{os.getpid()}"
-            serve_fork_server(_notes(descriptor), compile_main, may_fork=True)
-
-        return serve_compilers
-    if way == "build":
+    if role == "compile":
+        return _load_compiler()
+    if role == "build":
+        from kernels_eval.backends import build_main
         from kernels_eval.compile.nvcc import remember_load_inline
-        from kernels_eval.pool.builder import build_main
         from kernels_eval.sandbox.fork_server import serve_fork_server
 
         remember_load_inline()
-        return lambda descriptor: serve_fork_server(_notes(descriptor), build_main, may_fork=True)
-    if way in (DEVICE_WAY, _DEVICE_UNREHEARSED):
-        from kernels_eval.gpu.warm_up import close_nvml, is_cuda_untouched, warm_up_zygote
-        from kernels_eval.gpu.worker import serve_worker as serve_gpu_worker
-
-        if way == DEVICE_WAY:
-            warm_up_zygote()
-            close_nvml()
-            if not is_cuda_untouched():  # CUDA was initialised after all: start over without what may have done it
-                os.execv(
-                    sys.executable, [sys.executable, "-m", "kernels_eval.pool.zygote", _DEVICE_UNREHEARSED, sys.argv[2]]
-                )
-        return lambda descriptor: serve_gpu_worker(socket.socket(fileno=descriptor))
+        return lambda judge: serve_fork_server(judge, build_main, may_fork=True)
+    if role in (_DEVICE, _DEVICE_WITHOUT_WARM_UP):
+        return _load_device_worker(role)
     from kernels_eval.cpu.worker import serve_worker, warm_up
     from kernels_eval.interpreter.triton_patches import interpreter
     from kernels_eval.reference import seeding
@@ -211,11 +234,66 @@ def _load(way: str) -> Any:
     seeding.install()
     interpreter.install()
     warm_up()
-    return lambda descriptor: serve_worker(socket.socket(fileno=descriptor))
+    return serve_worker
 
 
-def _notes(descriptor: int) -> socket.socket:
-    return socket.socket(fileno=descriptor)
+def _load_compiler() -> Callable[[socket.socket], None]:
+    from kernels_eval.compile.triton import compile_main, warm_up_compiler
+    from kernels_eval.sandbox.fork_server import serve_fork_server
+
+    warm_up_compiler()
+
+    def serve_compilers(judge: socket.socket) -> None:
+        # Each fork server has a cache folder to itself: a file that a killed compiler left half written harms no other.
+        os.environ["TRITON_CACHE_DIR"] += f"-{os.getpid()}"
+        serve_fork_server(judge, compile_main, may_fork=True)
+
+    return serve_compilers
+
+
+def _load_device_worker(role: str) -> Callable[[socket.socket], None]:
+    from kernels_eval.gpu.warm_up import close_nvml, is_cuda_untouched, warm_up_zygote
+    from kernels_eval.gpu.worker import serve_worker
+
+    if role == _DEVICE:
+        warm_up_zygote()
+        close_nvml()
+        if not is_cuda_untouched():  # CUDA was initialised after all: start again without what may have done it
+            again = [sys.executable, "-m", "kernels_eval.pool.zygote", _DEVICE_WITHOUT_WARM_UP, sys.argv[2]]
+            os.execv(sys.executable, again)
+    return serve_worker
+
+
+_HUGE_PAGE_BYTES = 2 << 20
+_MADV_COLLAPSE = 25
+"""Linux 6.1 and later; works whatever /sys/kernel/mm/transparent_hugepage says."""
+
+
+def collapse_memory() -> int:
+    """Move this process's private anonymous memory into huge pages; returns how many, 0 if the system cannot do it.
+
+    A process that has imported torch and triton has 235 MB of memory of its own in 60,000 pages. Each fork copies an
+    entry for every page and each exit removes it, together more CPU time than a small kernel's whole verdict. In pages
+    of 2 MB there are a hundred entries, a tenth of that cost. A child that writes gets a small page of its own, as
+    before.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    try:
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    collapsed = 0
+    for line in maps.splitlines():
+        fields = line.split(maxsplit=5)
+        is_anonymous = len(fields) == 5 or fields[5].strip() == "[heap]"
+        if fields[1] != "rw-p" or not is_anonymous:
+            continue
+        start, end = (int(part, 16) for part in fields[0].split("-"))
+        first = -(-start // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
+        for address in range(first, end - _HUGE_PAGE_BYTES + 1, _HUGE_PAGE_BYTES):
+            collapsed += libc.madvise(address, _HUGE_PAGE_BYTES, _MADV_COLLAPSE) == 0
+    return collapsed
 
 
 if __name__ == "__main__":

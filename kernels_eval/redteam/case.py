@@ -13,10 +13,9 @@ import ast
 import re
 from pathlib import Path
 
-from kernels_eval.config import JudgeConfig
+from kernels_eval.config import JudgeConfig, with_settings
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
-from kernels_eval.overrides import with_settings
 from kernels_eval.problem import check_problem_source, split_source
 from kernels_eval.verdict import Status
 

@@ -18,7 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from kernels_eval.example import PROBLEM
+from kernels_eval.problem import EXAMPLE_PROBLEM
 
 _TRIALS = 4
 _START_S = 120.0
@@ -121,7 +121,7 @@ def _passes(answer: TrivialAnswer, expected: Any, first: Any, inputs: list[Any])
 
 def main() -> None:
     """Answer one line after the other."""
-    trivial_answers(PROBLEM)  # imports what is needed: what follows is the problems' own time
+    trivial_answers(EXAMPLE_PROBLEM)  # imports what is needed: what follows is the problems' own time
     out = sys.stdout
     out.write("ready\n")
     out.flush()

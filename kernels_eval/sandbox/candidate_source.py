@@ -1,6 +1,7 @@
-"""Loads a candidate's source in a process of its own, and says what went wrong in it.
+"""Candidate's source: loads it in the candidate's process, and describes its errors by the candidate's own lines.
 
-Which process that is: kernels_eval.tracing.process where kernels are interpreted, kernels_eval.gpu.candidate on a GPU.
+Runs in the tracing process (kernels_eval.tracing.process), in the candidate's process on a GPU
+(kernels_eval.gpu.candidate), and in the one-shot process that builds (kernels_eval.backends).
 """
 
 import linecache
@@ -9,14 +10,14 @@ import traceback
 import types
 
 FILE_NAME = "kernel.py"
-"""What the candidate's source is called in tracebacks."""
+"""Name of the candidate's source in tracebacks."""
 _MAX_MESSAGE = 1200
 _MAX_LINE = 500
 _MAX_FRAMES = 4
 
 
 class CandidateError(Exception):
-    """The candidate failed; `header` is what the judge is told."""
+    """The candidate failed; `header` is the message to the judge (`FailedAnswer`)."""
 
     def __init__(self, status: str, category: str, message: str) -> None:
         super().__init__(message)
@@ -24,7 +25,7 @@ class CandidateError(Exception):
 
 
 def load_source(source: str) -> types.ModuleType:
-    """Execute a candidate's source as a module whose source lines can be found (Triton reads them)."""
+    """Execute a candidate's source as a module whose source lines can be found: Triton reads them."""
     module = types.ModuleType("candidate")
     module.__file__ = FILE_NAME
     sys.modules["candidate"] = module
@@ -48,7 +49,7 @@ def load_source(source: str) -> types.ModuleType:
 
 
 def describe(error: BaseException) -> str:
-    """Return type and message of an exception and the candidate's own lines that it went through, innermost first."""
+    """Return an exception's type, message and the candidate's own lines on its way, innermost first."""
     places = [
         f"line {frame.lineno}: {(frame.line or '').strip()}"
         for frame in reversed(traceback.extract_tb(error.__traceback__))

@@ -7,16 +7,21 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from kernels_eval.sandbox.fork_server import ForkServer
-from kernels_eval.sandbox.ipc import ChannelClosedError, MalformedFrameError, receive_frame, send_frame
 from kernels_eval.sandbox.limits import Limits
-from kernels_eval.sandbox.messages import FailedAnswer
+from kernels_eval.sandbox.messages import (
+    ChannelClosedError,
+    FailedAnswer,
+    MalformedFrameError,
+    receive_frame,
+    send_frame,
+)
 from kernels_eval.verdict import Resources, Status, Verdict
 
-_MOST_LAST_WORDS = 1 << 31
+_MAX_UNREAD = 1 << 31
 
 
 class CandidateFailedError(Exception):
-    """The candidate is done for, and this is the verdict on it."""
+    """The candidate failed; holds the verdict on it."""
 
     def __init__(self, status: Status, category: str, message: str) -> None:
         super().__init__(message)
@@ -25,7 +30,7 @@ class CandidateFailedError(Exception):
         self.message = message
 
     def verdict(self, compiled: bool, resources: tuple[Resources, ...] = ()) -> Verdict:
-        """Return the verdict on the candidate; `compiled`: how far it had come."""
+        """Return the verdict on the candidate. `compiled`: it had compiled before it failed."""
         return Verdict(
             status=self.status,
             compiled=compiled and self.status is not Status.COMPILE_ERROR,
@@ -69,30 +74,30 @@ class Child:
         self._channel.settimeout(seconds)
 
     def send(self, header: dict[str, Any], payload: list[Any] | None = None) -> None:
-        """Send one message; CandidateFailedError where the child is gone."""
+        """Send one message. Raises CandidateFailedError if the child has ended."""
         try:
             send_frame(self._channel, header, payload or [])
         except ChannelClosedError as error:
-            raise self._last_words() or self._autopsy() from error
+            raise self._reported_failure() or self._explain() from error
         except TimeoutError as error:
-            raise self._autopsy() from error
+            raise self._explain() from error
 
     def receive(self, max_payload: int) -> tuple[Any, dict[str, Any], bytearray]:
-        """Wait for one answer: checked, and as it came. CandidateFailedError: it says that it failed, or makes no sense."""
+        """Wait for one answer; returns it checked, raw, and its payload. Raises CandidateFailedError like `check`."""
         header, payload = self.receive_unchecked(max_payload)
         return self.check(header), header, payload
 
     def receive_unchecked(self, max_payload: int) -> tuple[dict[str, Any], bytearray]:
-        """Wait for one answer, as it comes. CandidateFailedError: there is none."""
+        """Wait for one answer; returns it raw. Raises CandidateFailedError if there is none."""
         try:
             return receive_frame(self._channel, max_payload)
         except (ChannelClosedError, TimeoutError) as error:
-            raise self._autopsy(timed_out=isinstance(error, TimeoutError)) from error
+            raise self._explain(timed_out=isinstance(error, TimeoutError)) from error
         except MalformedFrameError as error:
             raise out_of_turn("the process sent something else than its results") from error
 
     def check(self, header: dict[str, Any]) -> Any:
-        """Return an answer as a model. CandidateFailedError: it says that it failed, or makes no sense."""
+        """Validate an answer. Raises CandidateFailedError if it reports a failure or does not fit the schema."""
         try:
             answer = self._answers.validate_python(header)
         except ValidationError as error:
@@ -101,18 +106,18 @@ class Child:
             raise _failure(answer)
         return answer
 
-    def _last_words(self) -> CandidateFailedError | None:
-        """Return the failure that a child told before it ended, where we were asking it more meanwhile."""
+    def _reported_failure(self) -> CandidateFailedError | None:
+        """Return the failure that a child reported before it ended, while a next request was under way."""
         with contextlib.suppress(ChannelClosedError, TimeoutError, MalformedFrameError, ValidationError):
             while True:
-                header, _ = receive_frame(self._channel, _MOST_LAST_WORDS)
+                header, _ = receive_frame(self._channel, _MAX_UNREAD)
                 answer = self._answers.validate_python(header)
                 if isinstance(answer, FailedAnswer):
                     return _failure(answer)
         return None
 
-    def _autopsy(self, timed_out: bool = False) -> CandidateFailedError:
-        """Say why there was no answer. `timed_out`: the wait for it expired."""
+    def _explain(self, timed_out: bool = False) -> CandidateFailedError:
+        """Return the reason for a missing answer. `timed_out`: the wait for it expired."""
         ending = self._fork_server.stop()
         self._ended = True
         if timed_out and self._wait_s is not None:
@@ -136,5 +141,5 @@ def _failure(answer: FailedAnswer) -> CandidateFailedError:
 
 
 def out_of_turn(message: str) -> CandidateFailedError:
-    """What a process is told that does not keep to the session."""
+    """Return the failure of a process that breaks the protocol."""
     return CandidateFailedError(Status.REJECTED, "malformed_answer", message)

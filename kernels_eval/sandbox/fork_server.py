@@ -1,12 +1,12 @@
-"""Where confined children are born: a warm, clean, single-threaded process that forks one child at a time.
+"""Fork server: a single-threaded, pre-imported process that forks one sandboxed child per request. Both sides are here.
 
-The fork server was forked before its owner read any problem, so that a child's memory holds no reference, seed or answer.
-It keeps one spare child forked ahead (a fork of a process with torch in it costs about 10 ms), hands it the descriptors
-of a job, enforces the limit on wall time (without what others took of it), and ends the child's whole process group, and whatever escaped from the group.
+`ForkServer` is the owner's side (a worker, or the caller for compilers), `serve_fork_server` the process's. It is
+forked before its owner reads any problem: a child's memory holds no reference, seed or expected output. It keeps one
+spare child forked ahead (forking a process with torch in it takes about 10 ms), hands it the descriptors of a job,
+enforces the limit on wall time, and ends the child's whole process group and any process that escaped from the group.
 
-Protocol over a SOCK_SEQPACKET socket. Owner: `start` (job, limits; descriptors: channel and, it may be, input memory), `stop` (job),
-`dismiss` (job: as stop, but nobody waits for how it ended).
-ForkServer: `hello` (sandbox), `ended` (job, cause = exit | signal | timeout | stopped, code).
+Protocol (SOCK_SEQPACKET). Owner: `start` (job, limits; descriptors: channel and, for some, input memory), `stop` (job),
+`dismiss` (job; as `stop`, without a report). Fork server: `hello` (sandbox), `ended` (job, cause, code).
 """
 
 import contextlib
@@ -20,21 +20,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernels_eval.errors import InfrastructureError
-from kernels_eval.sandbox.cpu_wait import starved_since, starved_together
-from kernels_eval.sandbox.ipc import ChannelClosedError, has_news, note_pair, receive_note, send_note
-from kernels_eval.sandbox.limits import Limits, children_of, confine_child, confine_fork_server, die_with_parent
+from kernels_eval.sandbox.limits import (
+    Limits,
+    children_of,
+    confine_child,
+    confine_fork_server,
+    cpu_wait_since,
+    cpu_waits,
+    die_with_parent,
+)
+from kernels_eval.sandbox.messages import ChannelClosedError, has_news, note_pair, receive_note, send_note
 
 ChildMain = Callable[[socket.socket, int], None]
-"""What a child runs: its channel to the owner, and the descriptor of the shared input memory; -1 where it is to see none."""
+"""Main function of a child. Arguments: channel to the owner, descriptor of the shared input memory (-1: none)."""
 _GRACE_S = 5.0
 MAX_EXTENSION = 3.0
-"""A limit on wall time is extended by the time that a child, or its owner, waited for a core: at most by this many times itself."""
+"""A wall-time limit is extended by the time that a child or its owner waited for a core, by at most so many limits."""
 _ANSWER_S = 60.0
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a child ended."""
+    """End of a child."""
 
     cause: str
     """`exit`, `signal`, `timeout` or `stopped`."""
@@ -51,12 +58,12 @@ class _Child:
     started: float = 0.0
     wall_s: float = 0.0
     deadline: float = 0.0
-    starved_before_s: dict[int, float] = field(default_factory=dict[int, float])
+    cpu_waits_before: dict[int, float] = field(default_factory=dict[int, float])
 
 
 @dataclass(frozen=True)
 class ChildSetup:
-    """What happens to children before they run a candidate."""
+    """Steps before a child runs a candidate."""
 
     warm_up: Callable[[], None] | None = None
     """Called in each spare child while it waits for its job."""
@@ -67,7 +74,7 @@ class ChildSetup:
 def serve_fork_server(
     owner: socket.socket, child_main: ChildMain, may_fork: bool, setup: ChildSetup | None = None
 ) -> None:
-    """Serve one owner until it goes away. `may_fork`: children may start programs of their own (a compiler's assembler)."""
+    """Serve one owner until it goes away. `may_fork`: children may start programs (a compiler's assembler)."""
     die_with_parent()
     setup = setup or ChildSetup()
     sandbox = setup.confine_fork_server(may_fork)
@@ -85,7 +92,7 @@ class _ForkServerProcess:
         self._spare = self._fork()
         self._current: _Child | None = None
         self._dying: dict[int, _Child] = {}
-        """Killed children by descriptor; reaped when there is time (a process with torch in it takes milliseconds to end)."""
+        """Killed children by descriptor, reaped later: a process with torch in it takes milliseconds to end."""
 
     def serve(self) -> None:
         while True:
@@ -105,7 +112,7 @@ class _ForkServerProcess:
                 self._reap(self._dying.pop(descriptor))
 
     def _handle_request(self) -> bool:
-        """Do what the owner says; False once it has gone."""
+        """Serve one request; returns False once the owner has gone."""
         try:
             note, descriptors = receive_note(self._owner)
         except ChannelClosedError:
@@ -120,14 +127,14 @@ class _ForkServerProcess:
             child = self._current
             if child is not None and child.job == note["job"]:
                 self._current = None
-                self._strike(child)
+                self._send_kill(child)
                 self._dying[child.descriptor] = child
             return True
         child = self._spare
         child.job = note["job"]
         child.started, child.wall_s = time.monotonic(), note["limits"]["wall_s"]
         child.deadline = child.started + child.wall_s
-        child.starved_before_s = starved_together(os.getppid())
+        child.cpu_waits_before = cpu_waits(os.getppid())
         with contextlib.suppress(ChannelClosedError):  # a spare that died shows by its descriptor in the next round
             send_note(child.connection, note, descriptors)
         for descriptor in descriptors:
@@ -137,10 +144,10 @@ class _ForkServerProcess:
         return True
 
     def _extend(self, child: _Child) -> bool:
-        """Put the deadline off by the time that others had the cores; False: it had its time."""
-        # Of a candidate's two processes one waits while the other, or their owner, is kept from running.
-        starved = min(starved_since(child.starved_before_s, os.getppid()), MAX_EXTENSION * child.wall_s)
-        child.deadline = child.started + child.wall_s + starved
+        """Extend the deadline by the time spent waiting for a core; returns False if the child has had its time."""
+        # Of a candidate's two processes one waits while the other, or their owner, waits for a core.
+        waited_s = min(cpu_wait_since(child.cpu_waits_before, os.getppid()), MAX_EXTENSION * child.wall_s)
+        child.deadline = child.started + child.wall_s + waited_s
         return time.monotonic() < child.deadline
 
     def _fork(self) -> _Child:
@@ -158,7 +165,7 @@ class _ForkServerProcess:
         return _Child(process, os.pidfd_open(process), ours)
 
     def _end(self, child: _Child, cause: str | None) -> None:
-        """Reap the current child and say how it ended; `cause` None: it ended by itself."""
+        """Reap the current child and report how it ended. `cause` None: it ended by itself."""
         self._current = None
         code = self._kill(child)
         if cause is None or (cause == "stopped" and code != -signal.SIGKILL):
@@ -169,10 +176,10 @@ class _ForkServerProcess:
 
     def _kill(self, child: _Child) -> int:
         """Kill and reap a child, its group and what escaped from it; returns its exit code, negative for a signal."""
-        self._strike(child)
+        self._send_kill(child)
         return self._reap(child)
 
-    def _strike(self, child: _Child) -> None:
+    def _send_kill(self, child: _Child) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.process, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
@@ -189,7 +196,7 @@ class _ForkServerProcess:
 
 
 def _kill_escaped(kept: set[int]) -> None:
-    """Kill children that are not ours: orphans that left the ended child's group were re-parented to us, their subreaper."""
+    """Kill all other children: orphans that left the ended child's group have become children of this subreaper."""
     while escaped := [process for process in children_of(os.getpid()) if process not in kept]:
         for process in escaped:
             with contextlib.suppress(ProcessLookupError):
@@ -202,7 +209,7 @@ def _kill_escaped(kept: set[int]) -> None:
 def _run_child(connection: socket.socket, child_main: ChildMain, may_fork: bool, setup: ChildSetup) -> None:
     die_with_parent()
     os.setsid()
-    # Nothing of the fork server's may stay open: its sockets lead to the judge.
+    # No descriptor of the fork server may stay open: its sockets lead to its owner.
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
@@ -222,7 +229,7 @@ def _run_child(connection: socket.socket, child_main: ChildMain, may_fork: bool,
 
 
 class ForkServer:
-    """The owner's side: starts jobs in a fork server and learns how they ended. Not for concurrent use: one job at a time."""
+    """Owner's side: starts jobs in a fork server, one at a time, and reads how they ended. Not for concurrent use."""
 
     def __init__(self, notes: socket.socket) -> None:
         self._notes = notes
@@ -231,7 +238,7 @@ class ForkServer:
         self.sandbox: list[str] = self._receive()["sandbox"]
 
     def start(self, memory: int | None, limits: Limits) -> socket.socket:
-        """Start a confined child; returns the channel to it. `memory`: a descriptor that it may map; None: nothing."""
+        """Start a confined child; returns the channel to it. `memory`: a descriptor that it may map, or None."""
         self._job += 1
         self._forget_endings()
         ours, theirs = socket.socketpair()
@@ -247,29 +254,29 @@ class ForkServer:
         return ours
 
     def stop(self) -> Ending:
-        """End the current job, if it has not ended by itself; returns how it ended."""
+        """End the current job unless it has ended; returns how it ended."""
         self._send({"action": "stop", "job": self._job}, ())
         return self.ending()
 
     def dismiss(self) -> None:
-        """End the current job without waiting for that."""
+        """End the current job without waiting until it has ended."""
         with contextlib.suppress(InfrastructureError):  # shows when the next job is started
             self._send({"action": "dismiss", "job": self._job}, ())
 
     def _forget_endings(self) -> None:
-        """Read what was said of jobs that nobody asks about any more."""
+        """Drop reports of earlier jobs."""
         while has_news(self._notes):
             self._receive()
 
     def ending(self) -> Ending:
-        """Wait until the current job has ended, at its limit if need be."""
+        """Wait until the current job has ended, at its time limit if not before."""
         while True:
             note = self._receive()
             if note["job"] == self._job:
                 return Ending(note["cause"], note["code"])
 
     def close(self) -> None:
-        """Let the fork server go; it kills what it still has."""
+        """Close the connection; the fork server kills its children and ends."""
         self._notes.close()
 
     def _send(self, note: dict[str, Any], descriptors: list[int] | tuple[()]) -> None:

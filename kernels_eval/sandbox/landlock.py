@@ -1,8 +1,8 @@
-"""Landlock: which files a candidate may open. Python's own to read, nothing to write (but `/dev/null`).
+"""Landlock filter for candidates: which files they may open. Python's own to read, nothing to write (but `/dev/null`).
 
-Linux's own sandbox for unprivileged processes (5.13 and later). What is not named here cannot be opened: the files of a run,
-the user's, the judge's scratch folder, other processes' `/proc`. Where the kernel knows how, other processes' signals and
-abstract sockets are out of reach too. Not covered: the names, sizes and times of files (`stat`).
+Landlock is Linux's sandbox for unprivileged processes (5.13 and later). A path that is not named here cannot be
+opened: files of a run or of the user, the judge's scratch folder, `/proc` of other processes. Newer kernels also cut
+off signals to other processes and abstract sockets. Not covered: the names, sizes and times of files (`stat`).
 """
 
 import ctypes
@@ -19,7 +19,7 @@ _PATH_BENEATH = 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _FILE_RIGHTS = (_EXECUTE, _WRITE_FILE, _READ_FILE)
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
-"""File rights that each version of the interface can refuse; the last holds for later ones."""
+"""File rights that each version of the interface can refuse; the last one also applies to later versions."""
 _TCP_RIGHTS, _SCOPES = 0b11, 0b11
 _TCP_SINCE, _SCOPES_SINCE = 4, 6
 _READABLE = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/sys/devices/system/cpu", "/proc/self", "/dev/urandom")
@@ -28,12 +28,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def version() -> int:
-    """Return the version of the kernel's interface; 0: it has none."""
+    """Return the version of the kernel's interface; 0 if it has none."""
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, 0, _VERSION_QUERY)))
 
 
 def restrict() -> bool:
-    """Restrict this process and its children, for good; False where the kernel cannot (no_new_privs must be set)."""
+    """Restrict this process and its children, for good; returns False if the kernel cannot. Needs no_new_privs."""
     known = version()
     if not known:
         return False
@@ -56,7 +56,7 @@ def restrict() -> bool:
 
 
 def readable() -> list[str]:
-    """Return what a candidate may read: the interpreter, its packages, the judge's own package, shared libraries."""
+    """Return the paths that a candidate may read: interpreter, packages, the judge's own package, shared libraries."""
     own = str(Path(__file__).resolve().parents[1])
     paths = sysconfig.get_paths()
     python = [paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"], f"{sys.base_prefix}/lib"]

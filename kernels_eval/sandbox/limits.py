@@ -1,8 +1,11 @@
-"""What keeps a candidate in: resource limits, a process group of its own, system calls and network cut off where possible.
+"""Limits of a candidate's process: memory, CPU time, files, descriptors, network; and its time spent waiting for a
+core.
 
-`confine_fork_server` runs once in the process that candidates are forked from (everything in it is inherited); `confine_child`
-runs in each candidate. The fork server says what is in force, and every verdict carries it. Not protected against here, where
-landlock is missing, or for programs that have to start others (compilers): reading files that the judge's user may read.
+`confine_fork_server` runs once in the fork server, whose children inherit it; `confine_child` runs in each child
+before it runs a candidate, and installs the filters of files (`landlock`) and system calls (`seccomp`). The fork
+server reports the parts of the sandbox that work on this machine, and every verdict names them. Not protected, if
+Landlock is missing or a process has to start programs (a compiler's assembler): reading files that the judge's user
+may read.
 """
 
 import ctypes
@@ -26,11 +29,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Limits:
-    """What one child may use."""
+    """Limits of one child."""
 
     wall_s: float
     memory_mb: int
-    """Address space beyond what the warm process has already."""
+    """Address space beyond that of the process that it was forked from."""
     file_mb: int = 64
     """Size of any file that it writes."""
     cpu_s: float | None = None
@@ -38,33 +41,33 @@ class Limits:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends (the parent must be single-threaded)."""
+    """Make the kernel kill this process when its parent ends (the parent must be single-threaded)."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own has died, so that they can be ended and reaped here."""
+    """Become the parent of orphaned descendants, to end and reap them here."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def confine_fork_server(may_fork: bool) -> list[str]:
-    """Cut the network off for this process and all that it forks; returns what will be in force in its children."""
+    """Cut off the network for this process and its children; returns the parts of the children's sandbox, by name."""
     adopt_orphans()
-    achieved = ["process", "rlimits"]
+    parts = ["process", "rlimits"]
     if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0:
-        achieved.append("no_new_privs")
+        parts.append("no_new_privs")
         if not may_fork and seccomp.is_available(platform.machine()):
-            achieved.append("seccomp")
+            parts.append("seccomp")
         if not may_fork and landlock.version():
-            achieved.append("landlock")
+            parts.append("landlock")
     namespaces = _CLONE_NEWNET | _CLONE_NEWIPC
     if _libc.unshare(namespaces) == 0 or _libc.unshare(namespaces | _CLONE_NEWUSER) == 0:
-        achieved.append("netns")
-    return achieved
+        parts.append("netns")
+    return parts
 
 
 def confine_child(limits: Limits, may_fork: bool) -> None:
-    """Limit this process, for good: address space, CPU seconds, size of files, descriptors, core dumps, system calls."""
+    """Limit this process, for good: memory, CPU time, size of files, core dumps, descriptors, paths, system calls."""
     with open("/proc/self/statm") as file:  # noqa: PTH123 (pathlib is slower, and this is on every verdict's path)
         pages = int(file.read().split()[0])
     ceiling = pages * os.sysconf("SC_PAGE_SIZE") + limits.memory_mb * 2**20
@@ -94,3 +97,36 @@ def children_of(process: int) -> list[int]:
         if int(fields[1]) == process:
             children.append(int(name))
     return children
+
+
+def cpu_wait_s(process: int) -> float:
+    """Return the seconds that a process's main thread was ready to run and had no core; 0 if the system does not tell.
+
+    A limit on wall time leaves this time out: on a machine with other work it would end honest kernels that never ran.
+    """
+    try:
+        with open(f"/proc/{process}/schedstat") as file:  # noqa: PTH123 (on every verdict's path)
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
+
+
+def cpu_waits(owner: int) -> dict[int, float]:
+    """Return the CPU wait so far of a process, its fork servers and their children, by process."""
+    fork_servers = _forked_by(owner)
+    family = [owner, *fork_servers, *(child for fork_server in fork_servers for child in _forked_by(fork_server))]
+    return {process: cpu_wait_s(process) for process in family}
+
+
+def cpu_wait_since(before: dict[int, float], owner: int) -> float:
+    """Return the CPU wait since `before`. A process that started since counts in full, one that ended not at all."""
+    return sum(seconds - before.get(process, 0.0) for process, seconds in cpu_waits(owner).items())
+
+
+def _forked_by(process: int) -> list[int]:
+    """Return the children that a process's main thread has forked; none if the system does not list them."""
+    try:
+        with open(f"/proc/{process}/task/{process}/children") as file:  # noqa: PTH123 (on every verdict's path)
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []

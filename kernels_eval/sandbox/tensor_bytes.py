@@ -29,7 +29,7 @@ class TensorForm(FrozenModel):
 
 
 def form_of(tensor: torch.Tensor) -> TensorForm:
-    """Describe a tensor; KeyError for a type that has no raw form here."""
+    """Describe a tensor. Raises KeyError for a type without a raw form."""
     return TensorForm(dtype=NAMES[tensor.dtype], shape=tuple(tensor.shape))
 
 

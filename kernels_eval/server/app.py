@@ -1,4 +1,4 @@
-"""The routes. Every reply that can come is declared, so that the OpenAPI page is enough to write a client from, or a fuzzer."""
+"""Routes. Every possible reply is declared: a client, or a fuzzer, can be written from the OpenAPI page."""
 
 import asyncio
 import time
@@ -14,16 +14,13 @@ from fastapi.responses import StreamingResponse
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
+from kernels_eval.config import ServerConfig
 from kernels_eval.errors import InfrastructureError, InputError
-from kernels_eval.example import KERNEL, PROBLEM
 from kernels_eval.judge import Judge
 from kernels_eval.pool.worker_status import FaultStatistics
-from kernels_eval.problem import Problem
-from kernels_eval.server.admission import Admission
-from kernels_eval.server.config import ServerConfig
-from kernels_eval.server.gate import Gate
+from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM, Problem
+from kernels_eval.server.gate import REFUSALS, UNAUTHORISED, Admission, Gate, add_refusals
 from kernels_eval.server.metrics import CONTENT_TYPE, exposition
-from kernels_eval.server.refusals import REFUSALS, UNAUTHORISED, add_refusals
 from kernels_eval.server.schemas import (
     AnyEvalRequest,
     BatchLine,
@@ -41,7 +38,7 @@ Item = Annotated[AnyEvalRequest, Body(description="One kernel, in our names or i
 
 
 class _VerdictLines(StreamingResponse):
-    """Verdicts as they come in. Whatever becomes of the client, `release` is called."""
+    """Streams verdicts as they are ready. Calls `release` at the end, even if the client disconnects."""
 
     media_type = "application/x-ndjson"
 
@@ -57,7 +54,7 @@ class _VerdictLines(StreamingResponse):
 
 
 def create_app(judge: Judge, config: ServerConfig | None = None, token: str | None = None) -> Gate:
-    """Return the ASGI application around a judge, which stays the caller's to close. The framework's own is `.inner`."""
+    """Return the ASGI application of a judge. The caller closes the judge."""
     config = config or ServerConfig()
     replies: Counter[int] = Counter()
     server = _Server(judge, config, replies)
@@ -81,7 +78,7 @@ def create_app(judge: Judge, config: ServerConfig | None = None, token: str | No
 
 
 def _with_lines_named(schema: dict[str, Any]) -> dict[str, Any]:
-    """Say that a batch's verdicts come as lines; the framework knows one media type for all replies of a route."""
+    """Declare that a batch's verdicts come as lines: the framework knows one media type for all replies of a route."""
     content: dict[str, Any] = schema["paths"]["/eval/batch"]["post"]["responses"]["200"]["content"]
     if "application/json" in content:
         content[_VerdictLines.media_type] = content.pop("application/json")
@@ -89,7 +86,7 @@ def _with_lines_named(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Server:
-    """The routes' common ground."""
+    """State and handlers of all routes."""
 
     def __init__(self, judge: Judge, config: ServerConfig, replies: Counter[int]) -> None:
         self._judge = judge
@@ -101,7 +98,7 @@ class _Server:
 
     @asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncGenerator[None]:
-        """Have the judge import torch and triton before the first client waits for it."""
+        """Warm up the judge in the background: torch and triton are imported before the first client waits for them."""
         warming = asyncio.ensure_future(self._warm_up())
         try:
             yield
@@ -110,17 +107,17 @@ class _Server:
 
     async def _warm_up(self) -> None:
         try:
-            await self._judge.evaluate_async(PROBLEM, KERNEL)
+            await self._judge.evaluate_async(EXAMPLE_PROBLEM, EXAMPLE_KERNEL)
         except InfrastructureError:  # closed before it was warm
             return
         self._warm = True
 
     def add_routes(self, app: FastAPI) -> None:
-        """Declare what there is."""
+        """Declare the routes."""
 
         @app.post("/eval", response_model=Verdict | KernelBenchVerdict, responses=REFUSALS, tags=["judge"])
         async def evaluate(request: Request, body: Item) -> Response:
-            """Judge one kernel. A fault of the machine is a verdict `infrastructure_error`; with KernelBench's names it is a 503."""
+            """Judge one kernel. A fault of the machine is a verdict `infrastructure_error` (KernelBench: 503)."""
             return await self._evaluate(request, body)
 
         @app.post(
@@ -130,26 +127,26 @@ class _Server:
             tags=["judge"],
         )
         async def evaluate_batch(batch: BatchRequest) -> Response:
-            """Judge many kernels: one JSON object a line, each as soon as its verdict is there, in any order."""
+            """Judge many kernels: one JSON object a line, each as soon as its verdict is ready, in any order."""
             return await self._evaluate_batch(batch.items)
 
         @app.get(
             "/health", responses={503: {"model": Health, "description": "No worker is in service."}}, tags=["state"]
         )
         async def health(response: Response) -> Health:
-            """Say whether kernels can be judged. Needs no token."""
+            """Report whether kernels can be judged. Needs no token."""
             found = self.health()
             response.status_code = 503 if found.status in ("unavailable", "stopping") else 200
             return found
 
         @app.get("/workers", responses=UNAUTHORISED, tags=["state"])
         async def workers() -> Workers:
-            """List the workers and what they are doing."""
+            """List the workers and their states."""
             return Workers(workers=self._judge.statuses.workers())
 
         @app.get("/fault_statistics", responses=UNAUTHORISED, tags=["state"])
         async def fault_statistics() -> FaultStatistics:
-            """Say how often the machine failed, where, and which workers are in quarantine for it."""
+            """Report how often the machine failed, where, and which workers are in quarantine."""
             return self._judge.statuses.fault_statistics()
 
         metrics_reply = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
@@ -161,7 +158,7 @@ class _Server:
             return Response(text, media_type=CONTENT_TYPE)
 
     def health(self) -> Health:
-        """Return the state in short."""
+        """Return a summary of the state."""
         judge = self._judge
         quarantined = len(judge.statuses.fault_statistics().quarantined)
         in_service = min(judge.statuses.in_service, judge.config.workers)
@@ -220,7 +217,7 @@ class _Server:
     async def _submit(
         self, items: Sequence[EvalRequest], place: Callable[[int], tuple[str | int, ...]]
     ) -> "list[Future[Verdict]]":
-        """Queue kernels, off the event loop (problems are parsed). RequestValidationError names what does not fit."""
+        """Queue kernels, off the event loop since problems are parsed. Raises RequestValidationError."""
 
         def submit_all() -> "list[Future[Verdict]]":
             for index, item in enumerate(items):  # all of them before any is queued
@@ -247,21 +244,21 @@ class _Server:
 
 
 async def _unless_disconnected(request: Request, future: "Future[Verdict]") -> Verdict:
-    """Wait for a verdict as long as the client does: a kernel that nobody waits for is not judged."""
+    """Wait for a verdict until the client disconnects: a kernel that no client waits for is not judged."""
     verdict = asyncio.wrap_future(future)
-    hanging_up = asyncio.ensure_future(request.receive())
+    disconnect = asyncio.ensure_future(request.receive())
     try:
-        await asyncio.wait({verdict, hanging_up}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({verdict, disconnect}, return_when=asyncio.FIRST_COMPLETED)
         if not verdict.done():
             raise HTTPException(499, "the client has gone")
         return verdict.result()
     finally:
         verdict.cancel()
-        hanging_up.cancel()
+        disconnect.cancel()
 
 
 async def _as_they_finish(futures: "Sequence[Future[Verdict]]") -> AsyncIterator[tuple[int, Verdict]]:
-    """Yield (index, verdict) as they come in."""
+    """Yield (index, verdict) as verdicts are ready."""
     waiting = {asyncio.wrap_future(future): index for index, future in enumerate(futures)}
     while waiting:
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

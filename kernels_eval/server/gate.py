@@ -1,30 +1,63 @@
-"""What every request passes first: the token, the limit on its size, the time that it may take to arrive, and the count of replies.
+"""Gate: everything that refuses a request (token, size, time to arrive, places in the queue), and the replies to it.
 
-Plain ASGI, outside the framework: a request without the token is refused before its body is read, and no body is ever held that
-is larger than allowed, whatever its headers say.
+`Gate` is plain ASGI, outside the framework: a request without the token is refused before its body is read, and no
+more of a body is held than allowed, whatever its headers say.
 """
 
 import asyncio
 import contextlib
 import hmac
 import json
+import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from typing import Any
 
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+
+from kernels_eval.errors import InfrastructureError
+from kernels_eval.judge import Judge
+from kernels_eval.server.schemas import NAMES, ErrorReply, InvalidReply, Misfit
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 _LINGER_S = 5.0
+_SHORTEST_RETRY_S = 1
+_LONGEST_RETRY_S = 60
+_UNKNOWN_VERDICT_S = 0.1
+"""Assumed duration of a verdict before there were any."""
 OPEN_PATHS = frozenset({"/health"})
-"""Asked by whoever watches over the server, who need not know the token."""
+"""Open to monitoring, which need not have the token."""
+UNAUTHORISED: dict[int | str, dict[str, Any]] = {
+    401: {"model": ErrorReply, "description": "The server has a token, and it was not sent."}
+}
+REFUSALS: dict[int | str, dict[str, Any]] = UNAUTHORISED | {
+    400: {"model": ErrorReply, "description": "The body is nested too deeply to be read."},
+    408: {"model": ErrorReply, "description": "The request took too long to arrive."},
+    413: {"model": ErrorReply, "description": "The request, or a source in it, is too long."},
+    422: {
+        "model": InvalidReply,
+        "description": "The body is not JSON, a field is missing or wrong, or the problem is not a problem.",
+    },
+    429: {
+        "model": ErrorReply,
+        "description": "The queue is full.",
+        "headers": {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}},
+    },
+    503: {
+        "model": ErrorReply,
+        "description": "The server is stopping, or the machine failed (KernelBench's names only).",
+    },
+}
+"""Replies without a verdict, as the OpenAPI page declares them."""
 
 
 class Gate:
-    """Wraps the application."""
+    """Wraps the application: checks each request before the framework sees it, and counts replies by status code."""
 
     def __init__(
         self, app: App, *, token: str | None, max_body_bytes: int, body_timeout_s: float, replies: Counter[int]
@@ -36,7 +69,7 @@ class Gate:
         self._replies = replies
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """TracedTensor one connection event."""
+        """Serve one ASGI connection."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -63,11 +96,8 @@ class Gate:
             return
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._token):
-            raise HTTPException(
-                401,
-                "expected the header `Authorization: Bearer <token>` with this server's token",
-                {"WWW-Authenticate": "Bearer"},
-            )
+            expected = "expected the header `Authorization: Bearer <token>` with this server's token"
+            raise HTTPException(401, expected, {"WWW-Authenticate": "Bearer"})
 
     def _check_announced_size(self, headers: dict[bytes, bytes]) -> None:
         announced = headers.get(b"content-length", b"0")
@@ -82,7 +112,7 @@ class Gate:
 
         async def limited() -> Message:
             nonlocal received, complete
-            if complete:  # what comes now is the client's hanging up, which may take as long as the verdict does
+            if complete:  # the next message is the client's disconnecting, which may come as late as the verdict
                 return await receive()
             try:
                 async with asyncio.timeout_at(deadline):
@@ -104,7 +134,7 @@ class Gate:
 async def _reply(send: Send, refused: HTTPException, receive: Receive) -> None:
     """Refuse a request that the application has not seen, or whose body never came.
 
-    What the client is still sending is read for a while: closing the connection under it would cost it the reply.
+    The rest of the body is read for a while: a connection that is closed while the client still sends loses the reply.
     """
     body = json.dumps({"detail": refused.detail}).encode()
     headers = [
@@ -120,3 +150,82 @@ async def _reply(send: Send, refused: HTTPException, receive: Receive) -> None:
             while (await receive()).get("more_body", False):
                 pass
     await send({"type": "http.response.body", "body": b""})
+
+
+class QueueFullError(Exception):
+    """The queue is full; `retry_after_s` estimates when it no longer is."""
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class Admission:
+    """The bounded queue: counts the kernels of all clients. For one event loop, hence without a lock."""
+
+    def __init__(self, judge: Judge, limit: int) -> None:
+        self._judge = judge
+        self._limit = limit
+        self.taken = 0
+
+    @contextlib.contextmanager
+    def places(self, count: int) -> Generator[None]:
+        """Hold places for `count` kernels while the block runs. Raises QueueFullError if there are fewer."""
+        if self.taken + count > self._limit:
+            free = self._limit - self.taken
+            raise QueueFullError(
+                f"the queue holds {self.taken} kernels and has room for {free} more, not {count}",
+                self._retry_after_s(count),
+            )
+        self.taken += count
+        try:
+            yield
+        finally:
+            self.taken -= count
+
+    def _retry_after_s(self, count: int) -> int:
+        """Estimate when `count` places are free, from how long verdicts took so far."""
+        durations = self._judge.statuses.durations
+        judged = sum(durations.counts)
+        each_s = durations.total_s / judged if judged else _UNKNOWN_VERDICT_S
+        seconds = count * each_s / self._judge.config.workers
+        return min(max(math.ceil(seconds), _SHORTEST_RETRY_S), _LONGEST_RETRY_S)
+
+
+def add_refusals(app: FastAPI) -> None:
+    """Turn these exceptions of any route into replies: 422, 429 and 503."""
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(QueueFullError, _on_full_queue)
+    app.add_exception_handler(InfrastructureError, _on_stopping)
+
+
+async def _on_invalid(_: Request, error: Exception) -> Response:
+    """Name the fields that are wrong, without sending the client's own input back."""
+    assert isinstance(error, RequestValidationError)
+    found = [
+        Misfit(
+            loc=[_printable(part) for part in item["loc"] if part not in NAMES],
+            msg=_printable(item["msg"]),
+            type=item["type"],
+        )
+        for item in error.errors()
+    ]
+    return _json(422, InvalidReply(detail=found))
+
+
+def _printable(part: Any) -> Any:
+    """Replace lone surrogates, which UTF-8 cannot encode: names and messages may hold what a client sent."""
+    return part.encode("utf-8", "backslashreplace").decode()[:1000] if isinstance(part, str) else part
+
+
+async def _on_full_queue(_: Request, error: Exception) -> Response:
+    assert isinstance(error, QueueFullError)
+    return _json(429, ErrorReply(detail=str(error)), {"Retry-After": str(error.retry_after_s)})
+
+
+async def _on_stopping(_: Request, error: Exception) -> Response:
+    return _json(503, ErrorReply(detail=str(error)))
+
+
+def _json(status: int, reply: ErrorReply | InvalidReply, headers: dict[str, str] | None = None) -> Response:
+    return Response(reply.model_dump_json(), status, headers, media_type="application/json")

@@ -1,7 +1,7 @@
-"""The judge's state as Prometheus text (exposition format 0.0.4).
+"""Metrics: the judge's state as Prometheus text (exposition format 0.0.4).
 
-Written here rather than with prometheus_client: everything is counted already, so that a library with registries and
-collectors of its own would be a dependency for these few lines.
+Written without prometheus_client: everything is counted already, and its registries and collectors would be a
+dependency for these few lines.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ Sample = tuple[Mapping[str, str], float]
 
 
 def exposition(judge: Judge, replies: Counter[int], taken: int, queue_limit: int) -> str:
-    """Return all metrics. `replies` counts HTTP replies by status code; `taken` are the queue's places in use."""
+    """Return all metrics. `replies`: number of HTTP replies by status code. `taken`: places of the queue in use."""
     verdicts = judge.statuses.verdicts
     states = Counter(report.state for report in judge.statuses.workers())
     faults = judge.statuses.fault_statistics()
@@ -44,7 +44,7 @@ def exposition(judge: Judge, replies: Counter[int], taken: int, queue_limit: int
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process; 0 where /proc does not tell."""
+    """Return the resident memory of this process; 0 if /proc cannot be read."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")
     except OSError:

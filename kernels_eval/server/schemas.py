@@ -1,21 +1,25 @@
-"""What goes over the wire: requests in our own names or in those of KernelBench-style evaluation servers, and replies."""
+"""Requests and replies of the server. Requests use our names or those of KernelBench-style evaluation servers."""
 
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag
 
-from kernels_eval.example import KERNEL, PROBLEM
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.pool.worker_status import WorkerReport
+from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
 from kernels_eval.verdict import Verdict
 
 BackendName = Annotated[str, Field(pattern=r"^[a-z_]{1,40}$", examples=["triton", "cuda"])]
 MAX_BATCH_ITEMS = 512
 _MAX_TRIALS = 32
-_EXAMPLE: JsonValue = {"problem_source": PROBLEM.lstrip(), "kernel_source": KERNEL.lstrip(), "backend": "triton"}
+_EXAMPLE: JsonValue = {
+    "problem_source": EXAMPLE_PROBLEM.lstrip(),
+    "kernel_source": EXAMPLE_KERNEL.lstrip(),
+    "backend": "triton",
+}
 _KERNELBENCH_EXAMPLE: JsonValue = {
-    "original_model_src": PROBLEM.lstrip(),
-    "custom_model_src": KERNEL.lstrip(),
+    "original_model_src": EXAMPLE_PROBLEM.lstrip(),
+    "custom_model_src": EXAMPLE_KERNEL.lstrip(),
     "num_correct_trials": 5,
     "num_perf_trials": 100,
     "backend": "triton",
@@ -23,7 +27,7 @@ _KERNELBENCH_EXAMPLE: JsonValue = {
 
 
 class EvalSettings(FrozenModel):
-    """Settings for this kernel alone; what is left out is the server's."""
+    """Settings for this kernel alone; the server's own apply to fields left out."""
 
     targets: tuple[Annotated[str, Field(pattern=r"^(cuda:[0-9]{2,3}|hip:gfx[0-9a-f]+)$")], ...] | None = Field(
         default=None, max_length=8
@@ -38,7 +42,7 @@ class EvalSettings(FrozenModel):
     baseline: Literal["eager", "compile"] | None = None
 
     def given(self) -> dict[str, Any]:
-        """Return what is set."""
+        """Return the fields that are set."""
         return self.model_dump(exclude_none=True)
 
 
@@ -61,7 +65,7 @@ class EvalRequest(FrozenModel):
 
 
 class KernelBenchRequest(BaseModel):
-    """The same in the names of KernelBench-style servers. Names that are not listed are accepted and mean nothing here."""
+    """The same request in the names of KernelBench-style servers. Other names are accepted and ignored."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -77,7 +81,7 @@ class KernelBenchRequest(BaseModel):
     num_correct_trials: int | None = Field(default=None, ge=1)
     """`settings.trials`; more than 32 are taken as 32."""
     num_perf_trials: int | None = Field(default=None, ge=0)
-    """Of no meaning where speed is estimated; on a device the judge repeats until its interval is narrow."""
+    """Ignored: speed is estimated, or on a GPU timed until its interval is narrow."""
     backend: BackendName | None = None
 
     def as_own(self) -> EvalRequest:
@@ -92,11 +96,11 @@ class KernelBenchRequest(BaseModel):
 
 
 NAMES = ("own names", "KernelBench's names")
-"""Tags of the two kinds of request; the framework puts them into the place of a misfit."""
+"""Tags of the two kinds of request; the framework puts them into the location of an error."""
 
 
 def _names_of(body: Any) -> str:
-    """Say whose names a request uses."""
+    """Return the tag of a request."""
     if isinstance(body, KernelBenchRequest):
         return NAMES[1]
     is_foreign = isinstance(body, dict) and ("original_model_src" in body or "custom_model_src" in body)
@@ -115,7 +119,7 @@ class BatchRequest(FrozenModel):
 
 
 class KernelBenchVerdict(Verdict):
-    """A verdict, with KernelBench's names for parts of it: the reply to a request in those names."""
+    """A verdict that also has KernelBench's names: the reply to a request in those names."""
 
     correctness: bool
     """`correct`."""
@@ -124,11 +128,11 @@ class KernelBenchVerdict(Verdict):
     ref_runtime: float
     """`reference_ms`; -1 where there is none."""
     metadata: dict[str, str]
-    """What went wrong, under KernelBench's keys, and where times come from."""
+    """Error under KernelBench's keys, hardware, and source of the times."""
 
 
 def in_kernelbench_names(verdict: Verdict) -> KernelBenchVerdict:
-    """Return a verdict that says the same in both vocabularies."""
+    """Return a verdict in both vocabularies."""
     metadata = {"hardware": verdict.hardware, "timing_source": verdict.timing_source or ""}
     if verdict.error_message is not None:
         name = {"compile_error": "compilation_error", "incorrect": "correctness_issue"}.get(
@@ -149,13 +153,13 @@ class BatchLine(FrozenModel):
     """One line of the reply to a batch."""
 
     index: int = Field(ge=0)
-    """Place of the item in the request."""
+    """Index of the item in the request."""
     verdict: KernelBenchVerdict | Verdict
-    """In KernelBench's names too where the item was."""
+    """In KernelBench's names too if the item was."""
 
 
 class Health(FrozenModel):
-    """Whether kernels can be judged now."""
+    """State of the server in short."""
 
     status: Literal["starting", "ok", "degraded", "unavailable", "stopping"]
     """`degraded`: some workers are in quarantine; `unavailable`: all are."""
@@ -177,21 +181,21 @@ class Workers(FrozenModel):
 
 
 class ErrorReply(FrozenModel):
-    """Why a request was refused."""
+    """Reason of a refusal."""
 
     detail: str
 
 
 class Misfit(BaseModel):
-    """One thing that is wrong with a request."""
+    """One error in a request."""
 
     loc: list[str | int]
-    """Where, e.g. `["body", "items", 3, "problem_source"]`."""
+    """Location, e.g. `["body", "items", 3, "problem_source"]`."""
     msg: str
     type: str
 
 
 class InvalidReply(BaseModel):
-    """What is wrong with a request."""
+    """Errors in a request."""
 
     detail: list[Misfit]

@@ -1,7 +1,7 @@
-"""A process that serves until it is told to stop.
+"""Server process: listens, serves until a signal, and closes the judge.
 
-SIGTERM or Ctrl-C: new requests and waiting kernels are refused, running ones have `shutdown_s` to end, then the judge is closed
-and its processes are gone. A second signal ends it at once.
+After SIGTERM or Ctrl-C new requests and waiting kernels are refused, running ones have `shutdown_s` to end, then the
+judge is closed and its processes end. A second signal ends the server at once.
 """
 
 import asyncio
@@ -15,18 +15,17 @@ from pathlib import Path
 
 import uvicorn
 
-from kernels_eval.config import JudgeConfig
+from kernels_eval.config import TOKEN_VARIABLE, JudgeConfig, ServerConfig
 from kernels_eval.errors import InputError
 from kernels_eval.judge import Judge
 from kernels_eval.server.app import create_app
-from kernels_eval.server.config import TOKEN_VARIABLE, ServerConfig
 
 _MIN_TOKEN = 8
 _BACKLOG = 2048
 
 
 def read_token(path: Path | None) -> str | None:
-    """Return the token from a file, or else from the environment; None: there is none. InputError: unreadable or too short."""
+    """Return the token of a file or else of the environment, or None. Raises InputError if unreadable or too short."""
     if path is None:
         token, where = os.environ.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE
         if not token:
@@ -44,22 +43,22 @@ def read_token(path: Path | None) -> str | None:
 
 
 def check_reach(host: str, token: str | None) -> None:
-    """InputError where others than this machine's users could have their code run, and no token keeps them from it."""
+    """Raise InputError for an address that other machines can reach, unless there is a token: requests run code."""
     if token is not None or host == "localhost":
         return
     with contextlib.suppress(ValueError):
         if ipaddress.ip_address(host).is_loopback:
             return
     raise InputError(
-        f"--host {host}: whoever reaches this server has code run on this machine; expected a loopback address, or a token "
-        f"in {TOKEN_VARIABLE} or --token-file"
+        f"--host {host}: whoever reaches this server has code run on this machine; "
+        f"expected a loopback address, or a token in {TOKEN_VARIABLE} or --token-file"
     )
 
 
 def serve(
     judge_config: JudgeConfig, config: ServerConfig, token: str | None, on_ready: Callable[[str], None] = lambda _: None
 ) -> None:
-    """Serve until SIGTERM or SIGINT. `on_ready` hears the address. InputError: it cannot be listened on."""
+    """Serve until SIGTERM or SIGINT. Calls `on_ready` with the address. Raises InputError if it cannot listen."""
     check_reach(config.host, token)
     with _listening(config.host, config.port) as listener, Judge(judge_config) as judge:
         settings = uvicorn.Config(
@@ -69,14 +68,14 @@ def serve(
             timeout_graceful_shutdown=max(1, round(config.shutdown_s)),
             lifespan="on",
         )
-        asyncio.run(_Server(settings, judge, on_ready).run_until_told(listener))
+        asyncio.run(_Server(settings, judge, on_ready).run_until_signal(listener))
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Open the socket before the judge is started: a port that is taken is told at once."""
+    """Open the socket, before the judge is started: a port that is taken is reported at once."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # The protocol is named because asyncio looks for it before it turns Nagle's algorithm off, which costs 40 ms a reply.
+        # asyncio turns Nagle's algorithm, which costs 40 ms a reply, off only if the socket's protocol is named.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -91,14 +90,14 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn, with signals handled as above: its own handling ends the process by the signal, before the judge is closed."""
+    """Uvicorn with the signal handling above. Its own ends the process by the signal, before the judge is closed."""
 
     def __init__(self, config: uvicorn.Config, judge: Judge, on_ready: Callable[[str], None]) -> None:
         super().__init__(config)
         self._judge = judge
         self._on_ready = on_ready
 
-    async def run_until_told(self, listener: socket.socket) -> None:
+    async def run_until_signal(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
@@ -112,11 +111,11 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Leave signals to `run_until_told`."""
+        """Leave signals to `run_until_signal`."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and say where."""
+        """Start, and report the address."""
         await super().startup(sockets)
         assert sockets is not None
         host, port = sockets[0].getsockname()[:2]

@@ -1,6 +1,6 @@
 """The candidate's process: loads its source, builds ModelNew, and traces forward calls on tensors without values.
 
-Session (frames, see kernels_eval.sandbox.ipc). Judge: `load` (payload: pickled job; from the judge to us only). Candidate: `ready`
+Session (frames, see kernels_eval.sandbox.messages). Judge: `load` (payload: pickled job; from the judge to us only). Candidate: `ready`
 (names and shapes of parameters and buffers) or `failed`. Judge: `weights` (names whose values the judge sets), then any
 number of `trace` (shapes of the inputs). Candidate: `trace` (a program, kernels_eval.trace.schema), `read` (it wants one value;
 the judge answers `value`) or `failed`. No input, no output, no count and no clock is ever in this process, and nothing of
@@ -19,7 +19,7 @@ import torch
 from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
 from kernels_eval.correctness.output_structure import flat
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
-from kernels_eval.sandbox.ipc import ChannelClosedError, receive_frame, send_frame
+from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
 from kernels_eval.sandbox.tensor_bytes import DTYPES, NAMES
 from kernels_eval.trace.schema import FIRST_WEIGHT
 from kernels_eval.tracing import custom_operators, fake_cuda, fake_cuda_graphs

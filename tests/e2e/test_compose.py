@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from flows.settings.configuration import load_configuration
-from kernels_eval.example import KERNEL, PROBLEM
+from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -287,7 +287,7 @@ def test_every_deployment_is_there_and_runs_that_vanish_are_noticed(stack: Stack
 
 def test_the_judge_judges_who_has_the_token(stack: Stack):
     body = stack.home / "kernel.json"
-    body.write_text(json.dumps({"problem_source": PROBLEM, "kernel_source": KERNEL}))
+    body.write_text(json.dumps({"problem_source": EXAMPLE_PROBLEM, "kernel_source": EXAMPLE_KERNEL}))
     url = "http://judge:18188/eval"
     send = ("--request", "POST", "--header", "Content-Type: application/json", "--data", f"@{body}")
     refused = stack.say("judge", "curl", "--silent", "--output", "/dev/null", "--write-out", "%{http_code}", *send, url)

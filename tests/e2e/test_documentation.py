@@ -24,7 +24,7 @@ import pytest
 import yaml
 
 from flows.services.prefect_server import answers
-from kernels_eval.example import KERNEL, PROBLEM
+from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from documented import ROOT, commands
@@ -148,9 +148,9 @@ class Checkout:
         }
         self.api = self.environment["PREFECT_API_URL"]
         (folder / "home").mkdir()
-        (folder / "PROBLEM.py").write_text(PROBLEM)
-        (folder / "KERNEL.py").write_text(KERNEL)
-        line = json.dumps({"problem_source": PROBLEM, "kernel_source": KERNEL})
+        (folder / "PROBLEM.py").write_text(EXAMPLE_PROBLEM)
+        (folder / "KERNEL.py").write_text(EXAMPLE_KERNEL)
+        line = json.dumps({"problem_source": EXAMPLE_PROBLEM, "kernel_source": EXAMPLE_KERNEL})
         (folder / "in.jsonl").write_text(line + "\n")
         shutil.copytree(folder / "tasks/validation/suites", folder / "my-suites")
         self.trajectory = ""

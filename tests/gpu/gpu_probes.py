@@ -272,7 +272,7 @@ def _start_candidates() -> tuple[Any, Path]:
     os.environ["TRITON_CACHE_DIR"] = os.environ["TMPDIR"] + "/triton"
     from kernels_eval.gpu import candidate, warm_up
     from kernels_eval.sandbox import fork_server as fork_server
-    from kernels_eval.sandbox.ipc import note_pair
+    from kernels_eval.sandbox.messages import note_pair
 
     errors = Path(os.environ["TMPDIR"]) / "errors.txt"
 
@@ -420,7 +420,7 @@ def interpret(items: list[tuple[str, str]], processes: int) -> list[dict[str, An
     """Judge on the CPU; returns verdict fields, launches and the eager reference's launches of each item."""
     from kernels_eval.config import JudgeConfig
     from kernels_eval.pool.zygote import Zygote
-    from kernels_eval.sandbox.ipc import receive_frame, send_frame
+    from kernels_eval.sandbox.messages import receive_frame, send_frame
 
     scratch = Path(tempfile.mkdtemp(prefix="kernels-eval-"))
     warm = Zygote("interpret", scratch)

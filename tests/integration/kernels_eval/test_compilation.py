@@ -70,11 +70,11 @@ def test_registers_and_spills_agree_with_cuobjdump(tmp_path: Path) -> None:
 import pathlib, subprocess, triton
 from kernels_eval.compile import triton as compilation
 from kernels_eval.sandbox.candidate_source import load_source
-from kernels_eval.example import KERNEL
+from kernels_eval.problem import EXAMPLE_KERNEL
 from triton.compiler import ASTSource
 tool = pathlib.Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 types = {"x_ptr": "*fp32", "out_ptr": "*fp32", "M": "i32", "N": "i32", "ROWS": "constexpr", "BLOCK": "constexpr"}
-source = ASTSource(load_source(KERNEL).kernel, types, {"ROWS": 16, "BLOCK": 512})
+source = ASTSource(load_source(EXAMPLE_KERNEL).kernel, types, {"ROWS": 16, "BLOCK": 512})
 for capability in (80, 90, 100):
     target = compilation.gpu_target(f"cuda:{capability}")
     cubin = triton.compile(source, target=target, options={"num_warps": 1}).asm["cubin"]

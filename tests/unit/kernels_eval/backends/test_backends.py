@@ -7,10 +7,12 @@ import pytest
 import kernels_eval.backends
 from kernels_eval.backends import backend_named, backend_names
 from kernels_eval.compile.nvcc import Extension, parse_resources
+from kernels_eval.compile.one_shot import Compiled
 from kernels_eval.errors import InputError
-from kernels_eval.pool.builder import Built, literal_arguments, verdict_of
+from kernels_eval.pool.worker_client import build_verdict
+from kernels_eval.problem import literal_init_inputs
 from kernels_eval.rewards import reward_of
-from kernels_eval.verdict import Status
+from kernels_eval.verdict import Resources, Status
 
 
 def test_names() -> None:
@@ -40,7 +42,7 @@ def test_a_third_back_end_is_one_file(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_own_kernels_of_cuda() -> None:
     source = """
     __global__ void plain(const float* x) {}
-    zygote <typename T> __global__ void __launch_bounds__(256) bounded(T* x) {}
+    template <typename T> __global__ void __launch_bounds__(256) bounded(T* x) {}
     static __global__ void
     split(int n) {}
     extern "C" __global__ __launch_bounds__(128, 2) void early(int n) {}
@@ -89,19 +91,19 @@ def test_an_extension_is_named_by_content() -> None:
 
 def test_constructor_arguments_are_read_and_not_run() -> None:
     problem = "M, K = 4, 8\nscale = 0.5\ndef get_init_inputs():\n    return [K, scale, 'x', (1, 2)]\n"
-    assert literal_arguments(problem) == [8, 0.5, "x", (1, 2)]
-    assert literal_arguments("def get_init_inputs():\n    return [open('/etc/passwd')]\n") == []
+    assert literal_init_inputs(problem) == [8, 0.5, "x", (1, 2)]
+    assert literal_init_inputs("def get_init_inputs():\n    return [open('/etc/passwd')]\n") == []
 
 
 def test_built_but_not_run() -> None:
-    built = Built({"resources": [{"kernel": "k", "architecture": "cuda:90", "registers": 10}]})
-    assert verdict_of(built, runs=True) is None
-    verdict = verdict_of(built, runs=False)
+    built = Compiled((Resources(kernel="k", architecture="cuda:90", registers=10),))
+    assert build_verdict(built, runs=True) is None
+    verdict = build_verdict(built, runs=False)
     assert verdict is not None
     assert (verdict.status, verdict.error_category) == (Status.RUNTIME_ERROR, "not_run_without_gpu")
     assert verdict.compiled
     assert not verdict.correct
     assert reward_of("kernelbench", verdict) == 0.1
-    failed = verdict_of(Built(category="nvcc_compile", message="m"), runs=True)
+    failed = build_verdict(Compiled(category="nvcc_compile", message="m"), runs=True)
     assert failed is not None
     assert failed.status is Status.COMPILE_ERROR

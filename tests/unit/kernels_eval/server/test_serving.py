@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kernels_eval.config import JudgeConfig
+from kernels_eval.config import TOKEN_VARIABLE, JudgeConfig, ServerConfig
 from kernels_eval.errors import InputError
-from kernels_eval.server.config import TOKEN_VARIABLE, ServerConfig
 from kernels_eval.server.serving import check_reach, read_token, serve
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_eval.sandbox.ipc import ChannelClosedError, MalformedFrameError, has_news, receive_frame, send_frame
+from kernels_eval.sandbox.messages import ChannelClosedError, MalformedFrameError, has_news, receive_frame, send_frame
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20),

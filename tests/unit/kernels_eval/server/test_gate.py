@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels_eval import Judge, JudgeConfig
-from kernels_eval.example import KERNEL, PROBLEM
+from kernels_eval.config import ServerConfig
+from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
 from kernels_eval.server.app import create_app
-from kernels_eval.server.config import ServerConfig
 
 CONFIG = ServerConfig(
     max_body_bytes=100_000, max_problem_bytes=5000, max_kernel_bytes=5000, queue_limit=3, body_timeout_s=0.3
 )
 TOKEN = "correct-horse"
-GOOD = {"problem_source": PROBLEM, "kernel_source": KERNEL}
+GOOD = {"problem_source": EXAMPLE_PROBLEM, "kernel_source": EXAMPLE_KERNEL}
 Send = Callable[..., httpx.Response]
 
 
@@ -57,15 +57,15 @@ def as_json(value: Any) -> dict[str, Any]:
     ("body", "status", "words"),
     [
         ({}, 422, "problem_source"),
-        ({"problem_source": PROBLEM}, 422, "kernel_source"),
-        ({"original_model_src": PROBLEM}, 422, "custom_model_src"),
+        ({"problem_source": EXAMPLE_PROBLEM}, 422, "kernel_source"),
+        ({"original_model_src": EXAMPLE_PROBLEM}, 422, "custom_model_src"),
         ({**GOOD, "problem_source": "x = 1"}, 422, "missing: Model"),
         ({**GOOD, "problem_source": "def f(:"}, 422, "not Python"),
         ({**GOOD, "problem_source": "(" * 4999}, 422, "not Python"),
         ({**GOOD, "problem_source": "-" * 4999}, 422, "not Python"),
         ({**GOOD, "problem_source": "\x00"}, 422, "not Python"),
         ({**GOOD, "problem_source": "\ud800"}, 422, "unicode"),
-        ({**GOOD, "problem_source": PROBLEM + "#" * 5000}, 413, "problem_source: expected at most 5000 bytes"),
+        ({**GOOD, "problem_source": EXAMPLE_PROBLEM + "#" * 5000}, 413, "problem_source: expected at most 5000 bytes"),
         ({**GOOD, "kernel_source": "é" * 3000}, 413, "kernel_source"),
         ({**GOOD, "kernel_source": 3}, 422, "kernel_source"),
         ({**GOOD, "backend": "tpu"}, 422, "backend"),

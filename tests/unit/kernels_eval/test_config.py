@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from kernels_eval.config import JudgeConfig
+from kernels_eval.config import CHANGEABLE, JudgeConfig, with_settings
 from kernels_eval.errors import InputError
-from kernels_eval.overrides import CHANGEABLE, with_settings
 
 CONFIG = JudgeConfig(timeout_s=5.0)
 

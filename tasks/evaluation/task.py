@@ -64,7 +64,7 @@ def publish_comparison(workspace: Workspace, measured: "tuple[Measured, ...]", c
 def _run_uncached(workspace: Workspace, name: str, work: Callable[[], None]) -> None:
     workspace.listener.started(name)
     began = time.perf_counter()
-    task(work, name=name, task_run_name=name, persist_result=False)()
+    task(name=name, task_run_name=name, persist_result=False)(work)()
     workspace.listener.finished(name, time.perf_counter() - began, cached=False)
 
 

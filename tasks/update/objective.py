@@ -1,6 +1,7 @@
 """The RL objective of one micro-batch: policy loss, KL to the reference, entropy; and the sums behind the metrics."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -88,7 +89,7 @@ def policy_loss(
     log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor, config: UpdateConfig
 ) -> LossPerToken:
     """Return the configured loss per token [n, R] and its figures. An unset clip range is the loss's own default."""
-    clip = {
+    clip: dict[str, Any] = {
         name: value
         for name, value in (("clip_low", config.clip_low), ("clip_high", config.clip_high))
         if value is not None

@@ -1,1 +1,1 @@
-"""Prefect flows: the order of things."""
+"""Prefect flows, one file each, and the rooms that they use: run, checks, services, capacity, settings, cli."""

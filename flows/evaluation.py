@@ -6,7 +6,7 @@ from prefect import flow
 
 from flows.checks.preflight import check_before_start, check_checkpoint
 from flows.problems import prepare_problems
-from flows.run.names import name_of
+from flows.run.prefect_ui import name_of
 from flows.run.run import Run, open_run
 from flows.settings.configuration import RunConfig
 from flows.sft import newest_policy
@@ -17,20 +17,20 @@ from tasks.rollout.config import RolloutConfig
 from tasks.rollout.task import answer_heldout
 
 
-def examine(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> EvaluationRef:
-    """Measure one of the run's policies, and note the result."""
-    return run.add_evaluation(measure(run, problems, policy), policy.weight_version)
+def evaluate_policy(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> EvaluationRef:
+    """Evaluate one of the run's policies, and record the result in the run."""
+    return run.add_evaluation(heldout_evaluation(run, problems, policy), policy.weight_version)
 
 
-def measure(run: Run, problems: ProblemSetRef, policy: CheckpointRef, name: str = "") -> EvaluationRef:
-    """Return how a policy does on every held-out problem; `name` is what the stages call it."""
+def heldout_evaluation(run: Run, problems: ProblemSetRef, policy: CheckpointRef, name: str = "") -> EvaluationRef:
+    """Evaluate a policy on every held-out problem; `name` appears in the labels of the stages."""
     config, version = run.config, policy.weight_version
     name = name or f"policy {version}"
     batch = answer_heldout(
         run.workspace,
         policy,
         problems,
-        _examination(config),
+        _evaluation_rollout(config),
         config.judge,
         version=version,
         seed=config.evaluation.seed,
@@ -39,8 +39,8 @@ def measure(run: Run, problems: ProblemSetRef, policy: CheckpointRef, name: str 
     return evaluate(run.workspace, batch, problems, config.evaluation, name=name)
 
 
-def _examination(config: RunConfig) -> RolloutConfig:
-    """The rollout's settings with the evaluation's samples and temperature; what only training reads does not count."""
+def _evaluation_rollout(config: RunConfig) -> RolloutConfig:
+    """Return the rollout's settings with the evaluation's samples and temperature; training's do not affect the key."""
     sampling = config.rollout.sampling.model_copy(update={"temperature": config.evaluation.temperature})
     return config.rollout.model_copy(
         update={
@@ -53,13 +53,15 @@ def _examination(config: RunConfig) -> RolloutConfig:
 
 @flow(name="evaluation", flow_run_name=name_of("policy"))
 def evaluation_flow(config: RunConfig, checkpoint: str | None = None) -> EvaluationRef:
-    """The run's newest policy on the held-out problems; or the policy in a folder, which is not noted in the run."""
+    """Evaluate the run's newest policy on the held-out problems, or the policy in a folder (not recorded)."""
     check_before_start(config)
     if checkpoint is not None:
         check_checkpoint(Path(checkpoint), config)
     with open_run(config) as run:
         problems = prepare_problems(run)
         if checkpoint is None:
-            return examine(run, problems, newest_policy(run, problems))
+            return evaluate_policy(run, problems, newest_policy(run, problems))
         folder = Path(checkpoint).resolve()
-        return measure(run, problems, CheckpointRef(uri=str(folder), digest=content_digest(folder)), folder.name)
+        return heldout_evaluation(
+            run, problems, CheckpointRef(uri=str(folder), digest=content_digest(folder)), folder.name
+        )

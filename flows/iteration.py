@@ -1,12 +1,12 @@
-"""One training iteration: rollout, check, update, check."""
+"""One training iteration: rollout, validation of trajectories, update, validation of the update."""
 
 from prefect import flow
 
 from flows.checks.preflight import check_before_start
-from flows.evaluation import examine
+from flows.evaluation import evaluate_policy
 from flows.problems import prepare_problems
-from flows.report import conclude
-from flows.run.names import name_of
+from flows.report import publish_run_report
+from flows.run.prefect_ui import name_of
 from flows.run.run import Run, open_run
 from flows.settings.configuration import RunConfig
 from flows.sft import newest_policy
@@ -19,8 +19,8 @@ from tasks.update.task import update
 from tasks.validation.task import check_update, publish_checked
 
 
-def collect(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> TrajectoryBatchRef:
-    """Return the checked training trajectories of one iteration; a policy's weight version is its iteration's number."""
+def collect_trajectories(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> TrajectoryBatchRef:
+    """Return the validated training trajectories of one iteration, whose number is the policy's weight version."""
     config, iteration = run.config, policy.weight_version
     raw = roll_out(
         run.workspace,
@@ -38,19 +38,19 @@ def collect(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> Traject
     return run.add_batch(batch, iteration)
 
 
-def improve(run: Run, policy: CheckpointRef, batch: TrajectoryBatchRef) -> CheckpointRef:
-    """Return the next policy: one update on checked trajectories, noted in the run."""
-    improved = run.add_policy(updated(run, policy, run.state.policies[0], batch))
+def update_policy(run: Run, policy: CheckpointRef, batch: TrajectoryBatchRef) -> CheckpointRef:
+    """Return the next policy: one update on validated trajectories, recorded in the run."""
+    updated = run.add_policy(run_update(run, policy, run.state.policies[0], batch))
     keep_optimizers(run.state.policies, run.config.update.checkpoint_interval)
-    return improved
+    return updated
 
 
-def updated(run: Run, policy: CheckpointRef, first: CheckpointRef, batch: TrajectoryBatchRef) -> CheckpointRef:
-    """Return the policy after one checked update on a batch; `first` is the reference of the KL, where that has weight."""
+def run_update(run: Run, policy: CheckpointRef, first: CheckpointRef, batch: TrajectoryBatchRef) -> CheckpointRef:
+    """Return the policy after one validated update on a batch; `first`: reference policy of the KL term, if any."""
     config, iteration = run.config, policy.weight_version
-    # A constant rate does not look ahead: more iterations later leave these as they are.
+    # A constant rate does not depend on the total: more iterations do not invalidate finished ones.
     total = max(config.iterations, iteration + 1) if config.update.schedule == "cosine" else iteration + 1
-    made = update(
+    updated = update(
         run.workspace,
         policy,
         first if config.update.kl_coefficient > 0 else None,
@@ -60,39 +60,39 @@ def updated(run: Run, policy: CheckpointRef, first: CheckpointRef, batch: Trajec
         total_iterations=total,
         seed=config.seed,
     )
-    return check_update(run.workspace, made, config.validation, iteration=iteration)
+    return check_update(run.workspace, updated, config.validation, iteration=iteration)
 
 
-def iterate(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> CheckpointRef:
+def run_iteration(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> CheckpointRef:
     """Return the policy after one more iteration."""
-    return improve(run, policy, collect(run, problems, policy))
+    return update_policy(run, policy, collect_trajectories(run, problems, policy))
 
 
 @flow(name="training-iteration", flow_run_name=name_of("iteration"))
 def training_iteration_flow(config: RunConfig) -> str:
-    """One iteration from the run's newest policy. After a kill the same iteration is finished, not begun again."""
+    """Run one iteration from the run's newest policy. After a kill, the same iteration is continued."""
     check_before_start(config)
     with open_run(config) as run:
         problems = prepare_problems(run)
         policy = newest_policy(run, problems)
-        examine(run, problems, run.state.policies[0])
-        examine(run, problems, iterate(run, problems, policy))
-        return conclude(run)
+        evaluate_policy(run, problems, run.state.policies[0])
+        evaluate_policy(run, problems, run_iteration(run, problems, policy))
+        return publish_run_report(run)
 
 
 @flow(name="rollout", flow_run_name=name_of("iteration"))
 def rollout_flow(config: RunConfig) -> TrajectoryBatchRef:
-    """Trajectories of the run's newest policy."""
+    """Collect trajectories of the run's newest policy."""
     check_before_start(config)
     with open_run(config) as run:
         problems = prepare_problems(run)
-        return collect(run, problems, newest_policy(run, problems))
+        return collect_trajectories(run, problems, newest_policy(run, problems))
 
 
 @flow(name="update", flow_run_name=name_of("iteration"))
 def update_flow(config: RunConfig) -> CheckpointRef:
-    """One update of the run's newest policy, on its trajectories (which are collected if they are not there)."""
+    """Update the run's newest policy once on its trajectories, which are collected if they are missing."""
     check_before_start(config)
     with open_run(config) as run:
         problems = prepare_problems(run)
-        return iterate(run, problems, newest_policy(run, problems))
+        return run_iteration(run, problems, newest_policy(run, problems))

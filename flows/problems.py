@@ -1,4 +1,4 @@
-"""The problem set of a run, made and checked."""
+"""The problem set of a run."""
 
 from flows.run.run import Run
 from tasks.pipeline.references import ProblemSetRef
@@ -7,8 +7,8 @@ from tasks.validation.task import check_problems
 
 
 def prepare_problems(run: Run) -> ProblemSetRef:
-    """Return the run's problem set, split into train and held-out, and checked."""
+    """Return the run's problem set, split into train and held-out, and validated."""
     problems = make_problem_set(run.workspace, run.config.problems)
     problems = check_problems(run.workspace, problems, run.config.validation)
-    run.note(problems=problems)
+    run.record(problems=problems)
     return problems

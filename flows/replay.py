@@ -1,12 +1,12 @@
-"""Replay: updates from stored trajectories alone. Nothing is sampled, nothing is judged."""
+"""Replay: updates from stored trajectories, without sampling or judging."""
 
 from pathlib import Path
 
 from prefect import flow
 
 from flows.checks.preflight import check_checkpoint
-from flows.iteration import updated
-from flows.run.names import name_of
+from flows.iteration import run_update
+from flows.run.prefect_ui import name_of
 from flows.run.run import link_to, open_run
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
@@ -17,19 +17,20 @@ from tasks.trajectories.reader import batch_reference, find_batches, read_trajec
 
 
 def sampling_policy(runs_dir: Path, batch: TrajectoryBatchRef) -> CheckpointRef:
-    """Return the policy that sampled a batch, found in the store by its digest; InputError where it is not there."""
+    """Return the policy that sampled a batch, found in the store by its digest. Raises InputError if it is missing."""
     digest = str(read_trajectories(batch)["policy_digest"][0])
     for folder in sorted((runs_dir / "store").glob("*/*")):
         manifest = read_manifest(folder)
         if manifest is not None and manifest["digest"] == digest and (folder / "config.json").exists():
             return CheckpointRef(uri=str(folder.resolve()), digest=digest, weight_version=batch.iteration)
     raise InputError(
-        f"{batch.path}: the policy that sampled it, {digest}, is not in {runs_dir / 'store'}; name a policy with --checkpoint"
+        f"{batch.path}: the policy that sampled it, {digest}, is not in {runs_dir / 'store'}; "
+        "name a policy with --checkpoint"
     )
 
 
 def given_policy(checkpoint: Path, batch: TrajectoryBatchRef) -> CheckpointRef:
-    """Return the policy in a folder as the one that a replay of `batch` starts from."""
+    """Return the policy in a folder, with the weight version from which a replay of `batch` starts."""
     folder = checkpoint.resolve()
     manifest = read_manifest(folder)
     digest = content_digest(folder) if manifest is None else str(manifest["digest"])
@@ -38,9 +39,9 @@ def given_policy(checkpoint: Path, batch: TrajectoryBatchRef) -> CheckpointRef:
 
 @flow(name="replay", flow_run_name=name_of("policy"))
 def replay_flow(config: RunConfig, dataset: str, checkpoint: str | None = None) -> CheckpointRef:
-    """One update on each stored batch, in order, from the policy that sampled the first one (or the one in a folder).
+    """Update once on each stored batch in order, from the policy that sampled the first one, or the one in a folder.
 
-    That policy is the reference of the KL as well. The run's own policies stay as they are; the result is linked under `replays/`.
+    That policy is also the reference of the KL term. The run's own policies stay; the result is linked in `replays/`.
     """
     if checkpoint is not None:
         check_checkpoint(Path(checkpoint), config)
@@ -52,6 +53,6 @@ def replay_flow(config: RunConfig, dataset: str, checkpoint: str | None = None) 
             first = given_policy(Path(checkpoint), batches[0])
         policy = first
         for batch in batches:
-            policy = updated(run, policy, first, batch)
+            policy = run_update(run, policy, first, batch)
             link_to(run.run_dir / "replays" / f"{batch.run_id}-iteration={batch.iteration}", policy.path)
         return policy

@@ -1,10 +1,10 @@
-"""The end of a run: summary, report, experiment tracking."""
+"""Summary, report and experiment tracking of a run."""
 
 from typing import Any
 
 from prefect import flow
 
-from flows.run.names import name_of
+from flows.run.prefect_ui import name_of
 from flows.run.run import Run, open_run
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
@@ -15,15 +15,15 @@ from tasks.pipeline.store import read_manifest
 from tasks.tracking.task import track
 
 
-def conclude(run: Run) -> str:
-    """Write summary.json and report.html from everything that the run has made so far; return the run's folder."""
-    inputs = _gathered(run)
-    if run.is_concluded(inputs):
+def publish_run_report(run: Run) -> str:
+    """Write summary.json and report.html from everything that the run has so far; return the run's folder."""
+    inputs = _report_inputs(run)
+    if run.is_reported(inputs):
         run.workspace.listener.finished("report", 0.0, cached=True)
         return str(run.run_dir)
     links = track(run.config.tracking, run.run_dir, run.config.name, inputs)
     publish_report(run.workspace, inputs.model_copy(update={"links": links}))
-    run.mark_concluded(inputs)
+    run.mark_reported(inputs)
     return str(run.run_dir)
 
 
@@ -31,11 +31,11 @@ def conclude(run: Run) -> str:
 def report_flow(config: RunConfig) -> str:
     """Write the report of a run again."""
     with open_run(config) as run:
-        return conclude(run)
+        return publish_run_report(run)
 
 
-def _gathered(run: Run) -> ReportInputs:
-    """Return what the report is made of; InputError where the run has not come so far."""
+def _report_inputs(run: Run) -> ReportInputs:
+    """Return the inputs of the report. Raises InputError if the run has no evaluation yet."""
     state = run.state
     if state.problems is None or state.sft_data is None or not state.policies or not state.evaluations:
         raise InputError(f"{run.run_dir}: nothing to report yet; run `kernelmill train` or `kernelmill evaluate` first")
@@ -47,7 +47,7 @@ def _gathered(run: Run) -> ReportInputs:
     seconds: dict[str, float] = {}
     for timing in state.timings.values():
         if timing.seconds == 0:
-            continue  # the start of the driver: overhead only
+            continue  # start of the driver: overhead only
         seconds[timing.stage] = round(seconds.get(timing.stage, 0.0) + timing.seconds, 3)
     return ReportInputs(
         run_id=run.config.run_id,

@@ -1,10 +1,10 @@
-"""Supervised fine-tuning: judged pairs, checked, then imitation of them."""
+"""Supervised fine-tuning on judged and validated pairs of problem and kernel."""
 
 from prefect import flow
 
 from flows.checks.preflight import check_before_start
 from flows.problems import prepare_problems
-from flows.run.names import name_of
+from flows.run.prefect_ui import name_of
 from flows.run.run import Run, open_run
 from flows.settings.configuration import RunConfig
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef
@@ -12,26 +12,26 @@ from tasks.sft.task import fine_tune, make_sft_data
 from tasks.validation.task import check_sft_data
 
 
-def teach(run: Run, problems: ProblemSetRef) -> CheckpointRef:
-    """Return policy 0: what SFT makes of the judged pairs."""
+def run_sft(run: Run, problems: ProblemSetRef) -> CheckpointRef:
+    """Return policy 0: the result of SFT on the judged pairs."""
     config = run.config
     data = make_sft_data(
         run.workspace, problems, config.sft.data, config.problems, config.rollout.episode, config.judge, config.seed
     )
     data = check_sft_data(run.workspace, data, config.validation, config.rollout.episode.reward)
-    run.note(sft_data=data)
+    run.record(sft_data=data)
     return run.add_policy(fine_tune(run.workspace, data, config.model, config.sft, config.update.engine, config.seed))
 
 
 def newest_policy(run: Run, problems: ProblemSetRef) -> CheckpointRef:
-    """Return the newest policy that descends from this configuration's SFT; at first that is SFT's own."""
-    first = teach(run, problems)
+    """Return the newest policy that descends from this configuration's SFT; initially the SFT policy."""
+    first = run_sft(run, problems)
     return run.state.newest_policy or first
 
 
 @flow(name="sft", flow_run_name=name_of("problems"))
 def sft_flow(config: RunConfig) -> CheckpointRef:
-    """Problems, SFT data, SFT."""
+    """Make the problem set and the SFT data, then run SFT."""
     check_before_start(config)
     with open_run(config) as run:
-        return teach(run, prepare_problems(run))
+        return run_sft(run, prepare_problems(run))

@@ -1,8 +1,8 @@
-"""The control of a run: what the same extra time would have brought, spent on more SFT instead of RL."""
+"""SFT control of a run: the same extra time spent on more SFT instead of RL, for comparison."""
 
 import polars as pl
 
-from flows.evaluation import measure
+from flows.evaluation import heldout_evaluation
 from flows.run.run import Run
 from flows.run.state import ControlState
 from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef
@@ -11,16 +11,16 @@ from tasks.sft.task import fine_tune_further
 RL_STAGES = ("rollout", "validate_trajectories", "update", "validate_update")
 
 
-def examine_control(run: Run, problems: ProblemSetRef) -> EvaluationRef:
-    """Go on with SFT for as long as all RL iterations took, and measure the result on the held-out problems.
+def evaluate_sft_control(run: Run, problems: ProblemSetRef) -> EvaluationRef:
+    """Continue SFT for as long as all RL iterations took, and evaluate the result on the held-out problems.
 
-    The number of steps is fixed when the control first starts, and stays in the run's state: a run that is killed and
-    continued, perhaps on a busier machine, trains the same control.
+    The number of steps is fixed when the control first starts, and recorded in the run's state: a run that is killed
+    and resumed, perhaps on a busier machine, trains the same control.
     """
     config, state = run.config, run.state
     assert state.sft_data is not None, "the control comes after SFT"
     plan = state.control if state.control is not None and state.control.after == max(state.policies) else _plan(run)
-    run.note_control(plan)
+    run.record_control(plan)
     policy = fine_tune_further(
         run.workspace,
         state.sft_data,
@@ -30,13 +30,13 @@ def examine_control(run: Run, problems: ProblemSetRef) -> EvaluationRef:
         config.seed,
         state.policies[0],
     )
-    evaluation = measure(run, problems, policy, name="the control")
-    run.note_control(plan.model_copy(update={"policy": policy, "evaluation": evaluation}))
+    evaluation = heldout_evaluation(run, problems, policy, name="the control")
+    run.record_control(plan.model_copy(update={"policy": policy, "evaluation": evaluation}))
     return evaluation
 
 
 def _plan(run: Run) -> ControlState:
-    """Return how many SFT steps fit into the seconds of all RL stages so far, as both were measured."""
+    """Return the number of SFT steps that fit into the measured seconds of all RL stages so far."""
     seconds = sum(timing.seconds for timing in run.state.timings.values() if timing.stage in RL_STAGES)
     step = mean_step_seconds(run.state.policies[0])
     return ControlState(
@@ -45,5 +45,5 @@ def _plan(run: Run) -> ControlState:
 
 
 def mean_step_seconds(policy: CheckpointRef) -> float:
-    """Return the wall seconds of one SFT step, from the policy's own metrics (which count a resumed run's steps too)."""
+    """Return the mean wall seconds of an SFT step, from the policy's metrics, which include resumed steps."""
     return float(pl.read_parquet(policy.path / "metrics.parquet").get_column("seconds").to_numpy().mean())

@@ -1,7 +1,7 @@
-"""The whole loop: SFT, then reinforcement learning on what the judge says, measured before and after.
+"""The whole loop: SFT, then reinforcement learning on the judge's verdicts, with held-out evaluation before and after.
 
-From Python: `from flows.training import training; training(config)`. It starts what it needs (a Prefect server, Ray) and
-ends it again; killed and called again, it goes on where it was.
+From Python: `from flows.training import training; training(config)`. It starts a Prefect server and Ray if needed and
+ends them again. Called again after a kill, it resumes the run.
 """
 
 from pathlib import Path
@@ -9,17 +9,17 @@ from pathlib import Path
 from prefect import flow
 
 from flows.checks.preflight import check_before_start
-from flows.evaluation import examine
-from flows.iteration import iterate
+from flows.evaluation import evaluate_policy
+from flows.iteration import run_iteration
 from flows.problems import prepare_problems
-from flows.report import conclude
-from flows.run.names import name_of
+from flows.report import publish_run_report
+from flows.run.prefect_ui import name_of
 from flows.run.run import open_run, startup_s
 from flows.services.environment import set_defaults
 from flows.services.prefect_server import prefect_server
 from flows.settings.configuration import RunConfig
-from flows.sft import teach
-from flows.sft_control import examine_control
+from flows.sft import run_sft
+from flows.sft_control import evaluate_sft_control
 
 
 @flow(name="training", flow_run_name=name_of("training"))
@@ -28,18 +28,18 @@ def training_flow(config: RunConfig) -> str:
     check_before_start(config)
     with open_run(config) as run:
         problems = prepare_problems(run)
-        policy = teach(run, problems)
-        examine(run, problems, policy)
+        policy = run_sft(run, problems)
+        evaluate_policy(run, problems, policy)
         for _ in range(config.iterations):
-            policy = iterate(run, problems, policy)
-        examine(run, problems, policy)
+            policy = run_iteration(run, problems, policy)
+        evaluate_policy(run, problems, policy)
         if config.control and config.iterations:
-            examine_control(run, problems)
-        return conclude(run)
+            evaluate_sft_control(run, problems)
+        return publish_run_report(run)
 
 
 def training(config: RunConfig) -> Path:
-    """Run `training_flow` with a Prefect server of its own where none answers; return the run's folder."""
+    """Run `training_flow`, with a new Prefect server if none answers; return the run's folder."""
     set_defaults()
     with prefect_server(Path(config.runs_dir)) as server:
         startup_s.set(server.startup_s)

@@ -1,2 +1,4 @@
-"""What a run asks of GPUs before it has run on any: sizes of models (`shapes`), memory (`memory`), speed (`speed`), and the answer to
-"does it fit" (`planner`). Formulas with their sources; every assumption is a field that can be changed."""
+"""GPU requirements of a run, estimated before it starts: memory (`memory`), speed (`speed`), and the fit (`planner`).
+
+Formulas name their sources; every assumption is a field that can be changed.
+"""

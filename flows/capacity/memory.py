@@ -1,15 +1,19 @@
-"""Memory of one GPU in the update and in generation.
+"""Sizes of a model, and the memory that it takes on one GPU in the update and in generation.
 
-Sources: Rajbhandari et al. 2020 (ZeRO), section 3: weights, gradients and optimizer state, and what each stage divides by
-the number of ranks; Korthikanti et al. 2022 (Reducing Activation Recomputation), section 4: activations, with the attention
-matrix left out (fused attention never stores it) and counted for gated feed-forwards and grouped heads. What is specific
-to this trainer: gradients accumulate in float32; the reference policy is whole on every rank.
+Sizes are read from a model's config.json, from a table of well-known models, or from the run's own settings.
+Sources: Rajbhandari et al. 2020 (ZeRO), section 3: weights, gradients and optimizer state, and the part that each stage
+divides by the number of ranks; Korthikanti et al. 2022 (Reducing Activation Recomputation), section 4: activations,
+without the attention matrix (fused attention never stores it), counted for gated feed-forwards and grouped heads.
+Specific to this trainer: gradients accumulate in float32; the reference policy is whole on every rank.
 """
 
+import json
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
-from flows.capacity.shapes import Shape
+from kernels_eval.errors import InputError
+from tasks.models.config import ModelConfig
 
 GIB = 2**30
 CONTEXT_BYTES = 1.5 * GIB
@@ -17,37 +21,129 @@ CONTEXT_BYTES = 1.5 * GIB
 FRAGMENTATION = 0.08
 """Share of the tensors' memory that the allocator cannot use."""
 ADAM_MOMENTS_BYTES = 8
-"""Two moments in float32, per weight."""
+"""Per weight: two moments in float32."""
 BUCKET_VALUES = 100_000_000
-"""Largest reduce bucket (tasks.training.deepspeed_config); two of them where communication overlaps."""
+"""Largest reduce bucket (tasks.training.deepspeed_config); two of them if communication overlaps."""
 LIVE_VALUES = 1_000_000_000
-"""ZeRO-3 gathers at most so many weights at a time (`stage3_max_live_parameters`)."""
+"""Most weights that ZeRO-3 gathers at a time (`stage3_max_live_parameters`)."""
 HEAD_SLICE_BYTES = 256 * 2**20
-"""Logits above this are computed by slices of the vocabulary (`update.head`)."""
+"""Logits larger than this are computed in slices of the vocabulary (`update.head`)."""
 Stage = Literal[0, 1, 2, 3]
 STAGES: tuple[Stage, ...] = (0, 1, 2, 3)
 
 
 @dataclass(frozen=True)
+class Shape:
+    """Sizes of a decoder of the Llama or Qwen family: grouped-query attention, gated feed-forward, RMS norms."""
+
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    key_value_heads: int
+    head_dim: int
+    vocabulary: int
+    tied: bool = False
+    """Output head and embedding share their weights."""
+    query_key_norm: bool = False
+    attention_bias: bool = False
+    """Queries, keys and values have biases."""
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights."""
+        width, shared = self.heads * self.head_dim, self.key_value_heads * self.head_dim
+        attention = 2 * self.hidden * width + 2 * self.hidden * shared
+        norms = 2 * self.hidden + (2 * self.head_dim if self.query_key_norm else 0)
+        biases = width + 2 * shared if self.attention_bias else 0
+        layer = attention + 3 * self.hidden * self.intermediate + norms + biases
+        return self.layers * layer + self.hidden + self.embedding * (1 if self.tied else 2)
+
+    @property
+    def embedding(self) -> int:
+        """Weights of the embedding."""
+        return self.vocabulary * self.hidden
+
+    def cache_bytes(self, bytes_per_value: int = 2) -> int:
+        """Return the bytes of one token's keys and values in the cache."""
+        return 2 * self.layers * self.key_value_heads * self.head_dim * bytes_per_value
+
+
+KNOWN = {
+    "Qwen/Qwen3-8B": Shape(36, 4096, 12288, 32, 8, 128, 151936, query_key_norm=True),
+    "Qwen/Qwen2.5-Coder-7B-Instruct": Shape(28, 3584, 18944, 28, 4, 128, 152064, attention_bias=True),
+    "facebook/KernelLLM": Shape(32, 4096, 14336, 32, 8, 128, 128256),
+}
+"""By hub name; from each model's published config.json."""
+
+
+def shape_of(model: ModelConfig) -> Shape:
+    """Return the sizes of the configured model. Raises InputError if they are not known."""
+    if model.pretrained is None:
+        return Shape(
+            model.layers,
+            model.hidden,
+            model.intermediate,
+            model.heads,
+            model.key_value_heads,
+            model.head_dim,
+            model.vocabulary,
+            tied=True,
+            query_key_norm=True,
+        )
+    file = Path(model.pretrained) / "config.json"
+    if file.is_file():
+        return _from_file(file)
+    if model.pretrained in KNOWN:
+        return KNOWN[model.pretrained]
+    raise InputError(
+        f"model.pretrained: the sizes of {model.pretrained} are not known: expected a folder with config.json, "
+        f"or one of {', '.join(sorted(KNOWN))}"
+    )
+
+
+def _from_file(file: Path) -> Shape:
+    try:
+        stored: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        heads = int(stored["num_attention_heads"])
+        hidden = int(stored["hidden_size"])
+        kind = str(stored.get("model_type", ""))
+        return Shape(
+            layers=int(stored["num_hidden_layers"]),
+            hidden=hidden,
+            intermediate=int(stored["intermediate_size"]),
+            heads=heads,
+            key_value_heads=int(stored.get("num_key_value_heads") or heads),
+            head_dim=int(stored.get("head_dim") or hidden // heads),
+            vocabulary=int(stored["vocab_size"]),
+            tied=bool(stored.get("tie_word_embeddings", False)),
+            query_key_norm=kind.startswith("qwen3"),
+            attention_bias=bool(stored.get("attention_bias", kind == "qwen2")),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{file}: expected the sizes of a decoder: {type(error).__name__}: {error}") from error
+
+
+@dataclass(frozen=True)
 class TrainingJob:
-    """What decides the memory of a rank."""
+    """Parameters that determine the memory of a rank."""
 
     shape: Shape
     dtype: Literal["float32", "bfloat16"]
     stage: Stage
     ranks: int
     tokens: int
-    """Of one micro-batch, or of a rank's share of the longest sequence where that is more."""
+    """Tokens of one micro-batch, or of a rank's share of the longest sequence if that is larger."""
     checkpointing: bool
     reference: bool = False
-    """A reference policy stands beside the policy."""
+    """Each rank also holds a reference policy."""
     critic: bool = False
     trained: int | None = None
-    """Weights that are trained, where adapters are; none: all."""
+    """Trained weights, if adapters are trained. None: all."""
 
 
 def training_memory(job: TrainingJob) -> dict[str, float]:
-    """Return the bytes of one rank by what they hold, in the order of a reader's interest."""
+    """Return the bytes of one rank by purpose, most important first."""
     weight = 2 if job.dtype == "bfloat16" else 4
     held = job.shape.parameters
     trained = held if job.trained is None else job.trained
@@ -73,8 +169,10 @@ def training_memory(job: TrainingJob) -> dict[str, float]:
 
 
 def checkpoint_bytes(job: TrainingJob) -> tuple[float, float]:
-    """Return the bytes of a published checkpoint (tasks.training.checkpoint): its weights; and in float32 the moments of those that are trained,
-    with their master copy where they are of less precision."""
+    """Return the bytes of a published checkpoint (tasks.training.checkpoint): of its weights, and of its optimizer.
+
+    The optimizer holds, in float32, the moments of trained weights, and their master copy if they are bfloat16.
+    """
     weight, master = (2, 4) if job.dtype == "bfloat16" else (4, 0)
     held = job.shape.parameters
     trained = held if job.trained is None else job.trained
@@ -83,11 +181,11 @@ def checkpoint_bytes(job: TrainingJob) -> tuple[float, float]:
 
 
 def activation_bytes(shape: Shape, tokens: int, weight: int, checkpointing: bool) -> float:
-    """Return the bytes of what the backward pass needs of so many tokens.
+    """Return the bytes of the activations that the backward pass needs for this many tokens.
 
-    A layer keeps, per token: the inputs of two norms and their outputs (4 hidden), queries, keys and values, the attention's
-    output, and of the gated feed-forward the two products, the activation and their product (4 intermediate).
-    With checkpointing every layer keeps its input alone, and one layer at a time keeps all.
+    A layer keeps, per token: inputs and outputs of two norms (4 hidden); queries, keys, values and the attention's
+    output; and of the gated feed-forward the two products, the activation and their product (4 intermediate).
+    With checkpointing each layer keeps only its input, and one layer at a time keeps everything.
     """
     attention = (2 * shape.heads + 2 * shape.key_value_heads) * shape.head_dim
     layer = weight * (4 * shape.hidden + attention + 4 * shape.intermediate) * tokens
@@ -97,15 +195,15 @@ def activation_bytes(shape: Shape, tokens: int, weight: int, checkpointing: bool
 
 
 def logit_bytes(shape: Shape, tokens: int) -> float:
-    """Return the bytes of logits in float32, their softmax and their gradient; of a slice of them where they are many."""
+    """Return the bytes of logits (float32), softmax and gradient; of one slice of the vocabulary if they are large."""
     whole = 4.0 * shape.vocabulary * tokens
     return 3.0 * min(whole, float(HEAD_SLICE_BYTES))
 
 
 def generation_room(shape: Shape, gpu_bytes: float, fraction: float, tensor_parallel: int) -> int:
-    """Return the tokens whose keys and values a server holds beside its weights; 0 or less where the weights do not fit.
+    """Return the tokens whose keys and values fit beside a server's weights; 0 or less if the weights do not fit.
 
-    `fraction`: share of each GPU that the server takes (`--mem-fraction-static`).
+    `fraction`: share of each GPU's memory that the server uses (`--mem-fraction-static`).
     """
     room = gpu_bytes * fraction * tensor_parallel - 2.0 * shape.parameters
     return int(room / shape.cache_bytes())

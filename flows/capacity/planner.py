@@ -1,7 +1,7 @@
-"""Does a run fit, on how many GPUs, with which ZeRO stage, and about how fast does it go.
+"""GPUs, memory, disk and time that a run needs, and the least that would do.
 
-`plan(config, gpu)` looks at the configuration as it is, and then for the least that would do: the lowest ZeRO stage on the
-configured ranks (lower stages communicate less), and the fewest ranks at any stage.
+`plan(config, gpu)` evaluates the configuration as it is, then looks for the lowest ZeRO stage on the configured ranks
+(lower stages communicate less) and for the fewest ranks at any stage.
 """
 
 import json
@@ -11,8 +11,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from flows.capacity.memory import GIB, STAGES, Stage, TrainingJob, checkpoint_bytes, generation_room, training_memory
-from flows.capacity.shapes import Shape, shape_of
+from flows.capacity.memory import (
+    GIB,
+    STAGES,
+    Shape,
+    Stage,
+    TrainingJob,
+    checkpoint_bytes,
+    generation_room,
+    shape_of,
+    training_memory,
+)
 from flows.capacity.speed import Assumptions, Gpu, generated_tokens_a_second, training_tokens_a_second
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
@@ -26,60 +35,60 @@ LADDER = (
     "update.activation_checkpointing=true",
     "update.tokens_per_rank=2048",
 )
-"""What to try in this order where memory does not suffice."""
+"""Settings to try in this order if memory does not suffice."""
 _DEFAULT_FRACTION = 0.85
-"""Share of a GPU that SGLang takes where no flag says another."""
+"""SGLang's share of a GPU's memory, if no flag sets it."""
 
 
 @dataclass(frozen=True)
 class CapacityPlan:
-    """The answer."""
+    """Resources and speed of a run on GPUs of one model."""
 
     shape: Shape
     gpu: Gpu
     training: dict[str, float]
-    """Bytes of one rank by what they hold."""
+    """Bytes of one rank by purpose."""
     training_fits: bool
     stage: Stage
     lowest_stage: Stage | None
-    """Lowest ZeRO stage that fits on the configured ranks; none does: None."""
+    """Lowest ZeRO stage that fits on the configured ranks. None: none fits."""
     fewest_ranks: int | None
-    """Fewest ranks on which some stage fits."""
+    """Fewest ranks on which some stage fits. None: more than `MOST_RANKS`."""
     cache_tokens: int | None
-    """Tokens that one server's cache holds; None where no server generates."""
+    """Tokens that one server's cache holds. None: no server generates."""
     wanted_cache_tokens: int
-    """Tokens of all sequences that are under way at once on one server."""
+    """Tokens of all concurrent sequences on one server."""
     share_of_longest: int
-    """Tokens of the longest sequence that one rank holds: all of them but for `update.context_parallel`."""
+    """Tokens of the longest sequence on one rank: all of them divided by `update.context_parallel`."""
     checkpoint_bytes: float
-    """What an iteration writes to the disk: weights, and what the optimizer goes on from."""
+    """Bytes that an iteration writes to disk: weights and optimizer state."""
     disk_bytes: float
-    """What all iterations leave there."""
+    """Bytes that all iterations leave on disk."""
     update_gpus: float
     generation_gpus: float
     judge_gpus: float
     gpus: int
-    """GPUs that the run takes, shared ones counted once."""
+    """GPUs of the run; shared ones count once."""
     training_tokens_s: float
     generation_tokens_s: float | None
     rollout_s: float
     update_s: float
     sequences: int
-    """Sequences under way at once on one server."""
+    """Concurrent sequences on one server."""
 
     @property
     def fits(self) -> bool:
-        """True where the update and generation do, as configured."""
+        """True if the update and generation fit as configured."""
         return self.training_fits and (self.cache_tokens is None or self.cache_tokens >= self.longest)
 
     @property
     def longest(self) -> int:
-        """Tokens that a server must at least hold: those of one whole sequence."""
+        """Tokens of one whole sequence: the least that a server must hold."""
         return self.wanted_cache_tokens // max(self.sequences, 1)
 
 
 def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> CapacityPlan:
-    """Return what the run takes on GPUs of this kind. InputError where the model's sizes are not known."""
+    """Return the resources of the run on GPUs of this model. Raises InputError if the model's sizes are not known."""
     assumed = assumed or Assumptions()
     shape = shape_of(config.model)
     update, rollout = config.update, config.rollout
@@ -88,7 +97,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
     history = rollout.episode.history_tokens or (turns - 1) * answer
     longest = assumed.prompt_tokens + min((turns - 1) * answer, history) + answer
     share_of_longest = math.ceil(longest / update.context_parallel)
-    share = update.gpus_per_rank if 0 < update.gpus_per_rank < 1 else 1.0  # the rest of the GPU is another's
+    share = update.gpus_per_rank if 0 < update.gpus_per_rank < 1 else 1.0  # another process has the rest of the GPU
     room = gpu.memory_gib * GIB * share
     job = TrainingJob(
         shape=shape,
@@ -147,7 +156,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
 
 
 def disk_bytes(config: RunConfig, shape: Shape) -> float:
-    """Return what the policies of all iterations leave on the disk (tasks.training.retention)."""
+    """Return the bytes that the policies of all iterations leave on disk (tasks.training.retention)."""
     critic, trained = config.update.advantage == "gae", _trained(config, shape)
     weights, optimizer = checkpoint_bytes(
         TrainingJob(shape, config.model.dtype, 0, 1, 1, checkpointing=True, critic=critic, trained=trained)
@@ -158,13 +167,13 @@ def disk_bytes(config: RunConfig, shape: Shape) -> float:
 
 
 def servers_of(config: RunConfig) -> int:
-    """Return how many servers the run starts itself."""
+    """Return the number of SGLang servers that the run starts itself."""
     rollout = config.rollout
     return rollout.sglang.servers if rollout.engine == "sglang" and not rollout.sglang_urls else 0
 
 
 def needs_of(config: RunConfig) -> dict[Kind, Need]:
-    """Return what the run's workers reserve of Ray, by kind."""
+    """Return the resources that the run's workers reserve in Ray, by kind of worker."""
     rollout, judges = config.rollout, config.rollout.judge_actors
     return {
         "update": Need((config.update.gpus_per_rank,) * config.update.ranks),
@@ -174,7 +183,7 @@ def needs_of(config: RunConfig) -> dict[Kind, Need]:
 
 
 def gpus_of(config: RunConfig) -> int:
-    """Return how many whole GPUs a run takes: shares of one are put together where they fit, as Ray does."""
+    """Return the whole GPUs of a run: fractions are packed onto one GPU if they fit, as Ray does."""
     return whole_gpus([gpus for need in needs_of(config).values() for gpus in need.gpus])
 
 
@@ -194,19 +203,19 @@ def _fewest_ranks(job: TrainingJob, room: float) -> int | None:
 
 
 def _trained(config: RunConfig, shape: Shape) -> int | None:
-    """Weights that are trained, where adapters are; none: all."""
+    """Return the trained weights if adapters are trained, else None."""
     return None if config.update.lora is None else _adapter_parameters(shape, config.update.lora.rank)
 
 
 def _adapter_parameters(shape: Shape, rank: int) -> int:
-    """Weights of adapters on every linear module of the layers: rank · (in + out) each (Hu et al. 2021)."""
+    """Return the weights of adapters on every linear module: rank · (in + out) each (Hu et al. 2021)."""
     width, shared = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
     sides = 2 * (shape.hidden + width) + 2 * (shape.hidden + shared) + 3 * (shape.hidden + shape.intermediate)
     return shape.layers * rank * sides
 
 
 def _stage_of(path: str | None, configured: Stage) -> Stage:
-    """The ZeRO stage in force: that of the DeepSpeed file, where it says one."""
+    """Return the ZeRO stage: that of the DeepSpeed file if it has one, else the configured one."""
     if path is None:
         return configured
     try:

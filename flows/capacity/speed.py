@@ -1,27 +1,29 @@
-"""Tokens a second, from stated assumptions: an estimate to plan with, never shown as a measurement.
+"""Estimated speed of a run: on GPUs from stated assumptions, on two CPU cores from measured rates.
 
-Training: 6 operations a weight and token (Kaplan et al. 2020, section 2.1), 2 more where activations are computed again and
-2 for each model that only scores, at a share of the peak that training reaches (model FLOP utilisation, Chowdhery et al. 2022,
-appendix B). Generation: a decoding step reads the weights once for the whole batch, and each sequence's keys and values
-(Pope et al. 2022, section 2.1), at a share of the memory bandwidth.
+Training: 6 operations per weight and token (Kaplan et al. 2020, section 2.1), 2 more if activations are recomputed, and
+2 for each model that only scores, at the share of the peak that training reaches (model FLOP utilisation, Chowdhery et
+al. 2022, appendix B). Generation: a decoding step reads the weights once for the whole batch, and the keys and values
+of each sequence (Pope et al. 2022, section 2.1), at a share of the memory bandwidth.
 """
 
 from dataclasses import dataclass
 
-from flows.capacity.shapes import Shape
+from flows.capacity.memory import Shape, shape_of
+from flows.settings.configuration import RunConfig
+from tasks.rollout.refill import refill_for
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A kind of GPU, from its data sheet."""
+    """A GPU model, from its data sheet."""
 
     name: str
     memory_gib: float
-    """Memory that a program finds free on an empty one."""
+    """Memory that is free on an idle GPU."""
     bandwidth: float
-    """Bytes a second."""
+    """Bytes per second."""
     flops: float
-    """Dense bfloat16 operations a second."""
+    """Dense bfloat16 operations per second."""
 
 
 GPUS = {
@@ -34,24 +36,24 @@ GPUS = {
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What the estimates rest on."""
+    """Assumptions of the estimates."""
 
     utilisation: float = 0.35
-    """Share of the peak that training reaches (short, uneven sequences; 0.4 to 0.5 is usual for long, even ones)."""
+    """Share of the peak that training reaches (short, uneven sequences; for long, even ones 0.4 to 0.5 is usual)."""
     bandwidth_share: float = 0.6
     """Share of the memory bandwidth that decoding reaches."""
     prompt_tokens: int = 1500
     """Tokens of a problem with its instructions."""
     answer_share: float = 0.5
-    """Length of a mean answer as a share of `rollout.sampling.max_new_tokens`."""
+    """Mean length of an answer as a share of `rollout.sampling.max_new_tokens`."""
     judging_s: float = 1.5
-    """Seconds that one worker takes to judge one kernel on a GPU."""
+    """Seconds that one worker needs to judge one kernel on a GPU."""
 
 
 def training_tokens_a_second(
     shape: Shape, gpu: Gpu, ranks: int, assumed: Assumptions, recomputed: bool, scored_by: int, models: int = 1
 ) -> float:
-    """Return tokens that all ranks together train on in a second. `scored_by`: models that score without being trained."""
+    """Return the tokens per second that all ranks train on. `scored_by`: number of models that only score."""
     body = shape.parameters - shape.embedding
     operations = body * (models * (8.0 if recomputed else 6.0) + 2.0 * scored_by)
     return ranks * gpu.flops * assumed.utilisation / operations
@@ -60,7 +62,96 @@ def training_tokens_a_second(
 def generated_tokens_a_second(
     shape: Shape, gpu: Gpu, servers: int, tensor_parallel: int, sequences: int, context: float, assumed: Assumptions
 ) -> float:
-    """Return tokens that all servers together generate in a second, `sequences` at a time on each, of mean length `context`."""
+    """Return the tokens per second of all servers, each generating `sequences` at a time of mean length `context`."""
     read = 2.0 * shape.parameters + sequences * context * shape.cache_bytes()
     steps = gpu.bandwidth * tensor_parallel * assumed.bandwidth_share / read
     return servers * sequences * steps
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Measured speed of the stages: deployments/configs/local.yaml on two CPU cores."""
+
+    parameters: float = 0.6e6
+    """Weights of the measured model."""
+    start_s: float = 30.0
+    """Seconds for the Prefect server, Ray, the problem set (4 s), the import of Great Expectations, and the report."""
+    pairs: float = 27.0
+    """SFT pairs judged per second, not compiled."""
+    compiled_pairs: float = 6.0
+    """SFT pairs judged per second, compiled for one target."""
+    conversation: float = 70.0
+    """Tokens per SFT conversation."""
+    sft_tokens: float = 15_000.0
+    """SFT tokens per second."""
+    generation_s: float = 0.010
+    """Seconds to generate one turn, in batches of 256."""
+    judging_s: float = 0.010
+    """Seconds to judge one turn with two workers and the verdict cache."""
+    update_s: float = 0.0015
+    """Seconds to train on one turn."""
+    checks_s: float = 2.0
+    """Seconds for checks and checkpoints of one iteration."""
+
+
+RATES = Rates()
+
+
+def describe(config: RunConfig) -> list[str]:
+    """Return the steps of a run in order, one line each."""
+    rollout, evaluation, sft = config.rollout, config.evaluation, config.sft
+    origin = "generated" if config.problems.source == "generated" else f"from {config.problems.path}"
+    model = config.model.pretrained or f"a new Qwen3 model ({config.model.layers} layers, {config.model.hidden} wide)"
+    turns = rollout.episode.max_turns if rollout.episode.task.endswith("multiturn") else 1
+    lines = [
+        f"problems: {origin}, up to {config.problems.train} to train on, {config.problems.heldout} held out",
+        f"SFT: {model}, {sft.length}, {sft.batch_size} conversations a step",
+        f"held-out evaluation: {config.problems.heldout} problems × {evaluation.samples_per_problem} samples",
+    ]
+    if config.iterations:
+        refill = refill_for(rollout, config.update)
+        more = f" (up to {refill.problems} until {refill.groups} groups have variance)" if refill else ""
+        lines += [
+            f"{config.iterations} iterations: {rollout.problems_per_iteration} problems{more} × "
+            f"{rollout.samples_per_problem} samples, up to {turns} turns, then {config.update.optimizer_steps} "
+            f"optimizer steps",
+            "held-out evaluation again",
+        ]
+        if config.control:
+            lines.append(
+                "control: SFT goes on from the policy of step 2 for as long as the iterations took; held-out evaluation"
+            )
+    return [*lines, "report"]
+
+
+def expectation(config: RunConfig, done_s: float) -> str:
+    """Return how long the run will take, as text; `done_s`: seconds of its finished stages.
+
+    Gives no time for pretrained models, whose speed depends on the machine.
+    """
+    resumable = (
+        "finished stages are not repeated" if done_s else "Ctrl-C any time: the same command continues from there"
+    )
+    if config.model.pretrained is not None:
+        return resumable
+    left = max(expected_seconds(config) - done_s, 0.0)
+    return f"{'less than a minute' if left < 60 else f'about {left / 60:.0f} min'} on two CPU cores; {resumable}"
+
+
+def expected_seconds(config: RunConfig) -> float:
+    """Return the approximate seconds of the whole run on two CPU cores, from `RATES`."""
+    scale = max(shape_of(config.model).parameters / RATES.parameters, 0.25)
+    data, rollout, evaluation = config.sft.data, config.rollout, config.evaluation
+    pairs = data.compositions * data.styles_per_composition * (1 + data.repair_fraction)
+    corpus = pairs / (RATES.pairs if data.compile == "never" else RATES.compiled_pairs)
+    steps = config.sft.steps_for(round(pairs * (1 - config.sft.validation_fraction)))
+    sft = steps * config.sft.batch_size * RATES.conversation * scale / RATES.sft_tokens
+    turns = rollout.episode.max_turns if rollout.episode.task.endswith("multiturn") else 1
+    trajectory = turns * (RATES.generation_s * scale + RATES.judging_s)
+    heldout = config.problems.heldout * evaluation.samples_per_problem * trajectory
+    update = rollout.problems_per_iteration * rollout.samples_per_problem * turns * RATES.update_s * scale
+    iterations = config.iterations * (
+        rollout.problems_per_iteration * rollout.samples_per_problem * trajectory + update + RATES.checks_s
+    )
+    control = iterations + heldout if config.control and config.iterations else 0.0
+    return RATES.start_s + corpus + sft + (2 if config.iterations else 1) * heldout + iterations + control

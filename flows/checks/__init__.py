@@ -1,5 +1,5 @@
-"""`kernelmill verify`: is this machine, and what a configuration names, ready for a run; and what to do where it is not.
+"""Checks of the machine and of a configuration.
 
-`finding` says what a check returns; `machine`, `toolchain`, `services` and `inputs` hold the checks; `examination` runs them side by
-side. The flows' pre-flight (flows.checks.preflight) runs those of `inputs` that take no time.
+`preflight` raises InputError for the first problem before a flow starts anything expensive. `verify` runs the checks of
+`kernelmill verify` and returns a result of each (`result`); `machine` and `toolchain` check the machine.
 """

@@ -1,4 +1,4 @@
-"""Python, packages, processor, memory, GPU and disk."""
+"""Checks of Python, packages, processor, memory, GPU and disk of this machine."""
 
 import os
 import platform
@@ -7,12 +7,11 @@ import sys
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-from flows.capacity.memory import GIB
+from flows.capacity.memory import GIB, shape_of
 from flows.capacity.planner import disk_bytes, gpus_of
-from flows.capacity.shapes import shape_of
-from flows.checks.finding import Finding, failed, note, ok
-from flows.checks.gpus import gpus_here
 from flows.checks.preflight import FREE_BYTES, check_disk
+from flows.checks.result import CheckResult, failed, note, ok
+from flows.services.gpus import gpus_here
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 
@@ -21,16 +20,16 @@ LEAST_MEMORY_BYTES = 4 * GIB
 _PACKAGE = "kernelmill"
 
 
-def python(_: RunConfig) -> Finding:
-    """A version that the pinned packages exist for."""
+def python(_: RunConfig) -> CheckResult:
+    """Check that the pinned packages support this Python version."""
     found = f"{platform.python_version()} ({sys.executable})"
     if LEAST_PYTHON <= sys.version_info[:2] < BELOW_PYTHON:
         return ok("Python", found)
     return failed("Python", found, "use Python 3.11, 3.12 or 3.13: make setup PYTHON=/path/to/python3.12")
 
 
-def packages(_: RunConfig) -> Finding:
-    """Every dependency is installed, in a version of the declared range."""
+def packages(_: RunConfig) -> CheckResult:
+    """Check that every dependency is installed in a version of the declared range."""
     from packaging.requirements import Requirement
 
     try:
@@ -52,8 +51,8 @@ def packages(_: RunConfig) -> Finding:
     return ok("packages", f"{len(needed)} dependencies in their declared ranges")
 
 
-def processor(config: RunConfig) -> Finding:
-    """Cores and memory."""
+def processor(config: RunConfig) -> CheckResult:
+    """Check cores and memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = _memory_limit()
@@ -65,14 +64,14 @@ def processor(config: RunConfig) -> Finding:
     if config.ray.address is None and wanted > cores:
         return note(
             "processor",
-            f"{found}; the update's {config.update.ranks} rank(s) × {config.update.threads_per_rank} threads share them",
+            f"{found}; the update has {config.update.ranks} rank(s) × {config.update.threads_per_rank} threads",
             f"--set update.threads_per_rank={max(1, cores // config.update.ranks)}",
         )
     return ok("processor", found)
 
 
-def gpu(config: RunConfig) -> Finding:
-    """GPUs of this machine and their driver, where the configuration asks for some."""
+def gpu(config: RunConfig) -> CheckResult:
+    """Check that this machine has the GPUs that the configuration needs."""
     wanted = gpus_of(config)
     found = gpus_here()
     text = "; ".join(found) if found else "none"
@@ -84,14 +83,14 @@ def gpu(config: RunConfig) -> Finding:
         return failed(
             "GPU",
             f"{text}; the configuration wants {wanted:g}",
-            "run where the GPUs are (ray.address), or on fewer: `kernelmill plan` says what fits; "
-            "where there are some, `nvidia-smi` must list them (driver, container runtime)",
+            "use a cluster (ray.address) or fewer GPUs (`kernelmill plan` shows what fits); "
+            "if this machine has some, `nvidia-smi` must list them (driver, container runtime)",
         )
     return ok("GPU", text)
 
 
-def disk(config: RunConfig) -> Finding:
-    """The folder of runs can be written, on a disk with room."""
+def disk(config: RunConfig) -> CheckResult:
+    """Check that the folder of runs is writable, on a disk with enough space."""
     folder = Path(config.runs_dir)
     try:
         check_disk(folder)
@@ -110,7 +109,7 @@ def disk(config: RunConfig) -> Finding:
 
 
 def _checkpoint_bytes(config: RunConfig) -> float:
-    """What the checkpoints of all iterations take."""
+    """Return the bytes of the checkpoints of all iterations; 0 if the model's sizes are not known."""
     try:
         shape = shape_of(config.model)
     except InputError:
@@ -119,7 +118,7 @@ def _checkpoint_bytes(config: RunConfig) -> float:
 
 
 def _memory_limit() -> int | None:
-    """The container's limit, where there is one."""
+    """Return the container's memory limit in bytes, or None."""
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             text = Path(name).read_text(encoding="utf-8").strip()

@@ -1,7 +1,6 @@
-"""What is looked at before anything expensive starts. Every finding is an InputError that names the setting and the remedy.
+"""Checks before anything expensive starts. Each raises an InputError that names the setting and the remedy.
 
-Light where it can be: torch is imported for a checkpoint given by hand only. It looks at what a person can have
-got wrong, not at what the stages check themselves.
+They cover mistakes of a user, not what the stages check themselves. torch is imported only for an explicit checkpoint.
 """
 
 import json
@@ -13,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flows.capacity.planner import gpus_of, needs_of
-from flows.checks.gpus import gpus_here
+from flows.services.gpus import gpus_here
 from flows.services.ray_cluster import check_address, check_placement
 from flows.settings.configuration import RunConfig
 from kernels_eval.backends import backend_names
@@ -24,14 +23,14 @@ from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.prompts import prompt_messages
 from tasks.training.config import check_heads
 
-ANSWER_S = 3.0
-"""A server that takes longer to say how it is does not count as healthy."""
+HEALTH_TIMEOUT_S = 3.0
+"""A server that takes longer to answer counts as unhealthy."""
 FREE_BYTES = 2 * 2**30
-"""Below this a run of the small model cannot finish: store, checkpoints, Prefect's database."""
+"""Least free disk space: below it a run of the small model cannot finish (store, checkpoints, Prefect's database)."""
 
 
 def check_before_start(config: RunConfig) -> None:
-    """Raise InputError for the first thing that would stop the run later."""
+    """Raise InputError for the first problem that would stop the run later."""
     check_disk(Path(config.runs_dir))
     check_address(config.ray)
     check_settings(config)
@@ -46,7 +45,7 @@ def check_before_start(config: RunConfig) -> None:
 
 
 def check_disk(runs_dir: Path) -> None:
-    """The folder of runs can be written, on a disk with room."""
+    """Check that the folder of runs is writable, on a disk with enough space."""
     try:
         runs_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -61,7 +60,7 @@ def check_disk(runs_dir: Path) -> None:
 
 
 def check_settings(config: RunConfig) -> None:
-    """Settings that are wrong only together."""
+    """Check settings that are wrong only in combination."""
     samples = config.evaluation.samples_per_problem
     too_many = [k for k in config.evaluation.pass_at if k > samples]
     if too_many:
@@ -94,7 +93,7 @@ def check_settings(config: RunConfig) -> None:
 
 
 def check_episode(config: RunConfig) -> None:
-    """What episodes are made of has a name that is registered: SFT may take hours before the first one is played."""
+    """Check that the names in the episode's settings are registered: SFT may take hours before the first episode."""
     episode = config.rollout.episode
     episode_task(episode.task)
     try:
@@ -107,7 +106,7 @@ def check_episode(config: RunConfig) -> None:
 
 
 def check_problems(config: RunConfig) -> None:
-    """Problems and pairs that are loaded from files can be read, and every problem has KernelBench's three names."""
+    """Check that problems and SFT pairs in files can be read, and that problems have KernelBench's three names."""
     if config.problems.source != "generated":
         if config.problems.path is None:
             raise InputError(f"problems.path: expected a file or folder for problems.source = {config.problems.source}")
@@ -121,7 +120,10 @@ def check_problems(config: RunConfig) -> None:
 
 
 def check_pretrained(config: RunConfig) -> None:
-    """A folder of pretrained weights is a Hugging Face model with safetensors and a tokenizer. Hub names are let through."""
+    """Check that a folder of pretrained weights is a Hugging Face model with safetensors and a tokenizer.
+
+    Names on the hub are not checked.
+    """
     if config.model.pretrained is None:
         return
     folder = Path(config.model.pretrained)
@@ -142,13 +144,13 @@ def check_pretrained(config: RunConfig) -> None:
         raise InputError(f"model.pretrained: {folder / 'config.json'}: expected JSON: {error}") from error
     if not any(str(kind).endswith("ForCausalLM") for kind in kinds):
         raise InputError(
-            f"model.pretrained: {folder}: a checkpoint of another architecture: found {', '.join(kinds) or 'none named'}, "
-            "expected a causal language model"
+            f"model.pretrained: {folder}: a checkpoint of another architecture: "
+            f"found {', '.join(kinds) or 'none named'}, expected a causal language model"
         )
 
 
 def check_servers(config: RunConfig) -> None:
-    """SGLang servers that are named by address are healthy."""
+    """Check that SGLang servers named by address are healthy."""
     if config.rollout.engine != "sglang":
         return
     unhealthy = unhealthy_servers(config.rollout.sglang_urls)
@@ -157,35 +159,37 @@ def check_servers(config: RunConfig) -> None:
 
 
 def check_gpus(config: RunConfig) -> None:
-    """A local run finds as many GPUs as it asks Ray for; Ray would wait for them for ever."""
+    """Check that this machine has the GPUs of a local run; Ray would wait for them for ever."""
     wanted = gpus_of(config)
     if config.ray.address is not None or wanted == 0:
         return
     found = gpus_here()
     if len(found) < wanted:
         raise InputError(
-            f"the configuration asks for {wanted} GPUs (update.gpus_per_rank, rollout.sglang.gpus_per_server, rollout.gpus, "
-            f"rollout.judge_actors.gpus), found {len(found)} on this machine; name a cluster in ray.address, or ask for fewer"
+            f"the configuration asks for {wanted} GPUs (update.gpus_per_rank, rollout.sglang.gpus_per_server, "
+            f"rollout.gpus, rollout.judge_actors.gpus), found {len(found)} on this machine; "
+            "name a cluster in ray.address, or ask for fewer"
         )
 
 
 def check_cpus(config: RunConfig) -> None:
-    """A local run has the CPUs that its judge actors reserve, alone of all workers; without them no kernel would ever be judged."""
+    """Check that a local run has the CPUs that its judge actors reserve; Ray would wait for them for ever."""
     judges = config.rollout.judge_actors
     wanted, there_are = judges.count * judges.cpus, config.ray.cpus or os.cpu_count() or 1
     if config.ray.address is None and wanted > there_are:
         raise InputError(
-            f"rollout.judge_actors.cpus: {judges.count} actors reserve {wanted:g} CPUs, found {there_are} (ray.cpus, or all of this "
-            "machine); ask for fewer, or 0 to reserve none"
+            f"rollout.judge_actors.cpus: {judges.count} actors reserve {wanted:g} CPUs, found {there_are} "
+            "(ray.cpus, or all of this machine); "
+            "ask for fewer, or 0 to reserve none"
         )
 
 
 def unhealthy_servers(urls: Sequence[str]) -> list[str]:
-    """Return what is wrong with each server that does not say that it is well."""
+    """Return one line for each server that is not healthy."""
     wrong: list[str] = []
     for url in urls:
         try:
-            with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=ANSWER_S) as response:
+            with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=HEALTH_TIMEOUT_S) as response:
                 if response.status != 200:
                     wrong.append(f"{url}: status {response.status}")
         except (urllib.error.URLError, OSError, ValueError) as error:
@@ -194,7 +198,10 @@ def unhealthy_servers(urls: Sequence[str]) -> list[str]:
 
 
 def check_checkpoint(checkpoint: Path, config: RunConfig, where: str = "--checkpoint") -> None:
-    """A policy given by hand is a Hugging Face folder of the configured architecture; `where` says how it was given."""
+    """Check that an explicit policy is a Hugging Face folder of the configured architecture.
+
+    `where`: option or setting that names it, for the error message.
+    """
     if not checkpoint.is_dir():
         raise InputError(f"{where}: no such folder: {checkpoint}")
     from tasks.models.policy import check_architecture

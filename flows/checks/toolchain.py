@@ -1,72 +1,101 @@
-"""Triton, nvcc, and what the judge's sandbox can do here. Each in a process of its own, so that they run side by side."""
+"""Checks of Triton, nvcc and the judge's sandbox, each in a separate process, so that they run in parallel."""
 
 import os
 import re
 import shutil
+import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
-from flows.checks.finding import Finding, failed, note, ok
-from flows.checks.program import run_program
+from flows.checks.result import CheckResult, failed, note, ok
 from flows.settings.configuration import RunConfig
 
-WANTED_ABILITIES = ("rlimits", "no_new_privs", "seccomp", "landlock", "netns")
-_REASONS = {
+PROGRAM_TIMEOUT_S = 120
+SANDBOX_FEATURES = ("rlimits", "no_new_privs", "seccomp", "landlock", "netns")
+_MISSING = {
     "seccomp": "system calls are not filtered",
-    "landlock": "candidates can open the judge's user's files",
+    "landlock": "candidates can open the files of the judge's user",
     "netns": "candidates can reach the network",
     "no_new_privs": "candidates can gain privileges",
 }
-_SANDBOX = "import json; from kernels_eval.sandbox.limits import confine_fork_server; print(json.dumps(confine_fork_server(False)))"
+_SANDBOX = """
+import json
+from kernels_eval.sandbox.limits import confine_fork_server
+print(json.dumps(confine_fork_server(False)))
+"""
+_ROOT = str(Path(__file__).parents[2])
 
 
-def triton_interpreter(_: RunConfig) -> Finding:
-    """Kernels can be run without a GPU."""
-    fine, said = run_program([sys.executable, "-m", "flows.checks.probe", "interpret"])
+def run_program(command: Sequence[str], environment: dict[str, str] | None = None) -> tuple[bool, str]:
+    """Run a program; return True and its output, or False and its last line or the error."""
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
+    # Makes a checkout importable that is not installed.
+    variables["PYTHONPATH"] = os.pathsep.join(path for path in (_ROOT, variables.get("PYTHONPATH")) if path)
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=PROGRAM_TIMEOUT_S,
+            check=False,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return False, str(error)
+    if done.returncode == 0:
+        return True, done.stdout.strip()
+    lines = (done.stderr or done.stdout).strip().splitlines()
+    return False, lines[-1] if lines else f"exit code {done.returncode}"
+
+
+def triton_interpreter(_: RunConfig) -> CheckResult:
+    """Check that a kernel runs in Triton's interpreter, without a GPU."""
+    command = [sys.executable, "-m", "flows.checks.triton_kernel", "interpret"]
+    fine, output = run_program(command, {"TRITON_INTERPRET": "1"})
     if fine:
-        return ok("Triton interpreter", said)
-    return failed("Triton interpreter", said, "make setup; Triton must be the version that torch was built for")
+        return ok("Triton interpreter", output)
+    return failed("Triton interpreter", output, "make setup; Triton must be the version that torch was built for")
 
 
-def triton_compiler(config: RunConfig) -> Finding:
-    """Kernels compile to machine code for the first of the configured targets."""
+def triton_compiler(config: RunConfig) -> CheckResult:
+    """Check that a kernel compiles to machine code for the first of the configured targets."""
     if config.judge.compile == "never" or not config.judge.targets:
-        return ok("Triton compiler", "not asked for by judge.compile")
-    target = config.judge.targets[0]
-    fine, said = run_program([sys.executable, "-m", "flows.checks.probe", "compile", target])
+        return ok("Triton compiler", "not needed by judge.compile")
+    command = [sys.executable, "-m", "flows.checks.triton_kernel", "compile", config.judge.targets[0]]
+    fine, output = run_program(command)
     if fine:
-        return ok("Triton compiler", said)
-    return failed("Triton compiler", said, "make setup; or name a target that this Triton knows in judge.targets")
+        return ok("Triton compiler", output)
+    return failed("Triton compiler", output, "make setup; or name a target that this Triton knows in judge.targets")
 
 
-def nvcc(config: RunConfig) -> Finding:
-    """The CUDA compiler, where kernels are CUDA C++."""
+def nvcc(config: RunConfig) -> CheckResult:
+    """Check the CUDA compiler; it is needed if kernels are CUDA C++."""
     home = os.environ.get("CUDA_HOME") or "/usr/local/cuda"
     program = shutil.which("nvcc") or shutil.which("nvcc", path=f"{home}/bin")
     needed = config.judge.backend == "cuda"
+    problem = failed if needed else note
     if program is None:
-        fix = "install the CUDA toolkit and put nvcc on PATH, or set CUDA_HOME"
-        return (
-            failed("nvcc", "not found; judge.backend is cuda", fix)
-            if needed
-            else note("nvcc", "not found; needed for CUDA C++ only", fix)
-        )
-    fine, said = run_program([program, "--version"])
+        found = "not found; judge.backend is cuda" if needed else "not found; needed for CUDA C++ only"
+        return problem("nvcc", found, "install the CUDA toolkit and put nvcc on PATH, or set CUDA_HOME")
+    fine, output = run_program([program, "--version"])
     if not fine:
-        return (failed if needed else note)("nvcc", f"{program}: {said}", "install the CUDA toolkit again")
-    release = re.search(r"release ([\d.]+)", said)
+        return problem("nvcc", f"{program}: {output}", "install the CUDA toolkit again")
+    release = re.search(r"release ([\d.]+)", output)
     return ok("nvcc", f"{program}, release {release[1] if release else 'unknown'}")
 
 
-def sandbox(config: RunConfig) -> Finding:
-    """What keeps a candidate in on this machine."""
-    fine, said = run_program([sys.executable, "-c", _SANDBOX])
+def sandbox(config: RunConfig) -> CheckResult:
+    """Check which features of the judge's sandbox this machine supports."""
+    fine, output = run_program([sys.executable, "-c", _SANDBOX])
     if not fine:
-        return failed("judge sandbox", said, "the judge runs on Linux; see docs/judge.md")
-    missing = [ability for ability in WANTED_ABILITIES if f'"{ability}"' not in said]
+        return failed("judge sandbox", output, "the judge runs on Linux; see docs/judge.md")
+    missing = [feature for feature in SANDBOX_FEATURES if f'"{feature}"' not in output]
     if not missing:
-        return ok("judge sandbox", ", ".join(WANTED_ABILITIES))
-    reasons = "; ".join(f"no {ability}: {_REASONS.get(ability, 'not in force')}" for ability in missing)
-    fix = "run where unprivileged user namespaces and seccomp are allowed (in containers: --security-opt seccomp=unconfined)"
+        return ok("judge sandbox", ", ".join(SANDBOX_FEATURES))
+    reasons = "; ".join(f"no {feature}: {_MISSING.get(feature, 'not in force')}" for feature in missing)
+    fix = "allow unprivileged user namespaces and seccomp (in containers: --security-opt seccomp=unconfined)"
     if config.judge.require_sandbox:
         return failed("judge sandbox", f"{reasons}; judge.require_sandbox is set", fix)
     return note("judge sandbox", reasons, fix)

@@ -144,7 +144,7 @@ def gc(
     ] = False,
     older_than_days: Annotated[float, typer.Option(min=0, help="Keep anything younger.")] = 1.0,
 ) -> None:
-    """List, or remove, artifacts that no run needs: of removed runs, of killed stages, resume points of finished stages."""
+    """List or remove artifacts that no run needs: of removed runs and killed stages, and old resume points."""
     from flows.run.state import kept_artifacts
     from kernels_eval.errors import InputError
     from tasks.pipeline.store import find_garbage, remove

@@ -1,4 +1,4 @@
-"""`kernelmill score`: judge one kernel, or a file of them. `redteam`: test the judge. `serve-judge`: judge over HTTP."""
+"""`kernelmill score | redteam | serve-judge`: judge kernels, test the judge, serve the judge over HTTP."""
 
 import json
 import time

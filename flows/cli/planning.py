@@ -36,8 +36,7 @@ def plan(
     from rich.console import Console
 
     from flows.capacity.planner import plan as plan_capacity
-    from flows.capacity.speed import GPUS, Assumptions
-    from flows.run.forecast import describe
+    from flows.capacity.speed import GPUS, Assumptions, describe
     from flows.settings.configuration import load_configuration
     from kernels_eval.errors import InputError
 
@@ -68,12 +67,12 @@ def verify(
     config: ConfigArgument = DEFAULT_CONFIG,
     set_: SetOption = None,
 ) -> None:
-    """Check this machine and everything that a configuration names; print a fix for each problem. Exit code 1: not ready."""
+    """Check this machine and what a configuration names; print a fix for each problem. Exit code 1: not ready."""
     from rich.console import Console
     from rich.markup import escape
 
-    from flows.checks.examination import examine_machine
-    from flows.checks.finding import Outcome
+    from flows.checks.result import Outcome
+    from flows.checks.verify import run_checks
     from flows.services.environment import set_defaults
     from flows.settings.configuration import load_configuration
 
@@ -81,23 +80,22 @@ def verify(
     settings = load_configuration(config, set_ or [])
     console = Console(highlight=False, soft_wrap=True)
     marks = {Outcome.OK: "[green]✓[/green]", Outcome.NOTE: "[yellow]●[/yellow]", Outcome.FAILED: "[red]✗[/red]"}
-    findings = examine_machine(settings)
-    for finding in findings:
-        console.print(f"{marks[finding.outcome]} {finding.name}: {escape(finding.found)}")
-        if finding.fix:
-            console.print(f"    → {escape(finding.fix)}")
-    wrong = sum(finding.outcome is Outcome.FAILED for finding in findings)
+    results = run_checks(settings)
+    for result in results:
+        console.print(f"{marks[result.outcome]} {result.name}: {escape(result.found)}")
+        if result.fix:
+            console.print(f"    → {escape(result.fix)}")
+    wrong = sum(result.outcome is Outcome.FAILED for result in results)
     if wrong:
-        console.print(f"not ready: {wrong} of {len(findings)} checks failed")
+        console.print(f"not ready: {wrong} of {len(results)} checks failed")
         raise typer.Exit(1)
     console.print(f"ready for {settings.run_id}")
 
 
 def cpu_lines(settings: "RunConfig") -> list[str]:
     """Return memory and time of a run without GPUs, as lines of text."""
-    from flows.capacity.memory import GIB, TrainingJob, training_memory
-    from flows.capacity.shapes import shape_of
-    from flows.run.forecast import expected_seconds
+    from flows.capacity.memory import GIB, TrainingJob, shape_of, training_memory
+    from flows.capacity.speed import expected_seconds
 
     shape = shape_of(settings.model)
     update = settings.update
@@ -116,8 +114,8 @@ def cpu_lines(settings: "RunConfig") -> list[str]:
     tensors = sum(size for name, size in used.items() if name != "context")
     lines = [
         "",
-        f"{shape.parameters / 1e6:.2f} million weights, no GPU: fits where {tensors / GIB:.1f} GiB are free for each of "
-        f"{update.ranks} rank(s), beside about 4 GiB for Ray, Prefect, the judge and PyTorch itself",
+        f"{shape.parameters / 1e6:.2f} million weights, no GPU: fits where {tensors / GIB:.1f} GiB are free for each "
+        f"of {update.ranks} rank(s), beside about 4 GiB for Ray, Prefect, the judge and PyTorch itself",
     ]
     if settings.model.pretrained is None:
         lines.append(f"about {expected_seconds(settings) / 60:.0f} min on two CPU cores")
@@ -126,38 +124,9 @@ def cpu_lines(settings: "RunConfig") -> list[str]:
 
 def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assumptions") -> list[str]:
     """Return the capacity plan as lines of text."""
-    from flows.capacity.memory import GIB
     from flows.capacity.planner import LADDER
 
-    gpu, update = found.gpu, settings.update
-    total = sum(found.training.values()) / GIB
-    parts = ", ".join(f"{name} {size / GIB:.1f}" for name, size in found.training.items())
-    lines = [
-        "",
-        f"{found.shape.parameters / 1e9:.2f} billion weights on {found.gpus} × {gpu.name} "
-        f"(update {found.update_gpus:g}, generation {found.generation_gpus:g}, judge {found.judge_gpus:g}, shares put together)",
-        f"update: ZeRO-{found.stage} on {update.ranks} rank(s): {_verdict(found.training_fits)}: {total:.1f} GiB a rank, of "
-        f"{gpu.memory_gib * min(update.gpus_per_rank, 1.0):.0f}: {parts}",
-        "  lowest ZeRO stage that fits on these ranks: "
-        + ("none" if found.lowest_stage is None else f"{found.lowest_stage}"),
-        "  fewest ranks at any stage: " + ("more than 64" if found.fewest_ranks is None else f"{found.fewest_ranks}"),
-    ]
-    if found.share_of_longest > update.tokens_per_rank:
-        lines.append(
-            f"  the longest sequence puts {found.share_of_longest:,} tokens on a rank, more than update.tokens_per_rank = "
-            f"{update.tokens_per_rank:,}: it trains by itself; more ranks share it with a larger update.context_parallel"
-        )
-    if found.cache_tokens is not None:
-        enough = found.cache_tokens >= found.wanted_cache_tokens
-        lines.append(
-            f"generation: {_verdict(found.cache_tokens >= found.longest)}: a server's cache holds {max(found.cache_tokens, 0):,} "
-            f"tokens, {found.sequences} sequences of up to {found.longest:,} want {found.wanted_cache_tokens:,}"
-            + ("" if enough else " (some wait, or are computed again)")
-        )
-    lines.append(
-        f"disk: {found.checkpoint_bytes / GIB:,.0f} GiB a checkpoint; {found.disk_bytes / 2**40:,.1f} TiB of {settings.iterations} "
-        f"iterations stay in {settings.runs_dir}/store with update.checkpoint_interval = {update.checkpoint_interval}"
-    )
+    lines = ["", *_update_lines(settings, found), *_generation_lines(found), _disk_line(settings, found)]
     lines.append(
         f"speed, estimated: {found.training_tokens_s:,.0f} tokens/s trained"
         + ("" if found.generation_tokens_s is None else f", {found.generation_tokens_s:,.0f} tokens/s generated")
@@ -166,13 +135,58 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
         "without SFT and evaluation"
     )
     lines.append(
-        f"  assumed: {assumed.utilisation:.0%} of the peak in training, {assumed.bandwidth_share:.0%} of the bandwidth in "
-        f"generation, prompts of {assumed.prompt_tokens} tokens, answers {assumed.answer_share:.0%} of the limit, "
+        f"  assumed: {assumed.utilisation:.0%} of the peak in training, {assumed.bandwidth_share:.0%} of the bandwidth "
+        f"in generation, prompts of {assumed.prompt_tokens} tokens, answers {assumed.answer_share:.0%} of the limit, "
         f"{assumed.judging_s:g} s to judge a kernel"
     )
     if not found.fits:
         lines.append("it does not fit; try in this order: " + " ".join(f"--set {setting}" for setting in LADDER))
     return lines
+
+
+def _update_lines(settings: "RunConfig", found: "CapacityPlan") -> list[str]:
+    from flows.capacity.memory import GIB
+
+    gpu, update = found.gpu, settings.update
+    parts = ", ".join(f"{name} {size / GIB:.1f}" for name, size in found.training.items())
+    lines = [
+        f"{found.shape.parameters / 1e9:.2f} billion weights on {found.gpus} × {gpu.name} "
+        f"(update {found.update_gpus:g}, generation {found.generation_gpus:g}, judge {found.judge_gpus:g})",
+        f"update: ZeRO-{found.stage} on {update.ranks} rank(s): {_verdict(found.training_fits)}: "
+        f"{sum(found.training.values()) / GIB:.1f} GiB per rank, of "
+        f"{gpu.memory_gib * min(update.gpus_per_rank, 1.0):.0f}: {parts}",
+        "  lowest ZeRO stage that fits on these ranks: "
+        + ("none" if found.lowest_stage is None else f"{found.lowest_stage}"),
+        "  fewest ranks at any stage: " + ("more than 64" if found.fewest_ranks is None else f"{found.fewest_ranks}"),
+    ]
+    if found.share_of_longest > update.tokens_per_rank:
+        lines.append(
+            f"  the longest sequence puts {found.share_of_longest:,} tokens on a rank, "
+            f"more than update.tokens_per_rank = {update.tokens_per_rank:,}: "
+            "it trains by itself; more ranks share it with a larger update.context_parallel"
+        )
+    return lines
+
+
+def _generation_lines(found: "CapacityPlan") -> list[str]:
+    if found.cache_tokens is None:
+        return []
+    enough = found.cache_tokens >= found.wanted_cache_tokens
+    return [
+        f"generation: {_verdict(found.cache_tokens >= found.longest)}: a server's cache holds "
+        f"{max(found.cache_tokens, 0):,} tokens, {found.sequences} sequences of up to {found.longest:,} need "
+        f"{found.wanted_cache_tokens:,}" + ("" if enough else " (some wait, or are recomputed)")
+    ]
+
+
+def _disk_line(settings: "RunConfig", found: "CapacityPlan") -> str:
+    from flows.capacity.memory import GIB
+
+    return (
+        f"disk: {found.checkpoint_bytes / GIB:,.0f} GiB a checkpoint; {found.disk_bytes / 2**40:,.1f} TiB of "
+        f"{settings.iterations} iterations stay in {settings.runs_dir}/store with "
+        f"update.checkpoint_interval = {settings.update.checkpoint_interval}"
+    )
 
 
 def _verdict(fits: bool) -> str:

@@ -1,18 +1,17 @@
-"""The reference pages of the documentation, made from the code: commands, settings, rewards and stages.
+"""Reference pages of the documentation, generated from the code: commands, settings, rewards and stages.
 
 python -m flows.cli.reference_pages        # writes docs/reference/*.md; a test compares them with the code
 """
 
 import re
-import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin
+from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from flows.settings.configuration import RunConfig
+from flows.settings.configuration import RunConfig, settings_group
 
 FOLDER = Path("docs/reference")
 _MADE = "<!-- made by `python -m flows.cli.reference_pages`; do not edit -->\n\n"
@@ -24,13 +23,13 @@ def pages() -> dict[str, str]:
 
 
 def commands_page() -> str:
-    """Every command with its arguments and options."""
+    """Return the page of all commands with their arguments and options."""
     from typer.main import get_command
 
     from flows.cli.main import app
 
     root: Any = get_command(app)
-    lines = ["# Commands", "", "`kernelmill COMMAND --help` says the same in the terminal."]
+    lines = ["# Commands", "", "`kernelmill COMMAND --help` prints the same in the terminal."]
     for path, command in _commands(root, "kernelmill"):
         lines += ["", f"## {path}", "", _text(command.help or "")]
         rows = [_parameter_row(parameter) for parameter in command.params if parameter.name != "help"]
@@ -40,25 +39,28 @@ def commands_page() -> str:
 
 
 def settings_page() -> str:
-    """Every setting with its type, default and description."""
-    lines = ["# Settings", "", "A run's YAML file, or `--set a.b=value`. What is not named has its default."]
+    """Return the page of all settings with type, default and description."""
+    lines = [
+        "# Settings",
+        "",
+        "A run's YAML file, or `--set a.b=value`. Settings that are not named have their default.",
+    ]
     for prefix, model in _groups(RunConfig):
         lines += ["", f"## {prefix.rstrip('.') or 'The run'}", "", _text(model.__doc__ or "")]
         lines += ["", "| setting | type | default | |", "|---|---|---|---|"]
         for name, field in model.model_fields.items():
-            if _model_of(field.annotation) is not None and name in dict(_children(model)):
+            if settings_group(field.annotation) is not None and name in dict(_children(model)):
                 continue
             default = "" if field.default is PydanticUndefined else _cell(f"`{field.default!r}`")
             if field.default_factory is not None:
                 default = "`{}`"
-            lines.append(
-                f"| `{prefix}{name}` | {_cell(_type_text(field.annotation))} | {default} | {_text(field.description or '')} |"
-            )
+            cells = (f"`{prefix}{name}`", _cell(_type_text(field.annotation)), default, _text(field.description or ""))
+            lines.append(f"| {' | '.join(cells)} |")
     return _MADE + "\n".join(lines) + "\n"
 
 
 def registries_page() -> str:
-    """What can be named in a setting: rewards, terms, episode tasks, stages."""
+    """Return the page of names that settings can have: rewards, terms, episode tasks, stages."""
     from kernels_eval.rewards import REWARDS, TERMS
     from tasks.pipeline.retries import STAGE_NAMES
     from tasks.rollout.episode_tasks import EPISODE_TASKS
@@ -86,12 +88,8 @@ def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _parameter_row(parameter: Any) -> str:
-    name = ", ".join(f"`{option}`" for option in parameter.opts) if parameter.param_type_name == "option" else ""
-    name = (
-        name or f"`{parameter.make_metavar_text()}`"
-        if hasattr(parameter, "make_metavar_text")
-        else name or f"`{parameter.name.upper()}`"
-    )
+    is_option = parameter.param_type_name == "option"
+    name = ", ".join(f"`{option}`" for option in parameter.opts) if is_option else f"`{parameter.name.upper()}`"
     default = parameter.default
     shown = (
         "" if default is None or callable(default) or default is False else f"`{getattr(default, 'value', default)}`"
@@ -107,14 +105,9 @@ def _groups(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, typ
 
 def _children(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
     for name, field in model.model_fields.items():
-        below = _model_of(field.annotation)
+        below = settings_group(field.annotation)
         if below is not None:
             yield name, below
-
-
-def _model_of(annotation: Any) -> type[BaseModel] | None:
-    candidates = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
-    return next((item for item in candidates if isinstance(item, type) and issubclass(item, BaseModel)), None)
 
 
 def _type_text(annotation: Any) -> str:
@@ -130,7 +123,7 @@ def _cell(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Return text in one line, as it may stand in a table."""
+    """Return text as one line for a table cell."""
     return _cell(" ".join(text.replace("\b", "").split()))
 
 

@@ -23,7 +23,7 @@ def serve(
     ] = DEFAULT_CONFIG,
 ) -> None:
     """Serve the flows (training, training-iteration, sft, evaluation, compare) for the Prefect UI and schedules."""
-    from flows.services.serve import serve as serve_flows
+    from flows.services.deployments import serve as serve_flows
 
     serve_flows(config, typer.echo)
 
@@ -40,7 +40,7 @@ def alert(
     """Have the Prefect server mark dead runs as Crashed, and call a webhook if a run fails, crashes or is cancelled."""
     from prefect.settings import get_current_settings
 
-    from flows.services.alerts import notice_vanished_runs, tell_webhook
+    from flows.services.deployments import call_webhook_on_failure, mark_vanished_runs
     from flows.services.prefect_server import answers
     from kernels_eval.errors import InputError
 
@@ -50,9 +50,9 @@ def alert(
             f"PREFECT_API_URL: expected the address of a Prefect server that answers, found {api_url or 'none'}"
         )
     if url is not None:
-        tell_webhook(url, os.environ.get(token_variable))
+        call_webhook_on_failure(url, os.environ.get(token_variable))
         typer.echo(f"failures of runs are sent to {_origin(url)}")
-    notice_vanished_runs()
+    mark_vanished_runs()
     typer.echo(f"runs without a living process are marked as Crashed   (automations of {api_url}; edit them in the UI)")
 
 

@@ -1,4 +1,4 @@
-"""`kernelmill train | iterate | sft | rollout | update | evaluate | compare | report`: the whole loop, or one part of it."""
+"""`kernelmill train | iterate | sft | rollout | update | evaluate | compare | report`: the loop, or a part of it."""
 
 import importlib
 import json
@@ -139,9 +139,9 @@ def compare(
 ) -> None:
     """Evaluate policies on the same held-out problems, and compare every pair, problem by problem."""
     from flows.cli.tables import comparison_table
-    from flows.run.policies import check_choices, chosen
+    from flows.run.state import check_choices, parse_choice
 
-    choices = tuple(chosen(text) for text in policies)
+    choices = tuple(parse_choice(text) for text in policies)
     check_choices(choices)
     result = run_flow("flows.comparison.compare_flow", config, set_, refresh, policies=choices)
     folder = Path(result.value)
@@ -200,8 +200,8 @@ def run_flow(
     **arguments: Any,
 ) -> FlowResult:
     """Run the flow of this dotted name with a Prefect server, and show its stages on the terminal."""
+    from flows.capacity.speed import describe, expectation
     from flows.checks.preflight import check_before_start, check_checkpoint
-    from flows.run.forecast import describe, expectation
     from flows.run.state import read_state
     from flows.services.environment import set_defaults
     from flows.settings.configuration import load_configuration
@@ -224,7 +224,8 @@ def run_flow(
     if name == TRAINING:
         for number, line in enumerate(describe(config), start=1):
             console.print(f"  {number}. {line}", soft_wrap=True)
-        console.print(f"  {expectation(config, state)}", soft_wrap=True)
+        done_s = sum(timing.seconds for timing in state.timings.values())
+        console.print(f"  {expectation(config, done_s)}", soft_wrap=True)
 
     from flows.run.run import listener, refresh, startup_s
     from flows.services.prefect_server import prefect_server
@@ -262,7 +263,7 @@ def _show_result(console: Console, run_dir: Path, value: object) -> None:
 
 
 def _remove_prefect_console_log() -> None:
-    """Remove Prefect's log from the terminal, which shows the stages; it stays in Prefect's UI and the run's log.txt."""
+    """Remove Prefect's log from the terminal; it stays in Prefect's UI and in the run's log.txt."""
     import prefect.main  # pyright: ignore[reportUnusedImport]  # its import sets up the handlers  # noqa: F401
     from prefect.logging.handlers import PrefectConsoleHandler
 

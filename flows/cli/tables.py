@@ -20,7 +20,7 @@ _STYLES = {"user": "blue", "system": "dim", "judge": "yellow", "note": "magenta"
 
 
 def summary_tables(run_dir: Path) -> list[Table]:
-    """Return the held-out figures of `summary.json`: before and after RL, and those of the SFT control if it has any."""
+    """Return the held-out figures of `summary.json`: before and after RL, and of the SFT control if there is one."""
     summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
     heldout = summary["heldout"]
     title = f"{heldout['n']} held-out problems{_timing_mark(summary)}"

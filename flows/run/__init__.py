@@ -1,1 +1,1 @@
-"""One run while it runs: its folder and state, its names, the policies that it has made."""
+"""One run: its folder and workspace (`run`), its state and policies (`state`), its names in Prefect (`prefect_ui`)."""

@@ -1,4 +1,4 @@
-"""One run while it runs: its folder, its stages' workspace, Ray, its log, and the lock that keeps a second driver out.
+"""One run, as its driver holds it open: folder, workspace of the stages, Ray, log, and a lock against a second driver.
 
 runs/<run_id>/config.yaml      the resolved configuration
               state.json       references to everything made so far (flows.run.state)
@@ -24,10 +24,9 @@ from prefect.logging import get_run_logger
 from pydantic import BaseModel
 
 from flows.capacity.planner import needs_of
-from flows.run.listeners import Listeners, LogListener
-from flows.run.names import tag_flow_run
+from flows.run.prefect_ui import ListenerGroup, LogListener, tag_flow_run
 from flows.run.state import ControlState, RunState, StageTiming, read_state, write_state
-from flows.services.gpu_slots import GpuSlots
+from flows.services.gpus import GpuSlots
 from flows.services.ray_cluster import RayCluster
 from flows.settings.configuration import RunConfig, save_configuration
 from kernels_eval.errors import InputError
@@ -36,26 +35,26 @@ from tasks.pipeline.stage import StageListener, Workspace
 from tasks.pipeline.store import digest_of
 
 listener: ContextVar[StageListener | None] = ContextVar("listener", default=None)
-"""Who is told what the stages do; the command line puts its own here."""
+"""Further listener to the stages, set by the command line."""
 refresh: ContextVar[frozenset[str]] = ContextVar("refresh", default=frozenset())
-"""Stages that are computed again even if they are cached."""
+"""Stages to recompute even if they are cached."""
 startup_s: ContextVar[float] = ContextVar("startup_s", default=0.0)
-"""Seconds that the driver spent before the flow: its Prefect server."""
+"""Seconds that the driver needed before the flow, for its Prefect server."""
 
 
 @dataclass
 class Run:
-    """A run that is going on."""
+    """An open run."""
 
     config: RunConfig
     workspace: Workspace
     state: RunState
     began: float = 0.0
-    """On the clock of time.monotonic: when this driver began to work on it."""
+    """time.monotonic() at the start of this driver."""
     wall_before_s: float = 0.0
-    """Wall seconds of the drivers before this one."""
+    """Wall seconds of earlier drivers."""
     counted: int = 0
-    """Stages that this driver had computed when the run's wall seconds were last noted."""
+    """Stages that this driver had computed when the wall seconds were last recorded."""
 
     @property
     def run_dir(self) -> Path:
@@ -63,45 +62,45 @@ class Run:
         return self.workspace.run_dir
 
     def add_policy(self, policy: CheckpointRef) -> CheckpointRef:
-        """Note a new policy and link it."""
+        """Record a new policy and link it."""
         self._link("checkpoints", f"policy-{policy.weight_version:03d}", policy)
         self.state = self.state.with_policy(policy)
-        self._note()
+        self._record()
         return policy
 
     def add_batch(self, batch: TrajectoryBatchRef, version: int) -> TrajectoryBatchRef:
-        """Note a validated batch of training trajectories and link it."""
+        """Record a validated batch of training trajectories and link it."""
         self._link("trajectories", f"iteration={version}", batch)
-        self._note(batches={**self.state.batches, version: batch})
+        self._record(batches={**self.state.batches, version: batch})
         return batch
 
     def add_evaluation(self, evaluation: EvaluationRef, version: int) -> EvaluationRef:
-        """Note a held-out evaluation and link it."""
+        """Record a held-out evaluation and link it."""
         self._link("evaluations", f"policy-{version:03d}", evaluation)
-        self._note(evaluations={**self.state.evaluations, version: evaluation})
+        self._record(evaluations={**self.state.evaluations, version: evaluation})
         return evaluation
 
-    def note(self, **references: ArtifactRef) -> None:
-        """Note the problem set or the SFT data."""
-        self._note(**references)
+    def record(self, **references: ArtifactRef) -> None:
+        """Record the problem set or the SFT data."""
+        self._record(**references)
 
-    def note_control(self, control: ControlState) -> None:
-        """Note how far the control is, and link its policy."""
+    def record_control(self, control: ControlState) -> None:
+        """Record the progress of the SFT control, and link its policy and evaluation."""
         for folder, reference in (("checkpoints", control.policy), ("evaluations", control.evaluation)):
             if reference is not None:
                 self._link(folder, "control", reference)
-        self._note(control=control)
+        self._record(control=control)
 
-    def is_concluded(self, inputs: BaseModel) -> bool:
-        """True where the report of exactly these inputs is there."""
+    def is_reported(self, inputs: BaseModel) -> bool:
+        """Return True if the report of exactly these inputs exists."""
         written = all((self.run_dir / name).exists() for name in ("summary.json", "report.html"))
         return written and "report" not in self.workspace.refresh and self.state.concluded == _digest(inputs)
 
-    def mark_concluded(self, inputs: BaseModel) -> None:
-        """Note what the report was made of."""
-        self._note(concluded=_digest(inputs))
+    def mark_reported(self, inputs: BaseModel) -> None:
+        """Record the inputs of the report."""
+        self._record(concluded=_digest(inputs))
 
-    def _note(self, **changes: object) -> None:
+    def _record(self, **changes: object) -> None:
         timings = {
             record.label: StageTiming(
                 label=record.label, stage=record.stage, seconds=record.seconds, overhead_s=record.overhead_s
@@ -110,7 +109,7 @@ class Run:
             if not (record.cached and record.label in self.state.timings)
         }
         computed = sum(not record.cached for record in self.workspace.records)
-        if computed > self.counted:  # a start that finds everything adds nothing
+        if computed > self.counted:  # a driver that computes nothing adds no time
             self.counted = computed
             changes["wall_seconds"] = round(self.wall_before_s + time.monotonic() - self.began, 3)
         artifacts = {record.label: record.uri for record in self.workspace.records}
@@ -136,7 +135,7 @@ def _digest(inputs: BaseModel) -> str:
 
 @contextmanager
 def open_run(config: RunConfig) -> Generator[Run]:
-    """Yield the run of this configuration, new or to be continued; only one driver at a time has it."""
+    """Yield the run of this configuration, new or resumed. Raises InputError if another driver has it open."""
     runs_dir = Path(config.runs_dir).resolve()
     run_dir = runs_dir / config.run_id
     run_dir.mkdir(parents=True, exist_ok=True)
@@ -151,11 +150,11 @@ def open_run(config: RunConfig) -> Generator[Run]:
     with _locked(run_dir), _logged_to(run_dir / "log.txt"):
         save_configuration(config, run_dir / "config.yaml")
         link_to(runs_dir / "latest", run_dir)
-        told = listener.get()
+        further = listener.get()
         workspace = Workspace(
             runs_dir=runs_dir,
             run_id=config.run_id,
-            listener=Listeners([LogListener(get_run_logger()), *([told] if told else [])]),
+            listener=ListenerGroup([LogListener(get_run_logger()), *([further] if further else [])]),
             before_work=before_work,
             refresh=refresh.get(),
             stages=config.stages,
@@ -172,7 +171,7 @@ def open_run(config: RunConfig) -> Generator[Run]:
 
 
 def link_to(link: Path, target: Path) -> None:
-    """Make or replace a relative symbolic link, in one step."""
+    """Create or replace a relative symbolic link atomically."""
     link.parent.mkdir(parents=True, exist_ok=True)
     partial = link.with_name(f".{link.name}-{os.getpid()}")
     partial.unlink(missing_ok=True)
@@ -182,7 +181,7 @@ def link_to(link: Path, target: Path) -> None:
 
 @contextmanager
 def _locked(run_dir: Path) -> Generator[None]:
-    """Hold the run's lock; the kernel frees it when this process ends, in whatever way."""
+    """Hold the run's lock; the kernel releases it when this process ends for any reason."""
     with (run_dir / ".lock").open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -195,7 +194,7 @@ def _locked(run_dir: Path) -> Generator[None]:
 
 @contextmanager
 def _logged_to(path: Path) -> Generator[None]:
-    """Append everything that is logged from INFO upwards to the run's log."""
+    """Append all log records of level INFO and above to the run's log."""
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     handler.setLevel(logging.INFO)

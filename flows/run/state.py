@@ -1,23 +1,26 @@
-"""What a run has made so far: `runs/<run_id>/state.json`, written atomically after every stage that adds to it.
+"""State of a run, `runs/<run_id>/state.json`: references to everything that it has made; and selection of its policies.
 
-It names the newest policy, so that one more iteration can be run at any time, and everything that the report needs. It
-holds references only. A run that is killed loses nothing by it: the stages' own cache finds finished work.
+The state is written atomically after every stage that adds to it. It names the newest policy, from which one more
+iteration can be run at any time, and everything that the report needs. A killed run loses nothing: the stages' cache
+finds finished work.
 """
 
 from pathlib import Path
 
 from pydantic import Field, ValidationError
 
+from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
+from tasks.pipeline.code_version import content_digest
 from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
-from tasks.pipeline.store import write_atomically
+from tasks.pipeline.store import read_manifest, write_atomically
 
 STATE_FILE = "state.json"
 
 
 class StageTiming(FrozenModel):
-    """How long one stage took."""
+    """Duration of one stage."""
 
     label: str
     stage: str
@@ -26,16 +29,16 @@ class StageTiming(FrozenModel):
 
 
 class ControlState(FrozenModel):
-    """The control: SFT that goes on for as long as RL took."""
+    """The SFT control: more SFT for as long as RL took."""
 
     steps: int
-    """Further SFT steps."""
+    """Additional SFT steps."""
     rl_seconds: float
-    """Wall seconds of all RL stages: what the steps have to fit into."""
+    """Wall seconds of all RL stages, into which the steps fit."""
     step_seconds: float
     """Wall seconds of one SFT step."""
     after: int
-    """Weight version of the last policy whose time is counted: the policy that the control is compared with."""
+    """Weight version of the last policy whose time is counted; the control is compared with it."""
     policy: CheckpointRef | None = None
     evaluation: EvaluationRef | None = None
 
@@ -46,24 +49,24 @@ class RunState(FrozenModel):
     problems: ProblemSetRef | None = None
     sft_data: SftDataRef | None = None
     policies: dict[int, CheckpointRef] = Field(default_factory=dict[int, CheckpointRef])
-    """By weight version; 0 is what SFT made."""
+    """By weight version; 0 is the SFT policy."""
     batches: dict[int, TrajectoryBatchRef] = Field(default_factory=dict[int, TrajectoryBatchRef])
-    """Validated training trajectories, by the weight version that made them."""
+    """Validated training trajectories, by the weight version of their policy."""
     evaluations: dict[int, EvaluationRef] = Field(default_factory=dict[int, EvaluationRef])
     """Held-out evaluations, by weight version."""
     timings: dict[str, StageTiming] = Field(default_factory=dict[str, StageTiming])
-    """By label; of a cached stage: how long it took when it was computed."""
+    """By label; of a cached stage: its duration when it was computed."""
 
     artifacts: dict[str, str] = Field(default_factory=dict[str, str])
-    """Folder of what each stage made, by label: what `kernelmill data gc` keeps, so that the run stays a chain of cache hits."""
+    """Folder of each stage's artifact, by label; `kernelmill data gc` keeps them, and the run stays cached."""
     control: ControlState | None = None
     wall_seconds: float = 0.0
-    """Wall seconds of the drivers of this run, each up to the last stage that it computed."""
+    """Wall seconds of all drivers of this run, each up to its last computed stage."""
     concluded: str = ""
-    """Digest of what the last summary and report were made of."""
+    """Digest of the inputs of the last summary and report."""
 
     def with_policy(self, policy: CheckpointRef) -> "RunState":
-        """Return the state with one more policy. Where it replaces another one, what descended from that is left out."""
+        """Return the state with one more policy. If it replaces another one, the descendants of that are dropped."""
         version = policy.weight_version
         known = self.policies.get(version)
         if known is None or known.digest == policy.digest:
@@ -84,7 +87,7 @@ class RunState(FrozenModel):
 
 
 def read_state(run_dir: Path) -> RunState:
-    """Return the state of a run; an empty one where it has none yet."""
+    """Return the state of a run; an empty one if it has none yet."""
     path = run_dir / STATE_FILE
     try:
         return RunState.model_validate_json(path.read_text(encoding="utf-8"))
@@ -96,10 +99,15 @@ def read_state(run_dir: Path) -> RunState:
         ) from error
 
 
+def write_state(run_dir: Path, state: RunState) -> None:
+    """Replace the state of a run."""
+    write_atomically(run_dir / STATE_FILE, state.model_dump_json(indent=1))
+
+
 def kept_artifacts(runs_dir: Path) -> set[Path]:
     """Return the folders of all artifacts that the runs in a folder refer to.
 
-    A run of an earlier version did not note all of its artifacts: for its sake everything that was there with it is kept.
+    A run of an earlier version did not record all of its artifacts: everything that is not newer than it is kept.
     """
     kept: set[Path] = set()
     for file in sorted(runs_dir.glob(f"*/{STATE_FILE}")):
@@ -120,6 +128,64 @@ def kept_artifacts(runs_dir: Path) -> set[Path]:
     return kept
 
 
-def write_state(run_dir: Path, state: RunState) -> None:
-    """Replace the state of a run."""
-    write_atomically(run_dir / STATE_FILE, state.model_dump_json(indent=1))
+class PolicyChoice(FrozenModel):
+    """A policy to compare, with its name in tables."""
+
+    name: str
+    """What the policy is called in the comparison, e.g. `SFT` or `multi-turn RL`."""
+    checkpoint: str | None = None
+    """A policy's folder, or the folder of a run (`runs/<run id>`). None: the run of this configuration."""
+    version: int | None = None
+    """Weight version of a run's policy: 0 is the SFT policy, 1 the one after the first iteration. None: the newest."""
+
+
+def parse_choice(text: str) -> PolicyChoice:
+    """Parse `NAME=FOLDER`, `NAME=FOLDER@VERSION`, `NAME=@VERSION` or a folder. Raises InputError for anything else."""
+    name, equals, rest = text.partition("=")
+    if not equals:
+        name, rest = Path(text).name or text, text
+    folder, at, version = rest.rpartition("@")
+    if not at:
+        folder, version = rest, ""
+    if not name or (version and not version.isdigit()):
+        raise InputError(f"policy {text!r}: expected NAME=FOLDER or NAME=FOLDER@VERSION")
+    return PolicyChoice(name=name, checkpoint=folder or None, version=int(version) if version else None)
+
+
+def check_choices(choices: tuple[PolicyChoice, ...]) -> None:
+    """Raise InputError unless there are two or more policies, each with a different name, in folders that exist."""
+    if len(choices) < 2:
+        raise InputError(f"policies: expected two or more to compare, found {len(choices)}")
+    names = [choice.name for choice in choices]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"policies: expected a name of its own for each, found {twice[0]!r} twice")
+    for choice in choices:
+        if choice.checkpoint is not None and not Path(choice.checkpoint).is_dir():
+            raise InputError(f"policies: {choice.name}: no such folder: {choice.checkpoint}")
+
+
+def policy_of(choice: PolicyChoice, run_dir: Path, config: RunConfig) -> CheckpointRef:
+    """Return the chosen policy; `run_dir` is the folder of this configuration's run.
+
+    Raises InputError if the run has no such version, or the folder holds no policy.
+    """
+    folder = run_dir if choice.checkpoint is None else Path(choice.checkpoint).resolve()
+    if choice.checkpoint is not None and not (folder / STATE_FILE).exists():
+        return _in_folder(folder, choice, config)
+    policies = read_state(folder).policies
+    version = max(policies, default=None) if choice.version is None else choice.version
+    if version is None or version not in policies:
+        known = ", ".join(str(number) for number in sorted(policies)) or "none"
+        raise InputError(f"policies: {choice.name}: {folder} has no policy {version}; it has: {known}")
+    return policies[version]
+
+
+def _in_folder(folder: Path, choice: PolicyChoice, config: RunConfig) -> CheckpointRef:
+    from flows.checks.preflight import check_checkpoint
+
+    if choice.version is not None:
+        raise InputError(f"policies: {choice.name}: {folder} is one policy, not a run: it has no versions")
+    check_checkpoint(folder, config, f"policies: {choice.name}")
+    manifest = read_manifest(folder)
+    return CheckpointRef(uri=str(folder), digest=manifest["digest"] if manifest else content_digest(folder))

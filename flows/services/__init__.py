@@ -1,1 +1,1 @@
-"""What a run talks to or leaves running: the Prefect server, Ray, deployments, alerts, GPU slots."""
+"""Services of a run: the Prefect server with its deployments, Ray, and GPUs."""

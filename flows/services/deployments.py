@@ -1,27 +1,40 @@
-"""`prefect.yaml`: the flows that a Prefect worker can run, with a run configuration as their parameters.
+"""Deployments and automations of a Prefect server: the flows that it can start, and its reaction to failed runs.
 
-The file is made from a run configuration, so that the UI's form starts from values that are known to be valid:
+Flows run in two ways, under the same names (`training/local`, …), with a run configuration as their parameters:
+- `kernelmill serve` serves them from its own process, one run at a time, each in a child process; no worker is needed.
+- `prefect.yaml` is for a Prefect worker, which runs them from the installed package in the folder in which
+  `prefect deploy` was called (`$PWD`). It is generated from a run configuration:
 
     python -m flows.services.deployments > prefect.yaml
 
-A worker runs a flow from the installed package, in the folder that `prefect deploy` was called in (`$PWD`).
+Automations come from the templates in `deployments/automations`. `vanished-runs.yaml` marks a run as Crashed if its
+process sends no heartbeats. `failure-webhook.yaml` calls a webhook if a run fails, crashes or is cancelled, with a JSON
+object: `flow`, `run`, `state`, `message`, `url`. Its address and token are stored as a secret in a Webhook block.
 """
 
 import importlib
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from flows.services.environment import QUIET
+from flows.services.environment import QUIET, set_defaults
+from flows.services.prefect_server import prefect_server
 from flows.settings.configuration import load_configuration
+from kernels_eval.errors import InputError
 
 WORK_POOL = "kernelmill"
 SOURCE = Path("deployments/configs/local.yaml")
+WEBHOOK_TEMPLATE = Path("deployments/automations/failure-webhook.yaml")
+VANISHED_TEMPLATE = Path("deployments/automations/vanished-runs.yaml")
+BLOCK_NAME = "kernelmill-failures"
+_BLOCK_ID = "{{ WEBHOOK_BLOCK_ID }}"
 _HEADER = """\
-# Deployments of kernelmill for a Prefect worker (a process work pool). Made by `python -m flows.services.deployments > prefect.yaml`
-# from deployments/configs/local.yaml; a test compares them. Start a server first, then:
+# Deployments of kernelmill for a Prefect worker (process work pool). Generated from deployments/configs/local.yaml by
+# `python -m flows.services.deployments > prefect.yaml`; a test compares them. Start a server first, then:
 #
 #   export PREFECT_API_URL=http://127.0.0.1:4200/api
 #   prefect work-pool create kernelmill --type process
@@ -33,31 +46,33 @@ _HEADER = """\
 
 
 @dataclass(frozen=True)
-class Served:
+class DeployedFlow:
     """A flow that can be started from the UI, on a schedule, or with `prefect deployment run <flow>/local`."""
 
     entrypoint: str
     description: str
     cron: str | None = None
-    """A schedule, off until somebody turns it on."""
+    """Schedule, inactive until it is turned on in the UI."""
     parameters: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Beside the configuration."""
+    """Parameters beside the configuration."""
 
-    def flow(self) -> Any:
+    def load(self) -> Any:
         """Import the flow."""
         module, _, name = self.entrypoint.rpartition(".")
         return getattr(importlib.import_module(module), name)
 
 
 FLOWS = (
-    Served(
+    DeployedFlow(
         "flows.training.training_flow",
         "The whole loop: SFT, RL iterations, held-out evaluation before and after, report.",
     ),
-    Served("flows.iteration.training_iteration_flow", "One more iteration from the run's newest policy.", "0 3 * * *"),
-    Served("flows.sft.sft_flow", "Problems, judged SFT pairs, and SFT."),
-    Served("flows.evaluation.evaluation_flow", "The newest policy on the held-out problems."),
-    Served(
+    DeployedFlow(
+        "flows.iteration.training_iteration_flow", "One more iteration from the run's newest policy.", "0 3 * * *"
+    ),
+    DeployedFlow("flows.sft.sft_flow", "Problems, judged SFT pairs, and SFT."),
+    DeployedFlow("flows.evaluation.evaluation_flow", "The newest policy on the held-out problems."),
+    DeployedFlow(
         "flows.comparison.compare_flow",
         "Two or more policies on the same held-out problems, with paired intervals and one report.",
         parameters={"policies": [{"name": "SFT", "version": 0}, {"name": "newest"}]},
@@ -66,7 +81,7 @@ FLOWS = (
 
 
 def parameters_from(source: Path) -> dict[str, Any]:
-    """Return a run configuration as a flow's parameter, without its defaults: what the file does not name keeps following the code."""
+    """Return a run configuration as a flow's parameter, without defaults: unnamed settings follow the code."""
     return {"config": load_configuration(source).model_dump(mode="json", exclude_unset=True)}
 
 
@@ -74,19 +89,19 @@ def deployment_file(source: Path = SOURCE) -> str:
     """Return the text of prefect.yaml for a run configuration."""
     parameters = parameters_from(source)
     deployments: list[dict[str, Any]] = []
-    for served in FLOWS:
+    for deployed in FLOWS:
         deployment: dict[str, Any] = {
             "name": "local",
-            "description": served.description,
-            "entrypoint": served.entrypoint,
-            "parameters": {**parameters, **served.parameters} if served.parameters else parameters,
+            "description": deployed.description,
+            "entrypoint": deployed.entrypoint,
+            "parameters": {**parameters, **deployed.parameters} if deployed.parameters else parameters,
             "tags": ["kernelmill"],
             "work_pool": {"name": WORK_POOL, "job_variables": {"env": QUIET}},
-            # One driver a run: a second one would only be refused.
+            # One driver per run: a second one would be refused.
             "concurrency_limit": {"limit": 1, "collision_strategy": "ENQUEUE"},
         }
-        if served.cron is not None:
-            deployment["schedules"] = [{"cron": served.cron, "timezone": "UTC", "active": False}]
+        if deployed.cron is not None:
+            deployment["schedules"] = [{"cron": deployed.cron, "timezone": "UTC", "active": False}]
         deployments.append(deployment)
     content = {
         "name": "kernelmill",
@@ -94,6 +109,85 @@ def deployment_file(source: Path = SOURCE) -> str:
         "deployments": deployments,
     }
     return _HEADER + yaml.safe_dump(content, sort_keys=False, width=120)
+
+
+def serve(source: Path = SOURCE, echo: Callable[[str], None] = print) -> None:
+    """Serve the flows until Ctrl-C or SIGTERM, for a single machine; `echo` prints a line.
+
+    Starts a Prefect server if none answers; the server and all runs end with this process.
+    """
+    set_defaults()
+    runs_dir = Path(load_configuration(source).runs_dir)
+    parameters = parameters_from(source)
+    with prefect_server(runs_dir) as server:
+        from prefect import serve as serve_deployments
+        from prefect.schedules import Cron
+        from prefect.types.entrypoint import EntrypointType
+
+        deployments = [
+            deployed.load().to_deployment(
+                name="local",
+                description=deployed.description,
+                parameters={**parameters, **deployed.parameters},
+                schedules=[Cron(deployed.cron, timezone="UTC", active=False)] if deployed.cron else None,
+                tags=["kernelmill"],
+                concurrency_limit=1,
+                # Imported as a file, a flow could not import the other packages.
+                entrypoint_type=EntrypointType.MODULE_PATH,
+            )
+            for deployed in FLOWS
+        ]
+        echo(f"Prefect: {server.ui_url}   (PREFECT_API_URL={server.api_url}; Ctrl-C ends it)")
+        for deployed in FLOWS:
+            echo(f"  prefect deployment run {deployed.load().name}/local")
+        serve_deployments(*deployments, pause_on_shutdown=False, limit=1)
+
+
+def load_template(path: Path, block_id: str | None = None) -> dict[str, Any]:
+    """Return the automation in a file, with the block's id filled in.
+
+    Raises InputError if the file holds no automation, or has no place for the block's id.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if block_id is not None and _BLOCK_ID not in text:
+        raise InputError(f"{path}: expected {_BLOCK_ID} as the block_document_id of an action, found none")
+    loaded = yaml.safe_load(text if block_id is None else text.replace(_BLOCK_ID, block_id))
+    if not isinstance(loaded, dict):
+        raise InputError(f"{path}: expected an automation, found {type(loaded).__name__}")
+    return {str(key): value for key, value in loaded.items()}
+
+
+def mark_vanished_runs(template: Path = VANISHED_TEMPLATE) -> str:
+    """Have the server mark runs without a living process as Crashed; return the automation's id."""
+    return _replace_automation(load_template(template))
+
+
+def call_webhook_on_failure(url: str, token: str | None = None, template: Path = WEBHOOK_TEMPLATE) -> str:
+    """Have the server call `url` on failures; return the automation's id. `token` is sent as a bearer token."""
+    from prefect.blocks.webhook import Webhook
+    from prefect.types import SecretDict
+    from pydantic import SecretStr
+
+    if not url.startswith(("http://", "https://")):
+        raise InputError(f"the webhook's address: found {url!r}, expected http://… or https://…")
+    headers: dict[str, Any] = {"Content-Type": "application/json"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    block: Any = Webhook(method="POST", url=SecretStr(url), headers=SecretDict(headers))
+    return _replace_automation(load_template(template, str(block.save(BLOCK_NAME, overwrite=True))))
+
+
+def _replace_automation(content: dict[str, Any]) -> str:
+    """Create an automation, in place of one with the same name."""
+    from prefect.automations import Automation
+
+    automations: Any = Automation
+    with suppress(ValueError):  # none has this name
+        automations.read(name=str(content["name"])).delete()
+    return str(automations(**content).create().id)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The Prefect server of a run: the one that the user points at, or one of our own.
+"""The Prefect server of a run: the configured one, or a child process of the driver.
 
-Without a server every process of a run would start one for itself (8 to 15 s each). So there is exactly one: the server
+Without a server every process of a run would start one itself (8 to 15 s each), so there is exactly one: the server
 that PREFECT_API_URL (or the active Prefect profile) names, if it answers; else `prefect server start` on loopback with
-SQLite under `runs/prefect`. Ours ends with this process even if that is killed, unless it is asked to stay. Its address is
-put into PREFECT_API_URL, so that all children use it too.
+SQLite under `runs/prefect`. The latter ends with this process, even if that is killed, unless `stay` is set.
+PREFECT_API_URL is set to its address for all child processes.
 """
 
 import ctypes
@@ -28,39 +28,40 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class PrefectServer:
-    """A server that answers."""
+    """A Prefect server that answers."""
 
     api_url: str
     ours: bool
+    """True if this process started it."""
     startup_s: float = 0.0
     """Seconds until it answered."""
     unanswered: str | None = None
-    """Address that the user's settings name, if nothing answered there."""
+    """Configured address, if nothing answers there."""
 
     @property
     def ui_url(self) -> str:
-        """Where a browser finds it."""
+        """Address for a browser."""
         return self.api_url.removesuffix("/api")
 
 
 @contextmanager
 def prefect_server(runs_dir: Path) -> Generator[PrefectServer]:
-    """Yield a server that answers, and have every child process use it.
+    """Yield a server that answers, and set it for every child process.
 
-    Raises InfrastructureError where none answers and none can be started.
+    Raises InfrastructureError if none answers and none can be started.
     """
-    named = _named_server()
-    if named is not None and answers(named):
-        yield PrefectServer(named, ours=False)
+    configured = _configured_server()
+    if configured is not None and answers(configured):
+        yield PrefectServer(configured, ours=False)
         return
     began = time.monotonic()
     process, api_url = start_server(runs_dir.resolve() / "prefect")
     try:
         with _pointed_at(api_url):
             try:
-                yield PrefectServer(api_url, ours=True, startup_s=time.monotonic() - began, unanswered=named)
+                yield PrefectServer(api_url, ours=True, startup_s=time.monotonic() - began, unanswered=configured)
             finally:
-                _send_what_is_queued()
+                _flush_queues()
     finally:
         process.terminate()
         try:
@@ -71,7 +72,7 @@ def prefect_server(runs_dir: Path) -> Generator[PrefectServer]:
 
 
 def answers(api_url: str, timeout_s: float = 2.0) -> bool:
-    """True where a Prefect server is healthy at this address."""
+    """Return True if a healthy Prefect server answers at this address."""
     try:
         with urllib.request.urlopen(f"{api_url.rstrip('/')}/health", timeout=timeout_s) as response:
             return response.status == 200
@@ -84,8 +85,8 @@ def start_server(
 ) -> tuple[subprocess.Popen[bytes], str]:
     """Start a server with its database and log under `home`; return it and its API address once it answers.
 
-    port: 0 takes a free one. stay: go on when this process ends. database: another one than SQLite under `home`, as
-    `postgresql+asyncpg://user:password@host:5432/name`.
+    port: 0 for a free one. stay: keep running when this process ends. database: SQLAlchemy URL, e.g.
+    `postgresql+asyncpg://user:password@host:5432/name`; default: SQLite under `home`.
     """
     home.mkdir(parents=True, exist_ok=True)
     for _ in range(3):
@@ -114,9 +115,9 @@ def _launch(home: Path, host: str, port: int, stay: bool, database: str | None) 
         "DO_NOT_TRACK": "1",
         "PREFECT_HOME": str(home),
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": database or f"sqlite+aiosqlite:///{home / 'prefect.db'}",
-        # The address that the UI in the browser talks to.
+        # Address that the UI in the browser connects to.
         "PREFECT_UI_API_URL": f"http://{host}:{port}/api",
-        # The address that links in notifications begin with.
+        # Base address of links in notifications.
         "PREFECT_UI_URL": f"http://{host}:{port}",
     }
     environment.pop("PREFECT_API_URL", None)
@@ -127,20 +128,20 @@ def _launch(home: Path, host: str, port: int, stay: bool, database: str | None) 
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            # A session of its own: Ctrl-C in the terminal reaches the driver, which then says good-bye to the server.
+            # New session: Ctrl-C in the terminal reaches only the driver, which then ends the server.
             start_new_session=True,
             preexec_fn=None if stay else _end_with_parent,
         )
 
 
 def _end_with_parent() -> None:
-    """Have the kernel end this process when its parent ends, in whatever way (Linux; elsewhere: at a normal end only)."""
+    """Have the kernel end this process when its parent ends for any reason (Linux only; elsewhere: at a normal end)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _send_what_is_queued() -> None:
-    """Wait until states and logs have reached the server; Prefect sends both from threads of its own."""
+def _flush_queues() -> None:
+    """Wait until states and logs have reached the server; Prefect sends both from background threads."""
     from prefect.events.worker import EventsWorker
     from prefect.logging.handlers import APILogWorker
 
@@ -148,7 +149,7 @@ def _send_what_is_queued() -> None:
     APILogWorker.drain_all(timeout=10, at_exit=False)
 
 
-def _named_server() -> str | None:
+def _configured_server() -> str | None:
     from prefect.settings import get_current_settings
 
     return get_current_settings().api.url
@@ -162,7 +163,7 @@ def _pointed_at(api_url: str) -> Generator[None]:
 
     before = os.environ.get("PREFECT_API_URL")
     os.environ["PREFECT_API_URL"] = api_url
-    # Threads begin without a context; without this their logs and artifacts would look for a server elsewhere.
+    # New threads have no context; without this their logs and artifacts would go to another server.
     refresh_global_settings_context()
     try:
         with temporary_settings({PREFECT_API_URL: api_url}):

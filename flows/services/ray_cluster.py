@@ -1,8 +1,8 @@
-"""Ray for one run: a local cluster, or the one that `ray.address` names.
+"""Ray for one run, from the driver: a local cluster, or the one that `ray.address` names.
 
-Token authentication is Ray's own (RAY_AUTH_MODE, RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH in the environment). For a cluster
-it must be the same on every node, or all that Ray says is that it failed to connect. A local cluster listens on loopback only, and
-gets a token of its own where the environment says nothing: who reaches its ports can run code.
+Token authentication is Ray's own (RAY_AUTH_MODE, RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH in the environment). In a
+cluster the token must be the same on every node; otherwise Ray only reports that it failed to connect. A local cluster
+listens on loopback only, and gets a random token unless the environment sets one: its ports allow running any code.
 """
 
 import os
@@ -13,18 +13,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from flows.checks.gpus import gpus_here
+from flows.services.gpus import gpus_here
 from flows.settings.configuration import RayConfig
 from kernels_eval.errors import InputError
 from tasks.cluster.placement import Bundle, Kind, Need, bundles_for, living_nodes
 
 CONNECT_TIMEOUT_S = 2.0
 LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Where Ray is told, before its import, that there can be no cluster of several machines, its servers listen on loopback."""
+"""Environment variable: if "0" when Ray is imported, Ray assumes a single machine and listens on loopback only."""
 
 
 def check_address(config: RayConfig) -> None:
-    """Raise InputError where `ray.address` cannot be reached. Ray itself would wait for two minutes."""
+    """Raise InputError if `ray.address` cannot be reached. Ray itself would wait for two minutes."""
     if config.address is None or config.address in ("auto", "local"):
         return
     text = config.address if "://" in config.address else f"ray-head://{config.address}"
@@ -45,16 +45,17 @@ def check_address(config: RayConfig) -> None:
 
 
 def our_packages() -> list[str]:
-    """Return the folders of our packages: shipped to the nodes, so that they run the code that the driver runs."""
+    """Return the folders of our packages, which are shipped to the nodes: they run the driver's code."""
     root = Path(__file__).parents[2]
     return [str(root / name) for name in ("flows", "tasks", "kernels_eval")]
 
 
 def check_placement(config: RayConfig, needs: Mapping[Kind, Need]) -> None:
-    """Raise InputError where the cluster can never keep the groups of `ray.placement` apart, or together. Ray would wait for ever."""
+    """Raise InputError if the cluster can never satisfy `ray.placement`. Ray would wait for ever."""
     if "judge" in {kind for group in config.placement for kind in group} and not needs["judge"].gpus:
         raise InputError(
-            "ray.placement: judge: there are no judge actors (rollout.judge_actors.count is 0): the process that generates judges itself"
+            "ray.placement: judge: there are no judge actors (rollout.judge_actors.count is 0): "
+            "the process that generates judges itself"
         )
     cluster = RayCluster(config, needs)
     if config.address is None and not _is_initialized():
@@ -79,7 +80,7 @@ def _is_initialized() -> bool:
 
 
 class RayCluster:
-    """Ray as this run uses it: started with the first stage that computes, ended with the run."""
+    """Ray of one run: started before the first computed stage, ended with the run."""
 
     def __init__(self, config: RayConfig, needs: Mapping[Kind, Need]) -> None:
         self.config = config
@@ -87,7 +88,7 @@ class RayCluster:
         self._started = False
 
     def start(self) -> None:
-        """Start or join, and reserve what `ray.placement` asks for. The second time it only sees that this is still there."""
+        """Start or join, and reserve the resources of `ray.placement`. Later calls only check the reservation."""
         self.join()
         if self.config.placement:
             from tasks.cluster.workers import reserve
@@ -95,7 +96,7 @@ class RayCluster:
             reserve(self.bundles)
 
     def join(self) -> bool:
-        """Start or join; return whether that was done here. Nothing is done where Ray is there, or the caller has initialised it himself."""
+        """Start or join; return True if this call did. Does nothing if Ray is initialised in this process already."""
         if _is_initialized():
             return False
         check_address(self.config)
@@ -129,14 +130,14 @@ class RayCluster:
         return True
 
     def bundles(self) -> list[Bundle]:
-        """Return what has to be reserved on the nodes that there are. InputError where they can never hold it."""
+        """Return the bundles to reserve on the living nodes. Raises InputError if they can never hold them."""
         from tasks.cluster.workers import NODE_SHARE
 
         mark = {self.config.worker_resource: NODE_SHARE} if self.config.worker_resource else None
         return bundles_for(self.config.placement, self.needs, living_nodes(), mark)
 
     def stop(self) -> None:
-        """End the run's workers, and Ray where this object started it."""
+        """End the run's workers, and Ray if this object started it."""
         if "ray" not in sys.modules:
             return
         import ray

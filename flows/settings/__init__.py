@@ -1,1 +1,1 @@
-"""The typed configuration of a run, and its error messages."""
+"""The typed configuration of a run."""

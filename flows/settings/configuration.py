@@ -1,16 +1,17 @@
-"""The configuration of a run: one typed tree, from a YAML file and `--set a.b=c` overrides.
+"""The configuration of a run: one typed tree, from a YAML file and `--set a.b=c` overrides, and its error messages.
 
-Importing this module imports neither torch nor ray: a configuration is checked before anything expensive starts.
+Imports neither torch nor ray: a configuration is checked before anything expensive starts.
 """
 
-from collections.abc import Sequence
+import difflib
+import types
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import yaml
-from pydantic import Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
-from flows.settings.errors import explain
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel, Operational, decisive_part
@@ -28,20 +29,21 @@ from tasks.validation.config import ValidationConfig
 
 
 class RayConfig(FrozenModel):
-    """Where the work runs."""
+    """The Ray cluster that a run works on."""
 
     address: str | None = None
-    """Address of a Ray cluster (`ray://host:10001` or `host:6379`); none: a local one is started."""
+    """Address of a Ray cluster (`ray://host:10001` or `host:6379`). None: a local one is started."""
     cpus: int | None = Field(default=None, ge=1)
-    """CPUs of the local cluster; none: as many as the machine has."""
+    """CPUs of the local cluster. None: all of the machine."""
     worker_resource: str | None = None
-    """Custom resource of the cluster's nodes that stages may run on (`ray start --resources='{"worker": 1000}'`); none: any node."""
+    """Custom resource of the nodes that stages may run on (`ray start --resources='{"worker": 1000}'`).
+    None: any node."""
     placement: tuple[tuple[Kind, ...], ...] = ()
-    """Kinds of workers that share a node, group by group; kinds of different groups share none: `[[update, judge], [rollout]]`. `update`:
-    the ranks, those of SFT too; `rollout`: the process that generates, with its SGLang servers; `judge`: judge actors. What a group takes
-    is reserved. Empty: wherever Ray finds room."""
+    """Groups of workers, e.g. `[[update, judge], [rollout]]`: kinds of one group share a node, those of different groups
+    share none. `update`: the ranks, also of SFT; `rollout`: the process that generates, with its SGLang servers;
+    `judge`: judge actors. The resources of a group are reserved. Empty: Ray chooses the nodes."""
     object_store_mb: int = Field(default=200, ge=80)
-    """Object store of the local cluster; stages pass references, so that little is needed."""
+    """Object store of the local cluster. Stages pass references, so little is needed."""
 
     @field_validator("placement")
     @classmethod
@@ -55,18 +57,18 @@ class RayConfig(FrozenModel):
 
 
 class RunConfig(FrozenModel):
-    """Everything that decides what a run does."""
+    """All settings of a run."""
 
     name: str = Field(default="local", pattern=r"^[a-z0-9][a-z0-9._-]*$")
     seed: int = Field(default=0, ge=0)
-    """Seed of every stage that does not set its own."""
+    """Seed of every stage without a seed setting."""
     iterations: int = Field(default=8, ge=0)
     """RL iterations."""
     control: Annotated[bool, Operational] = False
-    """Also spend the time that RL took on more SFT, and measure the result: what RL is compared with. It comes last,
-    and can be added to a finished run."""
+    """SFT control: also spend the time of RL on more SFT, and evaluate the result for comparison with RL.
+    It comes last, and can be added to a finished run."""
     runs_dir: Annotated[str, Operational] = "runs"
-    """Folder of everything that runs write."""
+    """Folder of all output of runs."""
     problems: ProblemsConfig = ProblemsConfig()
     model: ModelConfig = ModelConfig()
     sft: SftConfig = SftConfig()
@@ -81,16 +83,16 @@ class RunConfig(FrozenModel):
 
     @property
     def run_id(self) -> str:
-        """`<name>-<digest>` of what decides the result: the same configuration names the same run, which then resumes."""
+        """`<name>-<digest of all settings that affect results>`: the same configuration resumes the same run."""
         return f"{self.name}-{digest_of(decisive_part(self))[:8]}"
 
 
 def load_configuration(path: Path | str, overrides: Sequence[str] = ()) -> RunConfig:
     """Read a YAML file, apply `a.b=c` overrides (values as YAML), and check the result.
 
-    The key `extends` names another file, relative to this one, whose settings hold where this one says nothing.
-    Raises InputError: no such file, not YAML, not a mapping, or a key that is unknown or of the wrong type (with its
-    dotted path, what was found, what was expected, and the nearest valid name).
+    The key `extends` names another file, relative to this one, for the settings that this one does not set.
+    Raises InputError if the file does not exist, is not YAML or not a mapping, or if a key is unknown or of the wrong
+    type; the message has its dotted path, the value found and expected, and the nearest valid name.
     """
     values = _read_yaml(Path(path))
     for override in overrides:
@@ -99,7 +101,7 @@ def load_configuration(path: Path | str, overrides: Sequence[str] = ()) -> RunCo
 
 
 def _read_yaml(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Return the nested mappings of a file, on top of those that it extends."""
+    """Return the nested mappings of a file, merged into those of the file that it extends."""
     if path.resolve() in extended_by:
         raise InputError(f"{path}: extends itself")
     try:
@@ -125,7 +127,7 @@ def _read_yaml(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]
 
 
 def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Return `base` with the values of `over`; groups of settings are merged, lists and values replaced."""
+    """Return `base` updated by `over`: groups of settings are merged, lists and values are replaced."""
     merged = dict(base)
     for key, value in over.items():
         below = merged.get(key)
@@ -134,7 +136,7 @@ def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_configuration(values: dict[str, Any], where: str) -> RunConfig:
-    """Return the typed configuration, or raise InputError naming `where` and the first key that is wrong."""
+    """Return the typed configuration. Raises InputError with `where` and the first wrong key."""
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:
@@ -142,7 +144,7 @@ def check_configuration(values: dict[str, Any], where: str) -> RunConfig:
 
 
 def apply_override(values: dict[str, Any], override: str) -> None:
-    """Put one `a.b=c` into nested mappings; `c` is YAML, so that numbers, lists and null are what they look like."""
+    """Set one `a.b=c` in nested mappings; `c` is parsed as YAML."""
     name, equals, text = override.partition("=")
     keys = name.strip().split(".")
     if not equals or not all(keys):
@@ -161,5 +163,70 @@ def apply_override(values: dict[str, Any], override: str) -> None:
 
 
 def save_configuration(config: RunConfig, path: Path) -> None:
-    """Write the resolved configuration as YAML that `load_configuration` reads back to an equal value."""
+    """Write the resolved configuration as YAML that `load_configuration` reads to an equal value."""
     write_atomically(path, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+
+
+def explain(error: ValidationError, root: type[BaseModel]) -> str:
+    """Return one sentence about the first error: dotted path, value found, value expected, nearest valid name."""
+    errors = error.errors(include_url=False)
+    first = errors[0]
+    path = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        sentence = f"{path}: unknown setting{_nearest(first['loc'], root)}"
+    elif not path:
+        sentence = _expectation(first["msg"])
+    else:
+        sentence = f"{path}: found {_shown(first['input'])}, expected {_expectation(first['msg'])}"
+    return sentence + (f" (and {len(errors) - 1} more)" if len(errors) > 1 else "")
+
+
+def setting_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Yield the dotted path of every setting and group of settings."""
+    for name, field in model.model_fields.items():
+        yield prefix + name
+        inner = settings_group(field.annotation)
+        if inner is not None:
+            yield from setting_names(inner, f"{prefix}{name}.")
+
+
+def _nearest(location: tuple[int | str, ...], root: type[BaseModel]) -> str:
+    """Suggest a valid name: the most similar one in the same group, else the same name elsewhere in the tree."""
+    *parents, unknown = (str(part) for part in location)
+    group: type[BaseModel] | None = root
+    for parent in parents:
+        field = group.model_fields.get(parent) if group is not None else None
+        group = settings_group(field.annotation) if field is not None else None
+    siblings = list(group.model_fields) if group is not None else []
+    prefix = ".".join([*parents, ""])
+    close = difflib.get_close_matches(unknown, siblings, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {prefix}{close[0]}?"
+    every = list(setting_names(root))
+    elsewhere = [name for name in every if name.rpartition(".")[2] == unknown] or [
+        name for name in every if difflib.get_close_matches(unknown, [name.rpartition(".")[2]], n=1, cutoff=0.8)
+    ]
+    if elsewhere:
+        nearest = sorted(elsewhere, key=lambda name: name.count("."))
+        return f"; did you mean {' or '.join(nearest[:3])}?"
+    return f"; {'there are' if prefix else 'at the top there are'} {', '.join(prefix + name for name in siblings)}"
+
+
+def settings_group(annotation: Any) -> type[BaseModel] | None:
+    """Return the settings model in an annotation such as `Inner` or `Inner | None`."""
+    candidates = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+    for candidate in candidates:
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None
+
+
+def _expectation(message: str) -> str:
+    for prefix in ("Input should be ", "Value error, "):
+        message = message.removeprefix(prefix)
+    return message.replace("String should match pattern", "text that matches")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

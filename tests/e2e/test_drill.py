@@ -24,7 +24,7 @@ import psutil
 import pytest
 import yaml
 
-from flows.services.alerts import VANISHED_TEMPLATE, notice_vanished_runs
+from flows.services.deployments import VANISHED_TEMPLATE, mark_vanished_runs
 from flows.services.prefect_server import start_server
 from flows.settings.configuration import RunConfig, load_configuration
 from tasks.pipeline.retries import STAGE_NAMES
@@ -92,7 +92,7 @@ class Drill:
         """Each run's log, and how long it was before that run."""
         self.prefect("work-pool", "create", "kernelmill", "--type", "process")
         self.prefect("--no-prompt", "deploy", "--all")
-        self.notice_vanished_runs()
+        self.mark_vanished_runs()
 
     def prefect(self, *arguments: str) -> str:
         command = [sys.executable, "-m", "prefect", *arguments]
@@ -100,7 +100,7 @@ class Drill:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def notice_vanished_runs(self) -> None:
+    def mark_vanished_runs(self) -> None:
         """Install the zygote, less patient."""
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
@@ -109,7 +109,7 @@ class Drill:
         changed = self.folder / "vanished-runs.yaml"
         changed.write_text(yaml.safe_dump(zygote), encoding="utf-8")
         with temporary_settings({PREFECT_API_URL: self.api}):
-            notice_vanished_runs(changed)
+            mark_vanished_runs(changed)
 
     def start_worker(self) -> None:
         """Start a worker, unless one is there, and wait until the server knows it."""

@@ -19,7 +19,13 @@ import yaml
 from prefect import flow, tags
 
 from flows.cli.main import run
-from flows.services.alerts import VANISHED_TEMPLATE, WEBHOOK_TEMPLATE, load_template, notice_vanished_runs, tell_webhook
+from flows.services.deployments import (
+    VANISHED_TEMPLATE,
+    WEBHOOK_TEMPLATE,
+    call_webhook_on_failure,
+    load_template,
+    mark_vanished_runs,
+)
 from flows.services.environment import QUIET
 from flows.services.prefect_server import PrefectServer
 from kernels_eval.errors import InputError
@@ -61,8 +67,8 @@ def receiver() -> Iterator[tuple[str, Calls]]:
 @pytest.mark.slow
 def test_a_failed_run_is_told_and_a_good_one_is_not(server: PrefectServer, receiver: tuple[str, Calls]):
     url, calls = receiver
-    first = tell_webhook(url, "secret-token")
-    assert tell_webhook(url, "secret-token") != first  # made anew, not twice
+    first = call_webhook_on_failure(url, "secret-token")
+    assert call_webhook_on_failure(url, "secret-token") != first  # made anew, not twice
 
     @flow(name="training", flow_run_name="demo · {kind}")
     def training(kind: str) -> None:
@@ -102,11 +108,11 @@ def test_a_run_whose_process_is_gone_crashes_and_one_that_lives_does_not(
     server: PrefectServer, receiver: tuple[str, Calls], tmp_path: Path
 ):
     url, calls = receiver
-    tell_webhook(url)
+    call_webhook_on_failure(url)
     template = yaml.safe_load(VANISHED_TEMPLATE.read_text(encoding="utf-8"))
     template["trigger"]["within"] = 70  # two heartbeats
     (tmp_path / "vanished.yaml").write_text(yaml.safe_dump(template))
-    notice_vanished_runs(tmp_path / "vanished.yaml")
+    mark_vanished_runs(tmp_path / "vanished.yaml")
     environment = {**os.environ, **QUIET, "PREFECT_API_URL": server.api_url}
     drivers = {
         name: subprocess.Popen([sys.executable, "-c", DRIVER, name], env=environment, stderr=subprocess.DEVNULL)
@@ -151,4 +157,4 @@ def test_the_command_wants_a_server_and_an_address(monkeypatch: pytest.MonkeyPat
         assert run(["alert", "https://example.com"]) == 2
     assert "PREFECT_API_URL" in capsys.readouterr().err
     with pytest.raises(InputError, match="expected http"):
-        tell_webhook("ftp://example.com")
+        call_webhook_on_failure("ftp://example.com")

@@ -11,14 +11,14 @@ import pytest
 from prefect import get_client
 from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
 
-from flows.services.gpu_slots import LIMIT, GpuSlots
+from flows.services.gpus import LIMIT, GpuSlots
 from flows.services.prefect_server import PrefectServer
 from flows.settings.configuration import RunConfig, check_configuration
 
 HOLDER = """
 import time
 from flows.settings.configuration import check_configuration
-from flows.services.gpu_slots import GpuSlots
+from flows.services.gpus import GpuSlots
 GpuSlots(check_configuration({"update": {"gpus_per_rank": 1.0, "ranks": 1}}, "here")).take()
 print("taken", flush=True)
 time.sleep(3600)

@@ -8,9 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.capacity.memory import BUCKET_VALUES, STAGES, TrainingJob, checkpoint_bytes, generation_room, training_memory
+from flows.capacity.memory import (
+    BUCKET_VALUES,
+    KNOWN,
+    STAGES,
+    Shape,
+    TrainingJob,
+    checkpoint_bytes,
+    generation_room,
+    shape_of,
+    training_memory,
+)
 from flows.capacity.planner import CapacityPlan, plan
-from flows.capacity.shapes import KNOWN, Shape, shape_of
 from flows.capacity.speed import GPUS
 from flows.cli.main import run
 from flows.settings.configuration import load_configuration

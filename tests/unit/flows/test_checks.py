@@ -1,4 +1,4 @@
-"""The examination of a machine: every failure has a fix, and what a run does not need does not fail it."""
+"""`kernelmill verify`: every failure has a fix, and what a run does not need does not fail it."""
 
 import http.server
 import socket
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from flows.checks import examination, inputs, machine, services, toolchain
-from flows.checks.finding import Outcome, failed, note, ok
+from flows.checks import machine, toolchain, verify
 from flows.checks.preflight import check_before_start
+from flows.checks.result import Outcome, failed, note, ok
 from flows.cli.main import run
 from flows.settings.configuration import RunConfig, check_configuration
 from kernels_eval.errors import InputError
@@ -45,20 +45,29 @@ def closed_port() -> int:
 
 def test_this_machine_and_its_packages_are_fine(tmp_path: Path):
     config = configured(tmp_path)
-    for check in (machine.python, machine.gpu, machine.disk, services.ray, services.sglang):
+    for check in (machine.python, machine.gpu, machine.disk, verify.ray, verify.sglang):
         assert check(config).outcome is Outcome.OK, check(config)
-    for check in (inputs.settings, inputs.problems, inputs.checkpoint):
+    for check in (verify.settings, verify.problems, verify.checkpoint):
         assert check(config).outcome is Outcome.OK, check(config)
     assert machine.packages(config).outcome is not Outcome.FAILED, machine.packages(config)
 
 
 @pytest.mark.slow
-def test_triton_compiles_here_and_the_sandbox_says_what_it_can(tmp_path: Path):
+def test_triton_compiles_here(tmp_path: Path):
     config = configured(tmp_path)
     found = toolchain.triton_compiler(config)
     assert found.outcome is Outcome.OK
     assert "bytes of machine code" in found.found
-    assert toolchain.sandbox(config).outcome in (Outcome.OK, Outcome.NOTE)
+
+
+def test_the_sandbox_names_what_this_machine_lacks(tmp_path: Path):
+    found = toolchain.sandbox(configured(tmp_path))
+    assert found.outcome in (Outcome.OK, Outcome.NOTE), found
+    named = {feature for feature in toolchain.SANDBOX_FEATURES if feature in found.found}
+    assert named
+    if found.outcome is Outcome.NOTE:
+        required = toolchain.sandbox(configured(tmp_path, judge={"require_sandbox": True}))
+        assert required.outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize(
@@ -66,25 +75,25 @@ def test_triton_compiles_here_and_the_sandbox_says_what_it_can(tmp_path: Path):
     [
         (machine.gpu, {"update": {"gpus_per_rank": 1, "ranks": 3}}, "the configuration wants 3"),
         (machine.disk, {"runs_dir": "/proc/nowhere"}, "runs_dir"),
-        (services.ray, {"ray": {"address": f"127.0.0.1:{closed_port()}"}}, "ray.address"),
+        (verify.ray, {"ray": {"address": f"127.0.0.1:{closed_port()}"}}, "ray.address"),
         (
-            services.sglang,
+            verify.sglang,
             {"rollout": {"engine": "sglang", "sglang_urls": [f"http://127.0.0.1:{closed_port()}"]}},
             "127.0.0.1",
         ),
         (
-            services.sglang,
+            verify.sglang,
             {"rollout": {"engine": "sglang", "sglang": {"command": ["/nowhere/python"]}}},
             "/nowhere/python",
         ),
         (
-            services.sglang,
+            verify.sglang,
             {"rollout": {"engine": "sglang", "sglang": {"command": ["python3", "-m", "no_such_module.x"]}}},
             "no module no_such_module",
         ),
-        (inputs.settings, {"model": {"heads": 3, "key_value_heads": 2}}, "model.key_value_heads"),
-        (inputs.problems, {"problems": {"source": "jsonl", "path": "/nowhere"}}, "/nowhere"),
-        (inputs.checkpoint, {"model": {"pretrained": "/nowhere"}}, "/nowhere"),
+        (verify.settings, {"model": {"heads": 3, "key_value_heads": 2}}, "model.key_value_heads"),
+        (verify.problems, {"problems": {"source": "jsonl", "path": "/nowhere"}}, "/nowhere"),
+        (verify.checkpoint, {"model": {"pretrained": "/nowhere"}}, "/nowhere"),
     ],
 )
 def test_a_failure_says_what_was_found_and_what_to_do(tmp_path: Path, check: Any, settings: dict[str, Any], words: str):
@@ -105,7 +114,7 @@ def test_nvcc_is_missed_only_where_kernels_are_cuda(tmp_path: Path, monkeypatch:
 def test_named_servers_are_asked_before_a_run(tmp_path: Path, server: str):
     rollout = {"engine": "sglang", "sglang_urls": [server]}
     config = configured(tmp_path, rollout=rollout)
-    assert services.sglang(config).outcome is Outcome.OK
+    assert verify.sglang(config).outcome is Outcome.OK
     check_before_start(config)
     rollout["sglang_urls"] = [server, f"{server}/elsewhere"]
     with pytest.raises(InputError, match=r"rollout.sglang_urls: .*/elsewhere"):
@@ -122,12 +131,10 @@ def test_the_command_ends_with_1_where_something_failed(
 ):
     path = tmp_path / "run.yaml"
     path.write_text(f"runs_dir: {tmp_path / 'runs'}\n")
-    monkeypatch.setattr(
-        examination, "CHECKS", (lambda _: ok("one", "fine"), lambda _: note("two", "so so", "look [here]"))
-    )
+    monkeypatch.setattr(verify, "CHECKS", (lambda _: ok("one", "fine"), lambda _: note("two", "so so", "look [here]")))
     assert run(["verify", str(path)]) == 0
     assert "look [here]" in capsys.readouterr().out
-    monkeypatch.setattr(examination, "CHECKS", (lambda _: failed("three", "broken", "mend it"),))
+    monkeypatch.setattr(verify, "CHECKS", (lambda _: failed("three", "broken", "mend it"),))
     assert run(["verify", str(path)]) == 1
     said = capsys.readouterr().out
     assert "broken" in said

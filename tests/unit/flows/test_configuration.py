@@ -9,8 +9,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.settings.configuration import RunConfig, apply_override, load_configuration, save_configuration
-from flows.settings.errors import setting_names
+from flows.settings.configuration import (
+    RunConfig,
+    apply_override,
+    load_configuration,
+    save_configuration,
+    setting_names,
+)
 from kernels_eval.errors import InputError
 
 CONFIGS = sorted(Path("deployments/configs").glob("*.yaml"))

@@ -18,7 +18,7 @@ PROBLEMS = ProblemSetRef(uri="/p", digest="p", train=1, heldout=1)
 class SmallRun(SimpleNamespace):
     """What the control reads and notes of a run."""
 
-    def note_control(self, noted: ControlState) -> None:
+    def record_control(self, noted: ControlState) -> None:
         self.state = self.state.model_copy(update={"control": noted})
 
 
@@ -48,24 +48,26 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return initial
 
     monkeypatch.setattr(control, "fine_tune_further", further)
-    monkeypatch.setattr(control, "measure", lambda *_, **__: EvaluationRef(uri="/e", digest="e", policy_digest="sft"))
+    monkeypatch.setattr(
+        control, "heldout_evaluation", lambda *_, **__: EvaluationRef(uri="/e", digest="e", policy_digest="sft")
+    )
     return steps
 
 
 def test_its_steps_fit_into_the_seconds_of_rl_alone(run: SmallRun, asked: list[int]):
-    control.examine_control(run, PROBLEMS)  # pyright: ignore[reportArgumentType]
+    control.evaluate_sft_control(run, PROBLEMS)  # pyright: ignore[reportArgumentType]
     assert asked == [50]  # 10 s of RL stages, 0.2 s a step
     assert run.state.control.evaluation is not None
 
 
 def test_a_resumed_run_keeps_the_number(run: SmallRun, asked: list[int]):
-    run.note_control(ControlState(steps=33, rl_seconds=1.0, step_seconds=1.0, after=1))
-    control.examine_control(run, PROBLEMS)  # pyright: ignore[reportArgumentType]
+    run.record_control(ControlState(steps=33, rl_seconds=1.0, step_seconds=1.0, after=1))
+    control.evaluate_sft_control(run, PROBLEMS)  # pyright: ignore[reportArgumentType]
     assert asked == [33]
 
 
 def test_after_further_iterations_it_is_longer(run: SmallRun, asked: list[int]):
-    run.note_control(ControlState(steps=33, rl_seconds=1.0, step_seconds=1.0, after=0))
-    control.examine_control(run, PROBLEMS)  # pyright: ignore[reportArgumentType]
+    run.record_control(ControlState(steps=33, rl_seconds=1.0, step_seconds=1.0, after=0))
+    control.evaluate_sft_control(run, PROBLEMS)  # pyright: ignore[reportArgumentType]
     assert asked == [50]
     assert run.state.control.after == 1

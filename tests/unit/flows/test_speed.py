@@ -2,8 +2,7 @@
 
 import pytest
 
-from flows.run.forecast import describe, expectation, expected_seconds
-from flows.run.state import RunState, StageTiming
+from flows.capacity.speed import describe, expectation, expected_seconds
 from flows.settings.configuration import RunConfig, load_configuration
 
 
@@ -46,9 +45,9 @@ def test_epochs_and_refills_are_told_as_they_are_set():
 
 def test_finished_stages_are_subtracted():
     config = RunConfig()
-    done = StageTiming(label="SFT", stage="sft", seconds=expected_seconds(config), overhead_s=0.0)
-    assert expectation(config, RunState(timings={"SFT": done})).startswith("less than a minute")
-    assert "finished stages are not repeated" in expectation(config, RunState(timings={"SFT": done}))
-    assert "min on two CPU cores" not in expectation(
-        config.model_copy(update={"model": config.model.model_copy(update={"pretrained": "/q"})}), RunState()
-    )
+    whole = expected_seconds(config)
+    assert expectation(config, whole).startswith("less than a minute")
+    assert "finished stages are not repeated" in expectation(config, whole)
+    assert expectation(config, 0.0).startswith(f"about {whole / 60:.0f} min")
+    pretrained = config.model.model_copy(update={"pretrained": "/q"})
+    assert "min on two CPU cores" not in expectation(config.model_copy(update={"model": pretrained}), 0.0)

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from flows.cli.main import run
-from flows.run.policies import PolicyChoice, check_choices, chosen, policy_of
-from flows.run.state import RunState, write_state
+from flows.run.state import PolicyChoice, RunState, check_choices, parse_choice, policy_of, write_state
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 from tasks.pipeline.references import CheckpointRef
@@ -24,13 +23,13 @@ from tasks.pipeline.references import CheckpointRef
     ],
 )
 def test_what_a_text_says(text: str, choice: PolicyChoice):
-    assert chosen(text) == choice
+    assert parse_choice(text) == choice
 
 
 @pytest.mark.parametrize("text", ["=runs/a", "a=runs@x"])
 def test_what_a_text_must_not_say(text: str):
     with pytest.raises(InputError, match="expected NAME=FOLDER"):
-        chosen(text)
+        parse_choice(text)
 
 
 def test_two_policies_with_names_of_their_own_in_folders_that_exist(tmp_path: Path):
@@ -57,16 +56,21 @@ def run_of_two(tmp_path: Path) -> SimpleNamespace:
 
 
 def test_a_policy_of_a_run(run_of_two: SimpleNamespace):
-    assert policy_of(PolicyChoice(name="x"), run_of_two).digest == "d1"
-    assert policy_of(PolicyChoice(name="x", version=0), run_of_two).digest == "d0"
-    assert policy_of(PolicyChoice(name="x", checkpoint=str(run_of_two.run_dir)), run_of_two).digest == "d1"
+    assert policy_of(PolicyChoice(name="x"), run_of_two.run_dir, run_of_two.config).digest == "d1"
+    assert policy_of(PolicyChoice(name="x", version=0), run_of_two.run_dir, run_of_two.config).digest == "d0"
+    assert (
+        policy_of(
+            PolicyChoice(name="x", checkpoint=str(run_of_two.run_dir)), run_of_two.run_dir, run_of_two.config
+        ).digest
+        == "d1"
+    )
     with pytest.raises(InputError, match="has no policy 7; it has: 0, 1"):
-        policy_of(PolicyChoice(name="x", version=7), run_of_two)
+        policy_of(PolicyChoice(name="x", version=7), run_of_two.run_dir, run_of_two.config)
 
 
 def test_a_policys_folder_has_no_versions(run_of_two: SimpleNamespace, tmp_path: Path):
     with pytest.raises(InputError, match="no versions"):
-        policy_of(PolicyChoice(name="x", checkpoint=str(tmp_path), version=1), run_of_two)
+        policy_of(PolicyChoice(name="x", checkpoint=str(tmp_path), version=1), run_of_two.run_dir, run_of_two.config)
 
 
 def test_the_command_refuses_one_policy(capsys: pytest.CaptureFixture[str]):

@@ -1,5 +1,10 @@
-"""The kernel of the probe. Import it in a process of its own only (flows.checks.probe)."""
+"""A Triton kernel, interpreted or compiled: `python -m flows.checks.triton_kernel interpret | compile TARGET`.
 
+Runs in a separate process, started by flows.checks.toolchain: a broken installation may crash it, and Triton reads
+TRITON_INTERPRET when it is imported. Prints a line on success; exits with a traceback otherwise.
+"""
+
+import sys
 from typing import Any
 
 import torch
@@ -19,7 +24,7 @@ def double(source, destination, count, BLOCK: tl.constexpr):  # noqa: N803 (Trit
 
 
 def interpret() -> str:
-    """Run it in Triton's interpreter on CPU tensors."""
+    """Run the kernel in Triton's interpreter on CPU tensors."""
     source = torch.arange(100, dtype=torch.float32)
     destination = torch.full_like(source, -1)
     kernel: Any = double
@@ -30,9 +35,13 @@ def interpret() -> str:
 
 
 def compile_for(target: str) -> str:
-    """Compile it to machine code."""
+    """Compile the kernel to machine code."""
     signature = {"source": "*fp32", "destination": "*fp32", "count": "i32", "BLOCK": "constexpr"}
     kind: Any = ASTSource
     compiled = triton.compile(kind(fn=double, signature=signature, constexprs={"BLOCK": 32}), target=gpu_target(target))
     binary = compiled.asm["cubin" if target.startswith("cuda") else "hsaco"]
     return f"{target}: {len(binary):,} bytes of machine code"
+
+
+if __name__ == "__main__":
+    print(interpret() if sys.argv[1] == "interpret" else compile_for(sys.argv[2]))

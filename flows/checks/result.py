@@ -1,0 +1,41 @@
+"""Result of one check of `kernelmill verify`."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """Outcome of a check."""
+
+    OK = "ok"
+    """As expected."""
+    NOTE = "note"
+    """Not ideal, or not needed by this configuration: a run works."""
+    FAILED = "failed"
+    """A run of this configuration would fail."""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Outcome of one check, with what was found."""
+
+    name: str
+    outcome: Outcome
+    found: str
+    fix: str = ""
+    """Remedy; empty if nothing has to be done."""
+
+
+def ok(name: str, found: str) -> CheckResult:
+    """Return a result with outcome OK."""
+    return CheckResult(name, Outcome.OK, found)
+
+
+def note(name: str, found: str, fix: str = "") -> CheckResult:
+    """Return a result with outcome NOTE."""
+    return CheckResult(name, Outcome.NOTE, found, fix)
+
+
+def failed(name: str, found: str, fix: str) -> CheckResult:
+    """Return a result with outcome FAILED; `fix` is the remedy."""
+    return CheckResult(name, Outcome.FAILED, found, fix)

@@ -1,0 +1,136 @@
+"""All checks of `kernelmill verify`, and those of everything that a configuration names: data, models, services."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from flows.checks import machine, preflight, toolchain
+from flows.checks.result import CheckResult, failed, note, ok
+from flows.services.ray_cluster import check_address
+from flows.settings.configuration import RunConfig
+from kernels_eval.errors import InputError
+
+
+def settings(config: RunConfig) -> CheckResult:
+    """Check settings that are wrong only in combination."""
+    return _as_result("settings", preflight.check_settings, config, config.run_id, "correct the setting that is named")
+
+
+def problems(config: RunConfig) -> CheckResult:
+    """Check that problems and SFT pairs can be read."""
+    source = config.problems.source
+    found = "generated" if source == "generated" else f"{source} at {config.problems.path}"
+    if config.sft.data.path is not None:
+        found += f"; SFT pairs at {config.sft.data.path}"
+    fix = "docs/problems.md has the formats; --set problems.path=… or --set problems.source=generated"
+    return _as_result("problems", preflight.check_problems, config, found, fix)
+
+
+def checkpoint(config: RunConfig) -> CheckResult:
+    """Check that a pretrained model is a folder with weights and a tokenizer."""
+    name = config.model.pretrained
+    if name is None:
+        return ok("model", "a new one, trained from scratch")
+    if not Path(name).is_dir() and not (Path(name).is_absolute() or name.startswith(".")):
+        return note(
+            "model",
+            f"{name} is assumed to be a name on the Hugging Face hub or in its cache; not checked",
+            "download it beforehand and name the folder: --set model.pretrained=/models/…",
+        )
+    fix = "name a Hugging Face folder with config.json, *.safetensors and a tokenizer"
+    return _as_result("model", preflight.check_pretrained, config, str(name), fix)
+
+
+def _as_result(name: str, check: Callable[[RunConfig], None], config: RunConfig, found: str, fix: str) -> CheckResult:
+    try:
+        check(config)
+    except InputError as error:
+        return failed(name, str(error), fix)
+    return ok(name, found)
+
+
+def ray(config: RunConfig) -> CheckResult:
+    """Check that the Ray cluster answers, if one is named."""
+    found = (
+        f"a local one of {config.ray.cpus or 'all'} CPUs is started with the run"
+        if config.ray.address is None
+        else f"{config.ray.address} answers"
+    )
+    fix = "`ray start --head` there, the same RAY_AUTH_TOKEN on both sides; or --set ray.address=null"
+    return _as_result("Ray", lambda config: check_address(config.ray), config, found, fix)
+
+
+def prefect(_: RunConfig) -> CheckResult:
+    """Check that the configured Prefect server answers; if none is configured, the run starts one."""
+    from prefect.settings import get_current_settings
+
+    from flows.services.prefect_server import answers
+
+    api_url = get_current_settings().api.url
+    if api_url is None:
+        return ok("Prefect server", "none is named: a run starts its own (SQLite, loopback)")
+    if answers(api_url, preflight.HEALTH_TIMEOUT_S):
+        return ok("Prefect server", f"{api_url} answers")
+    return note(
+        "Prefect server",
+        f"nothing answers at {api_url}: a run starts its own",
+        "`prefect server start`, or unset PREFECT_API_URL",
+    )
+
+
+def sglang(config: RunConfig) -> CheckResult:
+    """Check that every named SGLang server is healthy, or that the command that starts one exists."""
+    rollout = config.rollout
+    if rollout.engine != "sglang":
+        return ok("SGLang", "not used: rollout.engine is transformers")
+    if rollout.sglang_urls:
+        unhealthy = preflight.unhealthy_servers(rollout.sglang_urls)
+        if unhealthy:
+            fix = "start the servers, or correct rollout.sglang_urls (docs/sglang.md)"
+            return failed("SGLang", "; ".join(unhealthy), fix)
+        return ok("SGLang", f"{len(rollout.sglang_urls)} server(s) healthy")
+    if config.ray.address is not None:
+        return note("SGLang", "servers are started on the cluster; its nodes were not checked")
+    problem = _start_problem(rollout.sglang.command, rollout.sglang.environment)
+    if problem is None:
+        return ok("SGLang", f"{rollout.sglang.servers} server(s) are started with the run")
+    fix = "install SGLang in a separate environment and name its Python in rollout.sglang.command"
+    return failed("SGLang", problem, fix)
+
+
+def _start_problem(command: Sequence[str], environment: dict[str, str]) -> str | None:
+    """Return the reason why the configured command cannot start a server, or None."""
+    if shutil.which(command[0]) is None:
+        return f"rollout.sglang.command: {command[0]}: no such program"
+    if "-m" not in command[1:-1]:
+        return None  # not a Python module: nothing more can be checked
+    package = command[command.index("-m") + 1].partition(".")[0]
+    code = f"import importlib.util, sys; sys.exit(not importlib.util.find_spec({package!r}))"
+    found, _ = toolchain.run_program([command[0], "-c", code], environment)
+    return None if found else f"{command[0]} has no module {package}"
+
+
+CHECKS: tuple[Callable[[RunConfig], CheckResult], ...] = (
+    machine.python,
+    machine.packages,
+    machine.processor,
+    machine.gpu,
+    machine.disk,
+    toolchain.triton_interpreter,
+    toolchain.triton_compiler,
+    toolchain.nvcc,
+    toolchain.sandbox,
+    ray,
+    prefect,
+    sglang,
+    settings,
+    problems,
+    checkpoint,
+)
+
+
+def run_checks(config: RunConfig) -> list[CheckResult]:
+    """Run `CHECKS` in parallel (the slow ones start processes); return their results in order."""
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        return list(pool.map(lambda check: check(config), CHECKS))

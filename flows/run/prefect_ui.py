@@ -1,0 +1,130 @@
+"""A run as Prefect's UI shows it: names and tags of flow runs, and log lines of stages. Called in the driver."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from prefect import get_client
+from prefect.context import FlowRunContext
+from prefect.runtime import flow_run
+
+from flows.run.state import read_state
+from flows.settings.configuration import RunConfig
+from kernels_eval.errors import InputError
+from tasks.pipeline.stage import StageListener
+
+
+def name_of(kind: str) -> Callable[[], str]:
+    """Return a function that names a flow run, e.g. `local-1a2b3c4d · iteration 3 · policy 3 on generated problems`.
+
+    `kind`: `training`; `iteration` or `policy`, which name the run's newest policy; or `problems`, which names none.
+    """
+
+    def name() -> str:
+        return run_name(kind, RunConfig.model_validate(flow_run.parameters["config"]))
+
+    return name
+
+
+def run_name(kind: str, config: RunConfig) -> str:
+    """Return the name of a flow run that starts now. The UI shows the flow's own name before it."""
+    policy = newest_version(config)
+    if kind == "training":
+        parts = [f"{config.iterations} iteration{'s' * (config.iterations != 1)} on {problems_of(config)}"]
+    elif kind == "iteration":
+        parts = [f"iteration {policy}", f"policy {policy} on {problems_of(config)}"]
+    elif kind == "policy":
+        parts = [f"policy {policy} on {problems_of(config)}"]
+    else:
+        parts = [problems_of(config)]
+    return " · ".join([config.run_id, *parts])
+
+
+def problems_of(config: RunConfig) -> str:
+    """Return a short name of the problem set."""
+    source = Path(config.problems.path).name if config.problems.path is not None else config.problems.source
+    return f"{source} problems"
+
+
+def newest_version(config: RunConfig) -> int:
+    """Return the weight version of the run's newest policy; 0 if there is none yet."""
+    try:
+        newest = read_state(Path(config.runs_dir) / config.run_id).newest_policy
+    except InputError:  # raised again when the run is opened
+        return 0
+    return 0 if newest is None else newest.weight_version
+
+
+def tags_of(config: RunConfig) -> set[str]:
+    """Return the tags by which a run can be filtered."""
+    model = Path(config.model.pretrained).name if config.model.pretrained is not None else "model from scratch"
+    return {"kernelmill", config.name, config.run_id, problems_of(config), model}
+
+
+def tag_flow_run(config: RunConfig) -> None:
+    """Add the run's tags to the current flow run (one API call)."""
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None:
+        return
+    with get_client(sync_client=True) as client:
+        client.update_flow_run(context.flow_run.id, tags=sorted(tags_of(config) | set(context.flow_run.tags)))
+
+
+class LogListener:
+    """Logs the events of stages, progress at most every `interval_s`; Prefect's run logger sends them to the UI."""
+
+    def __init__(
+        self, logger: logging.Logger | logging.LoggerAdapter[logging.Logger], interval_s: float = 30.0
+    ) -> None:
+        self.logger = logger
+        self.interval_s = interval_s
+        self._last = 0.0
+
+    def started(self, label: str) -> None:
+        """Log the start."""
+        self._last = time.monotonic()
+        self.logger.info("%s: started", label)
+
+    def progressed(self, label: str, done: int, total: int, figures: dict[str, float]) -> None:
+        """Log progress, if the last line is old enough."""
+        now = time.monotonic()
+        if now - self._last >= self.interval_s:
+            self._last = now
+            shown = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
+            self.logger.info("%s: %d of %d %s", label, done, total, shown)
+
+    def finished(self, label: str, seconds: float, cached: bool) -> None:
+        """Log the end."""
+        self.logger.info("%s: %s", label, "cached" if cached else f"done in {seconds:.1f} s")
+
+    def failed(self, label: str, error: BaseException) -> None:
+        """Log the failure."""
+        self.logger.error("%s: failed: %s", label, error)
+
+
+class ListenerGroup:
+    """Forwards the events of stages to several listeners."""
+
+    def __init__(self, listeners: Sequence[StageListener]) -> None:
+        self.listeners = listeners
+
+    def started(self, label: str) -> None:
+        """Forward the event."""
+        for listener in self.listeners:
+            listener.started(label)
+
+    def progressed(self, label: str, done: int, total: int, figures: dict[str, float]) -> None:
+        """Forward the event."""
+        for listener in self.listeners:
+            listener.progressed(label, done, total, figures)
+
+    def finished(self, label: str, seconds: float, cached: bool) -> None:
+        """Forward the event."""
+        for listener in self.listeners:
+            listener.finished(label, seconds, cached)
+
+    def failed(self, label: str, error: BaseException) -> None:
+        """Forward the event."""
+        for listener in self.listeners:
+            listener.failed(label, error)

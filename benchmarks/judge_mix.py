@@ -1,6 +1,6 @@
-"""The kernels that the judge's benchmarks put before it: honest, wrong, not compiling, hanging and hostile, for generated problems.
+"""Kernels for the judge's benchmarks: honest, wrong, not compiling, hanging and hostile ones, for generated problems.
 
-All texts differ, so that no verdict comes from the cache; the same seed gives the same kernels.
+All sources differ, so that no verdict comes from the cache; the same seed gives the same kernels.
 """
 
 import random
@@ -14,7 +14,7 @@ from tasks.problems.generated.suite import draw_shape, draw_training_composition
 
 
 class Kind(StrEnum):
-    """What is the matter with a kernel."""
+    """Kind of a kernel."""
 
     HONEST = "honest"
     WRONG = "wrong"
@@ -24,7 +24,7 @@ class Kind(StrEnum):
 
 
 SHARES = {Kind.HONEST: 0.6, Kind.WRONG: 0.2, Kind.NOT_COMPILING: 0.18, Kind.HANGING: 0.02}
-"""As a policy in training writes them; hostile ones are for the soak test."""
+"""Shares as in training; hostile kernels are for the soak test."""
 _HANGING = ("        while True:\n            pass\n", "        import time\n        time.sleep(3600)\n")
 _HOSTILE = (
     "        import os\n        os._exit(0)\n",
@@ -33,16 +33,19 @@ _HOSTILE = (
     "        keep = []\n        while True:\n            keep.append(bytearray(1 << 24))\n",
     "        def deeper(n):\n            return deeper(n + 1)\n        deeper(0)\n",
     "        import ctypes\n        ctypes.memset(8, 1, 1 << 20)\n",
-    "        import os\n        for number in range(3, 256):\n            try:\n                os.write(number, b'x' * 4096)\n            except OSError:\n                pass\n",
-    "        import os\n        for number in range(256):\n            try:\n                os.close(number)\n            except OSError:\n                pass\n",
+    "        import contextlib, os\n        for number in range(3, 256):\n"
+    "            with contextlib.suppress(OSError):\n                os.write(number, b'x' * 4096)\n",
+    "        import contextlib, os\n        for number in range(256):\n"
+    "            with contextlib.suppress(OSError):\n                os.close(number)\n",
     "        import socket\n        socket.create_connection(('127.0.0.1', 18188), timeout=1)\n",
     "        open('/tmp/judge-was-here', 'wb').write(b'x' * (1 << 28))\n",
     "        raise ValueError('\\ud800' * 100000)\n",
     "        import sys, gc\n        raise SystemExit(str(gc.get_objects())[:1 << 20])\n",
-    "        import os\n        keep = []\n        while True:\n            keep.append(os.open('/dev/null', os.O_RDONLY))\n",
+    "        import os\n        while True:\n            os.dup(os.open('/dev/null', os.O_RDONLY))\n",
     "        import os\n        while True:\n            os.memfd_create('more')\n            os.pipe()\n",
     "        x = torch.zeros(1 << 40)\n",
-    "        import threading\n        while True:\n            threading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()\n",
+    "        import threading\n        while True:\n"
+    "            threading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()\n",
 )
 
 
@@ -56,7 +59,7 @@ class Sample:
 
 
 def mixed_kernels(count: int, seed: int, shares: dict[Kind, float] = SHARES, problems: int = 25) -> list[Sample]:
-    """Return `count` samples in random order, of each kind its share, over that many problems."""
+    """Return `count` samples in random order, with the share of each kind, over `problems` problems."""
     generator = random.Random(f"mix-{seed}")
     compositions = draw_training_compositions(ProblemsConfig(), problems, seed=seed)
     sources = [(one, problem_of(one, draw_shape(one, generator)).source) for one in compositions]

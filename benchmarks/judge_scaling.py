@@ -1,15 +1,15 @@
-"""How judging scales from one worker to 64 nodes, by simulation: efficiency, and what saturates first.
+"""Simulation of the judge on 1 to 64 nodes: efficiency, and what saturates first.
 
-    python benchmarks/judge_scaling.py [--run RUN_FOLDER] [--service 0.35] [--dispatch 0.0008] [--workers 16] [--kernels 4096]
+    python benchmarks/judge_scaling.py [--run RUN_FOLDER] [--service 0.35] [--dispatch 0.0008] [--workers 16]
 
-Simulated is what `tasks.rollout.judge_actors` does: one process hands kernels out, one after the other, each at a cost (`--dispatch`:
-pickling, Ray's call and the answer; a raw call of Ray's takes 0.8 ms); kernels of a problem go to the node that has its reference, unless
-that one is busier by more than its workers; a node judges as many at a time as it has workers, builds each reference once
-(`--reference`), and needs the verdict's own time (`--service`, spread log-normally; `--slow` of them take `--timeout`). With `--run` the
-times are those that a run has stored for its turns (`evaluation_s`).
+It simulates `tasks.rollout.judge_actors`. One process hands kernels out, one after the other, at a cost each
+(`--dispatch`: pickling, Ray's call and the answer; a raw call takes 0.8 ms). Kernels of a problem go to the node that has
+its reference, unless that one is busier by more than its workers. A node judges as many kernels at a time as it has
+workers, builds each reference once (`--reference`), and needs the verdict's time (`--service`, log-normal; the share
+`--slow` takes `--timeout`). With `--run` the times are drawn from the `evaluation_s` of a run's turns.
 
-Efficiency is the time that one worker would take, divided by workers and by the time that was taken. What saturates is named by
-where time went: the dispatcher (it is busy all the time), the tail (the last kernels leave most workers idle), or references.
+Efficiency is the time of one worker, divided by the workers and by the time taken. Saturated is the dispatcher (always
+busy), the tail (the last kernels leave most workers idle), or references.
 """
 
 import argparse
@@ -24,30 +24,30 @@ NODES = (1, 2, 4, 8, 16, 32, 64)
 
 @dataclass(frozen=True)
 class Setting:
-    """What a simulation is of."""
+    """Costs and workers of a simulation."""
 
     dispatch_s: float
     reference_s: float
     workers: int
-    """Of each node."""
+    """Workers of each node."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it."""
+    """Result of a simulation."""
 
     seconds: float
     efficiency: float
     dispatcher: float
     """Share of the time that the dispatcher was busy."""
     tail: float
-    """Share of the time from when the last kernel was handed out."""
+    """Share of the time after the last kernel was handed out."""
     references: float
-    """Share of the workers' time that went into references."""
+    """Share of the workers' time spent on references."""
 
     @property
     def limit(self) -> str:
-        """What there is most to gain from."""
+        """Component that limits the efficiency."""
         if self.efficiency > 0.9:
             return "–"
         if self.dispatcher > 0.8:
@@ -56,7 +56,7 @@ class Outcome:
 
 
 def simulate(services: Sequence[float], problems: Sequence[int], nodes: int, setting: Setting) -> Outcome:
-    """Judge all kernels on so many nodes."""
+    """Simulate judging all kernels on `nodes` nodes."""
     free: list[list[float]] = [[0.0] * setting.workers for _ in range(nodes)]
     load = [0] * nodes
     ends: list[tuple[float, int]] = []
@@ -67,7 +67,7 @@ def simulate(services: Sequence[float], problems: Sequence[int], nodes: int, set
         now += setting.dispatch_s
         while ends and ends[0][0] <= now:
             load[heapq.heappop(ends)[1]] -= 1
-        # An actor is sent little more than it can judge at once: then the dispatcher waits.
+        # An actor gets at most twice as many kernels as it has workers: then the dispatcher waits.
         while min(load) >= 2 * setting.workers:
             now, node = heapq.heappop(ends)
             load[node] -= 1
@@ -95,7 +95,7 @@ def simulate(services: Sequence[float], problems: Sequence[int], nodes: int, set
 
 
 def drawn_services(count: int, mean: float, slow: float, timeout: float, generator: random.Random) -> list[float]:
-    """Draw service times: log-normal with this mean, some of them a timeout."""
+    """Draw service times: log-normal with this mean, or a timeout."""
     spread = 0.6
     location = mean / 2.718281828459045 ** (spread**2 / 2)
     return [
@@ -104,7 +104,7 @@ def drawn_services(count: int, mean: float, slow: float, timeout: float, generat
 
 
 def stored_services(run_dir: Path, count: int, generator: random.Random) -> list[float]:
-    """Draw from the times that a run's turns took to be judged; cached verdicts (no time at all) are left out."""
+    """Draw from the judge's times of a run's turns, without cached verdicts (no time at all)."""
     import polars as pl
 
     found: list[float] = []
@@ -114,7 +114,6 @@ def stored_services(run_dir: Path, count: int, generator: random.Random) -> list
 
 
 def main() -> None:
-    """Run it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, default=None)
     parser.add_argument("--service", type=float, default=0.35)
@@ -127,29 +126,35 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=8, help="kernels of one problem")
     arguments = parser.parse_args()
     setting = Setting(arguments.dispatch, arguments.reference, arguments.workers)
-    print(
-        f"{arguments.workers} workers a node; {arguments.dispatch * 1e3:g} ms to hand a kernel out; a reference takes {arguments.reference:g} s"
-    )
+    print(f"{arguments.workers} workers a node; {arguments.dispatch * 1e3:g} ms a dispatch; ", end="")
+    print(f"a reference takes {arguments.reference:g} s")
     for count in arguments.kernels:
         generator = random.Random(0)
         if arguments.run is None:
             services = drawn_services(count, arguments.service, arguments.slow, arguments.timeout, generator)
         else:
             services = stored_services(arguments.run, count, generator)
-        # Samples of many problems are under way at once: they come mixed.
+        # Samples of many problems are judged concurrently: they come mixed.
         problems = [number // arguments.samples for number in range(count)]
         generator.shuffle(problems)
         print(
-            f"\n{count:,} kernels of {count // arguments.samples:,} problems, {sum(services) / count:.2f} s each on average"
+            f"\n{count:,} kernels of {count // arguments.samples:,} problems, {sum(services) / count:.2f} s on average"
         )
-        print(
-            f"{'nodes':>6}{'workers':>9}{'seconds':>9}{'kernels/s':>11}{'efficiency':>12}{'dispatcher':>12}{'tail':>7}  saturated"
-        )
+        widths = {
+            "nodes": 6,
+            "workers": 9,
+            "seconds": 9,
+            "kernels/s": 11,
+            "efficiency": 12,
+            "dispatcher": 12,
+            "tail": 7,
+        }
+        print("".join(f"{name:>{width}}" for name, width in widths.items()) + "  saturated")
         for nodes in NODES:
             found = simulate(services, problems, nodes, setting)
             print(
-                f"{nodes:>6}{nodes * arguments.workers:>9}{found.seconds:>9.1f}{count / found.seconds:>11.0f}{found.efficiency:>12.0%}"
-                f"{found.dispatcher:>12.0%}{found.tail:>7.0%}  {found.limit}"
+                f"{nodes:>6}{nodes * arguments.workers:>9}{found.seconds:>9.1f}{count / found.seconds:>11.0f}"
+                f"{found.efficiency:>12.0%}{found.dispatcher:>12.0%}{found.tail:>7.0%}  {found.limit}"
             )
 
 

@@ -1,11 +1,11 @@
-"""Concurrent hostile load on the judge's server for some minutes: does its memory stay flat, does it go on answering?
+"""Soak test of the judge's server: memory and responsiveness under concurrent hostile load for some minutes.
 
     python benchmarks/judge_soak.py [--minutes 30] [--clients 8] [--workers 2] [--pause 0.5]
 
-Clients send honest, wrong, broken, hanging and hostile kernels, one by one and in batches, malformed, endless and oversized bodies,
-and hang up half-way. Each line: memory that the server and all its processes have to themselves (PSS), the server's own, its
-workers' and fork servers' largest, processes, open descriptors, files in its scratch folder, replies, and the slowest `/health`.
-At the end: verdicts by kind of kernel (honest ones must be correct, whatever ran beside them), and what the ended server left behind.
+Clients send honest, wrong, broken, hanging and hostile kernels, single and in batches, and malformed, endless and
+oversized bodies, and hang up half-way. Each line: memory of the server and all its processes (PSS), the server's own, the
+largest of its workers and of its fork servers, processes, open descriptors, files in its scratch folder, replies, and the
+slowest `/health`. At the end: verdicts by kind of kernel (honest ones must be correct), and what the ended server left.
 """
 
 import argparse
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class Load:
-    """The clients."""
+    """Clients of the server, and their counts."""
 
     def __init__(self, address: str, pause_s: float) -> None:
         self.address = address
@@ -111,10 +111,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--every", type=float, default=15.0, help="seconds from line to line")
-    parser.add_argument(
-        "--pause", type=float, default=0.0, help="seconds that a client waits between requests, on average"
-    )
+    parser.add_argument("--every", type=float, default=15.0, help="seconds between lines")
+    parser.add_argument("--pause", type=float, default=0.0, help="mean seconds of a client between requests")
     options = parser.parse_args()
     command = [sys.executable, "-m", "flows.cli.main", "serve-judge", "--port", "0", "--workers", str(options.workers)]
     command += ["-s", "judge.timeout_s=2", "-s", "judge.cache_mb=4", "--queue", "64"]
@@ -143,22 +141,24 @@ def main() -> None:
         time.sleep(5)
     report(lines, load)
     left = [process for process in family if role(process) != "gone"]
-    print(
-        f"the server ended with {code}; processes left: {left}; folders left: {[f for f in scratch if Path(f).exists()]}"
-    )
+    folders = [folder for folder in scratch if Path(folder).exists()]
+    print(f"the server ended with {code}; processes left: {left}; folders left: {folders}")
 
 
 def observe(server: int, load: Load) -> dict[str, float]:
     family = members(server)
     roles = {process: role(process) for process in family}
     health, load.health_s = load.health_s, []
-    largest = {name: max((memory(pid, "Rss") for pid, is_a in roles.items() if is_a == name), default=0.0) for name in ("worker", "fork server")}  # fmt: skip
+    largest = {
+        name: max((memory(pid, "Rss") for pid, found in roles.items() if found == name), default=0.0)
+        for name in ("worker", "fork server")
+    }
     return {
         "verdicts": sum(load.verdicts.values()),
         "total_mb": round(sum(memory(pid, "Pss") for pid in family)),
         "server_mb": round(memory(server, "Rss"), 1),
         "worker_mb": round(largest["worker"]),
-        "nursery_mb": round(largest["fork server"]),
+        "fork_server_mb": round(largest["fork server"]),
         "processes": len(family),
         "descriptors": len(list(Path(f"/proc/{server}/fd").iterdir())),
         "scratch_files": sum(len(files) for folder in scratch_of(family) for _, _, files in os.walk(folder)),
@@ -172,7 +172,7 @@ def members(process: int) -> list[int]:
 
 
 def scratch_of(family: list[int]) -> set[str]:
-    """The folder that the server's zygotes were given."""
+    """Return the scratch folders of the server's zygotes."""
     found: set[str] = set()
     for process in family:
         with contextlib.suppress(OSError):
@@ -182,7 +182,7 @@ def scratch_of(family: list[int]) -> set[str]:
 
 
 def role(process: int) -> str:
-    """Server → zygote → worker → fork server → candidate, as far as their places in the tree tell."""
+    """Return the role of a process, from its depth: server, zygote, worker, fork server, candidate."""
     with contextlib.suppress(OSError, IndexError):
         depth = 0
         while b"serve-judge" not in Path(f"/proc/{process}/cmdline").read_bytes():
@@ -193,7 +193,7 @@ def role(process: int) -> str:
 
 
 def memory(process: int, field: str) -> float:
-    """MB of a process: Rss, or Pss, its share of what it shares."""
+    """Return the MB of a process: Rss, or Pss (its share of shared memory)."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
             if line.startswith(f"{field}:"):
@@ -204,7 +204,7 @@ def memory(process: int, field: str) -> float:
 def report(lines: list[dict[str, float]], load: Load) -> None:
     settled = lines[len(lines) // 4 :]
     third = max(1, len(settled) // 3)
-    for name in ("total_mb", "server_mb", "worker_mb", "nursery_mb", "descriptors"):
+    for name in ("total_mb", "server_mb", "worker_mb", "fork_server_mb", "descriptors"):
         early = statistics.median(line[name] for line in settled[:third])
         late = statistics.median(line[name] for line in settled[-third:])
         print(f"{name}: {early:g} after the first quarter, {late:g} at the end ({late - early:+g})")

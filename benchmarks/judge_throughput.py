@@ -1,13 +1,12 @@
-"""Evaluations per minute of the judge and of a fresh process for each kernel, in the same run, and the latency of one verdict.
+"""Evaluations per minute of the judge and of one fresh process per kernel, and the latency of one verdict.
 
     python benchmarks/judge_throughput.py [--workers 1 2 4] [--rounds 3] [--kernelbench CHECKOUT]
 
-Both sides get the same kernels, the same limit on a kernel's own run, W workers and, by affinity, W cores: the ratio is one per
-core. So is that of CPU times, which a machine that is busy with something else changes least. Rounds of one and the other
-alternate, so that what else the machine does burdens both; the median round counts, and the spread is printed. The fresh process
-is given every advantage: it imports torch and triton and nothing else, runs one trial more cheaply than we do (rows cut as far as
-ours, no float64 oracle, no sandbox, no counting of traffic), and its hanging kernels are ended by an alarm that is set after the
-imports. It judges every `--peer-every`-th kernel of each kind.
+Both sides get the same kernels, the same time limit per kernel, W workers and, by affinity, W cores: the ratio is one per
+core. So is that of CPU times, which other load on the machine changes least. Rounds alternate, so that other load affects
+both sides; the median round counts, and the spread is printed. The fresh process has every advantage: it imports only
+torch and triton, runs a cheaper trial (rows cut as far as ours, no float64 oracle, no sandbox, no counting of traffic),
+and an alarm set after the imports ends hanging kernels. It judges every `--peer-every`-th kernel of each kind.
 """
 
 import argparse
@@ -28,18 +27,20 @@ from judge_mix import SHARES, Kind, Sample, mixed_kernels
 from kernels_eval import Judge, JudgeConfig, Status
 from kernels_eval.sandbox.limits import children_of
 
-PEER = """
-import json, os, signal, sys
+PRELUDE = """
+import json, os, sys
 job = json.load(sys.stdin)
 os.environ["TRITON_INTERPRET"] = "1"
-import linecache, torch, triton
+import linecache, signal, time, torch, triton
 torch.set_num_threads(1)
-signal.setitimer(signal.ITIMER_REAL, job["timeout_s"])
 def load(source, name):
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
     namespace = {"__name__": name}
     exec(compile(source, name, "exec"), namespace)
     return namespace
+"""
+PEER = """
+signal.setitimer(signal.ITIMER_REAL, job["timeout_s"])
 reference = load(job["problem"], "problem")
 torch.manual_seed(0)
 model = reference["Model"](*reference["get_init_inputs"]())
@@ -72,17 +73,6 @@ result = eval_kernel_against_ref(job["problem"], job["kernel"], num_correct_tria
 print("correct" if result and result.correctness else "incorrect")
 """
 TIMED = """
-import json, statistics, sys, time
-job = json.load(sys.stdin)
-import os
-os.environ["TRITON_INTERPRET"] = "1"
-import linecache, torch, triton
-torch.set_num_threads(1)
-def load(source, name):
-    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-    namespace = {"__name__": name}
-    exec(compile(source, name, "exec"), namespace)
-    return namespace
 seconds = []
 for problem, kernel in job["pairs"]:
     reference = load(problem, "problem")
@@ -103,10 +93,10 @@ for problem, kernel in job["pairs"]:
 print(json.dumps(seconds))
 """
 ROWS = 8
-"""What the judge cuts leading sizes to at first."""
+"""Leading size that the judge starts with."""
 STATUSES = {
     Kind.HONEST: {Status.CORRECT},
-    # A mistake may be of no consequence, or write past a tensor's end.
+    # A mistake may have no effect, or write past the end of a tensor.
     Kind.WRONG: {Status.INCORRECT, Status.CORRECT, Status.RUNTIME_ERROR},
     Kind.NOT_COMPILING: {Status.COMPILE_ERROR},
     Kind.HANGING: {Status.TIMEOUT},
@@ -158,20 +148,16 @@ def measure(workers: int, options: argparse.Namespace) -> None:
         os.sched_setaffinity(0, everywhere)
     for name in ("all", "without hanging"):
         mine, peers = [one[name] for one in ours], [one[name] for one in theirs]
-        ratios = [a / b for a, b in zip(mine, peers, strict=True)]
-        print(
-            f"{workers} workers on {workers} cores, {name}: {spread(mine)} evaluations/min, fresh processes {spread(peers)}, "
-            f"ratio {spread(ratios, 1)}",
-            flush=True,
-        )
-    for name, what in (("all: cpu_s", "all"), ("without hanging: cpu_s", "without hanging")):
-        mine, peers = [1e3 * one[name] for one in ours], [1e3 * one[name] for one in theirs]
-        ratios = [b / a for a, b in zip(mine, peers, strict=True)]
-        print(
-            f"{workers} workers, {what}: {spread(mine)} ms of CPU time an evaluation, fresh processes {spread(peers)} ms, "
-            f"ratio {spread(ratios, 1)}",
-            flush=True,
-        )
+        compare(f"{workers} workers on {workers} cores, {name}", mine, peers, "evaluations/min", mine, peers)
+    for name in ("all", "without hanging"):
+        mine, peers = ([1e3 * one[f"{name}: cpu_s"] for one in side] for side in (ours, theirs))
+        compare(f"{workers} workers, {name}", mine, peers, "ms of CPU time an evaluation", peers, mine)
+
+
+def compare(what: str, mine: list[float], peers: list[float], unit: str, over: list[float], under: list[float]) -> None:
+    """Print both sides and the ratio `over` / `under` of the rounds."""
+    ratios = spread([a / b for a, b in zip(over, under, strict=True)], 1)
+    print(f"{what}: {spread(mine)} {unit}, fresh processes {spread(peers)}, ratio {ratios}", flush=True)
 
 
 def our_round(judge: Judge, samples: list[Sample]) -> dict[str, float]:
@@ -193,7 +179,7 @@ def our_round(judge: Judge, samples: list[Sample]) -> dict[str, float]:
 
 
 def cpu_s(process: int) -> float:
-    """CPU time of a process, what it has waited for, and all of its living children."""
+    """Return the CPU seconds of a process, of its reaped children, and of all its living children."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
@@ -203,17 +189,17 @@ def cpu_s(process: int) -> float:
 
 
 def their_round(samples: list[Sample], workers: int, timeout_s: float) -> dict[str, float]:
-    """Judge some of each kind in fresh processes; the time for the whole mix follows from each kind's share."""
+    """Judge some kernels of each kind in fresh processes; the shares of the kinds give the time of the whole mix."""
     seconds: dict[Kind, float] = {}
     spent: dict[Kind, float] = {}
     for kind in SHARES:
         mine = [sample for sample in samples if sample.kind is kind]
-        # As many as there are workers at a time; fewer would leave workers idle at the end.
+        # A multiple of the workers: otherwise some would be idle at the end.
         mine = mine[: max(workers, len(mine) // workers * workers)]
         mine += mine[: -len(mine) % workers]
         began, cpu = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         with ThreadPoolExecutor(workers) as pool:
-            said = list(pool.map(lambda sample: fresh_process(PEER, peer_job(sample, timeout_s)), mine))
+            said = list(pool.map(lambda sample: fresh_process(PRELUDE + PEER, peer_job(sample, timeout_s)), mine))
         seconds[kind] = (time.perf_counter() - began) / len(mine)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent[kind] = (after.ru_utime + after.ru_stime - cpu.ru_utime - cpu.ru_stime) / len(mine)
@@ -233,7 +219,7 @@ def peer_job(sample: Sample, timeout_s: float) -> dict[str, object]:
 
 
 def fresh_process(program: str, job: dict[str, object], folder: str | None = None) -> str:
-    """Run one kernel in a process of its own; returns what it printed last, or the last line of its error."""
+    """Run one kernel in a fresh process; return the last line of its output, or of its error."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -252,11 +238,13 @@ def some_of_each(samples: list[Sample], every: int) -> list[Sample]:
 
 
 def measure_latency(options: argparse.Namespace) -> None:
-    """One warm verdict at a time, on a problem that is known, against the kernel's own run in a warm process."""
+    """Print the latency of single warm verdicts on known problems, and of the kernel's own run in a warm process."""
     samples = mixed_kernels(60, seed=77, shares={Kind.HONEST: 1.0}, problems=10)
     by_problem = random.Random(0).sample(samples, len(samples))
     own = json.loads(
-        fresh_process(TIMED, {"pairs": [(one.problem, one.kernel) for one in by_problem], "rows": [ROWS, 2 * ROWS]})
+        fresh_process(
+            PRELUDE + TIMED, {"pairs": [(one.problem, one.kernel) for one in by_problem], "rows": [ROWS, 2 * ROWS]}
+        )
     )
     for compile_ in ("never", "correct"):
         latencies: list[float] = []
@@ -270,15 +258,15 @@ def measure_latency(options: argparse.Namespace) -> None:
         over = [1e3 * (latency - run) for latency, run in zip(latencies, own, strict=True)]
         what = "" if compile_ == "never" else ", compilation of the kernel found in the cache"
         print(
-            f"latency of one warm verdict{what}: median {1e3 * statistics.median(latencies):.0f} ms, the kernel's own run "
-            f"{1e3 * statistics.median(own):.0f} ms, over it {statistics.median(over):.0f} ms "
+            f"latency of one warm verdict{what}: median {1e3 * statistics.median(latencies):.0f} ms, "
+            f"the kernel's own run {1e3 * statistics.median(own):.0f} ms, over it {statistics.median(over):.0f} ms "
             f"(90 % below {statistics.quantiles(over, n=10)[-1]:.0f} ms)",
             flush=True,
         )
 
 
 def measure_kernelbench(options: argparse.Namespace) -> None:
-    """KernelBench's own evaluation, a process for each kernel as its scripts do, against ours on the device."""
+    """Compare with KernelBench's evaluation on the device, in a process per kernel as its scripts do."""
     samples = [one for one in mixed_kernels(20, seed=5) if one.kind is not Kind.HANGING]
     checkout = str(options.kernelbench.resolve())
     jobs = [{"problem": one.problem, "kernel": one.kernel, "trials": 5, "checkout": checkout} for one in samples]
@@ -301,7 +289,7 @@ def measure_kernelbench(options: argparse.Namespace) -> None:
 
 
 def spread(values: list[float], digits: int = 0) -> str:
-    """Median and range."""
+    """Return median and range as text."""
     if len(values) == 1:
         return f"{values[0]:.{digits}f}"
     return f"{statistics.median(values):.{digits}f} [{min(values):.{digits}f} … {max(values):.{digits}f}]"

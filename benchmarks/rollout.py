@@ -1,21 +1,19 @@
-"""Rollouts on a CPU: generated tokens a second against TRL's GRPO trainer, and how much judging hides behind generation.
+"""Rollouts on a CPU: tokens generated per second against TRL's GRPO trainer, and judging hidden behind generation.
 
     python benchmarks/rollout.py [--repeats 7] [--threads 2] [--json FILE] [--only generation|overlap] [--workload NAME]
 
-**Generation.** The embedded engine and `trl.GRPOTrainer`'s own generation (its transformers path, `_generate_single_turn`) get the
-same model, the same prompts as token ids, the same sampling (T = 1, top-p 1, top-k off), the same limit and the same batch
-size, in one process, alternated; the order within a pair changes from pair to pair. A token counts up to and including the
-end-of-turn token. The engine also returns the log-probability of each token; TRL computes those later, in a forward pass
-that is not counted here. `ratio` is of wall time; the ratio of CPU time a token stands beside it, which other work on the machine
-disturbs less. Workloads: `full` never ends early (random weights, 2 prompts × 8 samples, 128 tokens); `instruct`
-is the same with 8 prompts of full instructions, as pretrained models get them; `trained` is a policy
-that has learnt to answer (64 problems of the bundled suite × 8 samples, up to 120 tokens), whose answers differ in length.
+**Generation.** The embedded engine and `trl.GRPOTrainer`'s own generation (`_generate_single_turn`) get the same model,
+prompts as token ids, sampling (T = 1, top-p 1, top-k off), limit and batch size, in one process, alternated; the order
+within a pair changes from pair to pair. A token counts up to and including the end-of-turn token. The engine also returns
+log-probabilities; TRL computes those in a later forward pass that is not counted. `ratio` is of wall time; the ratio of
+CPU time per token is printed too, since other load disturbs it less. Workloads: `full` never ends early (random weights,
+2 prompts × 8 samples, 128 tokens); `instruct` is the same with 8 prompts of full instructions; `trained` is a policy that
+has learnt to answer (64 problems of the bundled suite × 8 samples, up to 120 tokens), whose answers differ in length.
 
-**Overlap.** A real rollout of the trained policy with the real judge, three turns; then the same rollout, token for token, with its
-verdicts given back at once (generation alone), and the same kernels judged all at once with nothing else to do (judging alone).
-`hidden` is the share of judging that costs the rollout no time: 1 − (rollout − generation alone) / judging alone. It is 0 where the
-two follow one another, and can be no more than `possible`, generation alone / judging alone (at most 1): generation that is shorter than
-judging cannot hide all of it. Where both want the same cores it is less than the scheduler allows.
+**Overlap.** A real rollout of the trained policy with the real judge, three turns; then the same rollout with recorded
+verdicts (generation alone), and the same kernels judged all at once (judging alone). `hidden` is the share of judging
+that costs the rollout no time: 1 − (rollout − generation alone) / judging alone. It is 0 if one follows the other, and at
+most `possible`, min(1, generation alone / judging alone). It is lower if both compete for the same cores.
 """
 
 import argparse
@@ -63,7 +61,7 @@ class Ours:
         self.engine = TransformersEngine(work.model, stops, work.batch_size)
 
     def generate(self, seed: int) -> int:
-        """Return how many tokens were generated."""
+        """Return the number of generated tokens."""
         requests = [
             GenerationRequest(str(place), prompt, seed=1_000_003 * seed + place)
             for place, prompt in enumerate(self.work.repeated)
@@ -112,7 +110,7 @@ class Trl:
         work.model.eval()
 
     def generate(self, seed: int) -> int:
-        """Return how many tokens were generated, up to and including the end of each turn."""
+        """Return the number of generated tokens, up to and including the end of each turn."""
         torch.manual_seed(seed)
         prompts, size = [list(prompt) for prompt in self.work.repeated], self.work.batch_size
         total = 0
@@ -123,7 +121,7 @@ class Trl:
 
 
 def measure_generation(work: Workload, repeats: int, folder: Path) -> dict[str, Any]:
-    """Return tokens a second of both sides, alternated, and the median of the ratios of the pairs."""
+    """Return tokens per second of both sides, alternated, and the median ratio of the pairs."""
     with redirect_stdout(StringIO()):
         sides = [Ours(work), Trl(work, folder)]
     rates: dict[str, list[float]] = {side.name: [] for side in sides}
@@ -158,7 +156,7 @@ def measure_generation(work: Workload, repeats: int, folder: Path) -> dict[str, 
 
 
 class RecordingJudge:
-    """A judge that remembers what it was asked, and what it said."""
+    """Judge that records kernels and verdicts."""
 
     def __init__(self, judge: Judge) -> None:
         self.judge = judge
@@ -173,7 +171,7 @@ class RecordingJudge:
 
 
 class RecordedJudge:
-    """Says at once what was said before."""
+    """Judge that returns recorded verdicts at once."""
 
     def __init__(self, verdicts: dict[tuple[str, str], Verdict]) -> None:
         self.verdicts = verdicts
@@ -184,14 +182,14 @@ class RecordedJudge:
 
 @contextmanager
 def fresh_judge(config: JudgeConfig, problem: Problem) -> Generator[Judge]:
-    """Yield a judge whose workers have started, and which has seen no kernel."""
+    """Yield a judge with started workers and an empty cache."""
     with Judge(config) as judge:
         judge.evaluate(problem, "class ModelNew: ...")
         yield judge
 
 
 def measure_overlap(work: Workload, repeats: int, folder: Path) -> dict[str, Any]:
-    """Return how much of the judge's time a real rollout hides; no verdict is cached between rounds."""
+    """Return the share of the judge's time that a real rollout hides; no verdict is cached between rounds."""
     problems = build_problem_set(PROBLEMS, folder / "problems")
     first = read_problems(problems)[0].problem
     walls: list[dict[str, float]] = []
@@ -203,8 +201,9 @@ def measure_overlap(work: Workload, repeats: int, folder: Path) -> dict[str, Any
 
     def play(judge: Any, number: int, name: str) -> tuple[float, TrajectoryBatchRef]:
         request = RolloutRequest(
-            policy=CheckpointRef(uri=str(folder), digest="benchmark"), problems=problems, split=Split.TRAIN, config=config,
-            judge=judge_config, run_id="benchmark", iteration=number, seed=number, destination=folder / f"{name}-{number}",
+            policy=CheckpointRef(uri=str(folder), digest="benchmark"), problems=problems, split=Split.TRAIN,
+            config=config, judge=judge_config, run_id="benchmark", iteration=number, seed=number,
+            destination=folder / f"{name}-{number}",
         )  # fmt: skip
         engine = TransformersEngine(work.model, stop_tokens(work.model, work.tokenizer), config.batch_size)
         began = time.perf_counter()
@@ -264,18 +263,18 @@ def main() -> None:
                 print(
                     f"generation, {found['workload']} ({found['parameters'] / 1e6:.2f} M parameters, "
                     f"{found['sequences']} sequences, prompts of {found['prompt_tokens']:.0f} tokens, answers of "
-                    f"{found['kernelmill_tokens_a_sequence']:.0f} and {found['trl_tokens_a_sequence']:.0f}): kernelmill {found['kernelmill_tokens_per_s']:,.0f} tok/s, "
-                    f"TRL {found['trl_tokens_per_s']:,.0f} tok/s, ratio {found['ratio']:.2f} (pairs: {found['ratios']}); "
+                    f"{found['kernelmill_tokens_a_sequence']:.0f} and {found['trl_tokens_a_sequence']:.0f}): "
+                    f"kernelmill {found['kernelmill_tokens_per_s']:,.0f} tok/s, TRL {found['trl_tokens_per_s']:,.0f} "
+                    f"tok/s, ratio {found['ratio']:.2f} (pairs: {found['ratios']}); "
                     f"by CPU time a token {found['cpu_ratio']:.2f} (pairs: {found['cpu_ratios']})",
                     flush=True,
                 )
         if arguments.only != "generation":
             found = results["overlap"] = measure_overlap(works[-1], max(arguments.repeats // 2, 1), folder)
             print(
-                f"overlap: {100 * found['hidden']:.0f} % of judging hidden behind generation, of {100 * found['possible']:.0f} % that can be "
-                f"(rounds: {found['rounds']}): rollout "
-                f"{found['rollout_s']:.1f} s, generation alone {found['generation_s']:.1f} s, judging alone {found['judging_s']:.1f} s; "
-                f"{found['turns']} turns, {found['judged']} kernels",
+                f"overlap: {found['hidden']:.0%} of judging hidden behind generation, of {found['possible']:.0%} "
+                f"that can be (rounds: {found['rounds']}): rollout {found['rollout_s']:.1f} s, generation alone "
+                f"{found['generation_s']:.1f} s, judging alone {found['judging_s']:.1f} s; {found['turns']} turns, {found['judged']} kernels",
                 flush=True,
             )
     if arguments.json is not None:

@@ -1,4 +1,4 @@
-"""What the benchmark of rollouts generates: models, tokenizer, prompts; a policy that has learnt to answer is trained here."""
+"""Workloads of the rollout benchmark: models, a tokenizer, prompts, and a policy that is trained to answer."""
 
 import random
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ LARGER = ModelConfig(vocabulary=2048, layers=6, hidden=256, intermediate=768, he
 
 @dataclass(frozen=True)
 class Workload:
-    """Prompts for both sides."""
+    """Model and prompts of a measurement."""
 
     name: str
     model: Any
@@ -41,7 +41,7 @@ class Workload:
 
     @property
     def endless(self) -> bool:
-        """No token ends an answer: every sequence has the full length."""
+        """True if no token ends an answer: every sequence has the full length."""
         return self.name != "trained"
 
     @property
@@ -54,13 +54,13 @@ class Workload:
 
 
 def make_workloads(folder: Path, sft_steps: int) -> list[Workload]:
-    """Return the workloads; the tokenizer and the trained policy are made here."""
+    """Return the workloads, after training the tokenizer and the policy."""
     drafts = generate_drafts(SftDataConfig(compositions=200, styles_per_composition=2, repair_fraction=0), PROBLEMS, 0)
     pairs = [(draft.problem.source, answer_text(draft.kernel)) for draft in drafts]
     tokenizer = train_tokenizer((text for pair in pairs for text in pair), MODEL.vocabulary, folder / "tokenizer")
     trained = new_policy(MODEL, tokenizer, seed=0)
     if sft_steps:
-        teach(trained, tokenizer, pairs, sft_steps)
+        fine_tune(trained, tokenizer, pairs, sft_steps)
     asked = [tuple(encode_prompt(tokenizer, prompt_messages(source, [], EPISODE))) for source, _ in pairs[:128:2]]
     instructed = [
         tuple(encode_prompt(tokenizer, prompt_messages(source, [], EpisodeConfig()))) for source, _ in pairs[:16:2]
@@ -73,8 +73,8 @@ def make_workloads(folder: Path, sft_steps: int) -> list[Workload]:
     ]
 
 
-def teach(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]], steps: int) -> None:
-    """Supervised fine-tuning in a few lines: long enough for answers that end by themselves."""
+def fine_tune(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]], steps: int) -> None:
+    """Fine-tune until answers end with an end-of-turn token."""
     encoded = [
         encode_conversation(
             tokenizer,

@@ -1,10 +1,10 @@
-"""The trajectory store against the same turns as one JSON file each, and as a Hugging Face data set: rows a second, bytes a turn.
+"""The trajectory store against one JSON file per turn and a Hugging Face data set: rows per second, bytes per turn.
 
     python benchmarks/trajectory_store.py [--turns 20000] [--flat 1000000] [--work FOLDER]
 
-All three stores hold the same made-up turns (lengths as in the demo) and are measured in this one process, one after the other. A
-scan is the question that analyses ask: mean reward and share of correct kernels by turn index. `--flat N` also writes N turns in
-partitions, scans them, and prints how far memory rose from the first tenth to the last.
+All three stores hold the same synthetic turns (lengths as in the demo) and are measured in one process, one after the
+other. A scan computes mean reward and share of correct kernels by turn index. `--flat N` also writes N turns in
+partitions, scans them, and prints the growth of memory from the first tenth to the last.
 """
 
 import argparse
@@ -39,7 +39,7 @@ _KERNEL = "import torch\nimport triton\nimport triton.language as tl\n\n\n@trito
 
 
 def trajectories(turns: int, iteration: int, seed: int = 0) -> list[Trajectory]:
-    """Make up trajectories of two turns with so many turns in all."""
+    """Return synthetic trajectories of two turns, `turns` turns in total."""
     random = np.random.default_rng((seed, iteration))
     return [_trajectory(number, iteration, random) for number in range(turns // TURNS_EACH)]
 
@@ -97,29 +97,24 @@ def _trajectory(number: int, iteration: int, random: np.random.Generator) -> Tra
 
 
 def scan_parquet(folders: list[Path]) -> pl.DataFrame:
-    """Answer the question from our tables."""
+    """Scan our tables."""
     files = [folder / "turns.parquet" for folder in folders]
     frame = pl.scan_parquet(files, schema=polars_schema(TURNS_SCHEMA), hive_partitioning=False)
     return _answer(frame).collect()
 
 
 def scan_json(folder: Path) -> pl.DataFrame:
-    """Answer it from one JSON file a turn."""
+    """Scan one JSON file per turn."""
     rows: list[dict[str, Any]] = []
     for file in sorted(folder.glob("*.json")):
         row = json.loads(file.read_text(encoding="utf-8"))
-        rows.append(
-            {
-                "turn_index": row["turn_index"],
-                "reward": row["reward"],
-                "verdict": {"correct": row["verdict"]["correct"]},
-            }
-        )
+        verdict = {"correct": row["verdict"]["correct"]}
+        rows.append({"turn_index": row["turn_index"], "reward": row["reward"], "verdict": verdict})
     return _answer(pl.DataFrame(rows).lazy()).collect()
 
 
 def scan_huggingface(folder: Path, cache: Path) -> pl.DataFrame:
-    """Answer it with `datasets`, as its users do: loaded from Arrow files, the columns that are needed."""
+    """Scan with `datasets`, as its users do: Arrow files, only the needed columns."""
     import datasets
 
     loaded: Any = datasets.load_dataset(str(folder), "turns", split="train", cache_dir=str(cache))
@@ -133,25 +128,25 @@ def _answer(frame: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def timed(function: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the seconds that a call takes, and what it returns."""
+    """Return the seconds of a call, and its result."""
     began = time.perf_counter()
     made = function()
     return time.perf_counter() - began, made
 
 
 def best_scan(function: Callable[[], Any], times: int = 3) -> tuple[float, Any]:
-    """Return the shortest of several times: the files are in the page cache for everybody."""
+    """Return the shortest of several times (files are in the page cache), and the result."""
     found = [timed(function) for _ in range(times)]
     return min(seconds for seconds, _ in found), found[-1][1]
 
 
 def bytes_of(folder: Path, pattern: str = "*") -> int:
-    """Bytes on disk: files take whole blocks."""
+    """Return the bytes on disk, in whole blocks."""
     return sum(file.stat().st_blocks * 512 for file in folder.rglob(pattern) if file.is_file())
 
 
 def compare(turns: int, work: Path) -> None:
-    """Print the three stores side by side."""
+    """Print the figures of the three stores."""
     parts = [trajectories(min(PARTITION, turns), number) for number in range(max(1, turns // PARTITION))]
     count = sum(len(trajectory.turns) for part in parts for trajectory in part)
     folders = [work / "store" / f"iteration={number}" for number in range(len(parts))]
@@ -170,7 +165,7 @@ def compare(turns: int, work: Path) -> None:
     wrote_hub, _ = timed(lambda: export_huggingface(folders, work / "hub"))
     scanned, ours = best_scan(lambda: scan_parquet(folders))
     scanned_json, theirs = timed(lambda: scan_json(work / "json"))
-    scan_huggingface(work / "hub", work / "cache")  # the first time it converts to Arrow; that is not counted
+    scan_huggingface(work / "hub", work / "cache")  # converts to Arrow once; not counted
     scanned_hub, hub = best_scan(lambda: scan_huggingface(work / "hub", work / "cache"))
     for other in (theirs, hub):
         assert_frame_equal(ours, other, check_dtypes=False)
@@ -197,7 +192,7 @@ def _rows(folders: list[Path]) -> Iterator[dict[str, Any]]:
 
 
 def stay_flat(turns: int, work: Path) -> None:
-    """Write and scan so many turns; print the largest memory after each tenth."""
+    """Write and scan `turns` turns; print the peak memory after the first tenth, the last, and the scan."""
     partitions = turns // PARTITION
     folders: list[Path] = []
     peaks: list[float] = []
@@ -214,13 +209,13 @@ def stay_flat(turns: int, work: Path) -> None:
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     total = partitions * PARTITION
     print(
-        f"{total:,} turns in {partitions} partitions: {total / wrote:,.0f} rows/s written, {total / scanned:,.0f} scanned; "
-        f"peak memory {peaks[0]:,.0f} MiB after the first tenth, {peaks[-1]:,.0f} after the last, {after:,.0f} after the scan"
+        f"{total:,} turns in {partitions} partitions: {total / wrote:,.0f} rows/s written, "
+        f"{total / scanned:,.0f} scanned; peak memory {peaks[0]:,.0f} MiB after the first tenth, "
+        f"{peaks[-1]:,.0f} after the last, {after:,.0f} after the scan"
     )
 
 
 def main() -> None:
-    """Run it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=20_000)
     parser.add_argument("--flat", type=int, default=0)

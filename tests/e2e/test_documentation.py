@@ -80,7 +80,7 @@ EXPECTED = (
     (r"^(pip|mkdocs)", Outcome(elsewhere="wants a package registry, and packages that are not ours to install here")),
     (r"^bash tests/gpu|^python tests/gpu", Outcome(elsewhere="wants a GPU")),
     (
-        r"^python benchmarks/(?!orchestration)",
+        r"^python benchmarks/(?!orchestration\.py runs)",
         Outcome(elsewhere="wants its peers, a machine to itself, and up to an hour"),
     ),
     # Some networks answer at any address; then the data are what is missed.

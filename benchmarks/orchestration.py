@@ -135,16 +135,16 @@ def import_all() -> None:
 
 def launch_ranks(count: int) -> float:
     """Return the seconds until a program has run on our ranks; the second time they are warm."""
+    from tasks.training.config import EngineConfig
     from tasks.training.rank_context import RankContext
     from tasks.training.ranks import run_on_ranks
-    from tasks.update.config import UpdateConfig
 
     def program(rank: RankContext, job: None) -> Iterator[int]:
         import_all()
         yield os.getpid()
 
     began = time.perf_counter()
-    list(run_on_ranks(UpdateConfig(ranks=count, threads_per_rank=1), program, None))
+    list(run_on_ranks(EngineConfig(ranks=count, threads_per_rank=1), program, None))
     return round(time.perf_counter() - began, 2)
 
 

@@ -35,8 +35,7 @@ class RecordedBatch:
         return tuple(
             Sample(
                 sequence=TrainedSequence(
-                    np.asarray(prompt + response, dtype=np.int32),
-                    np.arange(len(prompt) + len(response)) >= len(prompt),
+                    np.asarray(prompt + response, dtype=np.int32), np.arange(len(prompt) + len(response)) >= len(prompt)
                 ),
                 sampler_log_probs=np.full(len(response), log_prob, dtype=np.float32),
                 return_=advantage,

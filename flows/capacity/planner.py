@@ -99,17 +99,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
     share_of_longest = math.ceil(longest / update.context_parallel)
     share = update.gpus_per_rank if 0 < update.gpus_per_rank < 1 else 1.0  # another process has the rest of the GPU
     room = gpu.memory_gib * GIB * share
-    job = TrainingJob(
-        shape=shape,
-        dtype=config.model.dtype,
-        stage=_stage_of(update.deepspeed, update.zero_stage),
-        ranks=update.ranks,
-        tokens=max(update.tokens_per_rank, share_of_longest),
-        checkpointing=update.activation_checkpointing,
-        reference=update.kl_coefficient > 0,
-        critic=update.advantage == "gae",
-        trained=_trained(config, shape),
-    )
+    job = replace(training_job(config, shape), tokens=max(update.tokens_per_rank, share_of_longest))
     used = training_memory(job)
     samples = rollout.problems_per_iteration * rollout.samples_per_problem
     servers = len(rollout.sglang_urls) or servers_of(config)
@@ -155,12 +145,25 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
     )
 
 
+def training_job(config: RunConfig, shape: Shape) -> TrainingJob:
+    """Return the update's memory parameters, with a micro-batch of `update.tokens_per_rank` tokens."""
+    update = config.update
+    return TrainingJob(
+        shape=shape,
+        dtype=config.model.dtype,
+        stage=_stage_of(update.deepspeed, update.zero_stage),
+        ranks=update.ranks,
+        tokens=update.tokens_per_rank,
+        checkpointing=update.activation_checkpointing,
+        reference=update.kl_coefficient > 0,
+        critic=update.advantage == "gae",
+        trained=_trained(config, shape),
+    )
+
+
 def disk_bytes(config: RunConfig, shape: Shape) -> float:
     """Return the bytes that the policies of all iterations leave on disk (tasks.training.retention)."""
-    critic, trained = config.update.advantage == "gae", _trained(config, shape)
-    weights, optimizer = checkpoint_bytes(
-        TrainingJob(shape, config.model.dtype, 0, 1, 1, checkpointing=True, critic=critic, trained=trained)
-    )
+    weights, optimizer = checkpoint_bytes(training_job(config, shape))
     interval = config.update.checkpoint_interval
     whole = config.iterations if interval == 1 else min(config.iterations // interval + 2, config.iterations)
     return config.iterations * weights + whole * optimizer

@@ -24,9 +24,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 @data.command("ls")
-def ls(
-    path: Annotated[Path, typer.Argument(help="A folder of runs, a run's folder, or a batch.")] = _RUNS,
-) -> None:
+def ls(path: Annotated[Path, typer.Argument(help="A folder of runs, a run's folder, or a batch.")] = _RUNS) -> None:
     """List trajectory data sets: run, iterations, size, share of correct ends, mean return."""
     from rich import box
     from rich.console import Console

@@ -63,10 +63,7 @@ def plan(
         raise typer.Exit(1)
 
 
-def verify(
-    config: ConfigArgument = DEFAULT_CONFIG,
-    set_: SetOption = None,
-) -> None:
+def verify(config: ConfigArgument = DEFAULT_CONFIG, set_: SetOption = None) -> None:
     """Check this machine and what a configuration names; print a fix for each problem. Exit code 1: not ready."""
     from rich.console import Console
     from rich.markup import escape
@@ -94,23 +91,13 @@ def verify(
 
 def cpu_lines(settings: "RunConfig") -> list[str]:
     """Return memory and time of a run without GPUs, as lines of text."""
-    from flows.capacity.memory import GIB, TrainingJob, shape_of, training_memory
+    from flows.capacity.memory import GIB, shape_of, training_memory
+    from flows.capacity.planner import training_job
     from flows.capacity.speed import expected_seconds
 
     shape = shape_of(settings.model)
     update = settings.update
-    used = training_memory(
-        TrainingJob(
-            shape,
-            settings.model.dtype,
-            update.zero_stage,
-            update.ranks,
-            update.tokens_per_rank,
-            update.activation_checkpointing,
-            update.kl_coefficient > 0,
-            update.advantage == "gae",
-        )
-    )
+    used = training_memory(training_job(settings, shape))
     tensors = sum(size for name, size in used.items() if name != "context")
     lines = [
         "",

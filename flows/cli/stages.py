@@ -12,16 +12,18 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from flows.cli.console import (
-    ConsoleListener,
-    TrajectoryLogsOption,
-    TurnsOption,
-    logs_override,
-    showing_turns,
-)
+from flows.cli.console import ConsoleListener, TrajectoryLogsOption, TurnsOption, logs_override, showing_turns
 
 DEFAULT_CONFIG = Path("deployments/configs/local.yaml")
 TRAINING = "flows.training.training_flow"
+COMMANDS = {
+    "train": (TRAINING, "Run the whole loop: SFT, RL iterations, held-out evaluation before and after, report."),
+    "iterate": ("flows.iteration.training_iteration_flow", "Run one more iteration from the run's newest policy."),
+    "sft": ("flows.sft.sft_flow", "Make the problem set and the judged SFT pairs, then run SFT."),
+    "rollout": ("flows.iteration.rollout_flow", "Collect and validate trajectories of the newest policy."),
+    "report": ("flows.report.report_flow", "Write summary.json and report.html of the run again."),
+}
+"""Flow and help text of the commands without options of their own."""
 
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="YAML file with the run's settings.")]
 SetOption = Annotated[
@@ -40,25 +42,8 @@ RefreshOption = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this group."""
-    for name, text, command in (
-        (
-            "train",
-            "Run the whole loop: SFT, RL iterations, held-out evaluation before and after, report.",
-            _command_with_rollouts(TRAINING),
-        ),
-        (
-            "iterate",
-            "Run one more iteration from the run's newest policy.",
-            _command_with_rollouts("flows.iteration.training_iteration_flow"),
-        ),
-        ("sft", "Make the problem set and the judged SFT pairs, then run SFT.", _command("flows.sft.sft_flow")),
-        (
-            "rollout",
-            "Collect and validate trajectories of the newest policy.",
-            _command_with_rollouts("flows.iteration.rollout_flow"),
-        ),
-        ("report", "Write summary.json and report.html of the run again.", _command("flows.report.report_flow")),
-    ):
+    for name, (flow, text) in COMMANDS.items():
+        command = _command_with_rollouts(flow) if name in ("train", "iterate", "rollout") else _command(flow)
         app.command(name, help=text, rich_help_panel="Training")(command)
     for command in (update, evaluate, compare):
         app.command(command.__name__, rich_help_panel="Training")(command)

@@ -23,55 +23,34 @@ def summary_tables(run_dir: Path) -> list[Table]:
     """Return the held-out figures of `summary.json`: before and after RL, and of the SFT control if there is one."""
     summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
     heldout = summary["heldout"]
+    before, after = _column("before RL", heldout["before"]), _column("after RL", heldout["after"])
     title = f"{heldout['n']} held-out problems{_timing_mark(summary)}"
-    table = _plain_table(title, "before RL", "after RL", "change (paired)")
-    for name in _FIGURES:
-        table.add_row(
-            name,
-            _with_interval(heldout["before"], name),
-            _with_interval(heldout["after"], name),
-            _with_interval(heldout, f"delta_{name}", sign="+"),
-        )
-    if "control" not in heldout:
-        return [table]
-    control = _plain_table("the same time spent on more SFT", "control", "after RL", "RL over the control")
-    for name in _FIGURES:
-        control.add_row(
-            name,
-            _with_interval(heldout["control"], name),
-            _with_interval(heldout["after"], name),
-            _with_interval(heldout.get("over_control", {}), f"delta_{name}", sign="+"),
-        )
-    return [table, control]
+    tables = [_figures_table(title, before, after, _differences("change (paired)", heldout))]
+    if "control" in heldout:
+        control = _column("control", heldout["control"])
+        over_control = _differences("RL over the control", heldout.get("over_control", {}))
+        tables.append(_figures_table("the same time spent on more SFT", control, after, over_control))
+    return tables
 
 
 def evaluation_table(folder: Path) -> Table:
     """Return the figures of one evaluation, from `evaluation.json`."""
     figures = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))["overall"]
-    table = _plain_table(f"{figures['n']} held-out problems", "policy")
-    for name in _FIGURES:
-        table.add_row(name, _with_interval(figures, name))
-    return table
+    return _figures_table(f"{figures['n']} held-out problems", _column("policy", figures))
 
 
 def comparison_table(comparison: dict[str, Any]) -> Table:
     """Return the figures of several policies and of each pair's difference, from `comparison.json`."""
-    pairs = comparison["pairs"]
-    headings = [policy["name"] for policy in comparison["policies"]]
-    headings += [f"{pair['after']} − {pair['before']}" for pair in pairs]
+    columns = [_column(policy["name"], policy) for policy in comparison["policies"]]
+    columns += [_differences(f"{pair['after']} − {pair['before']}", pair) for pair in comparison["pairs"]]
     title = f"{comparison['n']} held-out problems{_timing_mark(comparison)}"
-    table = _plain_table(title, *headings, no_wrap=False)
-    for name in _FIGURES:
-        cells = [_with_interval(policy, name) for policy in comparison["policies"]]
-        cells += [_with_interval(pair, f"delta_{name}", sign="+") for pair in pairs]
-        table.add_row(name, *cells)
-    return table
+    return _figures_table(title, *columns, no_wrap=False)
 
 
 def updates_table(comparison: Any) -> Table:
     """Return the metrics of two updates on one batch, from the rows of tasks.training.metrics."""
     table = _plain_table("two updates on the same batch: means over their steps")
-    table.columns[0].header = "metric"
+    table.add_column("metric", no_wrap=True)
     for heading in ("other", "this one", "largest difference", "at step"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in comparison.iter_rows(named=True):
@@ -89,11 +68,26 @@ def _timing_mark(figures: dict[str, Any]) -> str:
     return f", speeds: {figures['timing_source']}" if figures.get("timing_source") else ""
 
 
-def _plain_table(title: str, *headings: str, no_wrap: bool = True) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for heading in ("", *headings):
+def _plain_table(title: str) -> Table:
+    return Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+
+
+def _figures_table(title: str, *columns: tuple[str, list[str]], no_wrap: bool = True) -> Table:
+    """Return a table with a row for each of `_FIGURES`; a column is its heading and its cells."""
+    table = _plain_table(title)
+    for heading in ("", *(heading for heading, _ in columns)):
         table.add_column(heading, no_wrap=no_wrap)
+    for row in zip(_FIGURES, *(cells for _, cells in columns), strict=True):
+        table.add_row(*row)
     return table
+
+
+def _column(heading: str, figures: dict[str, Any]) -> tuple[str, list[str]]:
+    return heading, [_with_interval(figures, name) for name in _FIGURES]
+
+
+def _differences(heading: str, figures: dict[str, Any]) -> tuple[str, list[str]]:
+    return heading, [_with_interval(figures, f"delta_{name}", sign="+") for name in _FIGURES]
 
 
 def _with_interval(figures: dict[str, Any], name: str, sign: str = "") -> str:

@@ -103,8 +103,7 @@ def rescore(
         str, typer.Option("--reward", help="Registered reward, e.g. `kevin` or `kernelbench-0.2*length`.")
     ],
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="New data set. Default: beside the old one."),
+        Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="New data set. Default: beside the old one.")
     ] = None,
     gamma: Annotated[
         float | None, typer.Option(min=0, max=1, help="Discount of the returns. Default: unchanged.")

@@ -136,7 +136,7 @@ def import_all() -> None:
 def launch_ranks(count: int) -> float:
     """Return the seconds until a program has run on our ranks; the second time they are warm."""
     from tasks.training.config import EngineConfig
-    from tasks.training.rank_context import RankContext
+    from tasks.training.program import RankContext
     from tasks.training.ranks import run_on_ranks
 
     def program(rank: RankContext, job: None) -> Iterator[int]:

@@ -1,10 +1,10 @@
 """One red-team case: a file with a problem, a candidate and the verdict that is expected. Imports nothing heavy.
 
-A case is a Python file: a docstring, the problem (`Model`, `get_inputs`, `get_init_inputs`), the line `# --- candidate ---`
-and the candidate (`ModelNew` and its kernels), each part with its own imports. The docstring's first line is the name of
-the case, a phrase on what it tests. Its last paragraph has one field a line:
+A case is a Python file: a docstring, the problem (`Model`, `get_inputs`, `get_init_inputs`), the line
+`# --- candidate ---` and the candidate (`ModelNew` and its kernels), each part with its own imports. The docstring's
+first line is the name of the case, a phrase on what it tests. Its last paragraph has one field a line:
 
-    expect: refused           statuses that the verdict may have, joined by ` or `; `refused`: any status of a wrong kernel
+    expect: refused           statuses the verdict may have, joined by ` or `; `refused`: any status of a wrong kernel
     settings: policy=mixed    optional: settings of the judge for this case, separated by commas
     most_speedup: 2.95        optional: a verdict that states a larger speed-up is a miss
 """
@@ -66,7 +66,7 @@ def read_case(path: Path, kind: str) -> Case:
 
 
 def read_settings(problem: str, where: str) -> dict[str, str]:
-    """Return the settings that a problem's docstring states; raises InputError, naming `where`, if the judge refuses them."""
+    """Return the settings that a problem's docstring states; raises InputError if the judge refuses them."""
     line = _SETTINGS_LINE.search(_docstring(problem))
     parts = [part.partition("=") for part in line[1].split(",")] if line else []
     settings = {name.strip(): value.strip() for name, _, value in parts}

@@ -1,7 +1,7 @@
-"""The red-team suite: its cases, read from the files in `hacks/<class>/` and `honest/<group>/`, and the classes of hacks.
+"""The red-team suite: its cases, read from `hacks/<class>/` and `honest/<group>/`, and the classes of hacks.
 
-Imports no case: a case is text for the judge. A new file in one of the folders is a new case; a new folder of hacks, with
-a README.md, is a new class.
+Imports no case: a case is text for the judge. A new file in one of the folders is a new case; a new folder of hacks,
+with a README.md, is a new class.
 """
 
 import functools
@@ -32,7 +32,7 @@ def load_cases() -> tuple[Case, ...]:
 
 
 def read_cases(folder: Path) -> tuple[Case, ...]:
-    """Read the cases in a folder, the hacks first, in the order of their paths; raises InputError if one is malformed."""
+    """Read the cases in a folder, hacks first, in the order of their paths; raises InputError if one is malformed."""
     cases: list[Case] = []
     for place, hack_class in read_classes(folder).items():
         cases += [read_case(path, hack_class.name) for path in sorted(place.glob("*.py"))]

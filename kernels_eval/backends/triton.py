@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import Any
 
 from kernels_eval.backends import Backend
@@ -27,22 +27,18 @@ class TritonBackend(Backend):
     @contextlib.contextmanager
     def suppressed(self) -> Generator[None]:
         """Launch nothing."""
-        from triton.runtime.jit import JITFunction
+        from kernels_eval.interpreter.triton_patches.names import launches_suppressed
 
-        function: Any = JITFunction
-        run = function.run
-        function.run = lambda self, *args, **kwargs: None
-        try:
+        with launches_suppressed():
             yield
-        finally:
-            function.run = run
 
     def resources(self, module: Any) -> list[dict[str, Any]]:
         """Read registers and spills from each cubin that this process compiled."""
         from kernels_eval.compile.triton import cubin_resources
+        from kernels_eval.interpreter.triton_patches.names import compiled_kernels
 
         found: list[dict[str, Any]] = []
-        for name, kernel in _compiled(module.__dict__):
+        for name, kernel in (pair for value in list(module.__dict__.values()) for pair in compiled_kernels(value)):
             binary = kernel.asm.get("cubin") if hasattr(kernel.asm, "get") else None
             if isinstance(binary, bytes):
                 target = getattr(kernel.metadata, "target", None)
@@ -55,21 +51,6 @@ class TritonBackend(Backend):
                 if used not in found:
                     found.append(used)
         return found
-
-
-def _compiled(namespace: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Compiled kernels of the functions in a namespace, out of autotuners and heuristics."""
-    from triton.runtime.jit import JITFunction
-
-    for value in list(namespace.values()):
-        while value is not None and not isinstance(value, JITFunction) and hasattr(value, "fn"):
-            value = value.fn
-        if isinstance(value, JITFunction):
-            caches: dict[Any, Any] = getattr(value, "device_caches", {})
-            for cached in caches.values():
-                for kernel in dict(cached[0]).values():
-                    if hasattr(kernel, "asm"):
-                        yield value.fn.__name__, kernel
 
 
 BACKEND = TritonBackend()

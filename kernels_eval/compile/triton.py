@@ -18,10 +18,10 @@ from typing import Any
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from triton.runtime.jit import ConstexprFunction, JITFunction
 
 from kernels_eval.cost.launch import Constant, Launch
 from kernels_eval.interpreter.kernel_loading import KernelLibrary, dtype_named
+from kernels_eval.interpreter.triton_patches.names import compiled_function, parameter_names
 from kernels_eval.problem import EXAMPLE_KERNEL
 from kernels_eval.sandbox.candidate_source import CandidateError, describe
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
@@ -96,18 +96,19 @@ def gpu_target(name: str) -> GPUTarget:
 
 
 def _for_the_compiler(function: types.FunctionType, kernel: KernelSource, tree: ast.FunctionDef) -> Any:
-    return ConstexprFunction(function) if kernel.is_constexpr_function else JITFunction(function)
+    return compiled_function(function, kernel.is_constexpr_function)
 
 
 def _compile_one(library: KernelLibrary, launch: Launch, target: str) -> dict[str, Any]:
-    function: JITFunction[Any] = library[launch.kernel_number]
+    function = library[launch.kernel_number]
+    names = parameter_names(function)
     constants = {name: _constant(library, constant) for name, constant in launch.constants.items()}
     attributes = {
-        (function.arg_names.index(name),): [["tt.divisibility", 16]]
+        (names.index(name),): [["tt.divisibility", 16]]
         for name in launch.divisible
         if launch.signature[name] != "constexpr"
     }
-    signature = {name: launch.signature.get(name, "constexpr") for name in function.arg_names}
+    signature = {name: launch.signature.get(name, "constexpr") for name in names}
     source = ASTSource(fn=function, signature=signature, constexprs=constants, attrs=attributes)
     compiled = triton.compile(source, target=gpu_target(target), options=dict(launch.options) or None)
     shared = int(getattr(compiled.metadata, "shared", 0))

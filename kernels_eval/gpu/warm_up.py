@@ -7,7 +7,6 @@ held.
 import contextlib
 import ctypes
 import os
-from typing import Any
 
 import torch
 
@@ -18,6 +17,7 @@ from kernels_eval.gpu.cuda_driver import CudaDriver, CudaError
 from kernels_eval.gpu.operator_guard import OperatorGuard
 from kernels_eval.gpu.profiling import Profiler
 from kernels_eval.gpu.stopwatch import Stopwatch
+from kernels_eval.interpreter.triton_patches.names import load_driver
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
 
@@ -63,16 +63,7 @@ class Instruments:
         self.profiler = Profiler(self.stopwatch.flush)
         if os.environ.get("KERNELS_EVAL_WARM_PROFILER", "1") == "1":
             self.profiler.warm_up()
-        self._load_launcher()
-
-    def _load_launcher(self) -> None:
-        """Load Triton's own library for the device, which it builds once and finds in the shared cache afterwards."""
-        from triton.runtime import driver
-
-        active: Any = driver.active
-        active.get_current_device()
-        active.get_current_target()
-        _ = active.utils
+        load_driver()
 
 
 _made: list[Instruments | Exception] = []

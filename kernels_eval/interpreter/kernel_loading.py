@@ -15,8 +15,9 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from kernels_eval.interpreter.triton_patches.interpreter import upstream
+from kernels_eval.interpreter.triton_patches.interpreter import DeviceFunction
 from kernels_eval.interpreter.triton_patches.libdevice import InterpretedLibdevice
+from kernels_eval.interpreter.triton_patches.names import interpreter_globals, rewritten
 from kernels_eval.sandbox.candidate_source import FILE_NAME
 from kernels_eval.trace.kernel_syntax import BUILTINS, INTERPRETER_NAMES, checked_tree, constexpr_parameters, parameters
 from kernels_eval.trace.schema import (
@@ -38,28 +39,11 @@ _MODULES: dict[str, Any] = {
     "libdevice": libdevice,
     "math": math,
 }
-_REWRITER_GLOBALS = {name: getattr(upstream, name) for name in INTERPRETER_NAMES if hasattr(upstream, name)}
-"""What a rewritten kernel refers to; Triton before 3.8 has no `_InterpreterComparison`."""
 _DTYPES = {str(value): value for value in vars(tl).values() if isinstance(value, tl.dtype)}
 _builtins: Any = __builtins__
 _SAFE_BUILTINS = {name: getattr(_builtins, name, None) or _builtins[name] for name in BUILTINS} | {
     "print": lambda *_, **__: None
 }
-
-
-class DeviceFunction(upstream.InterpretedFunction):
-    """A function of the candidate's that the interpreter runs. `fn` is the Python function."""
-
-    def __init__(self, function: types.FunctionType, constexprs: frozenset[str], names: tuple[str, ...]) -> None:
-        self.fn = function
-        self.constexprs = constexprs
-        """Names of its compile-time parameters."""
-        self.names = names
-        """Names of all its parameters."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it, called from another kernel."""
-        return self.fn(*args, **kwargs)
 
 
 class KernelLibrary:
@@ -106,8 +90,8 @@ class KernelLibrary:
         namespace: dict[str, Any] = {"__builtins__": _SAFE_BUILTINS, "__name__": "candidate"}
         namespace |= {name: self.value_of(value) for name, value in kernel.globals.items()}
         if self._for_interpreter and not kernel.is_constexpr_function:
-            namespace |= _REWRITER_GLOBALS
-            function = upstream.FunctionRewriter.ast_transformer.visit(function)
+            namespace |= interpreter_globals(INTERPRETER_NAMES)
+            function = rewritten(function)
         annotations = [(argument, argument.annotation) for argument in parameters(function)]
         returns, function.returns = function.returns, None
         for argument, _ in annotations:

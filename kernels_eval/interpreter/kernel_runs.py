@@ -11,11 +11,12 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels_eval.cost.launch import Launch
 from kernels_eval.interpreter.copy_detection import MovedValues
-from kernels_eval.interpreter.kernel_loading import DeviceFunction, KernelLibrary, interpreted
+from kernels_eval.interpreter.kernel_loading import KernelLibrary, interpreted
 from kernels_eval.interpreter.library_copies import LibraryCopies
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, SECTOR_BYTES, Origin, Region
 from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
-from kernels_eval.interpreter.triton_patches.interpreter import KernelError, interpret, pointer, upstream
+from kernels_eval.interpreter.triton_patches.interpreter import DeviceFunction, KernelError, interpret, pointer
+from kernels_eval.interpreter.triton_patches.names import runtime_value
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.kernel_syntax import ForbiddenSyntaxError
 from kernels_eval.trace.launch_signature import TRITON_NAMES, describe_launch
@@ -121,8 +122,8 @@ class KernelRuns:
                 list(value.block_shape),
                 value.padding,
             )
-            return upstream._implicit_cvt(host)
-        return upstream._implicit_cvt(self._library.value_of(value))
+            return runtime_value(host)
+        return runtime_value(self._library.value_of(value))
 
     def _address(self, view: View) -> int:
         return self._memory.tensor(view).data_ptr()

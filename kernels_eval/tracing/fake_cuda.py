@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import triton
 from torch.utils._python_dispatch import TorchDispatchMode
 from triton.backends.compiler import GPUTarget
 
+from kernels_eval.interpreter.triton_patches.names import set_driver
 from kernels_eval.tracing.traced_tensor import TracedTensor
 
 _NAME = "NVIDIA H100 80GB HBM3 (virtual)"
@@ -92,7 +92,7 @@ def install() -> None:
     torch.nn.Module.to = _without_device(torch.nn.Module.to)  # pyright: ignore[reportAttributeAccessIssue]
     for name in ("tensor", "as_tensor", "asarray"):
         setattr(torch, name, _on_the_host(getattr(torch, name)))
-    triton.runtime.driver.set_active(_Driver())  # pyright: ignore[reportArgumentType]
+    set_driver(_Driver())
 
 
 def _answering(answer: Any) -> Callable[..., Any]:

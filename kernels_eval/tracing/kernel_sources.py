@@ -15,9 +15,8 @@ import torch
 import triton
 import triton.language as tl
 import triton.language.extra
-from triton.runtime.jit import ConstexprFunction, JITFunction
 
-from kernels_eval.interpreter.triton_patches.interpreter import upstream
+from kernels_eval.interpreter.triton_patches.names import is_constexpr_function, is_kernel
 from kernels_eval.trace.kernel_syntax import annotation_names, free_names
 
 _MISSING = object()
@@ -51,7 +50,7 @@ class KernelSources:
             "name": node.name,
             "source": "".join(_outdented(line, indent) for line in lines),
             "line": node.lineno,
-            "is_constexpr_function": isinstance(function, ConstexprFunction),
+            "is_constexpr_function": is_constexpr_function(function),
         }
         used = free_names(node)
         named = {name: self._global(plain, name) for name in sorted(used)}
@@ -126,11 +125,6 @@ class KernelSources:
         if node is None:
             raise UnknownGlobalError(f"the source of {function.__name__} is not to be found")
         return node, node.col_offset
-
-
-def is_kernel(value: Any) -> bool:
-    """True for what `@triton.jit` and `@triton.constexpr_function` make."""
-    return isinstance(value, upstream.InterpretedFunction | JITFunction | ConstexprFunction)
 
 
 def _exactly_plain(value: bool | int | float | str | None) -> bool | int | float | str | None:

@@ -10,10 +10,14 @@ import sys
 from typing import Any
 
 import torch
-from triton.runtime.autotuner import Autotuner
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from kernels_eval.interpreter.triton_patches.interpreter import upstream
+from kernels_eval.interpreter.triton_patches.names import (
+    WarmedKernel,
+    disable_benchmarks,
+    pre_run_hooks,
+    replace_launcher,
+)
 from kernels_eval.sandbox.candidate_source import FILE_NAME
 from kernels_eval.trace.schema import MAX_LAUNCHES
 from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalError
@@ -45,13 +49,12 @@ class LaunchRecorder:
         def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
             if warmup:
                 return _Warmed(self, kernel, kwargs)
-            for hook in kernel.pre_run_hooks:
+            for hook in pre_run_hooks(kernel):
                 hook(*args, **kwargs)
             return self.launch(kernel, args, kwargs, grid)
 
-        upstream.InterpretedFunction.run = run
-        autotuner: Any = Autotuner
-        autotuner._client = lambda self, *args, **kwargs: [1.0, 1.0, 1.0]
+        replace_launcher(run)
+        disable_benchmarks()
 
     def launch(self, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> None:
         """Write one launch down."""
@@ -101,20 +104,14 @@ class LaunchRecorder:
             raise KernelArgumentError(f"argument {name}: {error}") from error
 
 
-class _Warmed:
-    """What `kernel.warmup(...)` returns: figures that host code may ask for, and a kernel to launch."""
-
-    n_regs = 32
-    n_spills = 0
+class _Warmed(WarmedKernel):
+    """Result of `kernel.warmup(...)`: figures that host code may read, and a kernel to launch."""
 
     def __init__(self, recorder: LaunchRecorder, kernel: Any, fixed: dict[str, Any]) -> None:
         self._recorder = recorder
         self._kernel = kernel
         self._fixed = fixed
         self.metadata = _Metadata()
-
-    def _init_handles(self) -> None:
-        """Do nothing: there is no module to load."""
 
     def __getitem__(self, grid: Any) -> Any:
         """Return the launcher, as `kernel[grid]` does; compile-time arguments are those of the warm-up."""

@@ -30,7 +30,7 @@ from kernels_eval.gpu.candidate import SETUP, candidate_main
 from kernels_eval.gpu.candidate_run import CALIBRATION_PAUSE_S
 from kernels_eval.gpu.timing import Calibration
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Origin, Region, Storage
-from kernels_eval.interpreter.triton_patches import interpreter
+from kernels_eval.interpreter.triton_patches import interpreter, names
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import die_with_parent
 
@@ -82,8 +82,7 @@ def launch_at_once(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: A
             regions.append(Region(name, Storage(0, memory, Origin.GIVEN), memory.data_ptr(), memory.numel()))
     ACCESS_LOG.start(regions)
     converted = {
-        name: value if name in constexprs else interpreter.upstream._implicit_cvt(value)
-        for name, value in bound.arguments.items()
+        name: value if name in constexprs else names.runtime_value(value) for name, value in bound.arguments.items()
     }
     programs = itertools.product(*(range(size) for size in grid))
     interpreter.interpret(SimpleNamespace(fn=kernel.rewrite()), converted, grid, programs)
@@ -114,7 +113,7 @@ class HostOnly(grader.Grader):
 def pretend() -> None:
     """Replace what needs a GPU, in this process and all that it forks."""
     interpreter.install()
-    interpreter.upstream.InterpretedFunction.run = launch_at_once
+    names.replace_launcher(launch_at_once)
     cuda_driver.DEVICE = "cpu"
     cuda: Any = torch.cuda
     cuda.init = lambda: None
@@ -127,7 +126,7 @@ def pretend() -> None:
     for module in (warm_up, grader):
         module.CudaDriver = SimulatedDriver
     warm_up.Profiler = SimulatedProfiler
-    warm_up.Instruments._load_launcher = lambda self: None
+    warm_up.load_driver = lambda: None
     reference.MOST_CALLS = 4
 
 

@@ -7,17 +7,15 @@
 
 import dataclasses
 import inspect
+import types as python_types
 from typing import Any
 
 import numpy as np
 import triton.language as tl
-from triton.runtime import interpreter as _upstream
 
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, record_access
-from kernels_eval.interpreter.triton_patches import precision, reductions, types
-
-upstream: Any = _upstream
-"""Untyped: everything that is patched here is private to Triton."""
+from kernels_eval.interpreter.triton_patches import arithmetic, types
+from kernels_eval.interpreter.triton_patches.names import upstream
 
 
 class KernelError(Exception):
@@ -26,6 +24,21 @@ class KernelError(Exception):
     def __init__(self, kernel: str) -> None:
         super().__init__(kernel)
         self.kernel = kernel
+
+
+class DeviceFunction(upstream.InterpretedFunction):
+    """A function of the candidate's that the interpreter runs. `fn` is the Python function."""
+
+    def __init__(self, function: python_types.FunctionType, constexprs: frozenset[str], names: tuple[str, ...]) -> None:
+        self.fn = function
+        self.constexprs = constexprs
+        """Names of its compile-time parameters."""
+        self.names = names
+        """Names of all its parameters."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it, called from another kernel."""
+        return self.fn(*args, **kwargs)
 
 
 def install() -> None:
@@ -50,8 +63,7 @@ def install() -> None:
     upstream.InterpreterBuilder.create_atomic_cas = _atomic_cas
     upstream.InterpreterBuilder.create_dot = _dot
     upstream.InterpreterBuilder.binary_op = _binary_op
-    precision.install()
-    reductions.install()
+    arithmetic.install()
     for language in (tl, tl.core):
         language.dot = _exact_by_default(language.dot)  # pyright: ignore[reportAttributeAccessIssue]
     upstream._get_np_dtype = _numpy_type
@@ -135,8 +147,8 @@ def _atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -
 def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
     ACCESS_LOG.flops += 2 * int(np.prod(a.data.shape)) * int(b.data.shape[-1])
     if input_precision == _TF32 and a.data.dtype == np.float32:
-        a = upstream.TensorHandle(precision.to_tf32(a.data), a.dtype)
-        b = upstream.TensorHandle(precision.to_tf32(b.data), b.dtype)
+        a = upstream.TensorHandle(arithmetic.to_tf32(a.data), a.dtype)
+        b = upstream.TensorHandle(arithmetic.to_tf32(b.data), b.dtype)
     return _upstream_dot(self, a, b, d, input_precision, max_num_imprecise_acc)
 
 

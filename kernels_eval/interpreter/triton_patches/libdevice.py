@@ -12,7 +12,7 @@ import torch
 import triton.language as tl
 
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG
-from kernels_eval.interpreter.triton_patches.interpreter import upstream
+from kernels_eval.interpreter.triton_patches.names import upstream
 
 _Function = Callable[..., torch.Tensor]
 

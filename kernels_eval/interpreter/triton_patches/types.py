@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import triton.language as tl
-from triton.language import core as _core
-from triton.language.semantic import TritonSemantic as _Semantic
 
-_language: Any = _core
-_semantic: Any = _Semantic
+from kernels_eval.interpreter.triton_patches.names import language, semantic
+
 _UNPROMOTED = (tl.float32, tl.float64, tl.int32, tl.int64)
 """Types of which two operands stay what they are, whatever the operation."""
 
@@ -32,24 +30,24 @@ class _Shape:
 _shapes: dict[tuple[int, ...], _Shape] = {}
 _shapes_by_identity: dict[int, _Shape] = {}
 """By the identity of `own`, which is never let go."""
-_check_shape: Any = _language.validate_block_shape
-_check_operands: Any = _semantic.binary_op_type_checking_impl
-_broadcast: Any = _semantic.broadcast_impl_value
+_check_shape: Any = language.validate_block_shape
+_check_operands: Any = semantic.binary_op_type_checking_impl
+_broadcast: Any = semantic.broadcast_impl_value
 
 
 def install() -> None:
     """Patch Triton in this process. Once, before anything is interpreted."""
-    _language.constexpr.__init__ = _new_constexpr
-    _language.constexpr.type = property(lambda self: _language.constexpr_type(self.value))
-    _language.block_type.__init__ = _new_block_type
-    _language.block_type.name = property(lambda self: f"<{self.shape}, {self.element_ty}>")
-    _language.tensor.__init__ = _new_tensor
-    _semantic.binary_op_type_checking_impl = _checked_operands
-    _semantic.broadcast_impl_value = _broadcasted
+    language.constexpr.__init__ = _new_constexpr
+    language.constexpr.type = property(lambda self: language.constexpr_type(self.value))
+    language.block_type.__init__ = _new_block_type
+    language.block_type.name = property(lambda self: f"<{self.shape}, {self.element_ty}>")
+    language.tensor.__init__ = _new_tensor
+    semantic.binary_op_type_checking_impl = _checked_operands
+    semantic.broadcast_impl_value = _broadcasted
 
 
 def _new_constexpr(self: Any, value: Any) -> None:
-    while isinstance(value, _language.constexpr):
+    while isinstance(value, language.constexpr):
         value = value.value
     self.value = value
 
@@ -59,12 +57,12 @@ def _shape(shape: Any) -> _Shape:
     known = _shapes_by_identity.get(id(shape))
     if known is not None:
         return known
-    sizes = tuple(_language._unwrap_shape(shape))
+    sizes = tuple(language._unwrap_shape(shape))
     known = _shapes.get(sizes)
     if known is None:
         numel = _check_shape(sizes)
-        constants = _language.tuple([_language.constexpr(size) for size in sizes])
-        known = _Shape(_language.tuple(sizes), sizes, numel, constants, _language.constexpr(numel))
+        constants = language.tuple([language.constexpr(size) for size in sizes])
+        known = _Shape(language.tuple(sizes), sizes, numel, constants, language.constexpr(numel))
         _shapes[sizes] = _shapes_by_identity[id(known.own)] = known
     return known
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 import triton.language as tl
 
-from kernels_eval.interpreter.triton_patches import precision as interpreted_precision
-from kernels_eval.interpreter.triton_patches.precision import upstream
+from kernels_eval.interpreter.triton_patches import arithmetic
+from kernels_eval.interpreter.triton_patches.names import upstream
 
 
 def _values() -> torch.Tensor:
@@ -19,7 +19,7 @@ def _values() -> torch.Tensor:
 
 def test_rounding_to_bfloat16_is_pytorchs() -> None:
     values = _values()
-    narrowed = interpreted_precision._narrowed(upstream.TensorHandle(values.numpy(), tl.float32))
+    narrowed = arithmetic._narrowed(upstream.TensorHandle(values.numpy(), tl.float32))
     expected = values.bfloat16()
     found = torch.from_numpy(narrowed.data.view(np.int16)).view(torch.bfloat16)
     assert torch.equal(found.isnan(), expected.isnan())
@@ -29,10 +29,10 @@ def test_rounding_to_bfloat16_is_pytorchs() -> None:
 def test_widening_loses_nothing() -> None:
     values = _values().bfloat16()
     handle = upstream.TensorHandle(values.view(torch.int16).numpy().view(np.uint16), tl.bfloat16)
-    widened = torch.from_numpy(interpreted_precision._widened(handle).data)
+    widened = torch.from_numpy(arithmetic._widened(handle).data)
     assert torch.equal(torch.nan_to_num(widened), torch.nan_to_num(values.float()))
 
 
 @pytest.mark.parametrize(("value", "expected"), [(1.0, 1.0), (1.0 + 2**-10, 1.0 + 2**-10), (1.0 + 2**-11, 1.0)])
 def test_tf32_has_ten_bits(value: float, expected: float) -> None:
-    assert interpreted_precision.to_tf32(np.array([value], np.float32))[0] == expected
+    assert arithmetic.to_tf32(np.array([value], np.float32))[0] == expected

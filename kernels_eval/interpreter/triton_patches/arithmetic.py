@@ -1,8 +1,11 @@
-"""Arithmetic of the types that NumPy has not: bfloat16 and TF32, as the interpreter computes with them.
+"""Arithmetic that Triton's interpreter lacks: bfloat16, TF32, and reductions by whole blocks.
 
-Triton's interpreter keeps bfloat16 as its bits, and upstream adds, compares and multiplies those bits. Here operands are widened to
-float32, and what should be bfloat16 is rounded to it after each operation, as the compiled kernel does. Products that a kernel asks
-for in TF32 get operands of TF32's ten bits.
+The interpreter keeps bfloat16 as its bits, and upstream adds, compares and multiplies those bits. Here operands are widened to
+float32, and the result is rounded to bfloat16 after each operation, as the compiled kernel does. Products in TF32 get operands of
+TF32's ten mantissa bits.
+
+Upstream calls the function of `tl.reduce` and `tl.associative_scan` once for each element, on scalars. It has to be associative,
+or the compiled kernel would be wrong too: here it is called on whole blocks, neighbours with neighbours, once for each level of a tree.
 """
 
 from collections.abc import Callable
@@ -10,14 +13,15 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
-from triton.runtime import interpreter as _upstream
 
-upstream: Any = _upstream
+from kernels_eval.interpreter.triton_patches.names import upstream
+
 _BFLOAT16: Any = tl.bfloat16
 _TF32_BITS = np.uint32(0xFFFFE000)
 _HALF = np.uint32(0x7FFF)
 _ONE = np.uint32(1)
 _QUIET = np.uint16(0x7FC0)
+_Blocks = list[np.ndarray[Any, Any]]
 _WIDENED = ("binary_op", "unary_op", "create_clampf", "create_fma", "create_rsqrt", "create_dot")
 """Operations of the interpreter's builder that compute; the last operand has the result's type."""
 
@@ -31,6 +35,8 @@ def install() -> None:
     for operations in (upstream.ReduceOps, upstream.ScanOps):
         operations.apply_impl = _reduction(operations.apply_impl)
     builder.get_bf16 = lambda self, value: _narrowed(self.get_fp32(value))
+    upstream.ReduceOps.generic_reduce = _by_blocks(_reduced, upstream.ReduceOps.generic_reduce)
+    upstream.ScanOps.generic_scan = _by_blocks(_scanned, upstream.ScanOps.generic_scan)
 
 
 def to_tf32(values: Any) -> Any:
@@ -102,3 +108,59 @@ def _narrowed(value: Any) -> Any:
     bits = np.ascontiguousarray(value.data).view(np.uint32)
     rounded = ((bits + _HALF + ((bits >> np.uint32(16)) & _ONE)) >> np.uint32(16)).astype(np.uint16)
     return upstream.TensorHandle(np.where(np.isnan(value.data), _QUIET, rounded), _BFLOAT16)
+
+
+def _by_blocks(by_blocks: Callable[..., Any], one_by_one: Callable[..., Any]) -> Callable[..., Any]:
+    def run(self: Any, inputs: Any) -> Any:
+        try:
+            return by_blocks(self, inputs)
+        except (ValueError, TypeError):  # the function asks `if` of its operands, which has no answer for a block
+            return one_by_one(self, inputs)
+
+    return run
+
+
+def _reduced(self: Any, inputs: Any) -> list[Any]:
+    blocks: _Blocks = [value.handle.data for value in inputs]
+    shape = blocks[0].shape
+    blocks = [block.ravel() if self.axis is None else np.moveaxis(block, self.axis, -1) for block in blocks]
+    while blocks[0].shape[-1] > 1:
+        blocks = _combined(self, inputs, [block[..., 0::2] for block in blocks], [block[..., 1::2] for block in blocks])
+    blocks = [block[..., 0] for block in blocks]
+    if self.keep_dims:
+        kept = [1] * len(shape) if self.axis is None else [*shape]
+        if self.axis is not None:
+            kept[self.axis] = 1
+        blocks = [block.reshape(kept) for block in blocks]
+    elif blocks[0].ndim == 0:
+        return [self.to_tensor(block.item(), value.dtype) for block, value in zip(blocks, inputs, strict=True)]
+    return [self.to_tensor(block, value.dtype) for block, value in zip(blocks, inputs, strict=True)]
+
+
+def _scanned(self: Any, inputs: Any) -> list[Any]:
+    blocks: _Blocks = [np.moveaxis(value.handle.data, self.axis, -1) for value in inputs]
+    places = np.arange(blocks[0].shape[-1])
+    distance = 1
+    while distance < places.size:
+        before = [np.roll(block, distance, axis=-1) for block in blocks]
+        both = _combined(self, inputs, before, blocks)
+        blocks = [np.where(places < distance, old, new) for old, new in zip(blocks, both, strict=True)]
+        distance *= 2
+    return [
+        self.to_tensor(np.moveaxis(block, -1, self.axis), value.dtype)
+        for block, value in zip(blocks, inputs, strict=True)
+    ]
+
+
+def _combined(self: Any, inputs: Any, left: _Blocks, right: _Blocks) -> _Blocks:
+    """Call the kernel's function on two sets of blocks."""
+    operands = [
+        self.to_tensor(block, value.dtype)
+        for blocks in (left, right)
+        for block, value in zip(blocks, inputs, strict=True)
+    ]
+    found = self.combine_fn.fn(*operands)
+    results = found if isinstance(found, tuple) else (found,)
+    if any(result.handle.data.shape != left[0].shape for result in results):
+        raise ValueError("a constant among the results")
+    return [result.handle.data.astype(block.dtype, copy=False) for result, block in zip(results, left, strict=True)]

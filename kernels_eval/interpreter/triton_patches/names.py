@@ -1,0 +1,125 @@
+"""Triton's private names: classes, functions and attributes that Triton may change in any release.
+
+The modules of this folder use them directly. All other code calls the functions of this module, so that a new release of Triton
+is adapted to here. tests/unit/kernels_eval/interpreter/test_triton_names.py checks each name against the installed release.
+"""
+
+import ast
+import contextlib
+from collections.abc import Callable, Collection, Generator, Iterator
+from types import FunctionType
+from typing import Any
+
+from triton.language import core as _core
+from triton.language.semantic import TritonSemantic as _TritonSemantic
+from triton.runtime import driver as _driver
+from triton.runtime import interpreter as _interpreter
+from triton.runtime.autotuner import Autotuner as _Autotuner
+from triton.runtime.jit import ConstexprFunction, JITFunction
+
+upstream: Any = _interpreter
+"""Triton's interpreter: runs a kernel's Python on NumPy arrays. Untyped, as everything here is private to Triton."""
+language: Any = _core
+"""Module behind `triton.language`: types, tensors and their constructors."""
+semantic: Any = _TritonSemantic
+"""Class with the type rules of each operation: promotion and broadcasting of operands."""
+_autotuner: Any = _Autotuner
+_runtime_driver: Any = _driver
+_BENCHMARK_TIMES_MS = [1.0, 1.0, 1.0]
+
+
+def is_kernel(value: Any) -> bool:
+    """Return True for what `@triton.jit` and `@triton.constexpr_function` make, interpreted or not."""
+    return isinstance(value, upstream.InterpretedFunction | JITFunction | ConstexprFunction)
+
+
+def is_constexpr_function(value: Any) -> bool:
+    """Return True for what `@triton.constexpr_function` makes."""
+    return isinstance(value, ConstexprFunction)
+
+
+def compiled_function(function: FunctionType, is_constexpr: bool) -> Any:
+    """Wrap a plain function for Triton's compiler, as its decorators do if nothing is interpreted."""
+    return ConstexprFunction(function) if is_constexpr else JITFunction(function)
+
+
+def parameter_names(function: Any) -> list[str]:
+    """Return the names of a jit function's parameters, in order."""
+    return list(function.arg_names)
+
+
+def rewritten(function: ast.FunctionDef) -> Any:
+    """Return a kernel's syntax tree as the interpreter runs it: assignments and comparisons keep Triton's types."""
+    return upstream.FunctionRewriter.ast_transformer.visit(function)
+
+
+def interpreter_globals(names: Collection[str]) -> dict[str, Any]:
+    """Return those of the names that `rewritten` code refers to and that this release has (3.8 added one)."""
+    return {name: getattr(upstream, name) for name in names if hasattr(upstream, name)}
+
+
+def runtime_value(value: Any) -> Any:
+    """Return a number, tuple or tensor descriptor as an interpreted kernel is passed it."""
+    return upstream._implicit_cvt(value)
+
+
+def replace_launcher(run: Callable[..., Any]) -> None:
+    """Replace `kernel[grid](...)` of all interpreted kernels by `run(kernel, *args, grid=, warmup=, **kwargs)`."""
+    upstream.InterpretedFunction.run = run
+
+
+def pre_run_hooks(kernel: Any) -> list[Callable[..., Any]]:
+    """Return the functions to call before a launch of an interpreted kernel."""
+    return kernel.pre_run_hooks
+
+
+def disable_benchmarks() -> None:
+    """Make every configuration of an autotuner equally fast, without launching it: the first one is chosen."""
+    _autotuner._bench = lambda self, *args, **kwargs: _BENCHMARK_TIMES_MS
+
+
+class WarmedKernel:
+    """Stand-in for what `kernel.warmup(...)` returns: resource figures that host code reads."""
+
+    n_regs = 32
+    n_spills = 0
+
+    def _init_handles(self) -> None:
+        """Do nothing: there is no module to load. Host code calls it before it reads the figures."""
+
+
+def set_driver(driver: Any) -> None:
+    """Make an object this process's driver, which host code asks for its device, stream and properties."""
+    _runtime_driver.set_active(driver)
+
+
+def load_driver() -> None:
+    """Load Triton's launcher for this device. It is built once and found in the shared cache afterwards."""
+    active = _runtime_driver.active
+    active.get_current_device()
+    active.get_current_target()
+    _ = active.utils
+
+
+@contextlib.contextmanager
+def launches_suppressed() -> Generator[None]:
+    """Launch no compiled kernel while the context is active."""
+    function: Any = JITFunction
+    run = function.run
+    function.run = lambda self, *args, **kwargs: None
+    try:
+        yield
+    finally:
+        function.run = run
+
+
+def compiled_kernels(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield name and compiled kernel of each variant that a jit function was compiled to, also inside autotuners and heuristics."""
+    while value is not None and not isinstance(value, JITFunction) and hasattr(value, "fn"):
+        value = value.fn
+    if isinstance(value, JITFunction):
+        caches: dict[Any, Any] = getattr(value, "device_caches", {})
+        for cached in caches.values():
+            for kernel in dict(cached[0]).values():
+                if hasattr(kernel, "asm"):
+                    yield value.fn.__name__, kernel

@@ -12,7 +12,7 @@ from kernels_eval.correctness.allowed_operators import UNINITIALISED
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.operators import count_operator
 from kernels_eval.cpu.session import Session
-from kernels_eval.cpu.size_branches import is_past, size_needed, stalled, zeros_that_grow
+from kernels_eval.cpu.size_schedule import is_past, size_needed, stalled, zeros_that_grow
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.child import CandidateFailedError

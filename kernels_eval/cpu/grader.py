@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kernels_eval.config import JudgeConfig
+from kernels_eval.correctness.outputs import Expected, ReferenceFailedError
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.roofline import HARDWARE, extrapolate, total_s, with_full_grids
 from kernels_eval.cpu.full_size import FullSize, SeenProgram
@@ -20,7 +21,6 @@ from kernels_eval.cpu.repeated_calls import RepeatedCalls
 from kernels_eval.cpu.session import Session
 from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, is_library, larger_sizes, size_of
 from kernels_eval.errors import InfrastructureError
-from kernels_eval.reference.expected import Expected, ReferenceFailedError
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.child import CandidateFailedError, out_of_turn

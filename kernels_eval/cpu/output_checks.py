@@ -4,9 +4,9 @@ from typing import TypeVar
 
 import torch
 
+from kernels_eval.correctness.outputs import Expected
 from kernels_eval.correctness.tolerance import compare
 from kernels_eval.interpreter.memory_accesses import Origin
-from kernels_eval.reference.expected import Expected
 from kernels_eval.sandbox.child import CandidateFailedError, out_of_turn
 from kernels_eval.sandbox.messages import ExecutedAnswer, OutputForm
 from kernels_eval.sandbox.tensor_bytes import DTYPES, NAMES, TensorForm, tensor_from

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from kernels_eval.correctness.outputs import Expected
 from kernels_eval.cpu.session import Session
-from kernels_eval.reference.expected import Expected
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import FIRST_REPEATED_TRIAL, Reference
 from kernels_eval.sandbox.tensor_bytes import DTYPES

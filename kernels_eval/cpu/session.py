@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from kernels_eval.correctness.allowed_operators import MAX_HOST_READS
-from kernels_eval.reference.input_sets import same_bytes
+from kernels_eval.reference.inputs import same_bytes
 from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits

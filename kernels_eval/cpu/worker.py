@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from kernels_eval.config import JudgeConfig
-from kernels_eval.correctness.output_structure import ONE
+from kernels_eval.correctness.outputs import ONE, ReferenceFailedError
 from kernels_eval.cpu.full_size import constexpr_names, describe, operator_launch
 from kernels_eval.cpu.grader import Grader
 from kernels_eval.errors import InfrastructureError
@@ -24,7 +24,6 @@ from kernels_eval.interpreter.kernel_runs import KernelRuns
 from kernels_eval.interpreter.process import interpreter_main
 from kernels_eval.interpreter.tensor_store import TensorStore
 from kernels_eval.problem import EXAMPLE_KERNEL
-from kernels_eval.reference.expected import ReferenceFailedError
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.candidate_source import load_source
@@ -33,10 +32,9 @@ from kernels_eval.sandbox.limits import die_with_parent
 from kernels_eval.sandbox.messages import ChannelClosedError, note_pair, receive_frame, send_frame
 from kernels_eval.trace.schema import TRACING_ANSWER, LaunchKernel, Operate, TraceAnswer
 from kernels_eval.tracing.fake_cuda import OnCpu
-from kernels_eval.tracing.global_state import global_state
 from kernels_eval.tracing.kernel_sources import KernelSources
 from kernels_eval.tracing.launch_recorder import LaunchRecorder
-from kernels_eval.tracing.process import tracing_main
+from kernels_eval.tracing.process import global_state, tracing_main
 from kernels_eval.tracing.tracer import Tracer
 
 

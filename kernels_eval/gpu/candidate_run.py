@@ -15,6 +15,7 @@ from typing import Any
 
 from kernels_eval.backends import Backend, backend_named
 from kernels_eval.config import JudgeConfig
+from kernels_eval.correctness.outputs import Expected
 from kernels_eval.gpu.device import DeviceFacts, DeviceLock
 from kernels_eval.gpu.profiling import Attribution, attribution_of
 from kernels_eval.gpu.reference import CallSets, GpuReference, output_forms
@@ -31,7 +32,6 @@ from kernels_eval.gpu.session import Round, RoundRequest, Session
 from kernels_eval.gpu.shared_memory import IpcTransport, SharedCalls, Transport
 from kernels_eval.gpu.timing import Calibration, Measured, Timer, TimingPlan
 from kernels_eval.gpu.timing_statistics import ROUND_LATENCY_S, floor_s
-from kernels_eval.reference.expected import Expected
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.fork_server import ForkServer

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from kernels_eval.correctness.outputs import Expected
 from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.shared_memory import SharedCalls, Transport, lay_out
-from kernels_eval.reference.expected import Expected
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.tensor_bytes import TensorForm, form_of

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from kernels_eval.config import JudgeConfig
+from kernels_eval.correctness.outputs import Expected
 from kernels_eval.correctness.tolerance import compare
 from kernels_eval.cpu.output_checks import check_form, check_structure, label_of
 from kernels_eval.gpu.profiling import Attribution, suspicious_names
 from kernels_eval.gpu.session import Round
 from kernels_eval.gpu.shared_memory import SharedCalls
-from kernels_eval.reference.expected import Expected
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm
 from kernels_eval.verdict import Status

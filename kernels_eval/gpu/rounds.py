@@ -9,7 +9,7 @@ import torch
 from kernels_eval.backends import Backend
 from kernels_eval.compile.triton import compiler_message
 from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
-from kernels_eval.correctness.output_structure import flat
+from kernels_eval.correctness.outputs import flat
 from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.cuda_driver import CudaError
 from kernels_eval.gpu.operator_guard import OperatorGuard

@@ -32,7 +32,7 @@ class CallOutputs(FrozenModel):
     """Outputs of one call. Their contents lie in the shared device memory, in slots of the expected forms."""
 
     structure: Annotated[str, Field(max_length=20_000)]
-    """Structure of the result, as described by kernels_eval.correctness.output_structure."""
+    """Structure of the result, as described by kernels_eval.correctness.outputs."""
     outputs: Annotated[tuple[OutputForm, ...], Field(max_length=256)]
 
 

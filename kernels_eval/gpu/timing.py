@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from kernels_eval.correctness.output_structure import flat
+from kernels_eval.correctness.outputs import flat
 from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.session import Round, RoundRequest
 from kernels_eval.gpu.shared_memory import SharedCalls

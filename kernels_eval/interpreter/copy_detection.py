@@ -1,9 +1,4 @@
-"""Does a kernel compute, or does it only move values about?
-
-A launch is run once more on changed values: what moves values moves the changed ones. Max-pooling, sorting or ReLU do not follow them so.
-Under `mixed` that is asked of what only rearranges a tensor: it took time, and did no work. Under `strict` it is asked of what copies, element
-for element, something that PyTorch had converted or rearranged: that was the work, then, and PyTorch did it.
-"""
+"""Interpreter process: detects launches that compute nothing, because they copy or only rearrange what they are given."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,16 +11,21 @@ from kernels_eval.trace.schema import View
 
 _SAME = 1e-3
 _SAME_HALF = 2e-2
-"""Difference within which two values are the same one; changed values are about 1."""
+"""Differences up to which two values count as equal: looser than any tolerance; changed values are about 1."""
 _SHARE = 0.98
-"""Share of what was written that has to have been moved, or to be a constant."""
+"""Share of the written elements that have to be copies, moved values or constants."""
 _MOVED_SHARE = 0.3
 _TURN = 7
 """What whole numbers are subtracted from."""
 
 
 class MovedValues:
-    """One launch: made before it runs, asked after it has."""
+    """Detects launches that only move values, by a second run on changed values: create before the launch, `settle` after it.
+
+    A launch that moves values moves the changed ones; max-pooling, sorting or ReLU do not follow them. `mixed` checks what
+    only rearranges a tensor: it takes time and does no work. `strict` checks what copies, element for element, something that
+    PyTorch has converted or rearranged: then PyTorch did the work.
+    """
 
     def __init__(self, memory: TensorStore, views: Sequence[View]) -> None:
         self._memory = memory
@@ -34,10 +34,10 @@ class MovedValues:
         self._storages = {view.storage: memory[view.storage] for view in self._views} if self._sources else {}
         self._before = _content(self._storages)
         self.asked = False
-        """The launch could have been a copy, and was run once more."""
+        """True if the launch could have been a copy, and was run once more."""
 
     def settle(self, again: Callable[[], None]) -> bool:
-        """Say whether the launch only moved values; if so, what it wrote was written by whoever wrote those. `again`: runs some of it once more."""
+        """Return True if the launch only moved values; what it wrote then gets their origin. `again`: runs some programs again."""
         written = [view for view in self._views if self._sources and _is_written(view)]
         origins = {view: [source for source in self._sources if source.numel == view.numel] for view in written}
         if not written or not all(origins.values()):
@@ -59,7 +59,7 @@ class MovedValues:
         return is_moved
 
     def _is_source(self, view: View) -> bool:
-        """Could a copy of this tensor be an answer that the kernel did not compute?"""
+        """Return True if a copy of this tensor could be a result that the kernel did not compute."""
         dtype = DTYPES[view.dtype]
         if self._memory.strict:
             return bool(self._memory.origin_counts(view)[Origin.MOVED]) and dtype is not torch.bool
@@ -118,7 +118,7 @@ def _is_written(view: View) -> bool:
 
 
 def _content(storages: dict[int, Storage]) -> dict[int, tuple[torch.Tensor, Storage]]:
-    """Copy what storages hold, and who wrote it."""
+    """Copy the bytes and origins of storages."""
     return {
         number: (
             storage.memory.clone(),
@@ -149,3 +149,48 @@ def _turned(values: torch.Tensor, sign: int, is_float: bool) -> torch.Tensor:
 def _close(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     tolerance = _SAME_HALF if actual.dtype in (torch.float16, torch.bfloat16) else _SAME
     return torch.isclose(actual.double(), expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+class LibraryCopies:
+    """Detects launches that hand on a result of PyTorch (`mixed` only): create before the launch, `settle` after it.
+
+    A kernel that copies the library's result, scales it by one, or writes the same values over it again makes the output depend on
+    it and takes time, but does none of the work. What it wrote is counted as the library's.
+    """
+
+    def __init__(self, memory: TensorStore, views: Sequence[View]) -> None:
+        self._memory = memory
+        self._views = [view for view in views if view.numel]
+        self._before = [
+            memory.tensor(view).reshape(-1).double()
+            for view in self._views
+            if memory.origin_counts(view)[Origin.LIBRARY]
+        ]
+        """What PyTorch had computed of the launch's arguments; reading makes a copy."""
+        self.found = False
+        """True if everything that the launch wrote is a copy."""
+
+    def settle(self) -> None:
+        """Compare what the launch wrote with what PyTorch had computed; if it is a copy, set its origin."""
+        written = [view for view in self._views if self._is_written(view)]
+        self.found = bool(written) and all(self._is_copy(view) for view in written)
+        if self.found:
+            for view in written:
+                origins = self._memory.origins(view)
+                origins[origins == Origin.KERNEL] = int(Origin.LIBRARY)
+
+    def _is_written(self, view: View) -> bool:
+        region = next(region for region in ACCESS_LOG.regions if region.storage.number == view.storage)
+        return region.written is not None
+
+    def _is_copy(self, view: View) -> bool:
+        mine = self._memory.origins(view).reshape(-1) == Origin.KERNEL
+        after = self._memory.tensor(view).reshape(-1).double()[mine]
+        if not after.numel():
+            return True
+        for before in self._before:
+            if before.numel() == view.numel:
+                same = torch.isclose(after, before[mine], rtol=_SAME, atol=0.0, equal_nan=True)
+                if int(same.sum()) >= _SHARE * after.numel():
+                    return True
+        return False

@@ -10,9 +10,8 @@ import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels_eval.cost.launch import Launch
-from kernels_eval.interpreter.copy_detection import MovedValues
+from kernels_eval.interpreter.copy_detection import LibraryCopies, MovedValues
 from kernels_eval.interpreter.kernel_loading import KernelLibrary, interpreted
-from kernels_eval.interpreter.library_copies import LibraryCopies
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, SECTOR_BYTES, Origin, Region
 from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
 from kernels_eval.interpreter.triton_patches.interpreter import DeviceFunction, KernelError, interpret, pointer

@@ -18,7 +18,7 @@ import torch
 from kernels_eval.interpreter.kernel_runs import KernelRuns
 from kernels_eval.interpreter.memory_accesses import OutOfBoundsError
 from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
-from kernels_eval.interpreter.triton_patches import libdevice
+from kernels_eval.interpreter.triton_patches.arithmetic import install_libdevice
 from kernels_eval.interpreter.triton_patches.interpreter import KernelError
 from kernels_eval.sandbox.candidate_source import FILE_NAME, CandidateError, describe
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
@@ -32,7 +32,7 @@ def interpreter_main(channel: socket.socket, memory_descriptor: int) -> None:
     channel.settimeout(None)
     gc.set_threshold(50_000)
     torch.set_num_threads(1)
-    libdevice.install()
+    install_libdevice()
     try:
         with torch.no_grad():
             _Executor(channel, memory_descriptor).serve()

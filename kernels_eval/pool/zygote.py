@@ -229,9 +229,9 @@ def _load(role: str) -> Callable[[socket.socket], None]:
         return _load_device_worker(role)
     from kernels_eval.cpu.worker import serve_worker, warm_up
     from kernels_eval.interpreter.triton_patches import interpreter
-    from kernels_eval.reference import seeding
+    from kernels_eval.reference.inputs import seed_cpu_only
 
-    seeding.install()
+    seed_cpu_only()
     interpreter.install()
     warm_up()
     return serve_worker

@@ -1,7 +1,7 @@
-"""Draws a problem's inputs secretly, at any leading size.
+"""Worker: draws a problem's inputs secretly, at any leading size, and describes them to the candidate's processes.
 
-`Sizes` of the leading dimension are changed by running the problem's own `get_inputs` with its tensor factories asked for fewer
-rows. Further input sets come from other distributions: uniform [0, 1) alone would make ReLU an identity.
+The leading size is changed by running the problem's own `get_inputs` with its tensor factories asked for fewer rows. Further input
+sets come from other distributions: with uniform [0, 1) alone, ReLU would be an identity.
 """
 
 import hashlib
@@ -12,6 +12,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from kernels_eval.correctness.outputs import ReferenceFailedError
+from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm, form_of
+
+Shape = tuple[int, ...]
 _FACTORIES = {
     torch.randn, torch.rand, torch.randint, torch.zeros, torch.ones, torch.full, torch.empty, torch.normal, torch.randperm,
 }  # fmt: skip
@@ -50,7 +54,25 @@ class ResizedFactories(TorchFunctionMode):
         return (self._number(shape[0]), *shape[1:]) if len(shape) else tuple(shape)
 
 
-_DRAWN = frozenset({"rand", "randn", "normal", "rand_like", "randn_like", "uniform_", "normal_", "empty", "zeros", "ones", "full", "zeros_like", "ones_like", "tensor", "linspace"})  # fmt: skip
+_DRAWN = frozenset(
+    [
+        "rand",
+        "randn",
+        "normal",
+        "rand_like",
+        "randn_like",
+        "uniform_",
+        "normal_",
+        "empty",
+        "zeros",
+        "ones",
+        "full",
+        "zeros_like",
+        "ones_like",
+        "tensor",
+        "linspace",
+    ]
+)
 _KEEPS = frozenset(
     [
         "add",
@@ -172,3 +194,59 @@ class SecretSeed:
     def generator(self, *purpose: object) -> torch.Generator:
         """Return a generator for a named purpose."""
         return torch.Generator().manual_seed(self.number(*purpose))
+
+
+def passed_as(value: Any) -> Any:
+    """Return how an input goes to a candidate: the form of a tensor, or a plain value; ReferenceFailedError for anything else."""
+    if isinstance(value, torch.Tensor):
+        if value.dtype not in NAMES or value.layout is not torch.strided:
+            raise ReferenceFailedError(f"get_inputs returns a {value.layout} tensor of {value.dtype}")
+        return form_of(value)
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value) in (list, tuple) and not any(isinstance(passed_as(item), TensorForm) for item in value):
+        return value
+    raise ReferenceFailedError(f"get_inputs returns a {type(value).__name__}, expected tensors, numbers and strings")
+
+
+def address_of(value: Any) -> int:
+    """Address of a tensor's memory; 0 for anything else."""
+    return value.untyped_storage().data_ptr() if isinstance(value, torch.Tensor) else 0
+
+
+def shapes_of(values: list[Any]) -> list[Shape | None]:
+    """Return the shape of each tensor; None for anything else."""
+    return [tuple(value.shape) if isinstance(value, torch.Tensor) else None for value in values]
+
+
+def as_fake(values: list[Any]) -> list[Any]:
+    """Return tensors of the same forms, made where this is called: under FakeTensorMode nothing is allocated."""
+    return [
+        torch.empty(value.shape, dtype=value.dtype) if isinstance(value, torch.Tensor) else value for value in values
+    ]
+
+
+def copied(values: list[Any]) -> list[Any]:
+    """Return the same values in memory of their own."""
+    return [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
+
+
+def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """True where two tensors of one shape hold the same bits (NaN equals NaN)."""
+    if first.numel() == 0:
+        return True
+    flat = (first.contiguous().reshape(-1).view(torch.uint8), second.contiguous().reshape(-1).view(torch.uint8))
+    return torch.equal(*flat)
+
+
+def seed_cpu_only() -> None:
+    """Make `torch.manual_seed` seed the CPU's generator alone, in this process and its forks. Not for processes with a GPU.
+
+    PyTorch's own also queues a call for each kind of device that is not initialised (CUDA, XPU), with the caller's stack: 2 ms each time,
+    and the queue grows for as long as the process lives.
+    """
+    torch.manual_seed = torch.random.manual_seed = _manual_seed
+
+
+def _manual_seed(seed: int) -> torch.Generator:
+    return torch.default_generator.manual_seed(int(seed))

@@ -17,12 +17,24 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from kernels_eval.correctness.output_structure import flat
+from kernels_eval.correctness.outputs import Expected, ReferenceFailedError, flat
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.operators import EagerCounter
-from kernels_eval.reference.expected import Expected, ReferenceFailedError
-from kernels_eval.reference.input_sets import Shape, address_of, as_fake, copied, passed_as, same_bytes, shapes_of
-from kernels_eval.reference.inputs import DISTRIBUTIONS, NORMAL, WIDE, PlainDraws, ResizedFactories, SecretSeed
+from kernels_eval.reference.inputs import (
+    DISTRIBUTIONS,
+    NORMAL,
+    WIDE,
+    PlainDraws,
+    ResizedFactories,
+    SecretSeed,
+    Shape,
+    address_of,
+    as_fake,
+    copied,
+    passed_as,
+    same_bytes,
+    shapes_of,
+)
 from kernels_eval.sandbox.tensor_bytes import TensorForm
 
 # Whether a reference runs on cut inputs is found out by trying; that it does not is nothing to write on the user's screen.

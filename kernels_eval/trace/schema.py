@@ -220,7 +220,7 @@ class TraceAnswer(Part):
 
     kind: Literal["trace"]
     structure: Annotated[str, Field(max_length=20_000)]
-    """What the results are in (kernels_eval.correctness.output_structure)."""
+    """What the results are in (kernels_eval.correctness.outputs)."""
     outputs: Annotated[tuple[OutputView, ...], Field(max_length=256)]
 
 

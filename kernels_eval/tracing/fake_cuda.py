@@ -1,7 +1,7 @@
-"""What host code is told of the GPU that its kernels believe to run on: enough for code written for one to run unchanged.
+"""Tracing process: a virtual GPU, so that host code written for one runs unchanged on a machine without one.
 
-Installed in the candidate's process, on a machine without a GPU: `device="cuda"`, `.cuda()`, streams, device properties,
-Triton's active driver. The figures are those of the hardware whose speed is estimated.
+Covers `device="cuda"`, `.cuda()`, streams, device properties, CUDA graphs and Triton's active driver. The figures are those of
+the hardware whose speed is estimated.
 """
 
 import contextlib
@@ -14,7 +14,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from triton.backends.compiler import GPUTarget
 
 from kernels_eval.interpreter.triton_patches.names import set_driver
+from kernels_eval.trace.schema import FIRST_WEIGHT
 from kernels_eval.tracing.traced_tensor import TracedTensor
+from kernels_eval.tracing.tracer import Tracer
 
 _NAME = "NVIDIA H100 80GB HBM3 (virtual)"
 _CAPABILITY = (9, 0)
@@ -57,8 +59,8 @@ class OnCpu(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def install() -> None:
-    """Put the virtual GPU in place in this process."""
+def install(tracer: Tracer) -> None:
+    """Replace torch.cuda and Triton's driver in this process."""
     cuda: Any = torch.cuda
     answers: dict[str, Any] = {
         "is_available": True,
@@ -93,6 +95,7 @@ def install() -> None:
     for name in ("tensor", "as_tensor", "asarray"):
         setattr(torch, name, _on_the_host(getattr(torch, name)))
     set_driver(_Driver())
+    _install_graphs(cuda, tracer)
 
 
 def _answering(answer: Any) -> Callable[..., Any]:
@@ -185,3 +188,97 @@ class _Driver:
     def get_benchmarker(self) -> Callable[..., list[float]]:
         """Return a stopwatch that is the same for everything."""
         return lambda *_, **__: [1.0, 1.0, 1.0]
+
+
+def _install_graphs(cuda: Any, tracer: Tracer) -> None:
+    """Replace CUDA graphs: operations of a capture are recorded, and repeated at each replay.
+
+    As on a GPU, nothing runs during a capture, and a replay works on the tensors of the capture. Inputs are other tensors in each call:
+    a graph that was captured over an input cannot be replayed in a later call, where a GPU would read freed memory.
+    """
+
+    class Graph(_Graph):
+        """A graph of this process's tracer."""
+
+        tracer_of_all = tracer
+
+    cuda.CUDAGraph = Graph
+    cuda.graph = _Capture
+    cuda.graph_pool_handle = lambda *_, **__: (0, 0)
+    cuda.is_current_stream_capturing = lambda: tracer.captured is not None
+
+
+class _Graph:
+    """Stands for torch.cuda.CUDAGraph."""
+
+    tracer_of_all: Tracer
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Take whatever is given."""
+        self._commands: list[dict[str, Any]] = []
+        self._made: list[int] = []
+        self._call = 0
+        self._reads_input = False
+
+    def capture_begin(self, *_: Any, **__: Any) -> None:
+        """Keep what is asked for from here on."""
+        tracer = self.tracer_of_all
+        if tracer.captured is not None:
+            raise RuntimeError("a graph is being captured already")
+        tracer.captured = []
+        self._call = tracer.calls
+
+    def capture_end(self) -> None:
+        """Keep no more."""
+        tracer = self.tracer_of_all
+        if tracer.captured is None:
+            raise RuntimeError("no graph is being captured")
+        self._commands, tracer.captured = tracer.captured, None
+        known: set[int] = set()
+        for command in self._commands:
+            taken = _storages([command.get("arguments"), command.get("named")])
+            self._reads_input |= any(number < FIRST_WEIGHT for number in taken)
+            self._made += _storages(command.get("results")) - taken - known
+            known |= taken | set(self._made)
+
+    def replay(self) -> None:
+        """Ask for everything once more."""
+        tracer = self.tracer_of_all
+        if self._reads_input and self._call != tracer.calls:
+            raise RuntimeError("this graph was captured over an input of an earlier call, which is gone")
+        tracer.command({"kind": "free", "storages": list(self._made)})
+        for command in self._commands:
+            tracer.command(command)
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._commands, self._made = [], []
+
+    def pool(self) -> tuple[int, int]:
+        """Return a name for its memory."""
+        return (0, 0)
+
+
+class _Capture(contextlib.AbstractContextManager["_Capture"]):
+    """Stands for torch.cuda.graph."""
+
+    def __init__(self, cuda_graph: _Graph, *_: Any, **__: Any) -> None:
+        """Capture into a graph; pool, stream and mode mean nothing here."""
+        self._graph = cuda_graph
+
+    def __enter__(self) -> "_Capture":
+        """Begin."""
+        self._graph.capture_begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        self._graph.capture_end()
+
+
+def _storages(value: Any) -> set[int]:
+    """Find the storages of all views in a part of a command."""
+    if isinstance(value, dict):
+        own = {value["storage"]} if value.get("kind") == "view" else set[int]()
+        return own.union(*map(_storages, value.values()))
+    return set[int]().union(*map(_storages, value)) if isinstance(value, list | tuple) else set()

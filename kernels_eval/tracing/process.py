@@ -17,17 +17,16 @@ from typing import Any
 import torch
 
 from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
-from kernels_eval.correctness.output_structure import flat
+from kernels_eval.correctness.outputs import flat
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
 from kernels_eval.sandbox.tensor_bytes import DTYPES, NAMES
 from kernels_eval.trace.schema import FIRST_WEIGHT
-from kernels_eval.tracing import custom_operators, fake_cuda, fake_cuda_graphs
-from kernels_eval.tracing.global_state import global_state
+from kernels_eval.tracing import fake_cuda
 from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalError
 from kernels_eval.tracing.launch_recorder import KernelArgumentError, LaunchRecorder
 from kernels_eval.tracing.traced_tensor import TracedTensor
-from kernels_eval.tracing.tracer import Tracer
+from kernels_eval.tracing.tracer import Tracer, remember_registrations
 
 _DIFFERENCE_NAMES = 5
 
@@ -62,9 +61,8 @@ class _Host:
         self._tracer = Tracer(job["strict"], self._read)
         self._recorder = LaunchRecorder(self._tracer, self._sources)
         self._recorder.install()
-        fake_cuda.install()
-        fake_cuda_graphs.install(self._tracer)
-        custom_operators.install()
+        fake_cuda.install(self._tracer)
+        remember_registrations()
         before = global_state()
         with fake_cuda.OnCpu():
             model = _build(load_source(job["source"]), job["arguments"], job["weight_seed"])
@@ -185,3 +183,18 @@ def _check_global_state(before: dict[str, Any]) -> None:
     changed = [name for name, value in global_state().items() if before[name] != value]
     if changed:
         raise CandidateError("rejected", "changed_global_state", f"changed {', '.join(changed[:_DIFFERENCE_NAMES])}")
+
+
+def global_state() -> dict[str, Any]:
+    """Return PyTorch's process-wide settings by name. A candidate must not change them."""
+    return {
+        "torch.get_default_dtype": torch.get_default_dtype(),
+        "torch.get_float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "torch.backends.cuda.matmul.allow_tf32": torch.backends.cuda.matmul.allow_tf32,
+        "torch.backends.cudnn.allow_tf32": torch.backends.cudnn.allow_tf32,
+        "torch.backends.cudnn.benchmark": torch.backends.cudnn.benchmark,
+        "torch.backends.cudnn.deterministic": torch.backends.cudnn.deterministic,
+        "torch.are_deterministic_algorithms_enabled": torch.are_deterministic_algorithms_enabled(),
+        "torch.is_autocast_enabled": torch.is_autocast_enabled("cuda"),
+        "torch.get_num_threads": torch.get_num_threads(),
+    }

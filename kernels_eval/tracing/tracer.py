@@ -1,23 +1,26 @@
-"""Writes down what the candidate's host code does with tensors without values (kernels_eval.tracing.traced_tensor).
+"""Tracing process: records what the candidate's host code does with tensors without values (kernels_eval.tracing.traced_tensor).
 
-Allocations, views and copies make new handles; operators that compute are refused, or written down for the executor where the
-policy allows them.
+Allocations, views and copies make new traced tensors. Operators that compute are refused, or recorded for the interpreter process
+if the allowed operators include them.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._library.custom_ops import OPDEFS
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._python_dispatch import _disable_current_modes as _disable_modes  # pyright: ignore
 
 from kernels_eval.correctness.allowed_operators import MAX_HOST_READS, ForbiddenOperatorError, refusal
 from kernels_eval.sandbox.tensor_bytes import NAMES, bytes_of
 from kernels_eval.trace.schema import FIRST_OWN, MAX_COMMANDS
-from kernels_eval.tracing.custom_operators import own_operator
 from kernels_eval.tracing.traced_tensor import DEVICE, Memory, TracedTensor
 
 _META = torch.device("meta")
+_registered: dict[str, Callable[..., Any]] = {}
+"""What `Library.impl` was given, by `namespace::name`."""
+_RUNS_ON_A_GPU = frozenset({"", "CUDA", "CompositeExplicitAutograd", "CompositeImplicitAutograd"})
 _HOST_ONLY = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking"})
 """Arguments that say nothing to the executor: the results' own strides do."""
 
@@ -236,3 +239,29 @@ def _same_storage(first: Any, second: Any) -> bool:
 
 def _takes_device(func: Any) -> bool:
     return any(argument.name == "device" for argument in func._schema.arguments)
+
+
+def own_operator(func: Any) -> Callable[..., Any] | None:
+    """Return the candidate's function behind an operator (`custom_op`, `triton_op`, `Library.impl`); None for one of PyTorch's.
+
+    Kernel launchers are often registered so. The tracer runs the function itself, which records what it does. Implementations that a
+    candidate registers for PyTorch's own operators are ignored.
+    """
+    if func.namespace in ("aten", "prims", "prim"):
+        return None
+    name = f"{func.namespace}::{func.overloadpacket.__name__}"
+    defined: Any = OPDEFS.get(name)
+    return defined._init_fn if defined is not None else _registered.get(name)
+
+
+def remember_registrations() -> None:
+    """Remember the functions that `Library.impl` registers in this process. Call before the candidate's source is loaded."""
+    library: Any = torch.library.Library
+    register = library.impl
+
+    def impl(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **named: Any) -> Any:
+        if (dispatch_key or self.dispatch_key) in _RUNS_ON_A_GPU and isinstance(op_name, str):
+            _registered[f"{self.ns}::{op_name.split('::')[-1].split('.')[0]}"] = fn
+        return register(self, op_name, fn, dispatch_key, **named)
+
+    library.impl = impl

@@ -1,6 +1,6 @@
 """What a forward call returns, taken apart."""
 
-from kernels_eval.correctness.output_structure import ONE, flat
+from kernels_eval.correctness.outputs import ONE, flat
 
 
 def test_one_object_is_one_result() -> None:

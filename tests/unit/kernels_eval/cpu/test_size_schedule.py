@@ -1,0 +1,142 @@
+"""Leading sizes to run at, and size branches of kernels that small sizes would not show."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kernels_eval.cost.launch import Launch
+from kernels_eval.cpu.size_schedule import (
+    first_sizes,
+    follow_up,
+    is_past,
+    larger_sizes,
+    size_needed,
+    size_of,
+    stalled,
+    zeros_that_grow,
+)
+from kernels_eval.trace.schema import TRACING_ANSWER, KernelSource, TraceAnswer
+
+
+def reference(**facts: Any) -> Any:
+    known = {
+        "can_be_reduced": True,
+        "has_long_rows": False,
+        "has_products": False,
+        "has_square_input": False,
+        "full_size": 4096,
+    }
+    return SimpleNamespace(**(known | facts))
+
+
+@pytest.mark.parametrize(
+    ("facts", "sizes"),
+    [
+        ({}, (8, 16)),
+        ({"has_products": True}, (32, 64)),
+        ({"has_long_rows": True}, (2, 4)),
+        ({"can_be_reduced": False}, ()),
+        ({"full_size": 16}, ()),
+        ({"has_products": True, "full_size": 64}, ()),
+    ],
+)
+def test_first_sizes(facts: dict[str, Any], sizes: tuple[int, ...]) -> None:
+    assert first_sizes(reference(**facts)) == sizes
+
+
+@pytest.mark.parametrize(
+    ("facts", "sizes", "category", "ahead", "expected"),
+    [
+        ({}, (), "out_of_bounds", None, None),  # the full size was run already
+        ({}, (8, 16), None, None, None),
+        ({}, (8, 16), None, (128, 256), (128, 256)),
+        ({}, (8, 16), "wrong_values", None, None),
+        ({}, (8, 16), "out_of_bounds", None, (32, 64)),
+        ({}, (32, 64), "empty_grid", None, (256, 512)),
+        ({}, (256, 512), "empty_grid", None, None),
+        ({"full_size": 512}, (32, 64), "empty_grid", None, None),
+        ({"has_square_input": True}, (8, 16), "wrong_values", None, ()),
+        ({"has_square_input": True}, (8, 16), None, None, None),
+    ],
+)
+def test_larger_sizes_after_a_failure_that_small_ones_may_cause(
+    facts: dict[str, Any], sizes: Any, category: str | None, ahead: Any, expected: Any
+) -> None:
+    assert larger_sizes(reference(**facts), sizes, category, ahead) == expected
+
+
+def test_trials_alternate_between_the_sizes() -> None:
+    assert [size_of((8, 16), trial) for trial in range(4)] == [8, 16, 8, 16]
+    assert size_of((), 3) is None
+
+
+def launch(programs: float, kernel: str = "kernel") -> Launch:
+    return Launch(kernel=kernel, programs=programs, dram_bytes=0, l2_bytes=0, flops=0)
+
+
+@pytest.mark.parametrize(
+    ("small", "guess", "exact", "products", "expected"),
+    [
+        (16, 4096, 4096, False, (None, False)),  # in proportion
+        (16, 4096, 16, False, ((), True)),  # as many programs as for 16 rows: persistent
+        (16, 4096, 1024, False, ((128, 256), True)),  # tiles of 4 rows
+        (1, 256, 64, False, ((128, 256), True)),  # tiles of 64 rows
+        (4, 1000, 2000, True, ((64, 128), False)),  # programs only estimated badly
+        (4, 1000, 2000, False, (None, False)),
+    ],
+)
+def test_follow_up(small: float, guess: float, exact: float, products: bool, expected: Any) -> None:
+    library = launch(0, "aten.clone")
+    found = follow_up(
+        [library, launch(small)], [library, launch(guess)], [library, launch(exact)], (8, 16), 4096, products
+    )
+    assert found == expected
+
+
+def program(grid: int, **arguments: int | float) -> TraceAnswer:
+    plain = {name: {"kind": "plain", "value": value} for name, value in arguments.items()}
+    command = {"kind": "launch", "kernel": 0, "arguments": plain, "grid": [grid, 1, 1]}
+    raw = {"kind": "trace", "structure": "one object", "commands": [command], "outputs": []}
+    answer = TRACING_ANSWER.validate_python(raw)
+    assert isinstance(answer, TraceAnswer)
+    return answer
+
+
+def kernel(body: str, **constants: int) -> list[KernelSource]:
+    plain = {name: {"kind": "plain", "value": value} for name, value in constants.items()}
+    source = f"def kernel(M, BLOCK):\n    pid = tl.program_id(0)\n    {body}\n"
+    return [KernelSource(number=0, name="kernel", source=source, line=1, globals=plain)]  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("body", "size"),
+    [
+        ("pass", None),
+        ("if M > 1000: pass", 1001),
+        ("if M * 2 > LIMIT: pass", 501),
+        ("if BLOCK > 1000: pass", None),  # does not grow
+        ("if M > 100000: pass", None),  # beyond the full size
+        ("if M > 3: pass", None),  # taken at the small size already
+        ("if pid == 77: pass", 309),  # a quarter as many programs as rows
+        ("if tl.program_id(0) > 77: pass", 309),
+    ],
+)
+def test_size_branches(body: str, size: int | None) -> None:
+    small, full = program(4, M=16, BLOCK=64), program(1024, M=4096, BLOCK=64)
+    assert size_needed(small, full, kernel(body, LIMIT=500), 16) == size
+
+
+def test_arguments_that_are_zero_at_small_sizes_only() -> None:
+    small, full = program(4, M=16, flag=16 // 300, other=0), program(1024, M=4096, flag=4096 // 300, other=0)
+    zeros = zeros_that_grow(small, full)
+    assert zeros == [(0, "flag")]
+    assert not is_past(program(8, M=256, flag=0, other=0), zeros)
+    assert is_past(program(8, M=512, flag=1, other=0), zeros)
+
+
+@pytest.mark.parametrize(("limit", "is_stalled"), [(64_000, True), (10**9, False)])
+@pytest.mark.parametrize("kind", [int, float])
+def test_arguments_that_stop_growing(limit: int, is_stalled: bool, kind: type[int] | type[float]) -> None:
+    programs = [program(rows, count=kind(min(rows * 100, limit))) for rows in (8, 16, 4096)]
+    assert stalled(*programs, (8, 16, 4096)) is is_stalled

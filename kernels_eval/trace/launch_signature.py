@@ -11,7 +11,10 @@ TRITON_NAMES = {
     "int16": "i16", "int32": "i32", "int64": "i64", "bool": "u1", "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5",
 }  # fmt: skip
 """PyTorch's names of types -> Triton's."""
-_ITEM_SIZES = {"float16": 2, "bfloat16": 2, "float64": 8, "int8": 1, "uint8": 1, "int16": 2, "int64": 8, "bool": 1}
+_ITEM_SIZES = {
+    "float16": 2, "bfloat16": 2, "float64": 8, "int8": 1, "uint8": 1, "int16": 2, "int64": 8, "bool": 1, "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+}  # fmt: skip
 _DIVISOR = 16
 
 

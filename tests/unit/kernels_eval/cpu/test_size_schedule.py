@@ -82,7 +82,7 @@ def launch(programs: float, kernel: str = "kernel") -> Launch:
         (16, 4096, 16, False, ((), True)),  # as many programs as for 16 rows: persistent
         (16, 4096, 1024, False, ((128, 256), True)),  # tiles of 4 rows
         (1, 256, 64, False, ((128, 256), True)),  # tiles of 64 rows
-        (4, 1000, 2000, True, ((64, 128), False)),  # programs only estimated badly
+        (4, 1000, 2000, True, ((32, 64), False)),  # programs only estimated badly
         (4, 1000, 2000, False, (None, False)),
     ],
 )

@@ -8,9 +8,10 @@ fork server without the interpreter. It answers `compiled` or `built` with what 
 import hashlib
 import json
 import signal
+import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -209,6 +210,8 @@ class Builder(_OneShot):
             "runs": runs,
         }
         key = hashlib.sha256(json.dumps(request, sort_keys=True, default=repr).encode()).hexdigest()[:32]
-        folder = self._folder / key
-        folder.mkdir(parents=True, exist_ok=True)
-        return self._outcome(key, {**request, "folder": str(folder)}, limits)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        # One folder a process: it belongs to the user that the process becomes.
+        folder = tempfile.mkdtemp(prefix=f"{key}-", dir=self._folder)
+        Path(folder).chmod(0o755)  # candidates load what was built as users of their own
+        return self._outcome(key, {**request, "folder": folder}, replace(limits, folder=folder))

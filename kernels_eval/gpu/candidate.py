@@ -15,17 +15,19 @@ reference, the input seeds or the verdict is ever in this process.
 
 Confinement differs from kernels_eval.sandbox.limits where CUDA needs it. Written memory is limited, not address space,
 of which CUDA reserves far more than it uses. Programs may be started, since Triton calls an assembler and a C compiler
-when a kernel is first launched: system calls are therefore not filtered. The IPC namespace stays shared: device memory
-passes between processes by handle. The network is cut off.
+when a kernel is first launched: kernels_eval.sandbox.unprivileged limits what they reach. The IPC namespace stays
+shared: device memory passes between processes by handle. The network is cut off.
 """
 
 import ctypes
 import gc
+import glob
 import os
 import pickle
 import resource
 import socket
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -40,9 +42,10 @@ from kernels_eval.gpu.operator_guard import OperatorGuard
 from kernels_eval.gpu.rounds import PlaceholderModel, Rounds
 from kernels_eval.gpu.shared_memory import MappedMemory
 from kernels_eval.gpu.warm_up import instruments, warm_up_child
+from kernels_eval.sandbox import unprivileged
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
 from kernels_eval.sandbox.fork_server import ChildSetup
-from kernels_eval.sandbox.limits import Limits, adopt_orphans
+from kernels_eval.sandbox.limits import Limits, adopt_orphans, die_with_parent
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
 from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm, tensor_from
 
@@ -62,7 +65,7 @@ def confine_fork_server(may_fork: bool) -> list[str]:
     libc = ctypes.CDLL(None, use_errno=True)
     achieved = ["process", "rlimits"]
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0:
-        achieved.append("no_new_privs")
+        achieved += ["no_new_privs", *unprivileged.abilities(tempfile.gettempdir())]
     # Not with a new user namespace, which would take the device files' owner away.
     if libc.unshare(_CLONE_NEWNET) == 0:
         achieved.append("netns")
@@ -70,7 +73,7 @@ def confine_fork_server(may_fork: bool) -> list[str]:
 
 
 def confine_child(limits: Limits, may_fork: bool) -> None:
-    """Limit this process, for good: written memory, CPU seconds, size of files, descriptors, core dumps."""
+    """Limit this process, for good: written memory, CPU seconds, size of files, descriptors, core dumps, files, calls."""
     ceiling = _written_bytes() + (limits.memory_mb + _COMPILER_MB) * 2**20
     resource.setrlimit(resource.RLIMIT_DATA, (ceiling, ceiling))
     used = resource.getrusage(resource.RUSAGE_SELF)
@@ -79,6 +82,11 @@ def confine_child(limits: Limits, may_fork: bool) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_MB * 2**20, _FILE_MB * 2**20))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))
+    assert limits.folder is not None, "a candidate on a GPU compiles, and has a folder for that"
+    toolkit = [os.environ["CUDA_HOME"]] if "CUDA_HOME" in os.environ else []
+    builds = str(Path(tempfile.gettempdir()) / "builds")
+    unprivileged.confine(limits.folder, [sys.prefix, *toolkit, builds], glob.glob("/dev/nvidia*"))  # noqa: PTH207
+    die_with_parent()  # the kernel forgets it when a process changes its user
 
 
 def _written_bytes() -> int:

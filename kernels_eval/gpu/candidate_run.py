@@ -88,7 +88,7 @@ class CandidateRun:
         """Load, check, profile and time the candidate."""
         config = self._config
         wall_s = config.timeout_s + config.compile_timeout_s + config.timing_s + JUDGE_WALL_S
-        limits = Limits(wall_s=wall_s, memory_mb=config.memory_mb)
+        limits = Limits(wall_s=wall_s, memory_mb=config.memory_mb, folder=self._job["scratch"])
         compiled = self._backend.builds
         try:
             calls, expected_sets = self._sets.trial(None, config.trials)

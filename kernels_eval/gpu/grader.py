@@ -68,15 +68,19 @@ class Grader:
         """Try if a candidate's process can map this worker's memory; use host copies if it cannot."""
         state = self._state
         state.transport.memory(1 << 21)
-        job = _job("", JudgeConfig(), {}, [], 0, str(self._folder))
+        scratch = tempfile.mkdtemp(dir=self._folder, prefix="candidate-")
+        job = _job("", JudgeConfig(), {}, [], 0, scratch)
+        limits = Limits(JUDGE_WALL_S, 1024, folder=scratch)
         try:
-            with Session(state.fork_server, Limits(JUDGE_WALL_S, 1024), state.descriptor) as session:
+            with Session(state.fork_server, limits, state.descriptor) as session:
                 session.start({**job, "memory": state.transport.mapping()})
                 session.load()
         except CandidateFailedError:
             return  # the empty source has no model: the memory was mapped before
         except InfrastructureError:
             self.use_host_copies()
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
 
     def grade(self, problem_source: str, kernel_source: str, config: JudgeConfig, build: dict[str, Any]) -> Verdict:
         """Grade one candidate. Raises ReferenceFailedError if the problem itself fails."""

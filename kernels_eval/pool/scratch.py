@@ -32,6 +32,9 @@ class Scratch:
         """`keep_caches`: keep the compiler's cache, which candidates on a GPU read."""
         remove_left_behind(Path(tempfile.gettempdir()))
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self.path.chmod(
+            0o711
+        )  # candidates that compile have users of their own: they find what was built, list nothing
         self._lock = (self.path / _LOCK).open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._keep_caches = keep_caches

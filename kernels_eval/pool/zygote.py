@@ -33,6 +33,8 @@ _DEVICE = "device"
 _DEVICE_WITHOUT_WARM_UP = "device-without-warm-up"
 _WORKER_ROLES = {"cpu": "interpret", "cuda": _DEVICE}
 """Device -> the zygote that its workers come from."""
+_PROGRAM = (sys.executable, "-P", "-m", "kernels_eval.pool.zygote")
+"""`-P`: nothing is imported from the working directory, into which a candidate may be able to write."""
 _REAP_S = 1.0
 _END_S = 10.0
 _START_S = 180.0
@@ -84,9 +86,11 @@ class Zygote:
         self._role = role
         self._forking = threading.Lock()
         self._notes, theirs = note_pair()
-        command = [sys.executable, "-m", "kernels_eval.pool.zygote", role, str(theirs.fileno())]
+        folder = scratch / "work"
+        folder.mkdir(exist_ok=True)
+        command = [*_PROGRAM, role, str(theirs.fileno())]
         self._process = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], env=_environment(role, scratch), cwd=scratch, stdin=subprocess.DEVNULL
+            command, pass_fds=[theirs.fileno()], env=_environment(role, scratch), cwd=folder, stdin=subprocess.DEVNULL
         )
         theirs.close()
         self._notes.settimeout(_START_S)
@@ -259,8 +263,7 @@ def _load_device_worker(role: str) -> Callable[[socket.socket], None]:
         warm_up_zygote()
         close_nvml()
         if not is_cuda_untouched():  # CUDA was initialised after all: start again without what may have done it
-            again = [sys.executable, "-m", "kernels_eval.pool.zygote", _DEVICE_WITHOUT_WARM_UP, sys.argv[2]]
-            os.execv(sys.executable, again)
+            os.execv(sys.executable, [*_PROGRAM, _DEVICE_WITHOUT_WARM_UP, sys.argv[2]])
     return serve_worker
 
 

@@ -1,4 +1,4 @@
-"""Landlock filter for candidates: which files they may open. Python's own to read, nothing to write (but `/dev/null`).
+"""Landlock filter for candidates: which files they may open. Python's own to read; to write only what the caller names.
 
 Landlock is Linux's sandbox for unprivileged processes (5.13 and later). A path that is not named here cannot be
 opened: files of a run or of the user, the judge's scratch folder, `/proc` of other processes. Newer kernels also cut
@@ -10,6 +10,7 @@ import os
 import struct
 import sys
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -17,7 +18,8 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_QUERY = 1
 _PATH_BENEATH = 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
-_FILE_RIGHTS = (_EXECUTE, _WRITE_FILE, _READ_FILE)
+_IOCTL_DEVICE = 1 << 15
+_FILE_RIGHTS = (_EXECUTE, _WRITE_FILE, _READ_FILE, _IOCTL_DEVICE)
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
 """File rights that each version of the interface can refuse; the last one also applies to later versions."""
 _TCP_RIGHTS, _SCOPES = 0b11, 0b11
@@ -32,8 +34,11 @@ def version() -> int:
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, 0, _VERSION_QUERY)))
 
 
-def restrict() -> bool:
-    """Restrict this process and its children, for good; returns False if the kernel cannot. Needs no_new_privs."""
+def restrict(folder: str | None = None, more_readable: Sequence[str] = (), devices: Sequence[str] = ()) -> bool:
+    """Restrict this process and its children, for good; returns False if the kernel cannot. Needs no_new_privs.
+
+    `folder`: the one folder that they may change; `devices`: files that they may read, write and control.
+    """
     known = version()
     if not known:
         return False
@@ -46,10 +51,12 @@ def restrict() -> bool:
     if ruleset < 0:
         return False
     try:
-        for path in readable():
+        for path in (*readable(), *more_readable):
             _allow(ruleset, path, rights & (_READ_FILE | _READ_DIR | _EXECUTE))
-        for path in _WRITABLE:
-            _allow(ruleset, path, rights & (_READ_FILE | _WRITE_FILE))
+        for path in (*_WRITABLE, *devices):
+            _allow(ruleset, path, rights & (_READ_FILE | _WRITE_FILE | _IOCTL_DEVICE))
+        if folder is not None:
+            _allow(ruleset, folder, rights)
         return int(_libc.syscall(_RESTRICT_SELF, ruleset, 0)) == 0
     finally:
         os.close(ruleset)

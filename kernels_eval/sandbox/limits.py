@@ -16,7 +16,7 @@ import resource
 import signal
 from dataclasses import dataclass
 
-from kernels_eval.sandbox import landlock, seccomp
+from kernels_eval.sandbox import landlock, seccomp, unprivileged
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -38,6 +38,8 @@ class Limits:
     """Size of any file that it writes."""
     cpu_s: float | None = None
     """CPU time; None: as much as fits into the wall time."""
+    folder: str | None = None
+    """The one folder that a child may change that starts programs; None: such a child is not kept from files."""
 
 
 def die_with_parent() -> None:
@@ -81,6 +83,9 @@ def confine_child(limits: Limits, may_fork: bool) -> None:
     if not may_fork:
         landlock.restrict()
         seccomp.install(platform.machine())
+    elif limits.folder is not None:
+        unprivileged.confine(limits.folder)
+        die_with_parent()  # the kernel forgets it when a process changes its user
 
 
 def children_of(process: int) -> list[int]:

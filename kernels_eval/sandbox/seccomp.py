@@ -15,6 +15,8 @@ _EPERM, _ENOSYS = 1, 38
 _LOAD, _JUMP_EQUAL, _JUMP_SET, _JUMP_GREATER_EQUAL, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
 _NUMBER_OFFSET, _ARCHITECTURE_OFFSET, _FIRST_ARGUMENT_OFFSET = 0, 4, 16
 _CLONE_THREAD = 0x00010000
+_CLONE_NAMESPACES = 0x7E020000
+"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
 _X32_BIT = 0x40000000
 
 _MACHINES = {"x86_64": (0xC000003E, 56, 435), "aarch64": (0xC00000B7, 220, 435)}
@@ -109,6 +111,16 @@ _OWN_PROCESS_ONLY = {
 """Calls that are allowed if their first argument is 0 or this process."""
 
 
+_FOR_PROGRAMS = frozenset(
+    {
+        "fork", "vfork", "execve", "execveat", "socket", "connect", "bind", "kill", "tkill", "setpgid", "setpriority",
+        "chmod", "fchmod", "fchmodat", "fchmodat2", "utime", "utimes", "futimesat", "utimensat",
+        "tgkill", "rt_tgsigqueueinfo",
+    }
+)  # fmt: skip
+"""Calls that compilers and CUDA's library make; allowed to children that may start programs."""
+
+
 class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
@@ -117,7 +129,8 @@ def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> 
     return struct.pack("HBBI", code, if_true, if_false, value)
 
 
-def _program(machine: str, process: int) -> bytes:
+def _program(machine: str, process: int, may_start_programs: bool) -> bytes:
+    allowed = _FOR_PROGRAMS if may_start_programs else frozenset[str]()
     architecture, clone, clone3 = _MACHINES[machine]
     column = list(_MACHINES).index(machine)
     lines = [
@@ -129,9 +142,10 @@ def _program(machine: str, process: int) -> bytes:
     if machine == "x86_64":  # the x32 table would be a second way to the same calls
         lines += [_instruction(_JUMP_GREATER_EQUAL, _X32_BIT, if_false=1), _instruction(_RETURN, _KILL)]
     lines += [_instruction(_JUMP_EQUAL, clone3, if_false=1), _instruction(_RETURN, _ERRNO | _ENOSYS)]
-    for number in [number for numbers in _REFUSED.values() if (number := numbers[column]) is not None]:
-        lines += [_instruction(_JUMP_EQUAL, number, if_false=1), _instruction(_RETURN, _ERRNO | _EPERM)]
-    for number in (numbers[column] for numbers in _OWN_PROCESS_ONLY.values()):
+    for number in [numbers[column] for name, numbers in _REFUSED.items() if name not in allowed]:
+        if number is not None:
+            lines += [_instruction(_JUMP_EQUAL, number, if_false=1), _instruction(_RETURN, _ERRNO | _EPERM)]
+    for number in (numbers[column] for name, numbers in _OWN_PROCESS_ONLY.items() if name not in allowed):
         lines += [
             _instruction(_JUMP_EQUAL, number, if_false=5),
             _instruction(_LOAD, _FIRST_ARGUMENT_OFFSET),
@@ -143,7 +157,9 @@ def _program(machine: str, process: int) -> bytes:
     lines += [
         _instruction(_JUMP_EQUAL, clone, if_false=3),
         _instruction(_LOAD, _FIRST_ARGUMENT_OFFSET),
-        _instruction(_JUMP_SET, _CLONE_THREAD, if_true=1),
+        _instruction(_JUMP_SET, _CLONE_NAMESPACES, if_false=1)
+        if may_start_programs
+        else _instruction(_JUMP_SET, _CLONE_THREAD, if_true=1),
         _instruction(_RETURN, _ERRNO | _EPERM),
         _instruction(_RETURN, _ALLOW),
     ]
@@ -155,11 +171,14 @@ def is_available(machine: str) -> bool:
     return machine in _MACHINES and Path("/proc/sys/kernel/seccomp").exists()
 
 
-def install(machine: str) -> bool:
-    """Install the filter in this process, for good; returns False if the machine has none. Needs no_new_privs."""
+def install(machine: str, may_start_programs: bool = False) -> bool:
+    """Install the filter in this process, for good; returns False if the machine has none. Needs no_new_privs.
+
+    `may_start_programs` leaves out what compilers and CUDA need: processes, programs, sockets, signals, file modes.
+    """
     if machine not in _MACHINES:
         return False
-    code = _program(machine, os.getpid())
+    code = _program(machine, os.getpid(), may_start_programs)
     buffer = ctypes.create_string_buffer(code, len(code))
     program = _Program(len(code) // 8, ctypes.cast(buffer, ctypes.c_void_p))
     pr_set_seccomp, mode_filter = 22, 2

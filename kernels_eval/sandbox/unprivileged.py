@@ -1,0 +1,81 @@
+"""Confinement of a child that has to start programs (a compiler, CUDA's tools): a user that owns one folder and nothing else.
+
+Runs in the child, before anything of a candidate. Three layers, each as far as the machine has it: Landlock (files), a user of
+this process alone (signals, memory and files of other processes; needs root), seccomp (tracing, namespaces, mounts).
+"""
+
+import contextlib
+import os
+import platform
+import resource
+import stat
+import sys
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernels_eval.sandbox import landlock, seccomp
+
+_FIRST_USER = 0x6B000000
+"""Users from here on have no entry in any password file; one for each process number."""
+_NOBODY = 65534
+"""For user namespaces that map few users."""
+_MAX_PROCESSES = 512
+"""Of one such user: threads of a CUDA process and what a build starts."""
+_READABLE = (
+    "/etc", "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/filesystems", "/proc/devices", "/proc/modules",
+    "/proc/version", "/proc/driver", "/proc/sys", "/sys/devices", "/sys/class", "/sys/bus", "/sys/module", "/sys/fs/cgroup",
+    "/bin", "/sbin", "/opt", "/dev/zero",
+)  # fmt: skip
+"""What compilers and CUDA's library read besides what every candidate may (kernels_eval.sandbox.landlock)."""
+
+
+INTERPRETER = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[1]))
+"""Folders that a candidate imports from and compiles against."""
+
+
+def abilities(parent: str) -> list[str]:
+    """Return the names of the layers that `confine` puts in force for a folder in `parent`, for the verdict's `sandbox`."""
+    found = ["landlock"] if landlock.version() else []
+    found += ["unprivileged"] if _can_change_user(parent) else []
+    return [*found, "seccomp"] if seccomp.is_available(platform.machine()) else found
+
+
+def confine(folder: str, more_readable: Sequence[str] = (), devices: Sequence[str] = ()) -> None:
+    """Confine this process, for good, to writing in `folder`, which becomes its working and its home directory.
+
+    no_new_privs must be set. OSError if root cannot give its rights up.
+    """
+    os.environ |= {"HOME": folder, "TMPDIR": folder}
+    os.chdir(folder)
+    user = _own(folder) if _can_change_user(os.path.dirname(folder)) else None  # noqa: PTH120
+    landlock.restrict(folder, (*_READABLE, sysconfig.get_paths()["include"], *more_readable), devices)
+    if user is not None:
+        _become(user)
+    seccomp.install(platform.machine(), may_start_programs=True)
+
+
+def _can_change_user(parent: str) -> bool:
+    """Return True for root, unless another user could not reach the folder or the interpreter (both below `/root`)."""
+    needed = (Path(place).resolve() for place in (parent, *INTERPRETER))
+    folders = {folder for place in needed for folder in (place, *place.parents)}
+    return os.geteuid() == 0 and all(folder.stat().st_mode & stat.S_IXOTH for folder in folders)
+
+
+def _own(folder: str) -> int:
+    """Give `folder` to a user that no other process runs as; returns its number."""
+    user = _FIRST_USER + os.getpid()
+    try:
+        os.chown(folder, user, user)
+    except OSError:  # a user namespace that does not know it
+        user = _NOBODY
+        os.chown(folder, user, user)
+    return user
+
+
+def _become(user: int) -> None:
+    with contextlib.suppress(PermissionError):  # refused in some user namespaces, where there are none to lose
+        os.setgroups([])
+    os.setresgid(user, user, user)
+    resource.setrlimit(resource.RLIMIT_NPROC, (_MAX_PROCESSES, _MAX_PROCESSES))
+    os.setresuid(user, user, user)

@@ -1,6 +1,6 @@
 """Kernels for the judge's benchmarks: honest, wrong, not compiling, hanging and hostile ones, for generated problems.
 
-All sources differ, so that no verdict comes from the cache; the same seed gives the same kernels.
+All sources differ: no verdict comes from the cache. The same seed gives the same kernels.
 """
 
 import random

@@ -3,10 +3,10 @@
     python benchmarks/judge_scaling.py [--run RUN_FOLDER] [--service 0.35] [--dispatch 0.0008] [--workers 16]
 
 It simulates `tasks.rollout.judge_actors`. One process hands kernels out, one after the other, at a cost each
-(`--dispatch`: pickling, Ray's call and the answer; a raw call takes 0.8 ms). Kernels of a problem go to the node that has
-its reference, unless that one is busier by more than its workers. A node judges as many kernels at a time as it has
-workers, builds each reference once (`--reference`), and needs the verdict's time (`--service`, log-normal; the share
-`--slow` takes `--timeout`). With `--run` the times are drawn from the `evaluation_s` of a run's turns.
+(`--dispatch`: pickling, Ray's call and the answer; a raw call takes 0.8 ms). Kernels of a problem go to the node that
+has its reference, unless that node is busier by more than its workers. A node judges as many kernels at a time as it
+has workers, builds each reference once (`--reference`), and needs the verdict's time (`--service`, log-normal; the
+share `--slow` takes `--timeout`). With `--run` the times are drawn from the `evaluation_s` of a run's turns.
 
 Efficiency is the time of one worker, divided by the workers and by the time taken. Saturated is the dispatcher (always
 busy), the tail (the last kernels leave most workers idle), or references.

@@ -3,9 +3,10 @@
     python benchmarks/judge_soak.py [--minutes 30] [--clients 8] [--workers 2] [--pause 0.5]
 
 Clients send honest, wrong, broken, hanging and hostile kernels, single and in batches, and malformed, endless and
-oversized bodies, and hang up half-way. Each line: memory of the server and all its processes (PSS), the server's own, the
-largest of its workers and of its fork servers, processes, open descriptors, files in its scratch folder, replies, and the
-slowest `/health`. At the end: verdicts by kind of kernel (honest ones must be correct), and what the ended server left.
+oversized bodies, and hang up half-way. Each line: memory (PSS) of the server with all its processes, of the server
+alone, of the largest worker and of the largest fork server; processes, open descriptors, files in the scratch folder,
+replies, and the slowest `/health`. At the end: verdicts by kind of kernel (honest ones must be correct), and what the
+server left behind.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
     python benchmarks/judge_throughput.py [--workers 1 2 4] [--rounds 3] [--kernelbench CHECKOUT]
 
-Both sides get the same kernels, the same time limit per kernel, W workers and, by affinity, W cores: the ratio is one per
-core. So is that of CPU times, which other load on the machine changes least. Rounds alternate, so that other load affects
-both sides; the median round counts, and the spread is printed. The fresh process has every advantage: it imports only
+Both sides get the same kernels, the same time limit per kernel, W workers and, by affinity, W cores: the ratio is one
+per core. So is that of CPU times, which other load on the machine changes least. Rounds alternate: other load affects
+both sides. The median round counts, and the spread is printed. The fresh process has every advantage: it imports only
 torch and triton, runs a cheaper trial (rows cut as far as ours, no float64 oracle, no sandbox, no counting of traffic),
 and an alarm set after the imports ends hanging kernels. It judges every `--peer-every`-th kernel of each kind.
 """

@@ -1,6 +1,6 @@
 """A recorded batch with the length skew of kernel rollouts: most responses are short, a few are twenty times as long.
 
-Token ids and advantages are drawn from a seed, so that every trainer that is compared gets the same ones.
+Token ids and advantages are drawn from a seed: every compared trainer gets the same ones.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class RecordedBatch:
         return sum(map(len, self.responses))
 
     def samples(self, log_prob: float = -1.0) -> tuple[Sample, ...]:
-        """Return the update's samples, the advantage as score; `log_prob` stands for the sampler's log-probabilities."""
+        """Return the update's samples, the advantage as score, `log_prob` as every log-probability of the sampler."""
         return tuple(
             Sample(
                 sequence=TrainedSequence(

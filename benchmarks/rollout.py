@@ -4,16 +4,16 @@
 
 **Generation.** The embedded engine and `trl.GRPOTrainer`'s own generation (`_generate_single_turn`) get the same model,
 prompts as token ids, sampling (T = 1, top-p 1, top-k off), limit and batch size, in one process, alternated; the order
-within a pair changes from pair to pair. A token counts up to and including the end-of-turn token. The engine also returns
+within a pair changes from pair to pair. Tokens count up to and including the end-of-turn token. The engine also returns
 log-probabilities; TRL computes those in a later forward pass that is not counted. `ratio` is of wall time; the ratio of
-CPU time per token is printed too, since other load disturbs it less. Workloads: `full` never ends early (random weights,
-2 prompts × 8 samples, 128 tokens); `instruct` is the same with 8 prompts of full instructions; `trained` is a policy that
-has learnt to answer (64 problems of the bundled suite × 8 samples, up to 120 tokens), whose answers differ in length.
+CPU time per token is printed too, since other load affects it less. Workloads: `full` never ends early (random weights,
+2 prompts × 8 samples, 128 tokens); `instruct` is the same with 8 prompts of full instructions; `trained` is a policy
+that has learnt to answer (64 problems of the bundled suite × 8 samples, up to 120 tokens), in different lengths.
 
 **Overlap.** A real rollout of the trained policy with the real judge, three turns; then the same rollout with recorded
 verdicts (generation alone), and the same kernels judged all at once (judging alone). `hidden` is the share of judging
-that costs the rollout no time: 1 − (rollout − generation alone) / judging alone. It is 0 if one follows the other, and at
-most `possible`, min(1, generation alone / judging alone). It is lower if both compete for the same cores.
+that costs the rollout no time: 1 − (rollout − generation alone) / judging alone. It is 0 if one follows the other, and
+at most `possible`, min(1, generation alone / judging alone). It is lower if both compete for the same cores.
 """
 
 import argparse
@@ -274,7 +274,8 @@ def main() -> None:
             print(
                 f"overlap: {found['hidden']:.0%} of judging hidden behind generation, of {found['possible']:.0%} "
                 f"that can be (rounds: {found['rounds']}): rollout {found['rollout_s']:.1f} s, generation alone "
-                f"{found['generation_s']:.1f} s, judging alone {found['judging_s']:.1f} s; {found['turns']} turns, {found['judged']} kernels",
+                f"{found['generation_s']:.1f} s, judging alone {found['judging_s']:.1f} s; "
+                f"{found['turns']} turns, {found['judged']} kernels",
                 flush=True,
             )
     if arguments.json is not None:

@@ -22,16 +22,16 @@ CLIP = 1.0
 
 @dataclass
 class PeerStep:
-    """What one optimizer step of the peer was."""
+    """Measurements of one optimizer step of the peer."""
 
     loss: float = 0.0
     gradient_norm: float = 0.0
-    """As TRL logs it: summed in float32, which in millions of squares loses the fifth digit."""
+    """As TRL logs it: summed in float32, which loses the fifth digit over millions of squares."""
     exact_gradient_norm: float = 0.0
     """Of the same gradients, summed in float64; of the first step only, whose time and memory do not count."""
     seconds: float = 0.0
     cpu_seconds: float = 0.0
-    """Processor time of all threads: what a busy machine changes least."""
+    """Processor time of all threads, which a busy machine changes least."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ def run_trl(
 ) -> PeerRun:
     """Train `model` for some optimizer steps on the same batch. `settings` go to TRL's GRPOConfig.
 
-    `old_log_probs`: of each response's tokens, what ratios start from; None: the policy's own at each step.
+    `old_log_probs`: of each response's tokens, the denominators of ratios; None: the policy's own at each step.
     """
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer

@@ -1,12 +1,13 @@
 """Our update against TRL's GRPOTrainer: loss, gradient norm, tokens/s, memory on one model and recorded batch.
 
-    taskset -c 0,1 python benchmarks/update.py [--rounds 3] [--steps 3] [--groups 8] [--samples 8] [--shortest 32] [--longest 640]
+    taskset -c 0,1 python benchmarks/update.py [--rounds 3] [--steps 3] [--groups 8] [--samples 8]
+                                               [--shortest 32] [--longest 640]
 
-Each side takes whole optimizer steps (forward, backward, clip, AdamW) in processes of its own, by turns, so that what
-else the machine does burdens all; the median step counts, and its processor time is told beside it, which a busy
-machine changes least. TRL runs twice: as it comes (activation checkpointing), and without checkpointing, which is
-faster on a CPU. Old log-probabilities are the policy's with noise, so that ratios are not 1 and some tokens are
-clipped. Memory is the process's peak resident set: all of it, and what the steps added to what it was before them.
+Each side takes whole optimizer steps (forward, backward, clip, AdamW) in separate processes. Sides alternate: other
+load on the machine affects all of them. The median step counts; its processor time, which a busy machine changes least,
+is printed too. TRL runs twice: with its defaults (activation checkpointing), and without, which is faster on a CPU.
+Old log-probabilities are the policy's with noise: ratios differ from 1, and some tokens are clipped. Memory is the
+process's peak resident set: its total, and its growth during the steps.
 tests/gpu/update_on_gpu.py does the same on a GPU.
 """
 
@@ -32,7 +33,7 @@ CLIP_HIGH, CLIP_LOW, RATE, NOISE = 0.28, 0.2, 1e-4, 0.3
 
 
 def main() -> None:
-    """Run all sides by turns, and compare."""
+    """Run all sides alternately, and compare."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=3, help="timed optimizer steps a process, after one that is not")
@@ -55,14 +56,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         given.folder = Path(folder)
         shape = run_side("prepare", given)
-        print(f"{shape['parameters'] / 1e6:.2f} M parameters, {given.groups * given.samples} sequences of {given.shortest} to "
-              f"{given.longest} tokens, {shape['tokens']} tokens, {shape['response_tokens']} of them learnt; {given.threads} threads")  # fmt: skip
+        print(
+            f"{shape['parameters'] / 1e6:.2f} M parameters, {given.groups * given.samples} sequences of "
+            f"{given.shortest} to {given.longest} tokens, {shape['tokens']} tokens, "
+            f"{shape['response_tokens']} of them learnt; {given.threads} threads"
+        )
         found: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
         for number in range(given.rounds):
             for side in SIDES:
                 found[side].append(run_side(side, given))
                 print(
-                    f"round {number + 1}: {side}: {found[side][-1]['seconds']} s, processor {found[side][-1]['cpu_seconds']} s",
+                    f"round {number + 1}: {side}: {found[side][-1]['seconds']} s, "
+                    f"processor {found[side][-1]['cpu_seconds']} s",
                     flush=True,
                 )
     figures = compare(found, shape["tokens"])
@@ -72,7 +77,7 @@ def main() -> None:
 
 
 def compare(found: dict[str, list[dict[str, Any]]], tokens: int) -> dict[str, Any]:
-    """Medians of each side; ours beside each of TRL's."""
+    """Return the medians of each side, and ours compared with each of TRL's."""
     figures: dict[str, Any] = {}
     for side, runs in found.items():
         seconds = [value for run in runs for value in run["seconds"]]
@@ -101,7 +106,7 @@ def compare(found: dict[str, list[dict[str, Any]]], tokens: int) -> dict[str, An
 
 
 def run_side(side: str, given: argparse.Namespace) -> dict[str, Any]:
-    """Run one side in a process of its own."""
+    """Run one side in a separate process."""
     settings = {name: value for name, value in vars(given).items() if name not in ("one", "json") and value is not None}
     arguments = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
     environment = os.environ | {
@@ -126,11 +131,11 @@ def run_side(side: str, given: argparse.Namespace) -> dict[str, Any]:
     return json.loads(lines[-1][len(MARK) :])
 
 
-# ------------------------------------------------------------------------------------------------ in a process of its own
+# -------------------------------------------------------------------------------------------- in a separate process
 
 
 def one(given: argparse.Namespace) -> None:
-    """Run one side here and say what it found."""
+    """Run one side in this process and print its results."""
     import torch
 
     torch.set_num_threads(given.threads)
@@ -180,7 +185,7 @@ def prepare(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def ours(given: argparse.Namespace) -> dict[str, Any]:
-    """Optimizer steps of our engine, in a process group of one, as a Ray rank takes them."""
+    """Take optimizer steps of our engine, in a process group of one, as a Ray rank takes them."""
     import torch
     from torch import distributed
 
@@ -226,7 +231,7 @@ def ours(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def trl(given: argparse.Namespace) -> dict[str, Any]:
-    """Optimizer steps of TRL's GRPOTrainer."""
+    """Take optimizer steps of TRL's GRPOTrainer."""
     from benchmarks.trl_peer import run_trl
     from tasks.models.policy import load_policy
     from tasks.models.tokenizer import train_tokenizer
@@ -252,7 +257,7 @@ def trl(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def said(seconds: list[float], cpu_seconds: list[float], before: float, loss: float, norm: float) -> dict[str, Any]:
-    """Loss and gradient norm are the first step's, whose seconds do not count: it fills caches."""
+    """Return one side's results: loss and norm of the first step, times of the others, as the first fills caches."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     return {
         "seconds": [round(value, 3) for value in seconds[1:]],
@@ -265,7 +270,7 @@ def said(seconds: list[float], cpu_seconds: list[float], before: float, loss: fl
 
 
 def resident_mib() -> float:
-    """Return what this process has in memory."""
+    """Return this process's memory in use."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * resource.getpagesize() / 2**20
 

@@ -1,4 +1,4 @@
-"""Checks of Triton, nvcc and the judge's sandbox, each in a separate process, so that they run in parallel."""
+"""Checks of Triton, nvcc and the judge's sandbox, each in a separate process: they run in parallel."""
 
 import os
 import re

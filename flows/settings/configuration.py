@@ -39,8 +39,8 @@ class RayConfig(FrozenModel):
     """Custom resource of the nodes that stages may run on (`ray start --resources='{"worker": 1000}'`).
     None: any node."""
     placement: tuple[tuple[Kind, ...], ...] = ()
-    """Groups of workers, e.g. `[[update, judge], [rollout]]`: kinds of one group share a node, those of different groups
-    share none. `update`: the ranks, also of SFT; `rollout`: the process that generates, with its SGLang servers;
+    """Groups of workers, e.g. `[[update, judge], [rollout]]`: kinds of one group share a node, kinds of different
+    groups do not. `update`: the ranks, also of SFT; `rollout`: the process that generates, with its SGLang servers;
     `judge`: judge actors. The resources of a group are reserved. Empty: Ray chooses the nodes."""
     object_store_mb: int = Field(default=200, ge=80)
     """Object store of the local cluster. Stages pass references, so little is needed."""

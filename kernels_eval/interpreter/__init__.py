@@ -1,1 +1,1 @@
-"""Kernels run on a CPU by Triton's interpreter, in a process of its own, with every memory access recorded."""
+"""Kernels run on a CPU by Triton's interpreter, in a separate process, with every memory access recorded."""

@@ -1,4 +1,4 @@
-"""Interpreter process: detects launches that compute nothing, because they copy or only rearrange what they are given."""
+"""Interpreter process: detects launches that compute nothing, since they only copy or rearrange their arguments."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,15 +16,16 @@ _SHARE = 0.98
 """Share of the written elements that have to be copies, moved values or constants."""
 _MOVED_SHARE = 0.3
 _TURN = 7
-"""What whole numbers are subtracted from."""
+"""Minuend of the changed whole numbers."""
 
 
 class MovedValues:
-    """Detects launches that only move values, by a second run on changed values: create before the launch, `settle` after it.
+    """Detects launches that only move values, by a second run on changed values.
 
-    A launch that moves values moves the changed ones; max-pooling, sorting or ReLU do not follow them. `mixed` checks what
-    only rearranges a tensor: it takes time and does no work. `strict` checks what copies, element for element, something that
-    PyTorch has converted or rearranged: then PyTorch did the work.
+    Create it before the launch; call `settle` after it. A launch that moves values also moves the changed ones;
+    max-pooling, sorting or ReLU do not follow them. `mixed` checks launches that only rearrange a tensor: they take
+    time and do no work. `strict` checks launches that copy, element for element, a tensor that PyTorch has converted
+    or rearranged: then PyTorch did the work.
     """
 
     def __init__(self, memory: TensorStore, views: Sequence[View]) -> None:
@@ -34,10 +35,13 @@ class MovedValues:
         self._storages = {view.storage: memory[view.storage] for view in self._views} if self._sources else {}
         self._before = _content(self._storages)
         self.asked = False
-        """True if the launch could have been a copy, and was run once more."""
+        """True if the launch could have been a copy, and was run again."""
 
     def settle(self, again: Callable[[], None]) -> bool:
-        """Return True if the launch only moved values; what it wrote then gets their origin. `again`: runs some programs again."""
+        """Return True if the launch only moved values; its results then get the origin of these values.
+
+        `again` runs some of the launch's programs again.
+        """
         written = [view for view in self._views if self._sources and _is_written(view)]
         origins = {view: [source for source in self._sources if source.numel == view.numel] for view in written}
         if not written or not all(origins.values()):
@@ -83,7 +87,7 @@ class MovedValues:
     def _is_moved(
         self, sign: int, first: dict[View, torch.Tensor], origins: dict[View, list[View]], again: Callable[[], None]
     ) -> bool:
-        """Run the launch on changed values; compare what it writes with what it wrote at `first`."""
+        """Run the launch on changed values; compare its results with those of the `first` run."""
         self._put(self._before)
         for storage in {view.storage for view in self._sources}:
             _change([self._memory.tensor(view) for view in self._sources if view.storage == storage], sign)
@@ -152,10 +156,11 @@ def _close(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
 
 
 class LibraryCopies:
-    """Detects launches that hand on a result of PyTorch (`mixed` only): create before the launch, `settle` after it.
+    """Detects launches that pass on a result of PyTorch (`mixed` only).
 
-    A kernel that copies the library's result, scales it by one, or writes the same values over it again makes the output depend on
-    it and takes time, but does none of the work. What it wrote is counted as the library's.
+    Create it before the launch; call `settle` after it. A kernel that copies the library's result, scales it by one, or
+    overwrites it with the same values makes the output depend on it and takes time, but does none of the work. Its
+    results are counted as the library's.
     """
 
     def __init__(self, memory: TensorStore, views: Sequence[View]) -> None:
@@ -166,12 +171,12 @@ class LibraryCopies:
             for view in self._views
             if memory.origin_counts(view)[Origin.LIBRARY]
         ]
-        """What PyTorch had computed of the launch's arguments; reading makes a copy."""
+        """Arguments of the launch that PyTorch had computed; reading makes a copy."""
         self.found = False
         """True if everything that the launch wrote is a copy."""
 
     def settle(self) -> None:
-        """Compare what the launch wrote with what PyTorch had computed; if it is a copy, set its origin."""
+        """Compare the launch's results with those of PyTorch; set the origin of a copy."""
         written = [view for view in self._views if self._is_written(view)]
         self.found = bool(written) and all(self._is_copy(view) for view in written)
         if self.found:

@@ -1,7 +1,7 @@
-"""Makes functions out of the sources of kernels (KernelSource): for the interpreter, and for the compiler.
+"""Interpreter and compiler processes: make functions from the sources of kernels (KernelSource).
 
-Nothing of a source runs that kernels_eval.trace.kernel_syntax has not passed; the names that it may use mean what the kernel declares,
-and nothing else.
+A source runs only if kernels_eval.trace.kernel_syntax accepts all of it. Its global names have the meanings that the
+kernel declares, and no others.
 """
 
 import ast
@@ -47,7 +47,7 @@ _SAFE_BUILTINS = {name: getattr(_builtins, name, None) or _builtins[name] for na
 
 
 class KernelLibrary:
-    """Loaded kernels by number. `wrap` makes what a kernel calls out of a plain function."""
+    """Loaded kernels by number. `wrap` turns a plain function into one that kernels can call."""
 
     def __init__(self, wrap: Callable[[types.FunctionType, KernelSource, ast.FunctionDef], Any], for_interpreter: bool):
         self._wrap = wrap
@@ -56,18 +56,18 @@ class KernelLibrary:
         self._lines: list[str] = []
 
     def __getitem__(self, number: int) -> Any:
-        """Return a loaded function; KeyError where there is none."""
+        """Return a loaded function; raises KeyError if the number is unknown."""
         return self._functions[number]
 
     def load(self, kernels: Iterable[KernelSource]) -> None:
-        """Load kernels, callees before callers. ForbiddenSyntaxError where one says what kernels cannot say."""
+        """Load kernels, callees before callers. Raises ForbiddenSyntaxError if one uses syntax that is not allowed."""
         for kernel in kernels:
             self._remember_lines(kernel)
             function = checked_tree(kernel)
             self._functions[kernel.number] = self._wrap(self._define(kernel, function), kernel, function)
 
     def value_of(self, value: Any) -> Any:
-        """Return what a declared global or a compile-time argument means."""
+        """Return the value of a declared global or of a compile-time argument."""
         if isinstance(value, ModuleName):
             return self._module(value.name)
         if isinstance(value, LanguageName):
@@ -104,7 +104,7 @@ class KernelLibrary:
         return namespace[kernel.name]
 
     def _remember_lines(self, kernel: KernelSource) -> None:
-        """Put the source where tracebacks, and Triton's compiler, look for it."""
+        """Put the source in the cache in which tracebacks and Triton's compiler look for it."""
         lines = kernel.source.splitlines(keepends=True)
         start, end = kernel.line - 1, kernel.line - 1 + len(lines)
         self._lines += ["\n"] * (end - len(self._lines))
@@ -121,7 +121,7 @@ def interpreted(function: types.FunctionType, kernel: KernelSource, tree: ast.Fu
 
 
 def dtype_named(name: str) -> tl.dtype:
-    """Return Triton's type of a name (`fp32`, `pointer<fp32>`); ValueError where there is none."""
+    """Return Triton's type of a name (`fp32`, `pointer<fp32>`); raises ValueError if the name is unknown."""
     if name.startswith("pointer<") and name.endswith(">"):
         return tl.pointer_type(dtype_named(name[8:-1]))
     if name not in _DTYPES:

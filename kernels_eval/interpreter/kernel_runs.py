@@ -1,4 +1,4 @@
-"""Runs a candidate's kernels in the interpreter, on the executor's tensors."""
+"""Interpreter process: runs a candidate's kernels on the tensors that this process owns."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -31,12 +31,12 @@ class KernelRuns:
         self._memory = memory
         self._library = KernelLibrary(interpreted, for_interpreter=True)
         self._is_copy = False
-        """The last launch handed on what it was given."""
+        """True if the last launch only passed on its arguments."""
         self._computing: set[str] = set()
         """Kernels, with the constants that they were launched with, that are known to compute."""
 
     def load(self, kernels: Iterable[KernelSource]) -> None:
-        """Make kernels known. KernelError where one says what kernels cannot say."""
+        """Load kernels. Raises KernelError if one uses syntax that is not allowed."""
         for kernel in kernels:
             try:
                 self._library.load([kernel])
@@ -44,7 +44,7 @@ class KernelRuns:
                 raise KernelError(kernel.name) from error
 
     def run(self, launch: LaunchKernel) -> Launch:
-        """Run one launch and count it. KernelError where it fails."""
+        """Run one launch and count it. Raises KernelError if it fails."""
         function = self._function(launch)
         missing = set(function.names) ^ launch.arguments.keys()
         if missing:
@@ -81,7 +81,7 @@ class KernelRuns:
         return counted.model_copy(update={"is_copy": self._is_copy})
 
     def scramble(self, launch: LaunchKernel) -> None:
-        """Replace what the launch that has just run computed: floats by noise, other values by one another's."""
+        """Replace the results of the last launch: floats by noise, other values by one another's."""
         if self._is_copy:
             return
         seen: set[int] = set()
@@ -151,7 +151,7 @@ def _distinct(arguments: dict[str, Value]) -> list[View]:
 
 
 def _constants(launch: LaunchKernel) -> str:
-    """Name a kernel with all that it was launched with but its tensors."""
+    """Name a kernel with all arguments of its launch except tensors."""
     plain = {name: value.model_dump_json() for name, value in launch.arguments.items() if not isinstance(value, View)}
     return f"{launch.kernel} {plain}"
 

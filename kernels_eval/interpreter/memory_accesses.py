@@ -1,9 +1,9 @@
-"""What a launch touches: bounds, traffic, and who wrote which byte.
+"""Interpreter process: memory accesses of a launch: bounds, traffic, and the provenance of each byte.
 
-Every load, store and atomic is checked against the storages of the launch's tensors, and counted: distinct 32-byte sectors
-(DRAM traffic of the launch) and sectors per access (L2 traffic). Stores mark the elements that they write, so that it can be
-asked which share of a result kernels computed. Kept in the executor's process, where no host code of the candidate runs and
-kernels cannot name it.
+Every load, store and atomic is checked against the storages of the launch's tensors, and counted: distinct 32-byte
+sectors (DRAM traffic of the launch) and sectors per access (L2 traffic). Stores record the origin of the elements that
+they write: it gives the share of a result that kernels computed. No host code of the candidate runs in this process,
+and kernels cannot name this module.
 """
 
 from dataclasses import dataclass, field
@@ -25,12 +25,12 @@ class OutOfBoundsError(Exception):
 
 
 class Origin(IntEnum):
-    """Who wrote an element last. Kept for the byte at which the element starts."""
+    """Last writer of an element. Kept for the byte at which the element starts."""
 
     NOBODY = 0
     """Fresh memory."""
     GIVEN = 1
-    """An input, a weight, or a constant of the host code's."""
+    """An input, a weight, or a constant of the host code."""
     FILL = 2
     """A constant that PyTorch filled in."""
     LIBRARY = 3
@@ -38,20 +38,20 @@ class Origin(IntEnum):
     KERNEL = 4
     """A kernel of the candidate."""
     MOVED = 5
-    """What was given, converted or rearranged by PyTorch."""
+    """A given value, converted or rearranged by PyTorch."""
 
 
 @dataclass
 class Storage:
-    """One allocation, and who wrote it."""
+    """One allocation, and its provenance."""
 
     number: int
     memory: torch.Tensor
     """Its bytes, one-dimensional uint8."""
     default_origin: Origin
-    """Of all bytes, as long as `origins` is None."""
+    """Origin of all bytes, as long as `origins` is None."""
     origins: Origins | None = None
-    """For each byte: the Origin of the element that starts there. None as long as `writer` holds for all of it."""
+    """For each byte: the Origin of the element that starts there. None as long as all have the default origin."""
 
     @property
     def base(self) -> int:
@@ -59,7 +59,7 @@ class Storage:
         return self.memory.data_ptr()
 
     def all_origins(self) -> Origins:
-        """Return the origins, made from `writer` where there are none yet."""
+        """Return the origins; made from the default origin if there are none yet."""
         if self.origins is None:
             count = self.memory.numel()
             self.origins = (
@@ -75,7 +75,7 @@ class Region:
     """A storage as one launch sees it."""
 
     name: str
-    """The argument through which it is reached."""
+    """Name of the argument that refers to it."""
     storage: Storage
     base: int
     size: int
@@ -87,15 +87,15 @@ class Region:
 
 @dataclass
 class AccessLog:
-    """What the current launch has done so far."""
+    """Accesses and operations of the current launch so far."""
 
     regions: list[Region] = field(default_factory=list)
     program: tuple[int, int, int] = (0, 0, 0)
     l2_bytes: int = 0
     flops: int = 0
-    """Of matrix products."""
+    """Floating-point operations of matrix products."""
     vector_flops: int = 0
-    """Of everything else."""
+    """Floating-point operations of everything else."""
 
     def start(self, regions: list[Region]) -> None:
         """Begin a launch."""
@@ -190,7 +190,10 @@ def _mark(region: Region, flat: Addresses, reads: bool, writes: bool) -> None:
 
 
 def _sectors_touched(addresses: Addresses, flat: Addresses, mask: Flags | None) -> int:
-    """Sectors of one access, neighbours in a sector counted once, in the better of the two orders that a layout can take."""
+    """Return the sectors of one access; neighbours in one sector count once.
+
+    Of the two orders that a layout can take, the better one counts.
+    """
     sectors = flat >> _SHIFT
     touched = 1 + int(np.count_nonzero(sectors[1:] != sectors[:-1]))
     if addresses.ndim >= 2 and touched > flat.size // 2 > 0:

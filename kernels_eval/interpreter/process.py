@@ -1,9 +1,11 @@
-"""The executor's process: owns the tensors of one candidate, runs the programs that its host code traced, keeps the counts.
+"""Interpreter process: owns one candidate's tensors, runs the programs that its host code traced, and counts.
 
-Session (frames, see kernels_eval.sandbox.messages), with the judge alone. Judge: `begin` (policy, weights), then `execute` (a part of a
-program; where the inputs lie in shared memory; which outputs or which value to send back). Executor: `executed` or `failed`.
-Of the candidate's code only kernels run here, and only what kernels_eval.trace.kernel_syntax passes. Confined all the same. It
-never holds the reference, its outputs, the seeds or the verdict.
+It talks to the judge alone, in frames (kernels_eval.sandbox.messages). The judge sends `begin` (allowed operators,
+weights), then `execute` (a part of a program; the place of the inputs in shared memory; the outputs or the value to
+send back). The answer is `executed` or `failed`.
+
+Of the candidate's code only kernels run here, and only if kernels_eval.trace.kernel_syntax accepts them. The process is
+sandboxed all the same. It never holds the reference, its outputs, the seeds or the verdict.
 """
 
 import gc
@@ -105,7 +107,7 @@ class _Executor:
 
 
 def _failure(error: Exception) -> CandidateError:
-    """Say what a program's failure is to the candidate."""
+    """Return a program's failure as the candidate's error."""
     if isinstance(error, KernelError):
         return _kernel_failure(error)
     if isinstance(error, ProgramError):
@@ -127,5 +129,5 @@ def _kernel_failure(error: KernelError) -> CandidateError:
         return CandidateError("runtime_error", "out_of_memory", message)
     if isinstance(cause, AssertionError):
         return CandidateError("runtime_error", "kernel_assertion", message)
-    # The interpreter runs the kernel's Python: what it cannot run, the compiler cannot compile either.
+    # The interpreter runs the kernel's Python: code that it cannot run does not compile either.
     return CandidateError("compile_error", "triton_compile", message)

@@ -1,4 +1,4 @@
-"""The tensors of one candidate, as its executor holds them: storages by number, who wrote what, and PyTorch's operators on them."""
+"""Interpreter process: tensors of one candidate: storages by number, their provenance, PyTorch's operators on them."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, Operate, Plain, Sequence, TypeName, Upload, View
 
 _PATTERN = 0x55
-"""What fresh memory of a type without NaN holds."""
+"""Content of fresh memory of a type without NaN."""
 
 
 class ProgramError(Exception):
-    """A program that our own host side does not write."""
+    """Raised for a program that the tracer never writes."""
 
     def __init__(self, message: str, category: str = "malformed_answer") -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class TensorStore:
         self._storages: dict[int, Storage] = {}
 
     def __getitem__(self, number: int) -> Storage:
-        """Return a storage; ProgramError where there is none of that number."""
+        """Return a storage; raises ProgramError if the number is unknown."""
         storage = self._storages.get(number)
         if storage is None:
             raise ProgramError(f"a program used storage {number} before it was made")
@@ -40,12 +40,12 @@ class TensorStore:
 
     @property
     def wrote_weights(self) -> bool:
-        """True once a kernel or an operator wrote into a weight."""
+        """True if a kernel or an operator has written into a weight."""
         given = (self._storages[number] for number in self._storages if FIRST_WEIGHT <= number < FIRST_OWN)
         return any(storage.origins is not None for storage in given)
 
     def give(self, number: int, tensor: torch.Tensor, nbytes: int) -> None:
-        """Take memory that the judge filled as a storage (no copy)."""
+        """Use memory that the judge filled as a storage (no copy)."""
         flat = torch.empty(0, dtype=torch.uint8)
         if nbytes:
             start = int(tensor.storage_offset()) * tensor.element_size()
@@ -53,7 +53,7 @@ class TensorStore:
         self._storages[number] = Storage(number, flat, Origin.GIVEN)
 
     def upload(self, command: Upload, payload: bytearray) -> None:
-        """Make a storage of bytes that the host code sent."""
+        """Make a storage from bytes that the host code sent."""
         content = payload[command.start : command.start + command.size]
         if len(content) != command.size:
             raise ProgramError("a program uploads more than it sent")
@@ -61,12 +61,12 @@ class TensorStore:
         self._storages[command.storage] = Storage(command.storage, memory, Origin.GIVEN)
 
     def free(self, numbers: tuple[int, ...]) -> None:
-        """Let storages go."""
+        """Free storages."""
         for number in numbers:
             self._storages.pop(number, None)
 
     def tensor(self, view: View) -> torch.Tensor:
-        """Return a view as a tensor; ProgramError where it reaches beyond its storage."""
+        """Return a view as a tensor; raises ProgramError if it extends beyond its storage."""
         storage = self[view.storage]
         dtype = DTYPES[view.dtype]
         if view.reach * dtype.itemsize > storage.memory.numel():
@@ -78,14 +78,14 @@ class TensorStore:
         return tensor.set_(storage.memory.untyped_storage(), start, view.shape, view.strides)
 
     def origins(self, view: View) -> torch.Tensor:
-        """Return who wrote each element of a view last (Origin), as a tensor over the origins themselves."""
+        """Return the last writer of each element of a view (Origin), as a tensor that shares the origins' memory."""
         itemsize = DTYPES[view.dtype].itemsize
         origins = torch.from_numpy(self[view.storage].all_origins())
         strides = tuple(stride * itemsize for stride in view.strides)
         return origins.as_strided(view.shape, strides, view.offset * itemsize)
 
     def origin_counts(self, view: View) -> list[int]:
-        """Count a view's elements by who wrote them last."""
+        """Count a view's elements by their last writer."""
         counts = [0] * len(Origin)
         storage = self[view.storage]
         if storage.origins is None:
@@ -95,7 +95,7 @@ class TensorStore:
         return [int(count) for count in found]
 
     def operate(self, command: Operate) -> Launch | None:
-        """Carry out one operator of PyTorch; returns what it moved, None for an allocation."""
+        """Run one operator of PyTorch; returns what it moved, None for an allocation."""
         if not is_recordable(command.name, self.strict):
             raise ProgramError(f"aten.{command.name}: the kernels have to compute this", "library_compute")
         if command.name in UNINITIALISED:
@@ -115,7 +115,7 @@ class TensorStore:
         return count_operator(function, tuple(arguments), named, result)
 
     def _allocate(self, command: Operate) -> None:
-        """Make a storage that no result can hide in: NaN, or a pattern."""
+        """Make a storage filled with NaN or a pattern, which no correct result can equal."""
         view = command.results[0]
         assert view is not None
         dtype = DTYPES[view.dtype]
@@ -130,7 +130,7 @@ class TensorStore:
         self._storages[view.storage] = Storage(view.storage, memory, Origin.NOBODY)
 
     def _keep(self, command: Operate, view: View, tensor: torch.Tensor) -> None:
-        """Take a result as the storage that the program names, in the layout that the host code was told."""
+        """Store a result as the storage that the program names, in the layout that the tracing process assumed."""
         known = view.storage in self._storages
         if not known:
             fits = (
@@ -165,7 +165,7 @@ class TensorStore:
             self.origins(view).fill_(int(writer))
 
     def _copy_origins(self, command: Operate, view: View) -> None:
-        """A copy was written by whoever wrote what it is a copy of."""
+        """Give a copy the origins of its source."""
         source = command.arguments[1] if command.name == "copy_" else command.arguments[0]
         assert isinstance(source, View)
         origin = self[source.storage]
@@ -179,7 +179,7 @@ class TensorStore:
         self.origins(view).copy_(_moved(origins) if is_changed else origins)
 
     def _move_origins(self, command: Operate, view: View) -> None:
-        """Move the origins as the operator moved the values; padding is a constant."""
+        """Move the origins as the operator moved the values; padding counts as a constant."""
         packet = getattr(torch.ops.aten, command.name)
         arguments = [self._origins_of(value) for value in command.arguments]
         if command.name == "constant_pad_nd":
@@ -207,5 +207,5 @@ class TensorStore:
 
 
 def _moved(origins: torch.Tensor) -> torch.Tensor:
-    """Origins of values that PyTorch has converted or rearranged."""
+    """Return the origins of values that PyTorch has converted or rearranged."""
     return torch.where(origins == Origin.GIVEN, int(Origin.MOVED), origins)

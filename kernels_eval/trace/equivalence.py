@@ -1,9 +1,9 @@
-"""What two traced programs have in common: whether one is the other over again, and whether one is the other at another size.
+"""Judge's worker: compares traced programs: equal to each other, or equal but for the size.
 
-A forward call is traced without values, so a program says all that the host code does. Calls on equal shapes that ask for
-different programs come from host code that remembers: which is honest where a weight is transposed once, and is not where
-an old result is returned. Calls at different sizes that launch other kernels, or the same with other compile-time constants, come from
-host code that asks how large its input is; what was seen at the one size then says nothing of the other.
+A forward call is traced without values: its program holds everything that the host code does. If calls on equal shapes
+give different programs, the host code keeps state. That is honest if a weight is transposed once, and dishonest if an
+old result is returned. If calls at different sizes launch other kernels, or the same with other compile-time constants,
+the host code branches on the size of its input: a check at one size then says nothing about the other.
 """
 
 import hashlib
@@ -20,9 +20,9 @@ _OWN_DIGITS = len(str(FIRST_OWN))
 
 
 def fingerprint(raw: Mapping[str, Any], payload: bytes | bytearray) -> str:
-    """Name a program: the same name, the same commands on the same shapes and constants. Storages count by their order.
+    """Return a digest of a program: equal for the same commands on the same shapes and constants.
 
-    Takes programs as they came, unchecked: one that makes no sense has a name too.
+    Storages are numbered by their order. Programs are taken unchecked: an invalid one has a digest too.
     """
     numbers: dict[str, str] = {}
 
@@ -45,7 +45,7 @@ def fingerprint(raw: Mapping[str, Any], payload: bytes | bytearray) -> str:
 
 
 def uses_older_storage(trace: TraceAnswer) -> bool:
-    """True where kernels are passed memory of the host code's own that an earlier call, or loading, made."""
+    """Return True if kernels get memory that the host code allocated in an earlier call or while it was loaded."""
     made: set[int] = set()
     for command in trace.commands:
         if isinstance(command, Operate):
@@ -58,7 +58,10 @@ def uses_older_storage(trace: TraceAnswer) -> bool:
 
 
 def steps(trace: TraceAnswer, constexprs: Mapping[int, frozenset[str]]) -> list[Step]:
-    """Return what a program does, in order, without the sizes: operators by name, launches with their compile-time constants; last the outputs."""
+    """Return the steps of a program in order, without sizes, and last the outputs.
+
+    Operators have their names, launches their compile-time constants.
+    """
     found: list[Step] = []
     for command in trace.commands:
         if isinstance(command, Operate):
@@ -79,7 +82,7 @@ def _constant(value: Value | Constexpr) -> Any:
 
 
 def is_same_at(small: list[Step], large: list[Step], factor: float) -> bool:
-    """True where one program is the other at `factor` times the size. Constants may stay, or grow as the size does."""
+    """Return True if `large` is `small` at `factor` times the size. Constants may stay, or grow with the size."""
     if len(small) != len(large):
         return False
     return all(

@@ -1,9 +1,9 @@
-"""What the source of a kernel may say. Everything else is refused before it is run.
+"""Tracing, interpreter and worker processes: syntax that kernels may use. All else is refused before it runs.
 
-The interpreter runs a kernel's body as Python, in the process that owns the tensors and keeps the counts. So the body must not
-be able to reach anything but values, `triton.language` and other kernels: no imports, no attribute that is not one
-of a tensor or a type, no name that is not a parameter, a local, or declared with the kernel. All of this Triton's own
-compiler refuses too, or cannot translate; nothing honest is lost.
+The interpreter runs a kernel's body as Python, in the process that owns the tensors and the counts. The body must
+therefore reach only values, `triton.language` and other kernels: no imports, only attributes of tensors and types, and
+only names that are parameters, locals, or declared with the kernel. Triton's own compiler refuses everything else too,
+or cannot translate it: no honest kernel is lost.
 """
 
 import ast
@@ -22,7 +22,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 INTERPRETER_NAMES = frozenset({"interpreter_semantic", "_InterpreterComparison"})
-"""What the interpreter's rewriting of a kernel refers to; no kernel may name it itself."""
+"""Names that the interpreter's rewriting of a kernel refers to; no kernel may use them itself."""
 _MODULES: dict[str, frozenset[str]] = {
     "triton": frozenset({"cdiv", "next_power_of_2"}),
     "triton.language": _words(
@@ -102,7 +102,7 @@ _PARTS = (
 
 
 class ForbiddenSyntaxError(Exception):
-    """A kernel says what kernels cannot say."""
+    """Raised if a kernel uses syntax that is not allowed."""
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
@@ -110,9 +110,9 @@ class ForbiddenSyntaxError(Exception):
 
 
 def checked_tree(kernel: KernelSource) -> ast.FunctionDef:
-    """Return a kernel's function, with line numbers of the candidate's source and without annotations on its parameters.
+    """Return a kernel's function, with line numbers of the candidate's source, without annotations on its parameters.
 
-    ForbiddenSyntaxError where it says anything that is not allowed.
+    Raises ForbiddenSyntaxError if it uses syntax that is not allowed.
     """
     try:
         tree = ast.parse(kernel.source)
@@ -129,7 +129,7 @@ def checked_tree(kernel: KernelSource) -> ast.FunctionDef:
 
 
 def bound_names(function: ast.FunctionDef) -> set[str]:
-    """Return the names that a function itself binds: parameters and whatever it assigns."""
+    """Return the names that a function itself binds: parameters and assigned names."""
     names = {argument.arg for argument in parameters(function)}
     for node in ast.walk(function):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
@@ -181,7 +181,7 @@ def _checked_parts(function: ast.FunctionDef) -> list[ast.AST]:
 
 
 def _walk(node: ast.AST) -> list[ast.AST]:
-    """All nodes below one, without the annotations of local variables (Python does not evaluate them)."""
+    """Yield all nodes below one, without annotations of local variables (Python does not evaluate them)."""
     found = [node]
     for name, value in ast.iter_fields(node):
         if isinstance(node, ast.AnnAssign) and name == "annotation":
@@ -242,7 +242,7 @@ class _Check:
             self._refuse(node, f"a kernel cannot use the name {node.id}")
 
     def _module_of(self, node: ast.AST) -> str | None:
-        """The module that an expression stands for, if it is one."""
+        """Return the module that an expression refers to, or None."""
         if isinstance(node, ast.Name):
             declared = self._declared.get(node.id)
             return declared.name if isinstance(declared, ModuleName) and node.id not in self._bound else None

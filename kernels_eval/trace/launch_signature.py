@@ -1,4 +1,7 @@
-"""What the compiler has to know of a launch: its arguments' types and constants, as Triton's own launcher would specialise them."""
+"""Interpreter and worker: signature of a launch for the compiler, with arguments specialised as Triton does.
+
+It holds the types and constants of the arguments, as Triton's own launcher would specialise them.
+"""
 
 from collections.abc import Collection
 from typing import Any
@@ -12,14 +15,14 @@ TRITON_NAMES = {
 }  # fmt: skip
 """PyTorch's names of types -> Triton's."""
 _ITEM_SIZES = {
-    "float16": 2, "bfloat16": 2, "float64": 8, "int8": 1, "uint8": 1, "int16": 2, "int64": 8, "bool": 1, "float8_e4m3fn": 1,
-    "float8_e5m2": 1,
+    "float16": 2, "bfloat16": 2, "float64": 8, "int8": 1, "uint8": 1, "int16": 2, "int64": 8, "bool": 1,
+    "float8_e4m3fn": 1, "float8_e5m2": 1,
 }  # fmt: skip
 _DIVISOR = 16
 
 
 def describe_launch(launch: LaunchKernel, name: str, constexprs: Collection[str]) -> dict[str, Any]:
-    """Return the fields of a `Launch` that do not depend on what it does. `constexprs`: its compile-time parameters."""
+    """Return the fields of a `Launch` that follow from its arguments. `constexprs`: its compile-time parameters."""
     signature: dict[str, str] = {}
     constants: dict[str, Constant] = {}
     divisible: list[str] = []

@@ -1,10 +1,11 @@
-"""A traced forward call: what the candidate's host code asked of the device. The only thing that leaves its process.
+"""Schema of a traced forward call: the device work that host code asked for; nothing else leaves the tracing process.
 
-The host code runs in a process that holds no values, only the shapes of tensors (kernels_eval.tracing.traced_tensor, kernels_eval.tracing.tracer). What it does with
-them is written down as a program: storages, operators of PyTorch, kernel launches, uploads of the host's own constants. The judge
-checks the program (these models, kernels_eval.correctness.allowed_operators) and has it executed in another process (kernels_eval.interpreter.process).
+The candidate's host code runs in the tracing process, which holds no values, only the shapes of tensors
+(kernels_eval.tracing.traced_tensor, kernels_eval.tracing.tracer). Its actions are recorded as a program: storages,
+operators of PyTorch, kernel launches, uploads of the host code's own constants. The judge checks the program (these
+models, kernels_eval.correctness.allowed_operators); the interpreter process runs it (kernels_eval.interpreter.process).
 
-Storage numbers: 0 … inputs, FIRST_WEIGHT … weights that the judge sets, FIRST_OWN … what the host code allocates.
+Storage numbers: 0 … inputs, FIRST_WEIGHT … weights that the judge sets, FIRST_OWN … allocations of the host code.
 """
 
 from typing import Annotated, Literal
@@ -52,7 +53,7 @@ class View(FrozenModel):
 
     @property
     def is_expanded(self) -> bool:
-        """True where one element of the storage is shown more than once."""
+        """True if the view contains an element of the storage more than once."""
         spans = sorted((stride, size) for size, stride in zip(self.shape, self.strides, strict=True) if size > 1)
         covered = 1
         for stride, size in spans:
@@ -63,7 +64,7 @@ class View(FrozenModel):
 
 
 class Plain(FrozenModel):
-    """A number, a string, a expected value or None."""
+    """A number, a string, a boolean or None."""
 
     kind: Literal["plain"] = "plain"
     value: bool | int | float | Text | None = None
@@ -105,7 +106,7 @@ Value = Annotated[View | Plain | TypeName | KernelReference | Sequence | Descrip
 
 
 class Operate(FrozenModel):
-    """One operator of PyTorch (`aten.<name>.<overload>`). Results that live in new storages become known by it."""
+    """One operator of PyTorch (`aten.<name>.<overload>`). It defines the new storages of its results."""
 
     kind: Literal["operate"] = "operate"
     name: Identifier
@@ -128,12 +129,12 @@ class LaunchKernel(FrozenModel):
 
     @property
     def storages(self) -> frozenset[int]:
-        """Numbers of the storages that it is passed."""
+        """Numbers of the storages of its arguments."""
         return frozenset(view.storage for value in self.arguments.values() for view in views_in(value))
 
 
 def views_in(value: Value) -> list[View]:
-    """Return the views that an argument holds."""
+    """Return the views in an argument."""
     if isinstance(value, View):
         return [value]
     if isinstance(value, Descriptor):
@@ -142,7 +143,7 @@ def views_in(value: Value) -> list[View]:
 
 
 class Upload(FrozenModel):
-    """Constants of the host's own: bytes of the message's payload become a storage."""
+    """Constants of the host code: bytes of the message's payload become a storage."""
 
     kind: Literal["upload"] = "upload"
     storage: Number
@@ -151,7 +152,7 @@ class Upload(FrozenModel):
 
 
 class Free(FrozenModel):
-    """Storages that the host can no longer name."""
+    """Storages that the host code can no longer reach."""
 
     kind: Literal["free"] = "free"
     storages: Annotated[tuple[Number, ...], Field(max_length=100_000)]
@@ -161,14 +162,14 @@ Command = Annotated[Operate | LaunchKernel | Upload | Free, Field(discriminator=
 
 
 class ModuleName(FrozenModel):
-    """A global name of a kernel that stands for a module that kernels may use."""
+    """A global name of a kernel that refers to a module that kernels may use."""
 
     kind: Literal["module"] = "module"
     name: Literal["triton", "triton.language", "triton.language.math", "triton.language.extra", "libdevice", "math"]
 
 
 class LanguageName(FrozenModel):
-    """A global name of a kernel that stands for something of `triton.language` (`from triton.language import load`) or of libdevice."""
+    """A global name of a kernel for a member of `triton.language` (`from triton.language import load`) or libdevice."""
 
     kind: Literal["language"] = "language"
     name: Identifier
@@ -188,7 +189,7 @@ Global = Annotated[
 
 
 class KernelSource(FrozenModel):
-    """The source of one kernel or device function, and what its global names mean."""
+    """Source of one kernel or device function, and the meanings of its global names."""
 
     number: Number
     name: Identifier
@@ -209,7 +210,7 @@ class OutputView(FrozenModel):
 
 
 class Part(FrozenModel):
-    """What the host code asked for since the last part."""
+    """Commands of the host code since the last part."""
 
     kernels: Annotated[tuple[KernelSource, ...], Field(max_length=500)] = ()
     commands: Annotated[tuple[Command, ...], Field(max_length=MAX_COMMANDS)] = ()
@@ -220,12 +221,12 @@ class TraceAnswer(Part):
 
     kind: Literal["trace"]
     structure: Annotated[str, Field(max_length=20_000)]
-    """What the results are in (kernels_eval.correctness.outputs)."""
+    """Structure that contains the results (kernels_eval.correctness.outputs)."""
     outputs: Annotated[tuple[OutputView, ...], Field(max_length=256)]
 
 
 class ReadAnswer(Part):
-    """The host code wants one value (`.item()`); it waits for it."""
+    """Request of the host code for one value (`.item()`), for which it waits."""
 
     kind: Literal["read"]
     view: View

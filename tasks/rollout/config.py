@@ -43,7 +43,7 @@ class EpisodeConfig(FrozenModel):
     gamma: float = Field(default=0.4, ge=0, le=1)
     """Discount of a later turn's reward in an earlier turn's return."""
     reward: str = "kernelbench"
-    """Registered function of the verdict, with terms on the answer where wanted: `kernelbench - 0.2*length +
+    """Registered function of the verdict, with optional terms on the answer: `kernelbench - 0.2*length +
     0.05*format`."""
     success_reward: float = 1.3
     """A correct turn with at least this reward ends the episode."""
@@ -96,9 +96,9 @@ class SglangConfig(FrozenModel):
     backoff_s: Annotated[float, Operational] = Field(default=0.5, ge=0)
     """Wait before the second attempt; doubled before each further one, with random jitter."""
     push: Literal["auto", "disk", "tensors"] = "auto"
-    """How new weights reach a server. `disk`: it reads the checkpoint's folder. `tensors`: the process that rolls out
-    reads it and hands the tensors over, in GPU memory where it has a GPU (`rollout.gpus`), by value otherwise. `auto`:
-    in GPU memory where a server of the pipeline's own uses the same GPU, from disk otherwise."""
+    """Way in which new weights reach a server. `disk`: it reads the checkpoint's folder. `tensors`: the process that
+    rolls out reads it and hands the tensors over, in GPU memory if it has a GPU (`rollout.gpus`), by value otherwise.
+    `auto`: in GPU memory if a server that the pipeline started uses the same GPU, from disk otherwise."""
     canary_prompts: int = Field(default=4, ge=1, le=64)
     """Fixed prompts on which each server is compared with the checkpoint after each change of weights."""
     canary_threshold: float = Field(default=0.1, gt=0)

@@ -49,7 +49,7 @@ class JudgeClient:
     reward: Callable[[Verdict, Answer | None], float]
     """Of a verdict alone, or of a verdict and the answer that it is on."""
     patience_s: float
-    """How long one kernel may wait for its verdict, the judge's queue included."""
+    """Time that one kernel may wait for its verdict, the judge's queue included."""
 
     async def judge_response(
         self,

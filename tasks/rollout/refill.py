@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MANIFEST_KEY = "refill"
 MOST_PROBLEMS = 4
-"""Where `update.most_problems` is not set: this many times `rollout.problems_per_iteration`."""
+"""Limit if `update.most_problems` is not set: this many times `rollout.problems_per_iteration`."""
 
 logger = logging.getLogger("kernelmill.rollout")
 

@@ -43,7 +43,7 @@ class RolloutProgress(FrozenModel):
     total: int
     figures: dict[str, float]
     messages: tuple[LoggedMessage, ...] = ()
-    """What was logged since the last report."""
+    """Log records since the last report."""
 
 
 class RolloutRequest(FrozenModel):

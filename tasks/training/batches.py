@@ -1,7 +1,7 @@
 """Micro-batches under a token budget: sequences of like length, padded on the right or packed without padding.
 
 Padding on the right needs no attention mask: under causal attention no real token sees what comes after it. Sequences
-are cut into micro-batches so as to pad the fewest tokens. The language-model head runs only on the positions that
+are cut into micro-batches that pad the fewest tokens. The language-model head runs only on the positions that
 predict a trained token.
 """
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from kernels_eval.errors import InputError
 
 MICRO_BATCH_OVERHEAD_TOKENS = 64
-"""What one more micro-batch costs, in tokens of work: about 2 ms of 40 µs each (0.5 M parameters, two CPU cores)."""
+"""Cost of one more micro-batch, in tokens of work: about 2 ms of 40 µs each (0.5 M parameters, two CPU cores)."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class TrainedSequence:
 class MicroBatch:
     """n sequences with N trained tokens, in the order of rows: padded to L tokens each, or packed in one row.
 
-    Packed, `token_ids` is one row of T tokens; what follows the last sequence, if anything, is a sequence of padding
-    of its own.
+    Packed, `token_ids` is one row of T tokens; padding after the last sequence, if any, counts as another
+    sequence.
     """
 
     rows: tuple[int, ...]
-    """Indices of the sequences among those handed in."""
+    """Indices of the sequences among those given."""
     token_ids: Tensor
     """[n, L] int64, padded on the right with 0; packed [1, T]."""
     positions: Tensor

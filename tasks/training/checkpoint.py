@@ -105,7 +105,7 @@ def _gather_optimizer_state(engine: TrainingEngine) -> tuple[dict[str, Tensor], 
 
 
 def _gathered_weights(engine: TrainingEngine) -> Any:
-    """Under ZeRO-3 each rank holds a part of each weight: put them together for as long as the block lasts."""
+    """Gather the weights while the block runs: under ZeRO-3 each rank holds a part of each."""
     return import_deepspeed().zero.GatheredParameters(list(engine.model.parameters()), enabled=engine.stage == 3)
 
 

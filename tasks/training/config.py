@@ -28,7 +28,7 @@ class EngineConfig(FrozenModel):
     head: Literal["auto", "plain", "chunked"] = "auto"
     """`chunked`: logits for one slice of the vocabulary at a time. `auto`: chunked if they exceed 256 MiB."""
     activation_checkpointing: Annotated[bool, Operational] = False
-    """Compute activations again in the backward pass: a third more time, a fraction of the memory."""
+    """Recompute activations in the backward pass: a third more time, a fraction of the memory."""
     compile: bool = False
     """Compile each decoder layer with torch.compile: about 40 s at the start, then about 1.5 times as fast on a GPU."""
     context_parallel: Annotated[int, Operational] = Field(default=1, ge=1)

@@ -1,11 +1,11 @@
-"""DeepSpeed's configuration: the user's JSON file merged into a generated one; and two changes to DeepSpeed.
+"""DeepSpeed's configuration: the user's JSON file merged into a generated one; and two patches of DeepSpeed.
 
 A file may set anything but what the run's own settings decide (`RESERVED`): batch sizes, clipping, optimizer,
 precision.
 
 Partial offload (ZeRO-3, `offload_optimizer.ratio` below 1): DeepSpeed allows it only with its own Adam for CPUs,
-which is compiled on the spot, and steps the GPU's part with a second optimizer that hears neither of a new learning
-rate nor of a checkpoint. That part would stay untrained without an error. PyTorch's AdamW steps a tensor on either
+which is compiled on the spot, and steps the GPU's part with a second optimizer that receives neither a new learning
+rate nor a checkpoint. That part would stay untrained without an error. PyTorch's AdamW steps a tensor on either
 device: one optimizer for both parts.
 """
 
@@ -57,7 +57,7 @@ def import_deepspeed() -> Any:
 
 
 def read_deepspeed_file(path: str) -> dict[str, Any]:
-    """Return a DeepSpeed JSON file; raises InputError if it is none, or sets a key of `RESERVED`."""
+    """Return a DeepSpeed JSON file; raises InputError if it is invalid, or sets a key of `RESERVED`."""
     return json.loads(_checked_text(path, _modified(path)))
 
 
@@ -138,6 +138,6 @@ def allowed_for_adamw() -> Generator[None]:
 
 
 def use_one_optimizer(zero_optimizer: Any) -> None:
-    """Have DeepSpeed's optimizer step the GPU's part with the optimizer that steps the host's."""
+    """Make DeepSpeed step the GPU's part with the optimizer that steps the CPU's part."""
     if hasattr(zero_optimizer, "backup_optimizer"):
         zero_optimizer.backup_optimizer = zero_optimizer.optimizer

@@ -1,10 +1,10 @@
 """The training engine: a model under DeepSpeed, with AdamW, for SFT, RL and the critic alike. One instance a rank.
 
-What is particular: gradients accumulate in float32; the loss that `backward` is given is already divided by the
-normaliser of the whole optimizer step (all micro-batches, all ranks): DeepSpeed only adds up; on a CPU
-the shared-memory communication op, which would be compiled for 40 s, is not built. `torch.distributed` is initialised
-by the caller. Weights and optimizer state leave the engine as full tensors by parameter name, whatever the ZeRO stage
-and the number of ranks, so that either may change between two iterations.
+Gradients accumulate in float32. The loss passed to `backward` is already divided by the normaliser of the whole
+optimizer step (all micro-batches, all ranks): DeepSpeed only adds up. On a CPU the shared-memory communication op,
+which takes 40 s to compile, is not built. The caller initialises `torch.distributed`. Weights and optimizer state leave
+the engine as full tensors by parameter name, whatever the ZeRO stage and the number of ranks: either may change between
+two iterations.
 """
 
 import math
@@ -83,7 +83,7 @@ def engine_settings(
 
 
 class TrainingEngine:
-    """A module around a model that is being trained. `model` is what is saved; `module` is what is called."""
+    """A module around a model that is being trained. `model` is saved; `module` is called."""
 
     def __init__(self, model: PreTrainedModel, module: nn.Module, settings: EngineSettings) -> None:
         deepspeed = import_deepspeed()
@@ -140,7 +140,7 @@ class TrainingEngine:
         return list(self.group.micro_batches(self.layout(token_budget), sequences, self.device))
 
     def sum_over_ranks(self, sums: Tensor) -> Tensor:
-        """Add sums over the micro-batches of all ranks up; ranks that share sequences have each counted all of them."""
+        """Add up sums over the micro-batches of all ranks; ranks that share sequences have each counted all of them."""
         if self.world_size > 1:
             if self.group.rank > 0:
                 sums.zero_()
@@ -169,7 +169,7 @@ class TrainingEngine:
             nn.utils.clip_grads_with_norm_(self.trained, self.settings.gradient_clip, norm)
         self.deepspeed.step()
         found = float(norm if norm is not None else self.deepspeed.get_global_grad_norm())
-        if not math.isfinite(found) or found < 0:  # DeepSpeed says −1 for a norm that is not finite
+        if not math.isfinite(found) or found < 0:  # DeepSpeed returns −1 for a norm that is not finite
             raise InputError(
                 "gradients are not finite: the weights that training started from are not, "
                 "or the learning rate is too high"
@@ -178,7 +178,7 @@ class TrainingEngine:
 
     @property
     def _clips_itself(self) -> bool:
-        """ZeRO-0 in float32 wraps no optimizer, clips without saying the norm: then we do both."""
+        """True for ZeRO-0 in float32: DeepSpeed wraps no optimizer and clips without returning the norm; we do both."""
         return isinstance(self.deepspeed.optimizer, torch.optim.Optimizer)
 
 
@@ -230,7 +230,7 @@ def step_flops(model: PreTrainedModel, lengths: Sequence[int], trained_tokens: i
 
     Counted: two for each weight of the body and token, those of causal attention, and the head on trained tokens;
     thrice that with the backward pass, twice for frozen weights. Recomputation (checkpointing, the chunked head) is
-    not counted: a share of the peak says what was achieved, not what was spent.
+    not counted: a share of the peak measures useful work alone.
     """
     body: Any = model.base_model
     embedding = model.get_input_embeddings().weight  # pyright: ignore[reportOptionalMemberAccess]

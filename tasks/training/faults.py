@@ -1,7 +1,7 @@
-"""Errors of a rank: which are the machine's, and the one retry with less memory. Runs in the process that starts ranks.
+"""Errors of a rank: their cause, and one retry with less memory. Runs in the process that starts ranks.
 
 A dead process or node, too little memory or a broken connection between ranks may heal on a retry. Any other error is
-bad input, which says so itself, or a mistake in the program, which no retry mends: it is raised as it is.
+bad input or a mistake in the program, which no retry fixes: it is raised unchanged.
 
 Out of memory is retried once, with half the token budget. The ranks are started anew for it: their memory is free
 again, nothing is fragmented, and no rank waits in a collective for one that failed. Work is repeated from the last
@@ -21,9 +21,9 @@ from kernels_eval.errors import InfrastructureError
 from tasks.training.config import EngineConfig
 
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "std::bad_alloc")
-"""What PyTorch's CPU allocator says, in a plain RuntimeError."""
+"""Text of PyTorch's CPU allocator in a plain RuntimeError."""
 _COMMUNICATION = ("gloo/", "[gloo", "gloo timeout", "NCCL error", "ncclSystemError", "ncclRemoteError")
-"""What the communication back ends say in a plain RuntimeError, older ones above all."""
+"""Texts of the communication back ends, mostly older ones, in a plain RuntimeError."""
 _CONNECTIONS = (ConnectionError, TimeoutError)
 _SMALLEST_BUDGET = 64
 Config = TypeVar("Config", bound=EngineConfig)
@@ -40,8 +40,8 @@ class OutOfMemoryError(InfrastructureError):
 def error_of_rank(error: RayError, token_budget: int) -> BaseException:
     """Return the exception to raise for an error that Ray reports of a rank; Ray's own becomes its cause.
 
-    Our own exceptions as they are; OutOfMemoryError, naming the budget, or InfrastructureError if the machine
-    failed; else what the program raised.
+    Our own exceptions are returned unchanged; OutOfMemoryError, naming the budget, or InfrastructureError if the
+    machine failed; otherwise the program's exception.
     """
     if isinstance(error, RayOutOfMemoryError):
         return OutOfMemoryError(_out_of_memory(token_budget, error))
@@ -63,7 +63,7 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 
 
 def is_communication(error: BaseException | None) -> bool:
-    """True where ranks, or a rank and the store through which they meet, cannot reach each other."""
+    """True if ranks cannot reach each other, or a rank cannot reach their common store."""
     if isinstance(error, (DistError, *_CONNECTIONS)):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _COMMUNICATION)

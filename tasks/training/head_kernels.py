@@ -1,6 +1,6 @@
-"""Triton kernels of the chunked head: one pass over a slice of logits where PyTorch's own operations take eight.
+"""Triton kernels of the chunked head: one pass over a slice of logits; PyTorch's own operations take eight.
 
-`accumulate_statistics` folds a slice of the vocabulary into what the softmax needs; `logit_gradients` turns the slice
+`accumulate_statistics` folds a slice of the vocabulary into the softmax's statistics; `logit_gradients` turns the slice
 into its gradient. Both hold for any slice width; logits are float32, rows are contiguous. Annotations of kernels are
 quoted: Triton's compiler looks names up and refuses `Any`.
 """

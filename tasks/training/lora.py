@@ -49,7 +49,7 @@ def add_adapters(model: PreTrainedModel, config: LoraConfig, seed: int = 0) -> N
 
 @contextmanager
 def adapters_off(model: nn.Module) -> Generator[None]:
-    """For as long as the block lasts the model is its base: the adapters' part is multiplied by 0."""
+    """Reduce the model to its base while the block runs: the adapters' part is multiplied by 0."""
     layers = adapter_layers(model)
     for layer in layers.values():
         layer.set_scale(_NAME, 0.0)

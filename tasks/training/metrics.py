@@ -23,7 +23,7 @@ def metrics_table(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def record(said: Iterable[dict[str, Any]], folder: Path, progress: Progress) -> None:
-    """Hand a program's progress on until it has ended; write `metrics.parquet` into the folder of its checkpoint."""
+    """Pass on a program's progress until it has ended; write `metrics.parquet` into the folder of its checkpoint."""
     for entry in said:
         if "rows" in entry:
             metrics_table(entry["rows"]).write_parquet(folder / METRICS_FILE)

@@ -38,7 +38,7 @@ class Rank:
         self._store: Any = None
 
     def ping(self) -> bool:
-        """Answer."""
+        """Return at once: a sign of life."""
         return True
 
     def group(self) -> str | None:
@@ -46,7 +46,7 @@ class Rank:
         return self._group
 
     def listen(self, world_size: int) -> tuple[str, int]:
-        """On rank 0: open the store through which ranks find each other. Returns its address."""
+        """Open the store through which ranks find each other, on rank 0. Returns its address."""
         from torch._C._distributed_c10d import TCPStore
 
         address = ray.util.get_node_ip_address() if world_size > 1 else "127.0.0.1"
@@ -64,7 +64,7 @@ class Rank:
         return address, port
 
     def join(self, group: str, rank: int, world_size: int, address: tuple[str, int], threads: int) -> None:
-        """Join the process group, for good."""
+        """Join the process group permanently."""
         import torch
         from torch import distributed
         from torch._C._distributed_c10d import TCPStore
@@ -82,7 +82,7 @@ class Rank:
             "MASTER_PORT": str(port),
         }
         if host == "127.0.0.1" and sys.platform == "linux":
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # it would listen wherever the machine's name leads
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # otherwise on the machine name's address
         store = self._store or TCPStore(host, port, world_size, timeout=COLLECTIVE_TIMEOUT)
         distributed.init_process_group(
             "nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=world_size, timeout=COLLECTIVE_TIMEOUT
@@ -109,9 +109,9 @@ class Rank:
 
 
 def run_on_ranks(config: EngineConfig, program: Program, job: Any) -> Iterator[Any]:
-    """Run a program on all ranks, starting them if they are not there; yield what rank 0 yields.
+    """Run a program on all ranks, started if necessary; yield what rank 0 yields.
 
-    Raises what the program raised, caused by Ray's error, which shows the rank's traceback; InfrastructureError where
+    Raises what the program raised, caused by Ray's error, which shows the rank's traceback; InfrastructureError if
     a rank died, ran out of memory (OutOfMemoryError) or lost the others.
     """
     ranks = _ranks(config)
@@ -139,7 +139,7 @@ def run_on_ranks(config: EngineConfig, program: Program, job: Any) -> Iterator[A
 
 
 def _ranks(config: EngineConfig) -> list[Any]:
-    """Return the living ranks of one process group; make it anew if any of them is missing."""
+    """Return the living ranks of one process group; recreate it if any of them is missing."""
     try:
         ranks = _warm_ranks(config)
         groups = ray.get([rank.group.remote() for rank in ranks])

@@ -1,8 +1,8 @@
 """Retention of checkpoints: the newest and best interim ones; all published ones, some without optimizer state.
 
 Interim checkpoints are published folders `step-<n>` whose manifests hold, as metadata, the `fingerprint` of what is
-being trained and `figures`, the metrics at that step. Those of another fingerprint can never be resumed from; they
-go.
+being trained and `figures`, the metrics at that step. Those of another fingerprint can never be resumed from:
+they are removed.
 """
 
 import shutil
@@ -15,9 +15,9 @@ from tasks.pipeline.store import discard, read_manifest
 
 STEP_PREFIX = "step-"
 OPTIMIZER_FILES = ("optimizer/*", "critic/optimizer/*")
-"""Where a checkpoint has what only an optimizer reads (tasks.training.checkpoint)."""
+"""Folder in a checkpoint for data that only an optimizer reads (tasks.training.checkpoint)."""
 _WHOLE = 2
-"""Newest policies that keep everything: the last one, and the one that it can be made from again."""
+"""Newest policies that keep everything: the last one, and the one that it was trained from."""
 Metric = Literal["loss", "validation_loss", "kl", "return_mean"]
 _HIGHER_IS_BETTER: frozenset[Metric] = frozenset({"return_mean"})
 

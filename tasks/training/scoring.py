@@ -115,7 +115,7 @@ def chunked_token_scores(
 
 
 class _TokenScores(torch.autograd.Function):
-    """One softmax for both results, and one [N, V] tensor kept for the backward pass."""
+    """Scores with one softmax for both results, and one [N, V] tensor kept for the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

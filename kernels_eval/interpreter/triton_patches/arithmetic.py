@@ -1,11 +1,12 @@
-"""Interpreter process: arithmetic that Triton's interpreter lacks: bfloat16, TF32, libdevice, reductions by whole blocks.
+"""Interpreter process: arithmetic that Triton's interpreter lacks: bfloat16, TF32, libdevice, reductions by blocks.
 
-The interpreter keeps bfloat16 as its bits, and upstream adds, compares and multiplies those bits. Here operands are widened to
-float32, and the result is rounded to bfloat16 after each operation, as the compiled kernel does. Products in TF32 get operands of
-TF32's ten mantissa bits.
+The interpreter keeps bfloat16 as its bits, and upstream adds, compares and multiplies those bits. Here operands are
+widened to float32, and the result is rounded to bfloat16 after each operation, as in the compiled kernel. Products in
+TF32 get operands of TF32's ten mantissa bits.
 
-Upstream calls the function of `tl.reduce` and `tl.associative_scan` once for each element, on scalars. It has to be associative,
-or the compiled kernel would be wrong too: here it is called on whole blocks, neighbours with neighbours, once for each level of a tree.
+Upstream calls the function of `tl.reduce` and `tl.associative_scan` once for each element, on scalars. The function
+must be associative, or the compiled kernel would be wrong too. Here it is called on whole blocks, neighbours with
+neighbours, once for each level of a tree.
 """
 
 from collections.abc import Callable
@@ -29,7 +30,7 @@ _WIDENED = ("binary_op", "unary_op", "create_clampf", "create_fma", "create_rsqr
 
 
 def install() -> None:
-    """Patch Triton's interpreter in this process. After anything that replaces these operations."""
+    """Patch Triton's interpreter in this process. Call it after anything that replaces these operations."""
     builder = upstream.InterpreterBuilder
     for name in _WIDENED:
         setattr(builder, name, _in_float32(getattr(builder, name)))
@@ -47,7 +48,7 @@ def to_tf32(values: Any) -> Any:
 
 
 def _in_float32(compute: Callable[..., Any]) -> Callable[..., Any]:
-    """An operation that takes bfloat16 too."""
+    """Return an operation that takes bfloat16 too."""
 
     def computed(self: Any, *operands: Any) -> Any:
         types = [value.dtype.scalar for value in operands if isinstance(value, upstream.TensorHandle)]
@@ -60,7 +61,7 @@ def _in_float32(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _cast(convert: Callable[..., Any]) -> Callable[..., Any]:
-    """A conversion from and to bfloat16 by way of float32."""
+    """Return a conversion from and to bfloat16 by way of float32."""
 
     def converted(self: Any, value: Any, wanted: Any) -> Any:
         if value.dtype.scalar is _BFLOAT16:
@@ -73,7 +74,7 @@ def _cast(convert: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reduction(reduce: Callable[..., Any]) -> Callable[..., Any]:
-    """A reduction or scan that takes bfloat16 too; it is rounded once, at the end."""
+    """Return a reduction or scan that takes bfloat16 too; it rounds once, at the end."""
 
     def reduced(self: Any, inputs: Any) -> Any:
         are_narrow = [value.dtype is _BFLOAT16 for value in inputs]
@@ -116,7 +117,7 @@ def _by_blocks(by_blocks: Callable[..., Any], one_by_one: Callable[..., Any]) ->
     def run(self: Any, inputs: Any) -> Any:
         try:
             return by_blocks(self, inputs)
-        except (ValueError, TypeError):  # the function asks `if` of its operands, which has no answer for a block
+        except (ValueError, TypeError):  # the function branches on its operands, which is undefined for a block
             return one_by_one(self, inputs)
 
     return run
@@ -184,7 +185,7 @@ def _integer(function: _Function) -> Any:
 
 
 def _elementwise(function: _Function, result: Any) -> Any:
-    """Make a function on Triton's tensors of one on PyTorch's. `result`: its type; None: that of the arguments."""
+    """Turn a function on PyTorch's tensors into one on Triton's. `result`: its type; None: that of the arguments."""
 
     def call(*arguments: Any) -> Any:
         values = [value.value if isinstance(value, tl.constexpr) else value for value in arguments]
@@ -221,7 +222,7 @@ def _popc(x: torch.Tensor) -> torch.Tensor:
 
 
 def _round(x: torch.Tensor) -> torch.Tensor:
-    """Halves away from zero, as C does; PyTorch rounds them to even."""
+    """Round halves away from zero, as C does; PyTorch rounds them to even."""
     return torch.trunc(x + torch.copysign(torch.full_like(x, 0.5), x))
 
 
@@ -252,8 +253,8 @@ _INTEGERS: dict[str, _Function] = {"clz": _clz, "popc": _popc}
 class InterpretedLibdevice:
     """Stand-in for libdevice in an interpreted kernel: CUDA's and AMD's device libraries, by PyTorch on the CPU.
 
-    Triton's interpreter knows none of these functions (a call returns None), though honest kernels often use them. As in the
-    device library they take float32 and float64, or integers for functions on integers.
+    Triton's interpreter knows none of these functions (a call returns None), though honest kernels often use them. As
+    in the device library they take float32 and float64, or integers for functions on integers.
     """
 
 
@@ -266,7 +267,10 @@ for _name, _function in _INTEGERS.items():
 
 
 def install_libdevice() -> None:
-    """Replace libdevice for kernels that spell the whole path (`tl.extra.cuda.libdevice.tanh`). In the interpreter process alone."""
+    """Replace libdevice for kernels that use the whole path (`tl.extra.cuda.libdevice.tanh`).
+
+    Call it in the interpreter process only.
+    """
     extra: Any = tl.extra
     for owner in (extra, extra.cuda, extra.hip):
         owner.libdevice = InterpretedLibdevice

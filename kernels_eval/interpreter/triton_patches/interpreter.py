@@ -1,7 +1,7 @@
-"""Triton's interpreter, made countable and quick. Installed once in the process that executors are forked from.
+"""Interpreter process: Triton's interpreter, faster and with counts. Installed once, in the fork server.
 
-- A launch runs with its tensors in place (upstream copies each storage twice) and with `triton.language` patched once and
-  for all (upstream patches it on every launch and every device-function call: a third of the time of a small kernel).
+- A launch runs with its tensors in place (upstream copies each storage twice). `triton.language` is patched once
+  (upstream patches it on every launch and every device-function call: a third of the time of a small kernel).
 - Every access is checked and counted (kernels_eval.interpreter.memory_accesses); `tl.dot` counts its operations.
 """
 
@@ -19,7 +19,7 @@ from kernels_eval.interpreter.triton_patches.names import upstream
 
 
 class KernelError(Exception):
-    """A kernel failed while it was interpreted; the cause is what it raised."""
+    """Raised if a kernel failed while it was interpreted; the cause is the kernel's exception."""
 
     def __init__(self, kernel: str) -> None:
         super().__init__(kernel)
@@ -27,7 +27,7 @@ class KernelError(Exception):
 
 
 class DeviceFunction(upstream.InterpretedFunction):
-    """A function of the candidate's that the interpreter runs. `fn` is the Python function."""
+    """A function of the candidate that the interpreter runs. `fn` is the Python function."""
 
     def __init__(self, function: python_types.FunctionType, constexprs: frozenset[str], names: tuple[str, ...]) -> None:
         self.fn = function
@@ -37,7 +37,7 @@ class DeviceFunction(upstream.InterpretedFunction):
         """Names of all its parameters."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it, called from another kernel."""
+        """Run it as a call from another kernel."""
         return self.fn(*args, **kwargs)
 
 
@@ -52,7 +52,8 @@ def install() -> None:
         upstream._patch_builtin(language.tensor, builder, scope)
         upstream._patch_lang_tensor(language.tensor, scope)
         upstream._patch_lang_core(language, scope)
-    # Triton 3.6 hands numpy an array of one element here, which numpy 2.4 refuses: `for k in range(0, K, BLOCK)` would fail.
+    # Triton 3.6 passes NumPy an array of one element here. NumPy 2.4 rejects it: `for k in range(0, K, BLOCK)` would
+    # fail.
     scope.set_attr(tl.tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
     upstream._patch_builtin(tl.math, builder, scope)
     upstream._patch_builtin(tl.core.tensor_descriptor_base, builder, scope)
@@ -76,7 +77,7 @@ def install() -> None:
 
 
 def _patch_builtin_directly(owner: Any, name: str, member: Any, builder: Any, scope: Any) -> None:
-    """Put a function of the language in place, bound to the interpreter, without the two wrappers that upstream leaves around it."""
+    """Install a function of the language, bound to the interpreter, without the two wrappers that upstream keeps."""
     plain: Any = inspect.unwrap(member)
     semantic: Any = upstream.interpreter_semantic
 
@@ -88,7 +89,7 @@ def _patch_builtin_directly(owner: Any, name: str, member: Any, builder: Any, sc
 
 
 def _numpy_type(dtype: Any) -> np.dtype[Any]:
-    """NumPy's type for a Triton type. Upstream builds a table of all types on every call."""
+    """Return NumPy's type for a Triton type. Upstream builds a table of all types on every call."""
     scalar = dtype.scalar
     return _POINTER if scalar.is_ptr() else _NUMPY_TYPES[scalar.name]
 
@@ -98,7 +99,7 @@ def _call_device_function(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def interpret(function: Any, arguments: dict[str, Any], grid: tuple[int, int, int], programs: Any) -> None:
-    """Run programs of a launch. `function`: a DeviceFunction; `arguments`: converted already; `programs`: their indices."""
+    """Run programs of a launch, by their indices. `function`: a DeviceFunction; `arguments`: already converted."""
     builder = upstream.interpreter_builder
     builder.set_grid_dim(*grid)
     run = function.fn
@@ -108,7 +109,7 @@ def interpret(function: Any, arguments: dict[str, Any], grid: tuple[int, int, in
 
 
 def pointer(address: int, dtype_name: str) -> Any:
-    """Return what a kernel is passed for a tensor. `dtype_name`: Triton's name, e.g. `fp32`."""
+    """Return the pointer that a kernel gets for a tensor. `dtype_name`: Triton's name, e.g. `fp32`."""
     dtype = _POINTERS.get(dtype_name)
     if dtype is None:
         dtype = _POINTERS[dtype_name] = tl.str_to_ty(f"*{dtype_name}", None)
@@ -153,7 +154,7 @@ def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprec
 
 
 def _exact_by_default(dot: Any) -> Any:
-    """`tl.dot` in TF32 only where the kernel says so, not where it says nothing."""
+    """Compute `tl.dot`, in TF32 only if the kernel asks for it explicitly."""
 
     def call(
         input: Any,
@@ -182,8 +183,8 @@ _POINTER = np.dtype(np.uint64)
 _NUMPY_TYPES: dict[str, np.dtype[Any]] = {
     str(dtype.name): upstream._get_np_dtype(dtype)
     for dtype in (
-        tl.int1, tl.int8, tl.int16, tl.int32, tl.int64, tl.uint8, tl.uint16, tl.uint32, tl.uint64, tl.float16, tl.bfloat16,
-        tl.float32, tl.float64, tl.float8e5, tl.float8e5b16, tl.float8e4nv, tl.float8e4b8, tl.float8e4b15,
+        tl.int1, tl.int8, tl.int16, tl.int32, tl.int64, tl.uint8, tl.uint16, tl.uint32, tl.uint64, tl.float16,
+        tl.bfloat16, tl.float32, tl.float64, tl.float8e5, tl.float8e5b16, tl.float8e4nv, tl.float8e4b8, tl.float8e4b15,
     )
 }  # fmt: skip
 _POINTERS: dict[str, Any] = {}

@@ -1,7 +1,8 @@
 """Triton's private names: classes, functions and attributes that Triton may change in any release.
 
-The modules of this folder use them directly. All other code calls the functions of this module, so that a new release of Triton
-is adapted to here. tests/unit/kernels_eval/interpreter/test_triton_names.py checks each name against the installed release.
+The modules of this folder use them directly. All other code calls the functions of this module, the only ones that a
+new release of Triton may affect. tests/unit/kernels_eval/interpreter/test_triton_names.py checks each name against the
+installed release.
 """
 
 import ast
@@ -29,12 +30,12 @@ _BENCHMARK_TIMES_MS = [1.0, 1.0, 1.0]
 
 
 def is_kernel(value: Any) -> bool:
-    """Return True for what `@triton.jit` and `@triton.constexpr_function` make, interpreted or not."""
+    """Return True for results of `@triton.jit` and `@triton.constexpr_function`, interpreted or not."""
     return isinstance(value, upstream.InterpretedFunction | JITFunction | ConstexprFunction)
 
 
 def is_constexpr_function(value: Any) -> bool:
-    """Return True for what `@triton.constexpr_function` makes."""
+    """Return True for a result of `@triton.constexpr_function`."""
     return isinstance(value, ConstexprFunction)
 
 
@@ -59,7 +60,7 @@ def interpreter_globals(names: Collection[str]) -> dict[str, Any]:
 
 
 def runtime_value(value: Any) -> Any:
-    """Return a number, tuple or tensor descriptor as an interpreted kernel is passed it."""
+    """Return a number, tuple or tensor descriptor in the form that an interpreted kernel gets."""
     return upstream._implicit_cvt(value)
 
 
@@ -79,7 +80,7 @@ def disable_benchmarks() -> None:
 
 
 class WarmedKernel:
-    """Stand-in for what `kernel.warmup(...)` returns: resource figures that host code reads."""
+    """Stand-in for the result of `kernel.warmup(...)`: resource figures that host code reads."""
 
     n_regs = 32
     n_spills = 0
@@ -114,7 +115,7 @@ def launches_suppressed() -> Generator[None]:
 
 
 def compiled_kernels(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield name and compiled kernel of each variant that a jit function was compiled to, also inside autotuners and heuristics."""
+    """Yield name and compiled kernel of each variant of a jit function, also inside autotuners and heuristics."""
     while value is not None and not isinstance(value, JITFunction) and hasattr(value, "fn"):
         value = value.fn
     if isinstance(value, JITFunction):

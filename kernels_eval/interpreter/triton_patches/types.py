@@ -1,7 +1,8 @@
-"""Triton's bookkeeping of types, made cheap for the interpreter: it takes more of a small kernel's time than NumPy does.
+"""Interpreter process: cheaper bookkeeping of Triton's types, which takes more of a small kernel's time than NumPy.
 
-What each operation works out anew (the shape of a block as compile-time constants, its name, whether it has to be broadcast to
-what it is already) is remembered, or left until it is asked for. Values and types stay what they were.
+Upstream computes some properties again in each operation: the shape of a block as compile-time constants, its name, and
+whether it must be broadcast, even to the shape that it has already. Here they are cached, or computed on first use.
+Values and types stay the same.
 """
 
 from dataclasses import dataclass
@@ -12,31 +13,34 @@ import triton.language as tl
 from kernels_eval.interpreter.triton_patches.names import language, semantic
 
 _UNPROMOTED = (tl.float32, tl.float64, tl.int32, tl.int64)
-"""Types of which two operands stay what they are, whatever the operation."""
+"""Types that two operands of the same type keep in every operation."""
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """What there is to know of one shape. `own`: Triton's tuple of its sizes, one for each shape, so that shapes can be compared by identity."""
+    """Properties of one shape.
+
+    `own`: Triton's tuple of its sizes, a single object for each shape: shapes are compared by identity.
+    """
 
     own: Any
     sizes: tuple[int, ...]
     numel: int
     constants: Any
-    """The sizes as a tensor shows them: compile-time constants."""
+    """The sizes as compile-time constants, the form that a tensor has them in."""
     constant_numel: Any
 
 
 _shapes: dict[tuple[int, ...], _Shape] = {}
 _shapes_by_identity: dict[int, _Shape] = {}
-"""By the identity of `own`, which is never let go."""
+"""By the identity of `own`, which is never freed."""
 _check_shape: Any = language.validate_block_shape
 _check_operands: Any = semantic.binary_op_type_checking_impl
 _broadcast: Any = semantic.broadcast_impl_value
 
 
 def install() -> None:
-    """Patch Triton in this process. Once, before anything is interpreted."""
+    """Patch Triton in this process. Call it once, before anything is interpreted."""
     language.constexpr.__init__ = _new_constexpr
     language.constexpr.type = property(lambda self: language.constexpr_type(self.value))
     language.block_type.__init__ = _new_block_type
@@ -53,7 +57,7 @@ def _new_constexpr(self: Any, value: Any) -> None:
 
 
 def _shape(shape: Any) -> _Shape:
-    """Find, or learn, a shape; raises what Triton raises for one that is none."""
+    """Return a shape, cached or new; raises Triton's own error for an invalid one."""
     known = _shapes_by_identity.get(id(shape))
     if known is not None:
         return known

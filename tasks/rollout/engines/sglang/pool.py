@@ -37,7 +37,7 @@ class Supervisor(Protocol):
     """Keeps one server running (tasks.rollout.engines.sglang.servers)."""
 
     async def state(self) -> ServerState:
-        """Say how the server is."""
+        """Return the server's state."""
         ...
 
     async def set_model(self, folder: str, version: str) -> None:

@@ -54,12 +54,12 @@ class SglangServer:
         return f"http://127.0.0.1:{self._port}"
 
     def set_model(self, folder: str, version: str) -> None:
-        """Say what a restarted server is to load."""
+        """Set the model for a restart."""
         with self._lock:
             self._model = (folder, version)
 
     def state(self) -> ServerState:
-        """Say how the server is."""
+        """Return the server's state."""
         with self._lock:
             running = self._process is not None and self._process.poll() is None
             return ServerState(
@@ -137,11 +137,11 @@ class LocalSupervisor:
         self._server = server
 
     async def state(self) -> ServerState:
-        """Say how the server is."""
+        """Return the server's state."""
         return await asyncio.to_thread(self._server.state)
 
     async def set_model(self, folder: str, version: str) -> None:
-        """Say what a restarted server is to load."""
+        """Set the model for a restart."""
         await asyncio.to_thread(self._server.set_model, folder, version)
 
     async def stop(self) -> None:
@@ -156,7 +156,7 @@ class RaySupervisor:
         self._actor = actor
 
     async def state(self) -> ServerState:
-        """Say how the server is; a dead actor counts as given up."""
+        """Return the server's state; a dead actor counts as given up."""
         from ray.exceptions import RayActorError
 
         try:
@@ -165,7 +165,7 @@ class RaySupervisor:
             return ServerState(is_running=False, gave_up=True, restarts=0, report=str(error).splitlines()[0])
 
     async def set_model(self, folder: str, version: str) -> None:
-        """Say what a restarted server is to load."""
+        """Set the model for a restart."""
         from contextlib import suppress
 
         from ray.exceptions import RayActorError

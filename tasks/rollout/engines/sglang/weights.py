@@ -69,7 +69,7 @@ class WeightSync:
         self._config = config
         self._current: ServedPolicy | None = None
         self.push = config.push
-        """How weights reach servers (`rollout.sglang.push`)."""
+        """Way in which weights reach servers (`rollout.sglang.push`)."""
         self.pushes: Counter[str] = Counter()
         """Pushes so far: from `disk`, as `tensors`."""
         self._capacities: dict[str, int] = {}

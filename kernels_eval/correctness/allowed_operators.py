@@ -1,8 +1,9 @@
-"""Which PyTorch operators host code may use in a forward call.
+"""Tracing process and judge: the PyTorch operators that host code may use in a forward call.
 
-`strict` allows what allocates, views, reshapes or copies; everything that computes is refused by name. `mixed` allows every
-operator that can be carried out elsewhere. Asked twice: in the candidate's process, so that the refusal has a line of the
-candidate's, and again by the judge on the program that comes out (kernels_eval.trace.schema), which is what counts.
+`strict` allows operators that allocate, view, reshape or copy, and refuses every computing operator by name. `mixed`
+allows every operator that the judge can execute in another process. Checked twice: in the tracing process, which knows
+the line of the candidate's source, and by the judge on the resulting program (kernels_eval.trace.schema). The second
+check is the one that counts.
 """
 
 from collections.abc import Callable
@@ -19,26 +20,26 @@ CREATIONS = frozenset(
 )  # fmt: skip
 COPIES = frozenset({"clone", "copy_", "_to_copy", "contiguous"})
 MOVES = frozenset({"cat", "stack", "constant_pad_nd", "repeat"})
-"""Copies into a new layout. What they move was written by whoever wrote it before."""
+"""Copies into a new layout. Elements keep the origin that they had before the copy."""
 SETTERS = frozenset(
     {"fill_", "zero_", "set_", "resize_", "detach_", "requires_grad_", "_unsafe_view", "_reshape_alias"}
 )
 METADATA = frozenset({"sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "is_same_size", "is_contiguous"})
 _UNTRACEABLE = frozenset({"set_", "resize_", "resize_as_", "from_file", "_nested_tensor_from_mask", "record_stream"})
-"""Operators that would pull a storage from under its handle, or reach out of the process."""
+"""Operators that replace the storage of a traced tensor, or use resources outside the process."""
 STRICT = (UNINITIALISED | CREATIONS | COPIES | MOVES | SETTERS | METADATA | {"detach", "alias"}) - _UNTRACEABLE
 
 
 MAX_HOST_READS = 16
-"""Values that host code may read in one forward call (`.item()`): a scale, a length, not the work."""
+"""Maximum number of values that host code may read in one forward call (`.item()`): enough for scales and lengths."""
 
 
 class ForbiddenOperatorError(Exception):
-    """The candidate did with the library what its own kernels should do."""
+    """The candidate used PyTorch for work that its own kernels must do."""
 
 
 def refusal(func: Any, name: str, strict: bool) -> str | None:
-    """Say why a forward call cannot use an operator; None where it can."""
+    """Return the reason why a forward call cannot use an operator, or None if it can."""
     if func.namespace != "aten" or name in _UNTRACEABLE:
         return f"{func.namespace}.{name}: host code cannot use this operator here"
     if strict and not (func.is_view or name in STRICT):
@@ -47,12 +48,12 @@ def refusal(func: Any, name: str, strict: bool) -> str | None:
 
 
 def is_recordable(name: str, strict: bool) -> bool:
-    """True where the judge carries out an operator that a program names (views are not written down at all)."""
+    """True if the judge executes this operator when a program names it (views are never recorded)."""
     return name in STRICT if strict else name not in _UNTRACEABLE
 
 
 def refuse_host_copies(record: Callable[[str], None]) -> None:
-    """Refuse the ways from a tensor to host memory that pass by the dispatcher (numpy, lists, DLPack)."""
+    """Refuse conversions from a tensor to host memory that bypass the dispatcher (numpy, lists, DLPack)."""
 
     def refusing(name: str) -> Callable[..., Any]:
         def refuse(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:

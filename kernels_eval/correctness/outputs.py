@@ -1,4 +1,7 @@
-"""Results of a forward call: tensors, alone or in nested tuples, lists and dictionaries, and those that the reference returns."""
+"""Worker and candidate processes: structure of a forward call's results, and the reference's expected results.
+
+Results are tensors, alone or in nested tuples, lists and dictionaries.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,14 +9,14 @@ from typing import Any
 import torch
 
 ONE = "one object"
-"""The structure of a result that is no collection."""
+"""Structure of a result that is not a collection."""
 _MAX_RESULTS = 256
 
 
 def flat(result: Any) -> tuple[list[Any], str]:
-    """Return what a result holds, in order, and its structure in words that can be compared.
+    """Return the leaves of a result in order, and its structure as a string that can be compared.
 
-    Tuples and lists are the same structure, since whoever calls the model unpacks both alike. Dictionaries are in the order of their keys.
+    Tuples and lists count as the same structure, because callers unpack both alike. Dictionaries are sorted by key.
     """
     leaves: list[Any] = []
     return leaves, _gathered(result, leaves)
@@ -32,29 +35,29 @@ def _gathered(value: Any, leaves: list[Any]) -> str:
 
 
 class ReferenceFailedError(Exception):
-    """The problem's own code raised or returned what the judge cannot compare: a fault of the problem, not of the kernel."""
+    """The problem's own code raised, or returned something that cannot be compared: a fault of the problem."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What the reference makes of one input set."""
+    """Results of the reference on one input set."""
 
     native: list[torch.Tensor]
-    """Outputs in the reference's own precision: they decide type and shape."""
+    """Outputs in the reference's own precision. They define the expected dtype and shape."""
     oracle: list[torch.Tensor]
-    """Outputs in float64, or again the native ones where the reference cannot run in double."""
+    """Outputs in float64, or the native ones if the reference cannot run in float64."""
     changed_inputs: frozenset[int]
     """Inputs that the reference itself changes."""
     structure: str
-    """What the outputs are in (kernels_eval.correctness.outputs)."""
+    """Structure of the outputs, as `flat` returns it."""
     expanded: tuple[bool, ...] = ()
-    """For each output: does the reference itself show elements of its memory more than once?"""
+    """For each output: True if the reference's own view repeats elements of its memory (a stride of 0)."""
     aliased: tuple[bool, ...] = ()
-    """For each output: does it lie in the memory of an input or a weight?"""
+    """For each output: True if it lies in the memory of an input or a weight."""
     shared: bool = False
-    """Do some outputs lie in the same memory?"""
+    """True if two outputs lie in the same memory."""
 
     @property
     def is_finite(self) -> bool:
-        """True where no output has an infinity or NaN."""
+        """True if no output has an infinity or NaN."""
         return all(bool(tensor.isfinite().all()) for tensor in self.native if not tensor.dtype.is_complex)

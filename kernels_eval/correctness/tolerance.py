@@ -1,13 +1,15 @@
-"""Compares a candidate's outputs with the oracle's.
+"""Worker process: compares a candidate's outputs with the oracle's.
 
-Tolerances follow KernelBench v0.2 (fp32 1e-4; fp16 and bf16 1e-2), with the absolute part scaled to the mean magnitude of the
-output: where outputs are small, zeros or a constant are not close. The oracle ran in float64; an element is also
-right where it agrees with the reference in its own precision (rounding decides ties, thresholds and overflow there).
+Tolerances follow KernelBench v0.2 (fp32 1e-4; fp16 and bf16 1e-2). The absolute part is scaled to the mean magnitude
+of the output: zeros or a constant are not close to small outputs. The oracle runs in float64. An element is also
+right if it agrees with the reference in the reference's own precision, where rounding decides ties, thresholds and
+overflow.
 
-Where the task itself loses digits in float32 (1 - exp(-x²) of a small x), an honest kernel is as far off as the reference is, at other
-elements; so is one that rounds its intermediate results to bfloat16, as the reference does, but other ones. So the tolerance of these
-types grows with the reference's own distance from the oracle, to a hundredth (bfloat16: three) at most: no answer that does
-not compute comes so near. A few elements that are far off (ties, thresholds) do not count as distance.
+Some tasks lose digits in float32 (1 - exp(-x²) of a small x). A correct kernel is then as inaccurate as the
+reference, but at other elements. The same holds for a kernel that rounds intermediate results to bfloat16, as the
+reference does. Therefore the tolerance of these types grows with the reference's own distance from the oracle, up to
+1e-2 (bfloat16: 3e-2). An answer that computes nothing does not come that close. A few distant elements (ties,
+thresholds) do not count as distance.
 """
 
 import math
@@ -17,28 +19,31 @@ import torch
 
 TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 1e-2, torch.float32: 1e-4, torch.float64: 1e-6}
 _WIDEST = {torch.float32: 1e-2, torch.bfloat16: 3e-2}
-"""What the tolerance may grow to where the reference itself is far from the oracle."""
+"""Upper bound of the tolerance if the reference itself is far from the oracle."""
 _SMALLEST_SCALE = 1e-12
 _NOISE = 4.0
-"""Times the reference's own error, relative to the output's scale, that is added to the tolerance."""
+"""Factor on the reference's own error, relative to the output's scale, that is added to the tolerance."""
 _NOISE_QUANTILE = 0.75
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What comparing one output said."""
+    """Result of comparing one output."""
 
     agrees: bool
     message: str = ""
     max_abs_error: float | None = None
     max_rel_error: float | None = None
-    """Largest error relative to the element's magnitude plus the output's mean magnitude: what the tolerance bounds."""
+    """Largest error relative to the element's magnitude plus the output's mean magnitude. The tolerance bounds it."""
     wrong_share: float = 0.0
-    """Share of the elements that are wrong."""
+    """Share of the elements that are wrong, 0 to 1."""
 
 
 def compare(actual: torch.Tensor, oracle: torch.Tensor, native: torch.Tensor, label: str) -> Comparison:
-    """Compare one output of equal shape. `native`: the reference in its own precision; `oracle`: in float64 where it can."""
+    """Compare one output of equal shape.
+
+    `native`: the reference in its own precision. `oracle`: the reference in float64, if it can run in float64.
+    """
     if actual.numel() == 0:
         return Comparison(True, max_abs_error=0.0, max_rel_error=0.0)
     if not actual.dtype.is_floating_point:
@@ -69,7 +74,7 @@ def compare(actual: torch.Tensor, oracle: torch.Tensor, native: torch.Tensor, la
 
 
 def _own_error(exact: torch.Tensor, near: torch.Tensor) -> float:
-    """How far three quarters of the reference's elements, in its own precision, are from the oracle at most."""
+    """Return the 75 % quantile of the distance between the reference in its own precision and the oracle."""
     error = (near - exact).abs()[exact.isfinite() & near.isfinite()]
     return error.kthvalue(math.ceil(_NOISE_QUANTILE * error.numel())).values.item() if error.numel() else 0.0
 
@@ -79,13 +84,13 @@ def _wrong_share(right: torch.Tensor) -> float:
 
 
 def _close(actual: torch.Tensor, expected: torch.Tensor, tolerance: float, scale: float) -> torch.Tensor:
-    """Elements within tolerance; an infinity must be the same one, NaN must be NaN."""
+    """Return the mask of elements within tolerance. Infinities must have the same sign, NaN must be NaN."""
     near = ((actual - expected).abs() <= tolerance * (scale + expected.abs())) & expected.isfinite()
     return near | (actual == expected) | (actual.isnan() & expected.isnan())
 
 
 def _first(actual: torch.Tensor, expected: torch.Tensor, right: torch.Tensor, label: str) -> str:
-    """Say where the first wrong element is, both values, and which share is wrong."""
+    """Describe the first wrong element: its index, both values, and the share of wrong elements."""
     wrong = ~right
     flat = int(wrong.reshape(-1).to(torch.uint8).argmax())
     index: list[int] = []

@@ -1,4 +1,4 @@
-"""What a candidate would launch at the true size, worked out from its program there without running it."""
+"""CPU worker: derives the launches of a candidate at the full size from its traced program, without running it."""
 
 import ast
 from collections.abc import Callable, Iterable, Mapping
@@ -36,14 +36,14 @@ from kernels_eval.trace.schema import (
 
 @dataclass(frozen=True)
 class SeenProgram:
-    """The program of a trial that was found right, and its leading size."""
+    """Program of a trial that passed, and its leading size."""
 
     trace: TraceAnswer
     size: int
 
 
 class FullSize:
-    """What the host code asks for at sizes that are not run. The question for the true size has been put already."""
+    """Programs of the host code at sizes that are not run. The trace at the full size must already be requested."""
 
     def __init__(self, session: Session, reference: Reference, smaller: SeenProgram, seen: SeenProgram) -> None:
         self._smaller = smaller
@@ -51,16 +51,17 @@ class FullSize:
         self._reference = reference
         self._seen = seen
         self.trace = self._traced()
-        """None: host code failed on the true size."""
+        """None if host code failed at the full size."""
         self.launches = launches_at_full_size(self.trace, session) if self.trace else []
         self.given_bytes = _given_bytes(self.trace, session, reference) if self.trace else []
-        """For each of `launches`: the size of what it was passed and did not make (inputs, weights, constants)."""
+        """For each of `launches`: size in bytes of its arguments that are inputs, weights or uploaded constants."""
 
     def other_sizes(self, seed: SecretSeed) -> tuple[int, int] | tuple[()] | None:
-        """Return the sizes that speak for the true one, where those that were run do not; none: only the true one does.
+        """Return the sizes to judge at if those that were run are not representative of the full size.
 
-        None: they do. Host code whose program depends on the size otherwise than in proportion (a flag, a choice of kernels) is
-        judged at the smallest sizes that are programmed as the true size is.
+        Returns None if they are representative, and () if only the full size is. The program may depend on the size
+        otherwise than in proportion (a flag, a choice of kernels). Such host code is judged at the smallest sizes whose
+        programs equal the program at the full size.
         """
         full_size = self._reference.full_size or 0
         if self.trace is None:
@@ -104,7 +105,10 @@ class FullSize:
     def _first_past(
         self, true: list[Step], full_size: int, has_come: Callable[[TraceAnswer, int], bool]
     ) -> tuple[int, int] | tuple[()]:
-        """Return the smallest sizes at which arguments are as they are at the true size: no longer 0, no longer growing. `has_come`: says so of a size."""
+        """Return the smallest sizes at which arguments behave as at the full size: no longer 0, or no longer growing.
+
+        `has_come` tests this for one size. Returns () if no such size is smaller than the full size.
+        """
         size = 2 * self._seen.size
         while 2 * size < full_size:
             trace = self._at(size)
@@ -116,7 +120,7 @@ class FullSize:
         return ()
 
     def _grows_steadily(self, trace: TraceAnswer, factor: float) -> bool:
-        """True where grids at the true size are those of a smaller one in proportion, give or take a tile in each direction."""
+        """True if grids grow in proportion to the size up to the full size, within one tile in each direction."""
         for small, true in zip(_grids(trace), _grids(self.trace), strict=False):
             for fewer, more in zip(small, true, strict=True):
                 if more < fewer or (more != fewer and abs(more - factor * fewer) > 1 + factor):
@@ -158,7 +162,7 @@ def _given_bytes(trace: TraceAnswer, session: Session, reference: Reference) -> 
 
 
 def constexpr_names(kernels: Iterable[KernelSource]) -> dict[int, frozenset[str]]:
-    """Return the names of compile-time parameters by number of the kernel."""
+    """Return the names of compile-time parameters for each kernel number."""
     return {kernel.number: _constexprs(kernel.source) for kernel in kernels}
 
 
@@ -170,7 +174,7 @@ def _constexprs(source: str) -> frozenset[str]:
 
 
 def launches_at_full_size(trace: TraceAnswer, session: Session) -> list[Launch]:
-    """Return the launches of a program that is not run."""
+    """Return the launches of a program without running it."""
     kernels = {kernel.number: kernel for kernel in session.kernels}
     constexprs = constexpr_names(session.kernels)
     launches: list[Launch] = []
@@ -195,7 +199,7 @@ def describe(
 
 
 def operator_launch(command: Operate) -> Launch | None:
-    """Count an operator from the shapes that it was traced with."""
+    """Count the cost of an operator from its traced shapes. Returns None for allocations."""
     if command.name in UNINITIALISED:
         return None
     function: Any = getattr(getattr(torch.ops.aten, command.name), command.overload)

@@ -1,8 +1,8 @@
-"""Grades one candidate: the questions that are put to it, and what its answers amount to.
+"""CPU worker: grades one candidate by tracing and running it on several trials, and returns the verdict.
 
-Order: load, weights, then one trial after the other with an early exit at the first wrong answer; while the candidate works on a
-trial, the oracle does too. Reduced leading sizes alternate between trials, so that both a hidden shape and the slope of
-the traffic come with the correctness runs.
+Order: load, set weights, then the trials one after the other, with an early exit at the first wrong answer. The oracle
+runs while the candidate works on a trial. Reduced leading sizes alternate between trials: the correctness runs then
+also cover a second shape and measure how traffic grows with the size.
 """
 
 import secrets
@@ -38,20 +38,20 @@ _MIN_KERNEL_TIME = 0.3
 
 @dataclass
 class Graded:
-    """A verdict, and what was launched at the true size (what there is to compile)."""
+    """Verdict, and the launches at the full size (the kernels to compile)."""
 
     verdict: Verdict
     launches: list[Launch] = field(default_factory=list)
     kernels: list[KernelSource] = field(default_factory=list)
     """Sources of the kernels launched."""
     follow_up: Sizes | None = None
-    """Sizes to judge again at: this verdict is right as far as it goes, but programs did not grow with the rows as they should."""
+    """Sizes to judge again at, because programs did not grow with the rows as expected, or None."""
     needs_follow_up: bool = True
-    """Without it the verdict cannot be trusted; else only its times are less exact."""
+    """True if the verdict cannot be trusted without `follow_up`; False if only its times are less exact."""
 
 
 class Grader:
-    """Holds the references of one worker and grades candidates that its fork server bears."""
+    """Holds the references of one worker, and grades candidates in processes that its fork servers start."""
 
     def __init__(self, tracing_server: ForkServer, interpreter_server: ForkServer) -> None:
         self._tracing_server = tracing_server
@@ -61,11 +61,11 @@ class Grader:
 
     @property
     def sandbox(self) -> list[str]:
-        """What keeps candidates in."""
+        """Names of the protections that confine candidates."""
         return self._tracing_server.sandbox
 
     def grade(self, problem_source: str, kernel_source: str, config: JudgeConfig) -> Graded:
-        """Grade one candidate. Raises ReferenceFailedError where the problem itself is at fault."""
+        """Grade one candidate. Raises ReferenceFailedError if the problem itself is at fault."""
         reference = self._reference(problem_source)
         seed = SecretSeed(secrets.token_bytes(16))
         sizes = first_sizes(reference)
@@ -121,7 +121,7 @@ class Grader:
                 programs: list[Traced] = []
                 for trial in range(trials):
                     traced = _start(session, inputs)
-                    # While the candidate's kernels run, the reference does.
+                    # The reference runs while the candidate's kernels do.
                     expected = expected or reference.expected(inputs, perturbed)
                     coming = self._expected(reference, drawn, trial + 1, perturbed, sizes, seed)
                     launches = _finish(session, traced.trace, expected, strict, errors)
@@ -163,7 +163,7 @@ class Grader:
         return graded
 
     def _set_weights(self, session: Session, reference: Reference) -> bool:
-        """Copy weights by name. Where the candidate has every parameter, constant ones get values that matter; True then."""
+        """Copy weights by name. Returns True if constant weights were perturbed: the candidate has every parameter."""
         state = session.ready()
         wanted = reference.state(False)
 
@@ -179,10 +179,10 @@ class Grader:
     def _expected(
         self, reference: Reference, drawn: list[list[Any]], trial: int, perturbed: bool, sizes: Sizes, seed: SecretSeed
     ) -> tuple[list[Any], Expected | None]:
-        """Return a later trial's inputs with what the reference makes of them.
+        """Return a later trial's inputs and expected outputs.
 
-        Values outside the reference's domain (the logarithm of a negative) test nothing: such a trial is drawn again from
-        the problem's own distribution.
+        Values outside the reference's domain (the logarithm of a negative) test nothing. Such a trial is drawn again
+        from the problem's own distribution.
         """
         if trial >= len(drawn):
             return [], None
@@ -226,14 +226,14 @@ class Grader:
 
 @dataclass(frozen=True)
 class Traced:
-    """A trial's program."""
+    """Program of one trial."""
 
     trace: TraceAnswer
     fingerprint: str
 
 
 def _start(session: Session, inputs: list[Any]) -> Traced:
-    """Put a trial's inputs before the executor and have the program run that the host code traced for them."""
+    """Share a trial's inputs with the interpreter process, and start the program that host code traced for them."""
     session.put(inputs)
     trace, raw, payload = session.traced()
     session.execute(raw, payload, [output["view"] for output in raw["outputs"] if output.get("view") is not None])
@@ -241,7 +241,7 @@ def _start(session: Session, inputs: list[Any]) -> Traced:
 
 
 def _finish(session: Session, trace: TraceAnswer, expected: Expected, strict: bool, errors: "Errors") -> list[Launch]:
-    """Wait for a trial's results; returns what was launched. CandidateFailedError where anything is wrong."""
+    """Wait for a trial's results; returns its launches. Raises CandidateFailedError if anything is wrong."""
     check_trace(trace, expected)
     answer, content = session.executed(_bytes_of(expected))
     changed = session.changed_inputs() - expected.changed_inputs
@@ -250,7 +250,7 @@ def _finish(session: Session, trace: TraceAnswer, expected: Expected, strict: bo
 
 
 def _sensible(look: Callable[[], _Result]) -> _Result:
-    """Look at programs that are not run, so that nothing else has looked at them: hostile ones may name anything."""
+    """Analyse programs that are not run. Nothing else has checked them, and hostile ones may name anything."""
     try:
         return look()
     except (CandidateFailedError, InfrastructureError, ReferenceFailedError):
@@ -265,11 +265,11 @@ def _bytes_of(expected: Expected) -> int:
 
 @dataclass
 class Errors:
-    """The largest errors of all trials."""
+    """Largest errors of all trials."""
 
     absolute: float = 0.0
     relative: float = 0.0
 
     def add(self, absolute: float, relative: float) -> None:
-        """Take one trial's."""
+        """Include the errors of one trial."""
         self.absolute, self.relative = max(self.absolute, absolute), max(self.relative, relative)

@@ -1,4 +1,4 @@
-"""Checks of a forward call's results: of the traced program before anything runs, then of the computed values."""
+"""CPU worker: checks the traced program of a forward call before it runs, then the computed values."""
 
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ _MIN_KERNEL_SHARE = 0.3
 
 
 def check_trace(trace: TraceAnswer, expected: Expected) -> None:
-    """Raise CandidateFailedError if a call cannot be right, whatever its kernels compute. Nothing has run yet."""
+    """Raise CandidateFailedError if the program cannot be right, whatever its kernels compute. Call before it runs."""
     launches = [command for command in trace.commands if isinstance(command, LaunchKernel)]
     if not launches:
         raise CandidateFailedError(Status.REJECTED, "no_kernel_launched", "forward launched no kernel")
@@ -49,9 +49,9 @@ _Form = TypeVar("_Form", View, OutputForm)
 
 
 def check_form(form: _Form | None, type_name: str, native: torch.Tensor, label: str) -> _Form:
-    """Return the form of an output that is a tensor of the reference's shape and dtype; raise CandidateFailedError otherwise.
+    """Return the form of an output. Raises CandidateFailedError unless it has the reference's shape and dtype.
 
-    `form` is None for an object of type `type_name` that is no tensor.
+    `form` is None for an object of type `type_name` that is not a tensor.
     """
     if form is None:
         raise CandidateFailedError(Status.INCORRECT, "wrong_type", f"{label} is a {type_name}, expected a tensor")
@@ -87,7 +87,7 @@ def _check_overlap(views: list[View]) -> None:
 
 
 def _elements(view: View) -> set[int]:
-    """Byte offsets of a view's elements in its storage."""
+    """Return the byte offsets of a view's elements in its storage."""
     places = torch.full((1,), view.offset)
     for size, stride in zip(view.shape, view.strides, strict=True):
         places = (places[:, None] + stride * torch.arange(size)).reshape(-1)
@@ -97,7 +97,7 @@ def _elements(view: View) -> set[int]:
 def check_values(
     trace: TraceAnswer, answer: ExecutedAnswer, content: bytearray, expected: Expected, changed: set[int], strict: bool
 ) -> tuple[float, float]:
-    """Return the largest absolute and relative error of a right answer; raises CandidateFailedError for a wrong one."""
+    """Return the largest absolute and relative error. Raises CandidateFailedError if the answer is wrong."""
     worst_absolute = worst_relative = 0.0
     offset = 0
     if len(answer.outputs) != len(trace.outputs):
@@ -125,7 +125,10 @@ def check_values(
 
 
 def check_dependence(trace: TraceAnswer, answer: ExecutedAnswer, content: bytearray, expected: Expected) -> None:
-    """Raise CandidateFailedError if results stay right when everything kernels wrote is replaced (policy `mixed`)."""
+    """Raise CandidateFailedError if results stay right when all values that kernels write are replaced.
+
+    Used if the allowed operators are `mixed`.
+    """
     wrong = total = offset = 0
     for index, output in enumerate(trace.outputs):
         assert output.view is not None
@@ -143,7 +146,7 @@ def check_dependence(trace: TraceAnswer, answer: ExecutedAnswer, content: bytear
 
 
 def _check_origins(origins: tuple[int, ...], native: torch.Tensor, label: str, strict: bool) -> None:
-    """Raise CandidateFailedError under `strict` if kernels did not write what was not filled with a constant."""
+    """Raise CandidateFailedError under `strict` if kernels wrote too few elements, not counting constant fills."""
     computed = sum(origins) - origins[Origin.FILL]
     if strict and computed and origins[Origin.KERNEL] < _MIN_KERNEL_SHARE * computed:
         share = origins[Origin.KERNEL] / native.numel()
@@ -153,5 +156,5 @@ def _check_origins(origins: tuple[int, ...], native: torch.Tensor, label: str, s
 
 
 def label_of(index: int, count: int) -> str:
-    """Name an output in messages."""
+    """Return the name of an output in messages."""
     return f"output {index}" if count > 1 else "output"

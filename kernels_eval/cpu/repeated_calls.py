@@ -1,8 +1,9 @@
-"""Calls the candidate again, on shapes that it has seen: does it still do the work, now that it could remember?
+"""CPU worker: calls the candidate again on shapes that it has seen, to detect host code that reuses earlier results.
 
-A dozen more calls are traced (host code alone runs: that is cheap, and overlaps with the kernels of the trials). Where every
-call asks for the program that was found right, that is all. A program that differs is run on fresh values, after all that came
-before it, and its results are compared; so are calls whose kernels use memory of earlier calls, which could count them.
+At least a dozen further calls are traced. This is cheap, because only host code runs, and it overlaps with the
+kernels of the trials. If every call returns the program that passed, nothing else is run. A different program is run
+on fresh values, after all programs before it, and its results are compared. The same is done for calls whose kernels
+use memory of earlier calls, because such kernels could count calls.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,32 +22,34 @@ from kernels_eval.trace.schema import TraceAnswer, View
 
 _FEWEST = 12
 _MORE = 5
-"""How many calls there are is drawn secretly."""
+"""The number of calls is secret: `_FEWEST` plus a random number below `_MORE`."""
 _TRIAL = FIRST_REPEATED_TRIAL - 1
-"""Trials are numbered from here, for the seed."""
+"""Trial numbers for the seed follow this one."""
 _RUN = 3
-"""Calls that are run where each could differ from the last though its program is the same: all but the first on inputs that are mostly
-those of the call before, so that a kernel that compares a few values with the last call's takes them for the same."""
+"""Number of calls to run if calls with the same program could still differ (kernels that keep state).
+
+All but the first run on inputs that mostly equal those of the previous call. A kernel that compares only a few values
+with the previous call's would then return an old result."""
 _CHANGED = 1 / 32
-"""Share of the elements that then differ."""
+"""Share of the elements that differ between such inputs."""
 
 
 _FEWEST_READING = 2
 _MORE_READING = 3
 _TURNED = 4
-"""Inputs of fewer elements are scales and the like; nothing is turned around in them."""
+"""Minimum number of elements of an input that is changed. Smaller ones are scales and the like."""
 
 
 @dataclass(frozen=True)
 class RepeatedCall:
-    """A traced call that was run once more; its results wait at the executor."""
+    """Traced call that was run again. Its results are fetched from the interpreter process later."""
 
     trace: TraceAnswer
     expected: Expected
 
 
 class RepeatedCalls:
-    """The further calls of one candidate at one size."""
+    """Repeated calls of one candidate at one size."""
 
     def __init__(
         self, session: Session, reference: Reference, perturbed: bool, size: int | None, seed: SecretSeed
@@ -59,11 +62,11 @@ class RepeatedCalls:
         self._count = _FEWEST + seed.number("repeats") % _MORE
         self._drawn = 0
         self._last: list[Any] = []
-        """Inputs of the last call that was run."""
+        """Inputs of the last call that ran."""
         self._rest: _Call | None = None
 
     def ask(self) -> None:
-        """Have them traced, on forms alone."""
+        """Request the traces, on shapes alone."""
         forms = self._reference.forms(self._size)
         for _ in range(self._count):
             self._session.ask(forms, has_values=False)
@@ -71,7 +74,7 @@ class RepeatedCalls:
     def reruns(self, known: str, right: TraceAnswer) -> "list[_Call]":
         """Wait for the programs; returns those to run, each with the calls before it.
 
-        `right`: the program that was found right, `known`: its fingerprint. Programs of a known name are not even checked.
+        `right`: the program that passed. `known`: its fingerprint. Programs with a known fingerprint are not checked.
         """
         calls: list[_Call] = []
         waiting: list[tuple[dict[str, Any], bytearray]] = []
@@ -82,7 +85,7 @@ class RepeatedCalls:
             if name != known:
                 trace = self._session.checked(raw)
             if self._session.has_read:
-                continue  # what host code read was remembered for it: values and program would not fit each other
+                continue  # host code got values of an earlier call: program and fresh inputs would not match
             waiting.append((raw, payload))
             stateful = uses_older_storage(trace) or self._session.wrote_weights
             if name != known or (stateful and (index < _RUN or index == self._count - 1)):
@@ -93,10 +96,10 @@ class RepeatedCalls:
         return calls
 
     def with_values(self) -> Iterator[RepeatedCall]:
-        """Make more calls of host code that reads values, as it can only be traced with values. Call after all other questions.
+        """Make further calls of host code that reads values. Call after all other requests.
 
-        Every other one is on inputs that read the same as those of the call before: an old result, remembered by a sampled value
-        or by a sum, is wrong for them.
+        Such host code can only be traced with values. Every second call gets inputs that read the same as those of the
+        previous call. A cached result, keyed by a sampled value or a sum, is wrong for them.
         """
         inputs: list[Any] = []
         for number in range(_FEWEST_READING + self._seed.number("reading") % _MORE_READING):
@@ -109,7 +112,7 @@ class RepeatedCalls:
             yield RepeatedCall(trace, expected)
 
     def _alike(self, first: list[Any], reads: Sequence[View]) -> tuple[list[Any], Expected]:
-        """Turn the elements of an input set around, but for those that were read."""
+        """Rotate the elements of an input set, except those that host code read."""
         inputs = list(first)
         for index, value in enumerate(first):
             if not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point or value.numel() < _TURNED:
@@ -126,7 +129,7 @@ class RepeatedCalls:
         return (inputs, expected) if expected.is_finite else self._fresh()
 
     def _mostly_alike(self, last: list[Any]) -> tuple[list[Any], Expected]:
-        """Change some elements of an input set, anywhere but at both ends of a tensor."""
+        """Change some elements of an input set, but never the first or last of a tensor."""
         self._drawn += 1
         others = self._reference.draw(self._size, _TRIAL + self._drawn, self._seed, own=False)
         generator = self._seed.generator("changed", self._drawn)
@@ -143,16 +146,15 @@ class RepeatedCalls:
         return (inputs, expected) if expected.is_finite else self._fresh()
 
     def start_scrambled(self) -> RepeatedCall | None:
-        """Have the last call run with its kernels' results replaced by nonsense; None where it has been run already."""
+        """Start the last call with random values in place of its kernels' results. Returns None if it already ran."""
         return self.start(self._rest, scrambled=True) if self._rest is not None else None
 
     def start(self, call: "_Call", scrambled: bool = False) -> RepeatedCall:
-        """Put fresh values before the executor and have a call run, after those that were only traced."""
+        """Run a call on fresh values in the interpreter process, after the calls before it that were only traced."""
         inputs, expected = self._mostly_alike(self._last) if call.mostly_alike else self._fresh()
         self._last = inputs
-        for raw, payload in call.programs[
-            :-1
-        ]:  # on other values: what they leave behind is the answer to another question
+        # Earlier programs run on other values: any state that they leave belongs to other inputs.
+        for raw, payload in call.programs[:-1]:
             self._drawn += 1
             self._session.put(self._reference.draw(self._size, _TRIAL + self._drawn, self._seed, own=True))
             self._session.execute(raw, payload, [])
@@ -163,7 +165,7 @@ class RepeatedCalls:
         return RepeatedCall(call.trace, expected)
 
     def _fresh(self) -> tuple[list[Any], Expected]:
-        """Draw values that were not seen; outside of the reference's domain they are drawn again as the problem draws them."""
+        """Draw new values. Outside the reference's domain, draw again from the problem's own distribution."""
         self._drawn += 1
         for own in (False, True):
             inputs = self._reference.draw(self._size, _TRIAL + self._drawn, self._seed, own=own)
@@ -181,6 +183,6 @@ def _views(raw: dict[str, Any]) -> list[Any]:
 class _Call:
     trace: TraceAnswer
     programs: list[tuple[dict[str, Any], bytearray]]
-    """The calls before it that were not run yet, and itself."""
+    """Programs of the calls before it that have not run yet, then its own."""
     mostly_alike: bool = False
-    """Run on inputs that are mostly those of the call before."""
+    """True to run on inputs that mostly equal those of the previous call."""

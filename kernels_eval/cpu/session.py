@@ -1,8 +1,8 @@
-"""Runs in the worker process: its side of the session with one candidate's two processes.
+"""CPU worker: its side of the session with one candidate's two processes.
 
-The tracing process (kernels_eval.tracing.process) runs host code and turns shapes into programs. The interpreter process
-(kernels_eval.interpreter.process) runs programs on values. They do not talk to each other: every message passes through here
-and is checked.
+The tracing process (kernels_eval.tracing.process) runs host code and turns shapes into programs. The interpreter
+process (kernels_eval.interpreter.process) runs programs on values. They do not communicate with each other: every
+message passes through this module and is checked.
 """
 
 import mmap
@@ -32,7 +32,7 @@ _MAX_UPLOAD = 1 << 31
 
 
 class Session:
-    """Session with one candidate. A context manager: leaving it kills both processes."""
+    """Context manager for the session with one candidate. Its exit kills both processes."""
 
     def __init__(
         self, tracing_server: ForkServer, interpreter_server: ForkServer, limits: Limits, strict: bool
@@ -40,8 +40,8 @@ class Session:
         self._strict = strict
         self._memory = os.memfd_create("inputs")
         self._mapping: mmap.mmap | None = None
-        # The tracing process does not get the inputs' memory: it could map it, and compute.
-        # It computes nothing, so half of the time is more than it needs; host code that spins gets no more.
+        # The tracing process does not get the inputs' memory: it could map it and compute.
+        # It computes nothing. Half of the time is more than it needs, and it bounds host code that loops forever.
         tracing_limits = replace(limits, cpu_s=_TRACING_SHARE * limits.wall_s)
         self._tracing = Child(tracing_server, tracing_limits, None, TRACING_ANSWER)
         self._interpreter = Child(interpreter_server, limits, self._memory, INTERPRETER_ANSWER)
@@ -52,7 +52,7 @@ class Session:
         self.reads: list[View] = []
         """Values that host code read in the last call that had values."""
         self.wrote_weights = False
-        """True once a kernel wrote into a weight or a buffer that the judge set."""
+        """True once a kernel has written to a weight or buffer that the judge set."""
         self.weight_bytes: list[int] = []
         """Sizes in bytes of the weights that the judge set."""
         self.uploads: dict[int, int] = {}
@@ -60,7 +60,7 @@ class Session:
         self.kernels: list[KernelSource] = []
         """Sources of the kernels launched so far."""
         self._unsent: list[dict[str, Any]] = []
-        """Sources not yet sent to the interpreter process, unparsed: of programs that were traced but not run."""
+        """Sources not yet sent to the interpreter process, unparsed, from programs that were traced but not run."""
 
     def __enter__(self) -> "Session":
         """Return itself."""
@@ -100,9 +100,9 @@ class Session:
         self._interpreter.send({"kind": "begin", "strict": self._strict, "weights": items}, payload)
 
     def ask(self, inputs: list[Any], has_values: bool) -> None:
-        """Request the trace of a forward call on inputs like these (tensors or their forms). Answers come in order of request.
+        """Request the trace of a forward call. Answers come in the order of requests.
 
-        `has_values`: values that host code reads can be answered.
+        `inputs`: tensors, or only their forms. `has_values`: True if the judge can answer when host code reads a value.
         """
         self._asked.append(has_values)
         self._tracing.send({"kind": "trace", "has_values": has_values, "inputs": _items(inputs)})
@@ -121,7 +121,10 @@ class Session:
         self._inputs = inputs
 
     def traced(self) -> tuple[TraceAnswer, dict[str, Any], bytearray]:
-        """Wait for the next program, running what host code reads values of. Returns it checked, raw, and its payload."""
+        """Wait for the next program; returns it checked, raw, and its payload.
+
+        Runs parts of it if host code reads values.
+        """
         has_values = self._asked.popleft()
         self.reads = []
         while True:
@@ -142,7 +145,7 @@ class Session:
             self._tracing.send({"kind": "value", "value": executed.value})
 
     def _allow_read(self, view: View) -> None:
-        """Count a value that host code reads. Checked here too: the candidate can edit its own process."""
+        """Count a value that host code reads. Checked here too, because the candidate can modify its own process."""
         self.reads.append(view)
         given = sum(_float_count(value) for value in self._inputs)
         if len(self.reads) > (min(MAX_HOST_READS, max(1, given // 2)) if given else MAX_HOST_READS):
@@ -153,7 +156,7 @@ class Session:
             )
 
     def repeated(self) -> tuple[dict[str, Any], bytearray]:
-        """Wait for a program that was requested on forms alone, unchecked: most are equal to one that was checked already."""
+        """Wait for a program requested on shapes alone. It is unchecked: most equal one that was already checked."""
         self._asked.popleft()
         return self._tracing.receive_unchecked(_MAX_UPLOAD)
 
@@ -172,7 +175,7 @@ class Session:
     ) -> None:
         """Send a part of a program to be run; the answer is `executed()`. `outputs`: views to send back.
 
-        `scrambled`: replace what each kernel writes by random values, to see which results depend on it.
+        `scrambled`: replace the values that each kernel writes by random ones, to find the results that depend on them.
         """
         kernels, self._unsent = self._unsent, []
         self._interpreter.send(
@@ -195,7 +198,7 @@ class Session:
         return answer, payload
 
     def changed_inputs(self) -> set[int]:
-        """Return the indices of inputs whose shared memory no longer holds the values that were put there."""
+        """Return the indices of inputs whose values in shared memory have changed since `put()`."""
         return {
             index
             for index, (value, offset) in enumerate(zip(self._inputs, _offsets(self._inputs), strict=True))

@@ -1,8 +1,9 @@
-"""Leading sizes at which a candidate is run: two small ones if the problem allows, larger ones if those show too little.
+"""CPU worker: leading sizes to run a candidate at: two small ones if possible, larger ones if needed.
 
-Kernels may branch on a size, as in `if M > 1000`. `size_needed` finds the plain forms of such size branches: a comparison of a constant
-(a literal, a compile-time argument, a global) with an argument that grows with the size, or with the number or index of a program. Honest
-kernels have them too (a path for whole tiles). The branch is then judged at a size at which it is taken as at the full size.
+Kernels may branch on a size, as in `if M > 1000`. `size_needed` finds the plain forms of such size branches. These
+compare a constant (a literal, a compile-time argument, a global) with an argument that grows with the size, or with
+the number or index of a program. Correct kernels have size branches too (a path for whole tiles). The candidate is
+then judged at a size at which each branch goes the same way as at the full size.
 """
 
 import ast
@@ -15,7 +16,7 @@ from kernels_eval.reference.reference import MIN_REDUCED, MIN_REDUCED_LONG, Refe
 from kernels_eval.trace.schema import Constexpr, KernelSource, LaunchKernel, Plain, TraceAnswer
 
 Sizes = tuple[int, int] | tuple[()]
-"""Two reduced leading sizes, or none: the true size."""
+"""Two reduced leading sizes, or () for the full size."""
 LIBRARY_PREFIX = "aten."
 _SIZES = (
     (MIN_REDUCED_LONG, 2 * MIN_REDUCED_LONG),
@@ -23,18 +24,20 @@ _SIZES = (
     (MIN_REDUCED, 2 * MIN_REDUCED),
     (8 * MIN_REDUCED, 16 * MIN_REDUCED),
 )
-"""Pairs of leading sizes. The first is for long rows, the second for references without a matrix product (interpreting takes time in
-proportion to the programs); a later one for kernels whose tiles are taller than the earlier ones have rows."""
+"""Pairs of leading sizes.
+
+The first is for long rows, the second for references without a matrix product. (Interpreting takes time in proportion
+to the number of programs.) Later ones are for kernels whose tiles have more rows than the smaller sizes."""
 _TOO_SMALL = frozenset({"out_of_bounds", "empty_grid"})
-"""Failures at the first pair that a kernel may owe to tiles taller than it."""
+"""Failures at the first pair that tiles with more rows than the inputs may cause."""
 _NOT_SQUARE = _TOO_SMALL | {"wrong_values", "wrong_shape", "exception"}
-"""Failures that a kernel may owe to a matrix that is square in the problem, and was cut."""
+"""Failures that a reduced matrix may cause if it is square in the problem."""
 _BEHIND = 0.75
 _PROGRAM_CALLS = frozenset({"program_id", "num_programs"})
 
 
 def first_sizes(reference: Reference) -> Sizes:
-    """Return the sizes to begin with."""
+    """Return the sizes of the first attempt."""
     if not reference.can_be_reduced:
         return ()
     sizes = _SIZES[0] if reference.has_long_rows else _SIZES[2] if reference.has_products else _SIZES[1]
@@ -44,9 +47,9 @@ def first_sizes(reference: Reference) -> Sizes:
 def larger_sizes(
     reference: Reference, sizes: Sizes, error_category: str | None, follow_up: Sizes | None
 ) -> Sizes | None:
-    """Return the sizes to judge again at, or None: the verdict stands.
+    """Return the sizes to judge again at, or None if the verdict stands.
 
-    A kernel may have failed for want of rows; one that was found right comes with its `follow_up`.
+    A kernel may have failed because there were too few rows. A kernel that passed comes with its `follow_up`.
     """
     if not sizes:
         return None
@@ -59,7 +62,7 @@ def larger_sizes(
 
 
 def size_of(sizes: Sizes, trial: int) -> int | None:
-    """Reduced leading sizes alternate between trials; None: the true size."""
+    """Return the leading size of a trial (reduced sizes alternate), or None for the full size."""
     return sizes[trial % 2] if sizes else None
 
 
@@ -71,22 +74,23 @@ def follow_up(
     full_size: int,
     products: bool,
 ) -> tuple[Sizes | None, bool]:
-    """Return larger sizes to judge at where the programs at the true size are not those that the small sizes suggest.
+    """Return larger sizes to judge at, and True if the verdict cannot be trusted without them.
 
-    Also, whether that is needed to trust the verdict; else it only makes the estimated times better.
+    The sizes are None if the number of programs at the full size is the one that the small sizes suggest. If the second
+    result is False, larger sizes only improve the estimated times.
 
-    Too few at the true size: the tile is taller than the small sizes (then a size of several tiles tells more), or the grid
-    does not grow with the rows, and only the true size can tell a persistent kernel from one that leaves rows out. With
-    matrix products, what each program reads again is only seen to grow where programs do.
+    Too few programs at the full size have two causes. Either a tile has more rows than the small sizes: a size of
+    several tiles then shows more. Or the grid does not grow with the rows: only the full size can then distinguish a
+    persistent kernel from one that skips rows. With matrix products, the growth of repeated reads is only visible if
+    the number of programs grows.
     """
     seen = sizes[1] if sizes else full_size
     tallest, needed = 0.0, False
     for small, guess, exact in zip(large, estimated, true, strict=False):
         if is_library(exact) or exact.programs <= 0:
             continue
-        if (
-            exact.programs == small.programs > 1
-        ):  # as many programs for all the rows as for a few: only all of them will tell
+        # As many programs for all rows as for a few: only the full size is conclusive.
+        if exact.programs == small.programs > 1:
             return (), True
         too_few = exact.programs < 0.75 * small.programs * full_size / seen
         unlike = not 0.75 * exact.programs <= guess.programs <= 1.33 * exact.programs
@@ -100,14 +104,14 @@ def follow_up(
 
 
 def is_library(launch: Launch) -> bool:
-    """True for an operator of PyTorch, false for a kernel of the candidate."""
+    """True for an operator of PyTorch, False for a kernel of the candidate."""
     return launch.kernel.startswith(LIBRARY_PREFIX)
 
 
 def size_needed(seen: TraceAnswer, true: TraceAnswer, kernels: Iterable[KernelSource], size: int) -> int | None:
-    """Return a leading size at which every comparison has come out as at the true one; None: `size` is one already.
+    """Return a leading size at which every size branch goes as at the full size, or None if `size` is sufficient.
 
-    The two programs are the same, at `size` and at the true size.
+    `seen` and `true` are the same program, at `size` and at the full size.
     """
     sources = {kernel.number: kernel for kernel in kernels}
     pairs = zip(_launches(seen), _launches(true), strict=True)
@@ -116,9 +120,9 @@ def size_needed(seen: TraceAnswer, true: TraceAnswer, kernels: Iterable[KernelSo
 
 
 def zeros_that_grow(seen: TraceAnswer, true: TraceAnswer) -> list[tuple[int, str]]:
-    """Return launches (by index) and names of arguments that are 0 at the small size and are not at the true one.
+    """Return launches (by index) and names of arguments that are 0 at the small size but not at the full size.
 
-    `rows // 300`, passed as a flag, turns a kernel into another without any comparison of a size.
+    `rows // 300`, passed as a flag, selects other work in a kernel without any comparison of a size.
     """
     return [
         (index, name)
@@ -129,15 +133,16 @@ def zeros_that_grow(seen: TraceAnswer, true: TraceAnswer) -> list[tuple[int, str
 
 
 def is_past(trace: TraceAnswer, zeros: Iterable[tuple[int, str]]) -> bool:
-    """True where none of those arguments is 0 any more."""
+    """True if none of the arguments that `zeros_that_grow` found is 0."""
     launches = _launches(trace)
     return all(_number(launches[index].arguments.get(name)) != 0 for index, name in zeros)
 
 
 def stalled(small: TraceAnswer, seen: TraceAnswer, other: TraceAnswer, sizes: tuple[int, int, int]) -> bool:
-    """True where an argument that grew with the size between the first two programs is far behind it in the third.
+    """True if an argument grows with the size between the first two programs, but far less up to the third.
 
-    `min(rows * columns, 64000)`: the kernel does less at the true size than in proportion. `sizes`: of the three programs.
+    Example: with `min(rows * columns, 64000)` the kernel does less than proportional work at the full size. `sizes`:
+    those of the three programs.
     """
     growth, further = sizes[1] / sizes[0], sizes[2] / sizes[1]
     return any(
@@ -157,7 +162,7 @@ def _launches(trace: TraceAnswer) -> list[LaunchKernel]:
 
 
 def _factors(small: LaunchKernel, large: LaunchKernel, kernel: KernelSource) -> list[float]:
-    """By how much the size has to grow for each comparison that would come out otherwise."""
+    """Return, for each comparison that would change its result, the factor by which the size must grow."""
     growing = {
         name: (before, after)
         for name in small.arguments
@@ -200,7 +205,7 @@ def _number(value: object) -> int | None:
 
 
 def _amount(value: object) -> float | None:
-    """A number of either kind: what a kernel compares, it may be passed as a float."""
+    """Return an integer or float argument. Host code may pass a size as a float."""
     if isinstance(value, Plain) and type(value.value) is float:
         return value.value
     return _number(value)
@@ -215,7 +220,7 @@ def _last(node: ast.Attribute | ast.Name) -> str:
 
 
 def _names_of_programs(tree: ast.AST) -> set[str]:
-    """Names that are nothing but the index or the number of programs."""
+    """Return the names assigned directly from the index or the number of programs."""
     values: Mapping[str, ast.expr] = {
         node.targets[0].id: node.value
         for node in ast.walk(tree)

@@ -1,11 +1,11 @@
 """CPU worker: grades one candidate after another for the judge's process, over a socket.
 
-Forked from the warm zygote. Before it reads the first problem it forks two fork servers, one for tracing processes and one
-for interpreter processes. If it loses one of them it ends, since it could not fork a clean one any more; the judge starts
-another worker.
+Forked from the warm zygote. Before it reads the first problem it forks two fork servers, one for tracing processes
+and one for interpreter processes. It ends if it loses one of them, since it can no longer fork a clean one. The judge
+then starts another worker.
 
-Request: `evaluate` (problem, kernel, config; on a GPU also build). Reply: `graded` (verdict, launches; here also kernels),
-`reference_failed` (message) or `fault` (message).
+Request: `evaluate` (problem, kernel, config; on a GPU also build). Reply: `graded` (verdict, launches; here also
+kernels), `reference_failed` (message) or `fault` (message).
 """
 
 import os
@@ -59,9 +59,9 @@ def serve_worker(judge: socket.socket) -> None:
 def serve_requests(
     judge: socket.socket, facts: dict[str, Any], grade: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> None:
-    """Introduce this worker with its facts, then answer each request with the fields that `grade` returns for it.
+    """Send `hello` with this worker's facts, then answer each request with the fields that `grade` returns.
 
-    Returns when the judge has gone, or after a fault of the machine.
+    Returns when the judge closes the socket, or after a fault of the machine.
     """
     send_frame(judge, {"kind": "hello", "process": os.getpid(), **facts})
     while True:
@@ -82,7 +82,7 @@ def serve_requests(
 def start_fork_server(
     child_main: ChildMain, not_inherited: list[socket.socket], may_fork: bool = False, setup: ChildSetup | None = None
 ) -> socket.socket:
-    """Fork a fork server; returns the socket to it. `not_inherited`: sockets that it must not hold."""
+    """Fork a fork server; returns the socket to it. `not_inherited`: sockets that it must close."""
     ours, theirs = note_pair()
     if os.fork() == 0:
         try:
@@ -118,7 +118,7 @@ def get_init_inputs():
 
 
 def warm_up() -> None:
-    """Judge one small problem once, so that imports and caches are warm before any fork.
+    """Judge one small problem to warm imports and caches before any fork.
 
     Without it each candidate's process would import torch._dynamo (1.4 s) at its first operator under a dispatch mode.
     """

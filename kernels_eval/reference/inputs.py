@@ -1,7 +1,7 @@
-"""Worker: draws a problem's inputs secretly, at any leading size, and describes them to the candidate's processes.
+"""Worker process: draws a problem's inputs secretly, at any leading size, and encodes them for the candidate.
 
-The leading size is changed by running the problem's own `get_inputs` with its tensor factories asked for fewer rows. Further input
-sets come from other distributions: with uniform [0, 1) alone, ReLU would be an identity.
+The leading size is changed by running the problem's own `get_inputs` with tensor factories that create fewer rows.
+Further input sets come from other distributions: with uniform [0, 1) alone, ReLU would be an identity.
 """
 
 import hashlib
@@ -17,12 +17,13 @@ from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm, form_of
 
 Shape = tuple[int, ...]
 _FACTORIES = {
-    torch.randn, torch.rand, torch.randint, torch.zeros, torch.ones, torch.full, torch.empty, torch.normal, torch.randperm,
+    torch.randn, torch.rand, torch.randint, torch.zeros, torch.ones, torch.full, torch.empty, torch.normal,
+    torch.randperm,
 }  # fmt: skip
 
 
 class ResizedFactories(TorchFunctionMode):
-    """Replaces the leading size `full_size` by `size` wherever a tensor is created inside."""
+    """Replaces the leading size `full_size` by `size` in every tensor created inside this context."""
 
     def __init__(self, full_size: int, size: int) -> None:
         super().__init__()
@@ -32,7 +33,7 @@ class ResizedFactories(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Create a tensor of the other size, or run anything else unchanged."""
+        """Create a tensor of the other size, or run any other function unchanged."""
         kwargs = dict(kwargs or {})
         if func in _FACTORIES:
             if "size" in kwargs:
@@ -117,24 +118,24 @@ _ARITHMETIC = frozenset(["add", "sub", "mul", "div", "truediv", "radd", "rsub", 
 
 
 class PlainDraws(TorchFunctionMode):
-    """Remembers which tensors made inside are numbers without a structure: drawn, scaled, reshaped, and nothing else.
+    """Records the tensors created inside that have no structure: drawn, scaled, reshaped, and nothing else.
 
-    What is left may have a structure that kernels are entitled to rely on: a triangle, rows that sum to one, a mask, a symmetry.
+    Other tensors may have a structure that kernels may rely on: a triangle, rows that sum to one, a mask, a symmetry.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._plain: dict[int, torch.Tensor] = {}
-        """By identity; held, so that no other tensor takes it over."""
+        """By `id`. The tensors are held to prevent the reuse of an id."""
 
     def is_plain(self, value: Any) -> bool:
-        """True for a tensor that any other values could take the place of."""
+        """True for a tensor whose values can be replaced by any others."""
         return id(value) in self._plain
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Run a function, and remember its result where it is a plain one."""
+        """Run a function, and record its result if it has no structure."""
         result = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
         name = name.strip("_") if name.startswith("__") else name
@@ -172,11 +173,11 @@ DISTRIBUTIONS: tuple[Callable[[tuple[int, ...], torch.Generator], torch.Tensor],
     _negative,
     WIDE,
 )
-"""Tried beside the problem's own, where the reference stays finite on them."""
+"""Distributions used besides the problem's own, if the reference stays finite on them."""
 
 
 class SecretSeed:
-    """A seed drawn for one request; everything drawn from it is reproducible from it, and it is committed to by hash."""
+    """Secret seed of one request. All draws are reproducible from it, and the verdict commits to it by hash."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
@@ -197,7 +198,10 @@ class SecretSeed:
 
 
 def passed_as(value: Any) -> Any:
-    """Return how an input goes to a candidate: the form of a tensor, or a plain value; ReferenceFailedError for anything else."""
+    """Return the form of a tensor, or a plain value itself, as sent to a candidate's processes.
+
+    Raises ReferenceFailedError for any other input.
+    """
     if isinstance(value, torch.Tensor):
         if value.dtype not in NAMES or value.layout is not torch.strided:
             raise ReferenceFailedError(f"get_inputs returns a {value.layout} tensor of {value.dtype}")
@@ -210,29 +214,29 @@ def passed_as(value: Any) -> Any:
 
 
 def address_of(value: Any) -> int:
-    """Address of a tensor's memory; 0 for anything else."""
+    """Return the address of a tensor's memory, or 0 for anything else."""
     return value.untyped_storage().data_ptr() if isinstance(value, torch.Tensor) else 0
 
 
 def shapes_of(values: list[Any]) -> list[Shape | None]:
-    """Return the shape of each tensor; None for anything else."""
+    """Return the shape of each tensor, and None for anything else."""
     return [tuple(value.shape) if isinstance(value, torch.Tensor) else None for value in values]
 
 
 def as_fake(values: list[Any]) -> list[Any]:
-    """Return tensors of the same forms, made where this is called: under FakeTensorMode nothing is allocated."""
+    """Return new tensors of the same forms. Under FakeTensorMode this allocates nothing."""
     return [
         torch.empty(value.shape, dtype=value.dtype) if isinstance(value, torch.Tensor) else value for value in values
     ]
 
 
 def copied(values: list[Any]) -> list[Any]:
-    """Return the same values in memory of their own."""
+    """Return copies of the same values in separate memory."""
     return [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
 
 
 def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """True where two tensors of one shape hold the same bits (NaN equals NaN)."""
+    """True if two tensors of one shape hold the same bits (NaN equals NaN)."""
     if first.numel() == 0:
         return True
     flat = (first.contiguous().reshape(-1).view(torch.uint8), second.contiguous().reshape(-1).view(torch.uint8))
@@ -240,10 +244,10 @@ def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
 
 
 def seed_cpu_only() -> None:
-    """Make `torch.manual_seed` seed the CPU's generator alone, in this process and its forks. Not for processes with a GPU.
+    """Make `torch.manual_seed` seed only the CPU's generator, in this process and its forks.
 
-    PyTorch's own also queues a call for each kind of device that is not initialised (CUDA, XPU), with the caller's stack: 2 ms each time,
-    and the queue grows for as long as the process lives.
+    Not for processes with a GPU. PyTorch's function also queues a call for each device type that is not initialised
+    (CUDA, XPU), with the caller's stack. This takes 2 ms each time, and the queue grows as long as the process lives.
     """
     torch.manual_seed = torch.random.manual_seed = _manual_seed
 

@@ -1,8 +1,8 @@
-"""The reference side of one problem: its model, its inputs at any size, its oracle, its eager traffic.
+"""Worker process: the reference side of one problem: its model, inputs at any size, oracle, and traffic in eager mode.
 
-Lives only in the grading process. The leading size M of the first tensor input is reduced where the problem allows: inputs
-whose leading size is M are drawn with fewer rows, and the reference's output shapes (found under FakeTensorMode, nothing
-computed) must follow the leading size in proportion or not depend on it.
+The leading size M of the first tensor input is reduced if the problem allows. Inputs whose leading size is M are
+drawn with fewer rows. The reference's output shapes, found under FakeTensorMode without computing, must be
+proportional to the leading size or independent of it. The candidate's processes never hold a reference.
 """
 
 import copy
@@ -37,18 +37,19 @@ from kernels_eval.reference.inputs import (
 )
 from kernels_eval.sandbox.tensor_bytes import TensorForm
 
-# Whether a reference runs on cut inputs is found out by trying; that it does not is nothing to write on the user's screen.
+# Trial and error shows if a reference runs on reduced inputs. Its failures are expected, and not worth a log line.
 logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
 MIN_REDUCED = 32
+"""Smallest reduced leading size."""
 MIN_REDUCED_LONG = 2
-"""The same where rows are long."""
+"""Smallest reduced leading size if rows are long."""
 FIRST_REPEATED_TRIAL = 1001
-"""Number of the first trial that repeats a call."""
+"""Trial number of the first repeated call."""
 _LONG_ROW = 1 << 16
 
 
 class Reference:
-    """One problem, executed. Raises ReferenceFailedError wherever the problem's own code does."""
+    """Executes one problem. Raises ReferenceFailedError if the problem's own code raises."""
 
     def __init__(self, source: str, weight_seed: int) -> None:
         module = types.ModuleType("problem")
@@ -57,52 +58,52 @@ class Reference:
         _guarded(lambda: exec(compile(source, "problem.py", "exec"), module.__dict__))
         self._get_inputs: Callable[[], Any] = module.__dict__["get_inputs"]
         self.arguments: list[Any] = _guarded(lambda: list(module.__dict__["get_init_inputs"]()))
-        _guarded(lambda: pickle.dumps(self.arguments))  # they go to another process
+        _guarded(lambda: pickle.dumps(self.arguments))  # they are sent to another process
         torch.manual_seed(weight_seed)
         self._models: dict[bool, torch.nn.Module] = {False: _guarded(lambda: module.__dict__["Model"](*self.arguments))}
         self._doubles: dict[bool, torch.nn.Module | None] = {}
         true_inputs = self._fake_inputs(None)
         self.input_shapes = shapes_of(true_inputs)
         self.full_forms = [passed_as(value) for value in true_inputs]
-        """The inputs at their true size: forms of tensors, and plain values."""
+        """Inputs at the full size: forms of tensors, and plain values."""
         self._forms: dict[int, list[Any]] = {}
         self._only_first = False
         self.full_size = self._leading_size()
         self.can_be_reduced = self.full_size is not None and self._find_reduction()
         self.eager_launches = self._count_eager()
-        FakeTensorMode.cache_clear()  # never emptied otherwise: it grows with each new shape
+        FakeTensorMode.cache_clear()  # otherwise never emptied: it grows with each new shape
 
     @property
     def is_half(self) -> bool:
-        """True where the first floating-point input is fp16 or bf16."""
+        """True if the first floating-point input is fp16 or bf16."""
         floats = [form.dtype for form in self.full_forms if isinstance(form, TensorForm) and "float" in form.dtype]
         return bool(floats) and floats[0] in ("float16", "bfloat16")
 
     @property
     def has_square_input(self) -> bool:
-        """True where an input is a square matrix, which cut inputs are not: kernels may rely on it."""
+        """True if an input is a square matrix. Kernels may rely on it, and reduced inputs are not square."""
         return any(shape is not None and len(shape) == 2 and shape[0] == shape[1] for shape in self.input_shapes)
 
     @property
     def has_long_rows(self) -> bool:
-        """True where one unit of the leading size is so many elements that few units are enough."""
+        """True if one unit of the leading size has more than 65536 input elements: a few units are then enough."""
         elements = sum(math.prod(shape) for shape in self.input_shapes if shape)
         return elements > _LONG_ROW * max(self.full_size or 1, 1)
 
     @property
     def has_products(self) -> bool:
-        """True where eager execution multiplies matrices."""
+        """True if eager execution multiplies matrices."""
         return any(launch.flops for launch in self.eager_launches)
 
     def state(self, perturbed: bool) -> dict[str, torch.Tensor]:
-        """Return parameters and buffers by name. `perturbed`: constant parameters (ones, zeros) get values that matter."""
+        """Return parameters and buffers by name. `perturbed`: add noise to constant parameters (ones, zeros)."""
         model = self._model(perturbed)
         return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
     def draw(self, size: int | None, trial: int, seed: SecretSeed, own: bool) -> list[Any]:
-        """Draw the inputs of one trial at a leading size (None: the true one).
+        """Draw the inputs of one trial at a leading size (None: the full size).
 
-        `own`: from the problem's own distribution, as all inputs are that `get_inputs` gives a structure.
+        `own`: use the problem's own distribution for all inputs. Inputs with a structure always use it.
         """
         torch.manual_seed(seed.number("inputs", trial))
         if own:
@@ -110,8 +111,8 @@ class Reference:
         with PlainDraws() as origin:
             values = self._placed(self._inputs(size))
         generator = self._generator(seed, trial)
-        # Always a plain normal one first: with wide values alone a softmax saturates and hides what comes before it. Then the wide one, which
-        # a kernel that relies on small values does not survive.
+        # Trial 1 is always normal: with wide values alone a softmax saturates and hides earlier operators.
+        # The first repeated call is always wide, which reveals a kernel that relies on small values.
         drawn = seed.number("distribution", trial) % len(DISTRIBUTIONS)
         shape_of = NORMAL if trial == 1 else WIDE if trial == FIRST_REPEATED_TRIAL else DISTRIBUTIONS[drawn]
         return [
@@ -122,15 +123,15 @@ class Reference:
         ]
 
     def _placed(self, values: list[Any]) -> list[Any]:
-        """Put drawn inputs where the reference runs."""
+        """Move drawn inputs to the reference's device."""
         return values
 
     def _generator(self, seed: SecretSeed, trial: int) -> torch.Generator:
-        """Return what other values are drawn with, where the reference runs."""
+        """Return a generator on the reference's device."""
         return seed.generator("values", trial)
 
     def forms(self, size: int | None) -> list[Any]:
-        """Return the inputs at a leading size (None: the true one) as forms of tensors, and plain values."""
+        """Return the inputs at a leading size (None: the full size) as forms of tensors, and plain values."""
         if size is None:
             return self.full_forms
         if size not in self._forms:
@@ -139,7 +140,7 @@ class Reference:
         return self._forms[size]
 
     def expected(self, inputs: list[Any], perturbed: bool) -> Expected:
-        """Run the reference and its float64 oracle on one input set; the inputs themselves are left alone."""
+        """Run the reference and its float64 oracle on copies of one input set."""
         given = copied(inputs)
         model = self._model(perturbed)
         results, structure = self._run(model, given)
@@ -173,7 +174,7 @@ class Reference:
         ]
         try:
             outputs, _ = self._run(double, wide)
-        except ReferenceFailedError:  # e.g. it creates fp32 tensors of its own and multiplies matrices with them
+        except ReferenceFailedError:  # e.g. it creates fp32 tensors and multiplies matrices with them
             self._doubles[perturbed] = None
             return native
         outputs = [value.contiguous() for value in outputs]
@@ -220,7 +221,7 @@ class Reference:
         try:
             with FakeTensorMode():
                 return self._inputs(size)
-        except Exception:  # noqa: BLE001 (get_inputs may do anything, e.g. look at values: then it runs for real)
+        except Exception:  # noqa: BLE001 (get_inputs may e.g. read values: then it runs on real tensors)
             return self._inputs(size)
 
     def _leading_size(self) -> int | None:
@@ -237,7 +238,7 @@ class Reference:
             self._only_first = only_first
             try:
                 shapes = [self._output_shapes(size) for size in (small, large, None)]
-            except Exception:  # noqa: BLE001 (whatever the reference raises on cut inputs: they cannot be cut so)
+            except Exception:  # noqa: BLE001 (any error of the reference on reduced inputs rules this reduction out)
                 continue
             if _follow(shapes, (small, large, self.full_size)):
                 return True
@@ -284,7 +285,7 @@ def _guarded(call: Callable[[], Any]) -> Any:
 
 
 def _follow(shapes: list[list[Shape]], sizes: tuple[int, int, int]) -> bool:
-    """True where every output dimension is constant or in proportion to the leading size."""
+    """True if every output dimension is constant or in proportion to the leading size."""
     if len({len(outputs) for outputs in shapes}) != 1:
         return False
     for first, second, true in zip(*shapes, strict=True):

@@ -1,11 +1,12 @@
-"""Tasks that a trivial answer passes: zeros, a constant, the answer to another input, the input itself.
+"""Caller and one-shot process: finds tasks that a trivial answer passes.
 
-A kernel for such a task shows nothing. Asked when a suite is loaded, in a process of its own that imports torch (the caller's stays
-light); the same inputs, oracle and tolerances as the judge's. A problem that fails, or takes too long, is not flagged: the
-judge says of it what there is to say.
+Trivial answers are zeros, a constant, the answer to another input, and the input itself. A kernel for such a task
+shows nothing. Tasks are checked when a suite is loaded, in a separate process: it imports torch, the caller does not.
+Inputs, oracle and tolerances are the judge's. A problem that fails or exceeds the time limit is not flagged; the
+judge reports its failure.
 
-As a program (`python -m kernels_eval.reference.triviality`): says `ready`, takes sources as JSON strings on stdin, one a line, and
-answers each with a line: the list of trivial answers that pass.
+As a program (`python -m kernels_eval.reference.triviality`): writes `ready`, reads sources as JSON strings from
+stdin, one per line, and answers each with one line: the list of trivial answers that pass.
 """
 
 import json
@@ -25,7 +26,7 @@ _START_S = 120.0
 
 
 class TrivialAnswer(StrEnum):
-    """An answer that needs no computation."""
+    """Answer that needs no computation."""
 
     ZEROS = "zeros"
     MEAN = "mean"
@@ -42,7 +43,7 @@ def flag_trivial(sources: Sequence[str], per_problem_s: float = 10.0) -> list[tu
     while len(found) < len(sources):
         more = _flag_in_one_process(sources[len(found) :], per_problem_s)
         found += more
-        if len(found) < len(sources):  # the next one took too long, or ended the process
+        if len(found) < len(sources):  # the next problem exceeded its time or ended the process
             found.append(())
     return found
 
@@ -120,16 +121,16 @@ def _passes(answer: TrivialAnswer, expected: Any, first: Any, inputs: list[Any])
 
 
 def main() -> None:
-    """Answer one line after the other."""
-    trivial_answers(EXAMPLE_PROBLEM)  # imports what is needed: what follows is the problems' own time
+    """Answer each line of stdin in turn."""
+    trivial_answers(EXAMPLE_PROBLEM)  # imports modules now: later time is the problems' own
     out = sys.stdout
     out.write("ready\n")
     out.flush()
-    sys.stdout = sys.stderr  # what problems print is not an answer
+    sys.stdout = sys.stderr  # output of problems is not an answer
     for line in sys.stdin:
         try:
             answers = trivial_answers(json.loads(line))
-        except Exception:  # noqa: BLE001 (a problem's own code may raise anything; that is for the judge to say)
+        except Exception:  # noqa: BLE001 (a problem's own code may raise anything; the judge reports it)
             answers = []
         out.write(json.dumps(answers) + "\n")
         out.flush()

@@ -1,1 +1,1 @@
-"""The candidate's host code run on tensors without values, in a process of its own."""
+"""Tracing process: runs the candidate's host code on tensors without values."""

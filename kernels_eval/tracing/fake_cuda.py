@@ -1,7 +1,7 @@
-"""Tracing process: a virtual GPU, so that host code written for one runs unchanged on a machine without one.
+"""Tracing process: a virtual GPU. Host code written for a GPU runs on it unchanged, on a machine without one.
 
-Covers `device="cuda"`, `.cuda()`, streams, device properties, CUDA graphs and Triton's active driver. The figures are those of
-the hardware whose speed is estimated.
+Covers `device="cuda"`, `.cuda()`, streams, device properties, CUDA graphs and Triton's active driver. The properties
+are those of the hardware whose speed is estimated.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ _DRIVER_PROPERTIES = {
 
 
 class OnCpu(TorchDispatchMode):
-    """On while the candidate is loaded and built: what it creates on `cuda` lies in its own memory."""
+    """Creates tensors for `cuda` in CPU memory. Active while the candidate is loaded and built."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -111,7 +111,7 @@ def _is_device(value: Any) -> bool:
 
 
 def _without_device(convert: Callable[..., Any]) -> Callable[..., Any]:
-    """`.to(...)` without its device: there is only one place here."""
+    """Return a `.to(...)` that ignores the device: there is only one."""
 
     def to(self: Any, *args: Any, **kwargs: Any) -> Any:
         kept = tuple(value for value in args if not _is_device(value))
@@ -122,7 +122,7 @@ def _without_device(convert: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _on_the_host(create: Callable[..., Any]) -> Callable[..., Any]:
-    """Creation from the host's own values: they are there first, and are uploaded when a kernel wants them."""
+    """Return a creation function for Python values. The tensor stays on the CPU until its first use uploads it."""
 
     def make(data: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(data, TracedTensor):
@@ -134,26 +134,26 @@ def _on_the_host(create: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Inert(contextlib.AbstractContextManager["_Inert"]):
-    """A stream, an event, a device guard: everything happens in order anyway."""
+    """Stream, event or device guard without effect: all operations run in order."""
 
     cuda_stream = 0
     device = torch.device("cuda", 0)
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        """Take whatever is given."""
+        """Accept and ignore any arguments."""
 
     def __exit__(self, *_: object) -> None:
         """Do nothing."""
 
     def __getattr__(self, name: str) -> Any:
-        """Methods do nothing; `record_event` and the like give another of these."""
+        """Return a method without effect; `record_event` and the like return another inert object."""
         if name.startswith("__"):
             raise AttributeError(name)
         return _answering(None) if name in ("synchronize", "wait_stream", "wait_event", "wait") else _Inert
 
 
 class _Driver:
-    """Triton's driver, as host code asks it."""
+    """The part of Triton's driver interface that host code uses."""
 
     def __init__(self) -> None:
         self.utils = types.SimpleNamespace(get_device_properties=_answering(_DRIVER_PROPERTIES))
@@ -163,11 +163,11 @@ class _Driver:
         return 0
 
     def get_active_torch_device(self) -> torch.device:
-        """Return the device that tensors are on."""
+        """Return the device of all tensors."""
         return torch.device("cuda", 0)
 
     def get_current_target(self) -> GPUTarget:
-        """Return what kernels are compiled for."""
+        """Return the target that kernels are compiled for."""
         return GPUTarget("cuda", 90, 32)
 
     def get_device_interface(self) -> Any:
@@ -186,19 +186,19 @@ class _Driver:
         return torch.empty(256, dtype=torch.int)
 
     def get_benchmarker(self) -> Callable[..., list[float]]:
-        """Return a stopwatch that is the same for everything."""
+        """Return a benchmark function with the same time for every call."""
         return lambda *_, **__: [1.0, 1.0, 1.0]
 
 
 def _install_graphs(cuda: Any, tracer: Tracer) -> None:
     """Replace CUDA graphs: operations of a capture are recorded, and repeated at each replay.
 
-    As on a GPU, nothing runs during a capture, and a replay works on the tensors of the capture. Inputs are other tensors in each call:
-    a graph that was captured over an input cannot be replayed in a later call, where a GPU would read freed memory.
+    As on a GPU, nothing runs during a capture, and a replay uses the tensors of the capture. Every call has new input
+    tensors. A graph captured over an input cannot be replayed in a later call: a GPU would read freed memory.
     """
 
     class Graph(_Graph):
-        """A graph of this process's tracer."""
+        """CUDA graph bound to this process's tracer."""
 
         tracer_of_all = tracer
 
@@ -209,19 +209,19 @@ def _install_graphs(cuda: Any, tracer: Tracer) -> None:
 
 
 class _Graph:
-    """Stands for torch.cuda.CUDAGraph."""
+    """Replacement of torch.cuda.CUDAGraph."""
 
     tracer_of_all: Tracer
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        """Take whatever is given."""
+        """Accept and ignore any arguments."""
         self._commands: list[dict[str, Any]] = []
         self._made: list[int] = []
         self._call = 0
         self._reads_input = False
 
     def capture_begin(self, *_: Any, **__: Any) -> None:
-        """Keep what is asked for from here on."""
+        """Start to record commands."""
         tracer = self.tracer_of_all
         if tracer.captured is not None:
             raise RuntimeError("a graph is being captured already")
@@ -229,7 +229,7 @@ class _Graph:
         self._call = tracer.calls
 
     def capture_end(self) -> None:
-        """Keep no more."""
+        """Stop recording."""
         tracer = self.tracer_of_all
         if tracer.captured is None:
             raise RuntimeError("no graph is being captured")
@@ -242,7 +242,7 @@ class _Graph:
             known |= taken | set(self._made)
 
     def replay(self) -> None:
-        """Ask for everything once more."""
+        """Append the recorded commands again."""
         tracer = self.tracer_of_all
         if self._reads_input and self._call != tracer.calls:
             raise RuntimeError("this graph was captured over an input of an earlier call, which is gone")
@@ -251,28 +251,28 @@ class _Graph:
             tracer.command(command)
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Drop the recorded commands."""
         self._commands, self._made = [], []
 
     def pool(self) -> tuple[int, int]:
-        """Return a name for its memory."""
+        """Return an identifier of its memory pool."""
         return (0, 0)
 
 
 class _Capture(contextlib.AbstractContextManager["_Capture"]):
-    """Stands for torch.cuda.graph."""
+    """Replacement of torch.cuda.graph."""
 
     def __init__(self, cuda_graph: _Graph, *_: Any, **__: Any) -> None:
-        """Capture into a graph; pool, stream and mode mean nothing here."""
+        """Capture into a graph; pool, stream and mode are ignored."""
         self._graph = cuda_graph
 
     def __enter__(self) -> "_Capture":
-        """Begin."""
+        """Begin the capture."""
         self._graph.capture_begin()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End."""
+        """End the capture."""
         self._graph.capture_end()
 
 

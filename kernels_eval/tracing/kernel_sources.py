@@ -1,6 +1,6 @@
-"""Finds what a kernel launch needs of the candidate's source: the kernel, the functions that it calls, the constants it names.
+"""Tracing process: collects the source of a launched kernel, its callees and the constants that it names.
 
-Runs in the candidate's process, on its live objects. What it says is checked where it is executed (kernels_eval.trace.kernel_syntax).
+Works on the candidate's live objects. The result is checked where it is executed (kernels_eval.trace.kernel_syntax).
 """
 
 import ast
@@ -23,11 +23,11 @@ _MISSING = object()
 
 
 class UnknownGlobalError(Exception):
-    """A kernel uses something that kernels cannot use, or its source is not to be found."""
+    """A kernel uses something that kernels cannot use, or its source is not found."""
 
 
 class KernelSources:
-    """Numbers kernels and device functions as they are first used. `fresh` holds those not sent yet."""
+    """Numbers kernels and device functions in the order of first use. `fresh` holds those not sent yet."""
 
     def __init__(self) -> None:
         self.fresh: list[dict[str, Any]] = []
@@ -36,7 +36,7 @@ class KernelSources:
         self._trees: dict[str, tuple[int, dict[tuple[int, str], ast.FunctionDef]]] = {}
 
     def number_of(self, function: Any) -> int:
-        """Return the number of a jit function. UnknownGlobalError where it, or what it calls, cannot be shipped."""
+        """Return the number of a jit function. Raises UnknownGlobalError if it or a callee cannot be sent."""
         plain = _plain_function(function)
         known = self._numbers.get(plain)
         if known is not None:
@@ -62,12 +62,12 @@ class KernelSources:
         return number
 
     def take_fresh(self) -> list[dict[str, Any]]:
-        """Return kernels that were not returned before, callees first."""
+        """Return the kernels that were not returned before, callees first."""
         fresh, self.fresh = self.fresh, []
         return fresh
 
     def encode(self, value: Any) -> dict[str, Any]:
-        """Return a compile-time value as it goes into a program. UnknownGlobalError where it is none."""
+        """Return a compile-time value as encoded in a program. Raises UnknownGlobalError if it is not one."""
         if isinstance(value, tl.constexpr):
             value = value.value
         if value is None or isinstance(value, bool | int | float | str):
@@ -85,7 +85,7 @@ class KernelSources:
         raise UnknownGlobalError(f"a {type(value).__name__} is nothing that a kernel can use")
 
     def _global(self, function: types.FunctionType, name: str) -> dict[str, Any] | None:
-        """Describe what a global name means; None: it means nothing, or a built-in of Python."""
+        """Describe the value of a global name. Returns None if it is undefined or a Python built-in."""
         value = _lookup(function, name)
         if value is _MISSING:
             return None
@@ -128,7 +128,7 @@ class KernelSources:
 
 
 def _exactly_plain(value: bool | int | float | str | None) -> bool | int | float | str | None:
-    """Subclasses (an IntEnum, a NumPy float) as what they stand for."""
+    """Convert instances of subclasses (an IntEnum, a NumPy float) to the plain type."""
     for plain in (bool, int, float, str):
         if isinstance(value, plain):
             return plain(value)
@@ -155,7 +155,7 @@ def _lookup(function: types.FunctionType, name: str) -> Any:
 
 
 def _is_annotated_constexpr(function: types.FunctionType, name: str) -> bool:
-    """True for `NAME: tl.constexpr = 1.5` at the module's level, which the compiler takes for `NAME = tl.constexpr(1.5)`."""
+    """True for `NAME: tl.constexpr = 1.5` at module level. The compiler reads it as `NAME = tl.constexpr(1.5)`."""
     annotation = function.__globals__.get("__annotations__", {}).get(name)
     return annotation is tl.constexpr or (isinstance(annotation, str) and annotation.split(".")[-1] == "constexpr")
 

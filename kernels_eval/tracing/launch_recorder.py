@@ -1,7 +1,7 @@
-"""What a kernel launch is in the candidate's process: its arguments and grid are worked out and written down, nothing runs.
+"""Tracing process: records each kernel launch with its arguments and grid, without running it.
 
-Autotuners, heuristics and grids given as functions run here, being host code; no clock means anything, so an autotuned kernel takes
-the first configuration that its pruning leaves.
+Autotuners, heuristics and grids given as functions run here, because they are host code. Clocks have no meaning here:
+an autotuned kernel uses the first configuration that its pruning leaves.
 """
 
 import inspect
@@ -27,11 +27,11 @@ _MAX_OPTION = 1 << 30
 
 
 class KernelArgumentError(Exception):
-    """A launch that Triton's own launcher would refuse."""
+    """Launch that Triton's own launcher would refuse."""
 
 
 class LaunchRecorder:
-    """Takes the place of Triton's launcher."""
+    """Replaces Triton's launcher."""
 
     def __init__(self, tracer: Tracer, sources: KernelSources) -> None:
         self._tracer = tracer
@@ -44,7 +44,7 @@ class LaunchRecorder:
         self._launches = 0
 
     def install(self) -> None:
-        """Have every launch of this process written down here."""
+        """Record every launch of this process from now on."""
 
         def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
             if warmup:
@@ -57,7 +57,7 @@ class LaunchRecorder:
         disable_benchmarks()
 
     def launch(self, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> None:
-        """Write one launch down."""
+        """Record one launch."""
         self._launches += 1
         if self._launches > MAX_LAUNCHES:
             raise RuntimeError(f"more than {MAX_LAUNCHES} kernel launches in one forward call")
@@ -105,7 +105,7 @@ class LaunchRecorder:
 
 
 class _Warmed(WarmedKernel):
-    """Result of `kernel.warmup(...)`: figures that host code may read, and a kernel to launch."""
+    """Result of `kernel.warmup(...)`: metadata that host code may read, and a kernel to launch."""
 
     def __init__(self, recorder: LaunchRecorder, kernel: Any, fixed: dict[str, Any]) -> None:
         self._recorder = recorder
@@ -141,7 +141,7 @@ def _grid(grid: Any, arguments: dict[str, Any]) -> list[int]:
 
 
 def _host_line() -> int:
-    """The line of the candidate's source that is launching."""
+    """Return the line of the candidate's source that launches, or 0 if it is unknown."""
     frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if frame.f_code.co_filename == FILE_NAME:

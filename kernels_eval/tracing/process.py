@@ -1,10 +1,15 @@
-"""The candidate's process: loads its source, builds ModelNew, and traces forward calls on tensors without values.
+"""Tracing process: loads the candidate's source, builds ModelNew, and traces forward calls on tensors without values.
 
-Session (frames, see kernels_eval.sandbox.messages). Judge: `load` (payload: pickled job; from the judge to us only). Candidate: `ready`
-(names and shapes of parameters and buffers) or `failed`. Judge: `weights` (names whose values the judge sets), then any
-number of `trace` (shapes of the inputs). Candidate: `trace` (a program, kernels_eval.trace.schema), `read` (it wants one value;
-the judge answers `value`) or `failed`. No input, no output, no count and no clock is ever in this process, and nothing of
-the reference or the verdict: whatever hostile code does here, all that leaves is a program, which the judge checks.
+Session with the judge (frames, see kernels_eval.sandbox.messages):
+
+- Judge: `load` (payload: pickled job; only from the judge to the candidate). Candidate: `ready` (names and shapes of
+  parameters and buffers) or `failed`.
+- Judge: `weights` (names whose values the judge sets).
+- Judge: any number of `trace` (shapes of the inputs). Candidate: `trace` (a program, kernels_eval.trace.schema), `read`
+  (request for one value; the judge answers `value`) or `failed`.
+
+This process never holds an input, an output, a count or a clock, nor anything of the reference or the verdict. Even
+from hostile code it sends out only programs, and the judge checks them.
 """
 
 import gc
@@ -32,9 +37,9 @@ _DIFFERENCE_NAMES = 5
 
 
 def tracing_main(channel: socket.socket, memory_descriptor: int) -> None:
-    """Serve one candidate; returns when the judge hangs up."""
+    """Serve one candidate; returns when the judge closes the channel."""
     channel.settimeout(None)
-    gc.set_threshold(50_000)  # a short life: collecting early would touch, and so copy, the zygote's pages
+    gc.set_threshold(50_000)  # short-lived: early collection would touch, and so copy, the zygote's pages
     try:
         _Host(channel).serve()
     except CandidateError as failed:
@@ -50,9 +55,9 @@ class _Host:
         self._values: list[Any] = []
         """Values read so far in this forward call."""
         self._queued: deque[dict[str, Any]] = deque()
-        """Questions that came while a value was waited for."""
+        """Requests that arrived during the wait for a value."""
         self._remembered: list[Any] | None = None
-        """Values of an earlier call, where this one has no values of its own."""
+        """Values of an earlier call, if this call is traced without values."""
 
     def serve(self) -> None:
         _, payload = receive_frame(self._channel)
@@ -88,7 +93,7 @@ class _Host:
         result = self._forward(model, inputs)
         try:
             outputs, structure = flat(result)
-        except Exception as error:  # what it holds may be of the candidate's own classes
+        except Exception as error:  # the result may hold objects of the candidate's classes
             raise CandidateError("runtime_error", "exception", describe(error)) from error
         described = [self._output(output) for output in outputs]
         self._send({"kind": "trace", "structure": structure, "outputs": described})
@@ -128,13 +133,13 @@ class _Host:
         return {"type": f"{kind}, a subclass of Tensor" if isinstance(output, torch.Tensor) else kind[:100]}
 
     def _read(self, view: dict[str, Any]) -> Any:
-        """Ask for one value; a call on shapes alone is told what an earlier call read."""
+        """Request one value from the judge. A call on shapes alone reuses the values of an earlier call."""
         if self._remembered is not None:
             value = self._remembered[len(self._values)] if len(self._values) < len(self._remembered) else 0
         else:
             self._send({"kind": "read", "view": view})
             while (header := receive_frame(self._channel)[0])["kind"] != "value":
-                self._queued.append(header)  # the judge asks ahead
+                self._queued.append(header)  # the judge sends requests ahead
             value = header["value"]
         self._values.append(value)
         return value
@@ -162,7 +167,7 @@ def _state(model: Any) -> dict[str, torch.Tensor]:
 
 
 def _use_handles(model: Any, tracer: Tracer, given: dict[str, torch.Tensor]) -> None:
-    """Put handles in the place of the model's parameters and buffers, wherever each occurs."""
+    """Replace every occurrence of the model's parameters and buffers by traced tensors."""
     if not isinstance(model, torch.nn.Module):
         return
     handles: dict[int, torch.Tensor] = {}

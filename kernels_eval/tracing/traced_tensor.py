@@ -1,9 +1,9 @@
-"""Tensors without values: what the candidate's host code works on.
+"""Tracing process: tensors without values, for the candidate's host code.
 
-A `TracedTensor` is a tensor of shape, strides and type whose values are somewhere else: in the executor's process, which this
-one cannot reach. What host code does with it is written down by the `Tracer` (kernels_eval.tracing.tracer); what would need values is refused. So
-host code that computes, caches or compares results has nothing to do it with. Handles say that they are on `cuda:0`: that is where the
-kernels believe to run.
+A `TracedTensor` has a shape, strides and a dtype. Its values are in the interpreter process, which this process
+cannot reach. The `Tracer` (kernels_eval.tracing.tracer) records the operations of host code, and refuses those that
+need values. Host code therefore cannot compute, cache or compare results. Traced tensors report the device `cuda:0`,
+as if kernels ran on a GPU.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _ADDRESS_SPACE = 1 << 44
 
 
 class Memory:
-    """One storage on the executor's side; known to it from the first command that names it."""
+    """One storage of the interpreter process, created there by the first command that names it."""
 
     __slots__ = ("content", "meta", "number", "tracer")
 
@@ -30,25 +30,25 @@ class Memory:
         self.tracer = tracer
         self.number = number
         self.meta = meta
-        """Storage of the handles' own; keeps its address from being used again."""
+        """Meta storage of the traced tensors. Held to prevent the reuse of its address."""
         self.content = content
-        """The host's own tensor of bytes, as long as it was not uploaded."""
+        """CPU tensor with the bytes, until they are uploaded."""
 
     def __del__(self) -> None:
-        """Tell the executor that nobody can name this storage any more."""
+        """Mark the storage as freed for the interpreter process: no command can name it any more."""
         if self.number >= FIRST_OWN:
             self.tracer.freed.append(self.number)
 
 
 class TracedTensor(torch.Tensor):
-    """A tensor without values."""
+    """Tensor without values."""
 
     __torch_function__: Any = torch._C._disabled_torch_function_impl  # pyright: ignore[reportPrivateUsage]
     memory: Memory
     plain: torch.Tensor
     """The same tensor on PyTorch's meta device."""
     is_on_host = False
-    """Asked for on another device than the kernels': no result to return."""
+    """True if host code moved it to another device than the kernels'. Such a tensor is not a valid result."""
     is_cuda = True
     is_meta = False
     is_cpu = False
@@ -58,16 +58,16 @@ class TracedTensor(torch.Tensor):
     def __torch_dispatch__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Reached outside of a forward call too: in a thread, at the module's end."""
+        """Record an operator. Also called outside of a forward call: in a thread, at the module's end."""
         tracer = next(value.memory.tracer for value in args if isinstance(value, TracedTensor))
         return tracer.operate(func, args, kwargs or {})
 
     def cuda(self, *_: Any, **__: Any) -> "TracedTensor":
-        """Return itself: it is there already."""
+        """Return itself, or a copy if it was moved to the CPU."""
         return self.clone() if self.is_on_host else self  # pyright: ignore[reportReturnType]
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
-        """Convert; devices mean nothing here."""
+        """Convert the dtype or layout. A device other than CUDA only marks the result as `is_on_host`."""
         kept = tuple(value for value in args if not isinstance(value, torch.device) and not _is_device_name(value))
         device = kwargs.pop("device", None) or next((value for value in args if value not in kept), None)
         result = super().to(*kept, **kwargs) if kept or kwargs else self
@@ -78,7 +78,7 @@ class TracedTensor(torch.Tensor):
         return moved
 
     def cpu(self, *_: Any, **__: Any) -> torch.Tensor:
-        """Return a copy, as the host would have one. Its values stay where they are."""
+        """Return a copy marked as being on the CPU. Its values stay in the interpreter process."""
         copy: Any = self.clone()
         copy.is_on_host = True
         return copy
@@ -88,18 +88,18 @@ class TracedTensor(torch.Tensor):
         return 0
 
     def data_ptr(self) -> int:
-        """Return an address that is aligned and differs between storages, and that nothing lies at."""
+        """Return an aligned address that is unique to the storage. No memory lies at it."""
         return (self.memory.number + 1) * _ADDRESS_SPACE + int(self.storage_offset()) * self.element_size()
 
     def record_stream(self, s: Any) -> None:
         """Do nothing: there is one stream."""
 
     def __repr__(self, **_: Any) -> str:
-        """Say what is known."""
+        """Return shape and dtype as text."""
         return f"tensor(..., device='cuda:0', size={tuple(self.shape)}, dtype={self.dtype})"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Refuse to be pickled or deep-copied by way of pickle."""
+        """Refuse pickling, and deep copies by way of pickle."""
         raise ForbiddenOperatorError(
             "Tensor.__reduce_ex__: results have to be computed by the kernels, not on the host"
         )

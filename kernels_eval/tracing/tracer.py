@@ -1,7 +1,7 @@
-"""Tracing process: records what the candidate's host code does with tensors without values (kernels_eval.tracing.traced_tensor).
+"""Tracing process: records the operations of host code on tensors without values (kernels_eval.tracing.traced_tensor).
 
-Allocations, views and copies make new traced tensors. Operators that compute are refused, or recorded for the interpreter process
-if the allowed operators include them.
+Allocations, views and copies make new traced tensors. Operators that compute are refused, or recorded for the
+interpreter process if they are among the allowed operators.
 """
 
 from collections.abc import Callable
@@ -19,17 +19,17 @@ from kernels_eval.tracing.traced_tensor import DEVICE, Memory, TracedTensor
 
 _META = torch.device("meta")
 _registered: dict[str, Callable[..., Any]] = {}
-"""What `Library.impl` was given, by `namespace::name`."""
+"""Functions passed to `Library.impl`, by `namespace::name`."""
 _RUNS_ON_A_GPU = frozenset({"", "CUDA", "CompositeExplicitAutograd", "CompositeImplicitAutograd"})
 _HOST_ONLY = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking"})
-"""Arguments that say nothing to the executor: the results' own strides do."""
+"""Arguments that the interpreter process does not need: the recorded strides of the results suffice."""
 
 
 class Tracer(TorchDispatchMode):
-    """Writes down what host code does. A context manager around one forward call.
+    """Context manager around one forward call that records the operations of host code.
 
-    `strict`: computing operators are refused; `violations` keeps them even where the candidate catches the exception.
-    `read`: asks the executor for one value.
+    `strict`: refuse computing operators; `violations` lists them even if the candidate catches the exception.
+    `read`: requests one value from the judge.
     """
 
     def __init__(self, strict: bool, read: Callable[[dict[str, Any]], Any]) -> None:
@@ -40,20 +40,20 @@ class Tracer(TorchDispatchMode):
         self.payload: list[memoryview] = []
         self.freed: list[int] = []
         self.calls = 0
-        """Forward calls so far."""
+        """Number of forward calls so far."""
         self.captured: list[dict[str, Any]] | None = None
-        """What is kept for a CUDA graph instead of being written down, while one is captured."""
+        """Commands of the CUDA graph that is being captured, or None. They are not added to `commands`."""
         self._read = read
         self._host_reads = 0
         self._next = FIRST_OWN
         self._hosts: dict[int, tuple[Memory, torch.UntypedStorage]] = {}
-        """Address of a host tensor's storage -> what it became."""
+        """Memory and storage of each CPU tensor in use, by the address of its storage."""
         self._payload_bytes = 0
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Write one operator down."""
+        """Record one operator."""
         return self.operate(func, args, kwargs or {})
 
     def start(self) -> None:
@@ -62,12 +62,12 @@ class Tracer(TorchDispatchMode):
         self.calls += 1
 
     def input(self, number: int, shape: tuple[int, ...], dtype: torch.dtype) -> TracedTensor:
-        """Return a handle on a whole storage that the judge fills."""
+        """Return a traced tensor for a whole storage that the judge fills."""
         plain = torch.empty(shape, dtype=dtype, device=_META)
         return self._handle(plain, Memory(self, number, plain.untyped_storage()))
 
     def adopt(self, tensor: torch.Tensor, number: int) -> TracedTensor:
-        """Return a handle that stands for a host tensor whose values the judge sets."""
+        """Return a traced tensor for a CPU tensor whose values the judge sets."""
         handle = self.input(number, tuple(tensor.shape), tensor.dtype)
         storage = tensor.untyped_storage()
         if tensor.is_contiguous() and storage.nbytes() == tensor.numel() * tensor.element_size():
@@ -75,7 +75,7 @@ class Tracer(TorchDispatchMode):
         return handle
 
     def promote(self, tensor: torch.Tensor) -> TracedTensor:
-        """Return a handle that stands for a host tensor; it is uploaded when it is first used."""
+        """Return a traced tensor for a CPU tensor, which is uploaded at its first use."""
         if isinstance(tensor, TracedTensor):
             return tensor
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
@@ -87,7 +87,7 @@ class Tracer(TorchDispatchMode):
         storage = tensor.untyped_storage()
         known = self._hosts.get(storage.data_ptr()) if storage.nbytes() else None
         if known is None:
-            with _disable_modes():  # or the tracer would write these down
+            with _disable_modes():  # otherwise the tracer would record these
                 content = torch.empty(0, dtype=torch.uint8).set_(storage)
                 meta = torch.empty(storage.nbytes(), dtype=torch.uint8, device=_META).untyped_storage()
             known = Memory(self, self._number(), meta, content), storage
@@ -98,7 +98,7 @@ class Tracer(TorchDispatchMode):
         return self._handle(plain, known[0])
 
     def view_of(self, handle: TracedTensor) -> dict[str, Any]:
-        """Describe a handle in a command; uploads the host's content where it is one of the host's own."""
+        """Describe a traced tensor for a command; uploads the content first if it is a CPU tensor not yet uploaded."""
         memory = handle.memory
         if memory.content is not None:
             with _disable_modes():
@@ -127,7 +127,7 @@ class Tracer(TorchDispatchMode):
             self.commands.append(command)
 
     def take(self) -> tuple[list[dict[str, Any]], list[memoryview]]:
-        """Return what was written down since the last call, and the uploads' bytes."""
+        """Return the commands recorded since the last call, and the uploads' bytes."""
         if self.freed:
             freed, self.freed = self.freed, []
             self.commands.append({"kind": "free", "storages": freed})
@@ -136,13 +136,13 @@ class Tracer(TorchDispatchMode):
         return commands, payload
 
     def operate(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run an operator on shapes alone and write it down."""
+        """Run an operator on shapes alone and record it."""
         name: str = func.overloadpacket.__name__
         if name == "_local_scalar_dense":
             return self._read_value(args[0])
         own = own_operator(func)
         if own is not None:
-            with self:  # what it does is written down, and held to the policy, as if it had been called by its own name
+            with self:  # its operations are recorded, and limited to the allowed operators, like direct calls
                 return own(*args, **kwargs)
         reason = refusal(func, name, self.strict)
         if reason is not None:
@@ -222,7 +222,9 @@ class Tracer(TorchDispatchMode):
         return self._handle(plain, Memory(self, self._number(), storage))
 
     def _handle(self, plain: torch.Tensor, memory: Memory) -> TracedTensor:
-        handle: TracedTensor = torch.Tensor._make_subclass(TracedTensor, plain, False, device_for_backend_keys=DEVICE)  # pyright: ignore
+        handle: TracedTensor = torch.Tensor._make_subclass(  # pyright: ignore
+            TracedTensor, plain, False, device_for_backend_keys=DEVICE
+        )
         handle.plain = plain
         handle.memory = memory
         return handle
@@ -233,7 +235,7 @@ class Tracer(TorchDispatchMode):
 
 
 def _same_storage(first: Any, second: Any) -> bool:
-    """Storages on the meta device have no address."""
+    """Compare identities: storages on the meta device have no address."""
     return first._cdata == second._cdata
 
 
@@ -242,10 +244,11 @@ def _takes_device(func: Any) -> bool:
 
 
 def own_operator(func: Any) -> Callable[..., Any] | None:
-    """Return the candidate's function behind an operator (`custom_op`, `triton_op`, `Library.impl`); None for one of PyTorch's.
+    """Return the candidate's function behind an operator, or None for an operator of PyTorch.
 
-    Kernel launchers are often registered so. The tracer runs the function itself, which records what it does. Implementations that a
-    candidate registers for PyTorch's own operators are ignored.
+    Kernel launchers are often registered by `custom_op`, `triton_op` or `Library.impl`. The tracer runs the function
+    itself and thereby records its operations. Implementations that a candidate registers for PyTorch's own operators
+    are ignored.
     """
     if func.namespace in ("aten", "prims", "prim"):
         return None
@@ -255,7 +258,7 @@ def own_operator(func: Any) -> Callable[..., Any] | None:
 
 
 def remember_registrations() -> None:
-    """Remember the functions that `Library.impl` registers in this process. Call before the candidate's source is loaded."""
+    """Remember the functions that `Library.impl` registers in this process. Call before loading the candidate."""
     library: Any = torch.library.Library
     register = library.impl
 

@@ -11,6 +11,7 @@ import resource
 import stat
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,6 +48,7 @@ def confine(folder: str, more_readable: Sequence[str] = (), devices: Sequence[st
     no_new_privs must be set. OSError if root cannot give its rights up.
     """
     os.environ |= {"HOME": folder, "TMPDIR": folder}
+    tempfile.tempdir = folder  # it has been asked for by now, and is remembered
     os.chdir(folder)
     user = _own(folder) if _can_change_user(os.path.dirname(folder)) else None  # noqa: PTH120
     landlock.restrict(folder, (*_READABLE, sysconfig.get_paths()["include"], *more_readable), devices)

@@ -71,10 +71,13 @@ def test_its_own_folder_is_its_to_write_and_programs_run(folder: Path):
         ran = subprocess.run(
             ["sh", "-c", "echo y > there.txt && cat there.txt"], capture_output=True, text=True, check=False
         )
+        with tempfile.NamedTemporaryFile("w", prefix="temporary", delete=False) as file:
+            file.write("z")
         return [ran.stdout.strip(), os.environ["HOME"], os.environ["TMPDIR"]]
 
+    tempfile.gettempdir()  # remembered from here on, as in the process that a candidate is forked from
     assert confined(folder, work) == ["y", str(folder), str(folder)]
-    assert {path.name for path in folder.iterdir()} == {"here.txt", "there.txt"}
+    assert {path.name[:9] for path in folder.iterdir()} == {"here.txt", "there.txt", "temporary"}
 
 
 @NEEDS_ALL

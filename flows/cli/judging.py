@@ -160,11 +160,17 @@ def judge_settings(config: Path | None, overrides: list[str] | None, backend: st
 
 def _read_sources(problem: Path, kernel: Path | None) -> tuple[str, str, list[str]]:
     """Return the problem's source, the kernel's, and the overrides that a file with both states in its docstring."""
+    from kernels_eval.errors import InputError
     from kernels_eval.jsonl import read_source
-    from kernels_eval.problem import check_problem_source, split_source
+    from kernels_eval.problem import CANDIDATE_LINE, check_problem_source, split_source
     from kernels_eval.redteam.case import read_settings
 
     text, where = read_source(problem), str(problem)
+    if kernel is None and CANDIDATE_LINE not in text.splitlines():
+        raise InputError(
+            "score: expected PROBLEM.py and KERNEL.py, or one file with both and the line "
+            f"`{CANDIDATE_LINE}` between them, found {where} without such a line"
+        )
     source, kernel_source = (text, read_source(kernel)) if kernel is not None else split_source(text, where)
     check_problem_source(source, where)
     stated = {} if kernel is not None else read_settings(source, where)

@@ -73,7 +73,7 @@ def confine_fork_server(may_fork: bool) -> list[str]:
 
 
 def confine_child(limits: Limits, may_fork: bool) -> None:
-    """Limit this process, for good: written memory, CPU seconds, size of files, descriptors, core dumps, files, calls."""
+    """Limit this process for good: written memory, CPU seconds, files, descriptors, core dumps, paths, system calls."""
     ceiling = _written_bytes() + (limits.memory_mb + _COMPILER_MB) * 2**20
     resource.setrlimit(resource.RLIMIT_DATA, (ceiling, ceiling))
     used = resource.getrusage(resource.RUSAGE_SELF)

@@ -5,8 +5,7 @@ kernels_eval.pool.zygote ROLE DESCRIPTOR`), which inherits no threads, CUDA cont
 reads a problem or a kernel. Triton decides at import whether it interprets, hence one zygote for each role:
 `interpret` (workers on a CPU), `device` (workers on a GPU), `compile` (Triton), `build` (nvcc).
 
-Protocol (SOCK_SEQPACKET). Caller: `fork` with the child's socket as descriptor, or `kill` (process). Zygote: the id of
-the process that it forked.
+Protocol (SOCK_SEQPACKET). Caller: `fork` (descriptor: the child's socket) or `kill` (process). Zygote: process id.
 """
 
 import contextlib
@@ -35,9 +34,7 @@ _WORKER_ROLES = {"cpu": "interpret", "cuda": _DEVICE}
 """Device -> the zygote that its workers come from."""
 _PROGRAM = (sys.executable, "-P", "-m", "kernels_eval.pool.zygote")
 """`-P`: nothing is imported from the working directory, into which a candidate may be able to write."""
-_REAP_S = 1.0
-_END_S = 10.0
-_START_S = 180.0
+_REAP_S, _END_S, _START_S = 1.0, 10.0, 180.0
 _KEPT_ENVIRONMENT = {"PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "VIRTUAL_ENV", "TZ", "CUDA_HOME", "CC", "CXX"}
 _KEPT_FOR_DEVICES = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "KERNELS_EVAL_WARM_PROFILER"}
 
@@ -277,8 +274,7 @@ def collapse_memory() -> int:
 
     A process that has imported torch and triton has 235 MB of memory of its own in 60,000 pages. Each fork copies an
     entry for every page and each exit removes it, together more CPU time than a small kernel's whole verdict. In pages
-    of 2 MB there are a hundred entries, a tenth of that cost. A child that writes gets a small page of its own, as
-    before.
+    of 2 MB there are a hundred entries, a tenth of that cost. A child that writes still gets small pages.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]

@@ -1,7 +1,7 @@
-"""Confinement of a child that has to start programs (a compiler, CUDA's tools): a user that owns one folder and nothing else.
+"""Confinement of a child that has to start programs (a compiler, CUDA's tools): a user that owns one folder.
 
-Runs in the child, before anything of a candidate. Three layers, each as far as the machine has it: Landlock (files), a user of
-this process alone (signals, memory and files of other processes; needs root), seccomp (tracing, namespaces, mounts).
+Runs in the child, before anything of a candidate. Three layers, as far as the machine has them: Landlock (files), a
+user for this process alone (signals, memory and files of other processes; needs root), seccomp (tracing, namespaces).
 """
 
 import contextlib
@@ -24,9 +24,10 @@ _NOBODY = 65534
 _MAX_PROCESSES = 512
 """Of one such user: threads of a CUDA process and what a build starts."""
 _READABLE = (
-    "/etc", "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/filesystems", "/proc/devices", "/proc/modules",
-    "/proc/version", "/proc/driver", "/proc/sys", "/sys/devices", "/sys/class", "/sys/bus", "/sys/module", "/sys/fs/cgroup",
-    "/bin", "/sbin", "/opt", "/dev/zero",
+    "/etc", "/bin", "/sbin", "/opt", "/dev/zero",
+    "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/filesystems", "/proc/devices", "/proc/modules",
+    "/proc/version", "/proc/driver", "/proc/sys",
+    "/sys/devices", "/sys/class", "/sys/bus", "/sys/module", "/sys/fs/cgroup",
 )  # fmt: skip
 """What compilers and CUDA's library read besides what every candidate may (kernels_eval.sandbox.landlock)."""
 
@@ -36,7 +37,7 @@ INTERPRETER = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[1]))
 
 
 def abilities(parent: str) -> list[str]:
-    """Return the names of the layers that `confine` puts in force for a folder in `parent`, for the verdict's `sandbox`."""
+    """Return the layers that `confine` enforces for a folder in `parent`, as the verdict's `sandbox` names them."""
     found = ["landlock"] if landlock.version() else []
     found += ["unprivileged"] if _can_change_user(parent) else []
     return [*found, "seccomp"] if seccomp.is_available(platform.machine()) else found

@@ -51,9 +51,9 @@ _MODULES: dict[str, frozenset[str]] = {
         """
         abs acos acosh add_rn asin asinh atan atan2 atanh cbrt ceil copysign cos cosh div_rn erf erfc exp exp10
         exp2 expm1 fast_cosf fast_dividef fast_exp10f fast_expf fast_log10f fast_log2f fast_logf fast_powf
-        fast_sinf fast_tanf fast_tanhf fdim floor fma fmod hypot isfinited finitef isinf isnan lgamma log log10 log1p log2
-        max min mul_rn nearbyint popc clz pow rcp_rn rint round rsqrt rsqrt_rn saturatef signbit sin sinh sqrt
-        sqrt_rn sub_rn tan tanh tgamma trunc
+        fast_sinf fast_tanf fast_tanhf fdim floor fma fmod hypot isfinited finitef isinf isnan lgamma log
+        log10 log1p log2 max min mul_rn nearbyint popc clz pow rcp_rn rint round rsqrt rsqrt_rn saturatef signbit
+        sin sinh sqrt sqrt_rn sub_rn tan tanh tgamma trunc
         """
     ),
     "math": _words(

@@ -90,8 +90,8 @@ class ActorJudge:
         self._slack = 4 * actors.workers
         self.replaced = 0
         """Actors that died or hung, and were replaced."""
-        for seat in self._slots:
-            seat.actor = self._new_actor()
+        for slot in self._slots:
+            slot.actor = self._new_actor()
 
     async def evaluate_async(self, problem: Problem, kernel_source: str, backend: str | None = None) -> Verdict:
         """Return the verdict on one kernel. Raises InfrastructureError if every actor that was asked died."""
@@ -101,30 +101,30 @@ class ActorJudge:
         if known is not None:
             return known
         for _ in range(_ATTEMPTS):
-            seat = self._slot_for(problem)
+            slot = self._slot_for(problem)
             actor = None
-            seat.load += 1
+            slot.load += 1
             try:
-                async with seat.room:
-                    actor = seat.actor
+                async with slot.room:
+                    actor = slot.actor
                     verdict = await self._ask(actor, problem, kernel_source, backend)
             except RayTaskError as error:
                 if isinstance(error.cause, KernelmillError):
                     raise error.cause from None
                 raise
             except RayActorError as error:
-                self._replace(seat, actor, str(error).splitlines()[0])
+                self._replace(slot, actor, str(error).splitlines()[0])
                 continue
             finally:
-                seat.load -= 1
+                slot.load -= 1
             self._cache.put(key, verdict)
             return verdict
         raise InfrastructureError(f"{problem.problem_id}: {_ATTEMPTS} judge actors died of it, or beside it")
 
     def close(self) -> None:
         """End every actor and its processes."""
-        for seat in self._slots:
-            ray.kill(seat.actor)  # the judge's processes end with their parent
+        for slot in self._slots:
+            ray.kill(slot.actor)  # the judge's processes end with their parent
 
     def _new_actor(self) -> Any:
         return RemoteJudgeActor.options(**self._options).remote(self._config)
@@ -133,10 +133,10 @@ class ActorJudge:
         """Return the problem's own actor (the same for all its kernels), or the least busy one if its load is far
         smaller.
         """
-        least = min(self._slots, key=lambda seat: seat.load)
+        least = min(self._slots, key=lambda slot: slot.load)
         own = max(
             self._slots,
-            key=lambda seat: hashlib.sha256(f"{seat.name} {problem.source}".encode("utf-8", "surrogatepass")).digest(),
+            key=lambda slot: hashlib.sha256(f"{slot.name} {problem.source}".encode("utf-8", "surrogatepass")).digest(),
         )
         return own if own.load <= least.load + self._slack else least
 
@@ -160,11 +160,11 @@ class ActorJudge:
         finally:
             answer.cancel()
 
-    def _replace(self, seat: _ActorSlot, dead: Any, reason: str) -> None:
+    def _replace(self, slot: _ActorSlot, dead: Any, reason: str) -> None:
         """Replace the actor, unless another kernel's task has replaced it already."""
-        if seat.actor is not dead:
+        if slot.actor is not dead:
             return
-        logger.warning("%s: %s; replaced, and its kernels are judged again", seat.name, reason)
+        logger.warning("%s: %s; replaced, and its kernels are judged again", slot.name, reason)
         ray.kill(dead)
-        seat.actor = self._new_actor()
+        slot.actor = self._new_actor()
         self.replaced += 1

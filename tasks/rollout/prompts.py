@@ -156,7 +156,7 @@ An example of the form (it adds two tensors):
 
 The program:
 ```python
-{source}```"""
+{source}```"""  # noqa: E501
 
 
 def _next_request(verdict: Verdict, feedback: str, style: Literal["instruct", "source"]) -> str:

@@ -9,7 +9,14 @@ import pytest
 from kernels_eval.errors import InputError
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [path for package in ("flows", "tasks", "kernels_eval") for path in sorted((ROOT / package).rglob("*.py"))]
+CASES = (ROOT / "kernels_eval" / "redteam" / "hacks", ROOT / "kernels_eval" / "redteam" / "honest")
+"""Data: hostile on purpose, and never imported."""
+SOURCES = [
+    path
+    for package in ("flows", "tasks", "kernels_eval")
+    for path in sorted((ROOT / package).rglob("*.py"))
+    if not any(map(path.is_relative_to, CASES))
+]
 CODE_LOADERS = {
     "yaml.load", "yaml.full_load", "yaml.unsafe_load", "torch.load", "torch.save", "pickle.load", "pickle.loads", "joblib.load",
     "numpy.load", "np.load", "pd.read_pickle", "shelve.open", "marshal.loads",

@@ -1,9 +1,8 @@
 """HTTP client of one SGLang server, in the rollout worker: requests, and the validation of responses.
 
-Written against SGLang 0.5.11 to 0.5.17 (`sglang/srt/entrypoints/http_server.py`, `managers/io_struct.py`,
-`managers/schedule_batch.py`). Tokens are read as the server sampled them (`meta_info.output_token_logprobs`:
-[log-probability, token, text]); its text is ignored. An inconsistent answer is a failure of the server, never a
-response.
+Written against SGLang 0.5.11 to 0.5.17 (`http_server.py`, `io_struct.py`, `schedule_batch.py`). Tokens are read as the
+server sampled them (`meta_info.output_token_logprobs`: [log-probability, token, text]); its text is ignored. An
+inconsistent answer is a failure of the server, never a response.
 """
 
 from collections.abc import Sequence
@@ -17,11 +16,9 @@ from pydantic import BaseModel, Field, ValidationError
 from tasks.rollout.config import SamplingConfig
 from tasks.rollout.engines import FinishReason
 
-_CONTROL_TIMEOUT_S = 60.0
+_CONTROL_TIMEOUT_S, _CONNECT_TIMEOUT_S, _ABORT_TIMEOUT_S = 60.0, 10.0, 2.0
 _HEALTH_TIMEOUT_S = 30.0
 """Longer than the server's own limit: its health check generates a token, and says 503 after 20 s without one."""
-_CONNECT_TIMEOUT_S = 10.0
-_ABORT_TIMEOUT_S = 2.0
 
 
 class FailureKind(StrEnum):
@@ -266,8 +263,7 @@ def parse_generation(url: str, answer: dict[str, Any], asked: ServerRequest) -> 
 
 def parse_scores(url: str, answer: dict[str, Any], token_ids: Sequence[int], start: int) -> tuple[float, ...]:
     """Return the log-probabilities of `token_ids[start:]` from an answer that begins one token earlier."""
-    # The first entry has no log-probability: what comes before it was not asked for.
-    scored = _parsed(url, answer).meta_info.input_token_logprobs[1:]
+    scored = _parsed(url, answer).meta_info.input_token_logprobs[1:]  # the first entry has no log-probability
     logprobs = [min(logprob, 0.0) for logprob, _, _ in scored if logprob is not None]
     if [token for _, token, _ in scored] != list(token_ids[start:]) or len(logprobs) != len(scored):
         raise ServerError(FailureKind.FAILED, url, "/generate: input_token_logprobs are of other tokens than asked for")
@@ -301,5 +297,5 @@ def _parsed(url: str, answer: dict[str, Any]) -> _Answer:
         return _Answer.model_validate(answer)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ServerError(FailureKind.FAILED, url, f"/generate: {place}: {first['msg']}") from error
+        place = f"/generate: {'.'.join(map(str, first['loc']))}"
+        raise ServerError(FailureKind.FAILED, url, f"{place}: {first['msg']}") from error

@@ -2,7 +2,7 @@
 
     python3 tests/gpu/judge_on_gpu.py [--parts b,c,d,g,a,f,e] [--budget SECONDS]
 
-Needs torch, triton, nvcc, ninja, pydantic and one NVIDIA GPU; nothing else. Parts, the most important first: b spread
+Needs torch, triton, nvcc, ninja, pydantic, cachetools and one NVIDIA GPU; nothing else. Parts, the most important first: b spread
 of ten repeats of five families, c hacks and honest kernels, d measured speedups beside the roofline's estimates, g a
 judge on the CPU and one on the device in one process, a smoke of each piece, f CUDA C++, e verdicts a minute against a
 fresh process for each kernel. Prints as it goes; writes `$OUT/judge_gpu.json` after every step. Each part has a

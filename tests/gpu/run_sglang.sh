@@ -1,7 +1,7 @@
 #!/bin/bash
 # run_sglang.sh SGLANG_ARCHIVE OUT [arguments of sglang_end_to_end.py]: unpacks an archive of SGLang's packages (Python 3.12, with its
 # own pydantic), and runs tests/gpu/sglang_end_to_end.py with this machine's `python3`, which needs torch, triton, transformers, numpy,
-# pyarrow and httpx. Nothing is installed: a virtual environment in a temporary folder sees that interpreter's packages, and of the
+# pyarrow, httpx and cachetools. Nothing is installed: a virtual environment in a temporary folder sees that interpreter's packages, and of the
 # archive only pydantic where it is missing. SGLang itself is seen by the server's process alone.
 set -euo pipefail
 archive=$(readlink -f "${1:?usage: run_sglang.sh SGLANG_ARCHIVE OUT}")

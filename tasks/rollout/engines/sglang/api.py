@@ -1,8 +1,7 @@
 """HTTP client of one SGLang server, in the rollout worker: requests, and the validation of responses.
 
 Written against SGLang 0.5.11 to 0.5.17 (`http_server.py`, `io_struct.py`, `schedule_batch.py`). Tokens are read as the
-server sampled them (`meta_info.output_token_logprobs`: [log-probability, token, text]); its text is ignored. An
-inconsistent answer is a failure of the server, never a response.
+server sampled them (`meta_info.output_token_logprobs`), its text is ignored. An inconsistent answer is a failure.
 """
 
 from collections.abc import Sequence
@@ -29,7 +28,7 @@ class FailureKind(StrEnum):
     FAILED = "failed"
     """An error of the server, an aborted or nonsensical answer, or none in time: another attempt may succeed."""
     STALE = "stale"
-    """SampledResponse from other weights than those asked for."""
+    """The response comes from other weights than those asked for."""
     REFUSED = "refused"
     """The request itself is not accepted: no server will."""
 

@@ -64,4 +64,6 @@ def test_a_file_without_a_candidate_is_bad_input(tmp_path: Path, capsys: pytest.
     path = tmp_path / "problem.py"
     path.write_text((FOLDER / "hacks/decoy/never_launched.py").read_text().partition("# ---")[0])
     assert run(["score", str(path), *FAST]) == 2
-    assert "problem.py: expected one line `# --- candidate ---`" in capsys.readouterr().err
+    error = " ".join(capsys.readouterr().err.split())
+    assert "`# --- candidate ---`" in error
+    assert "problem.py without such a line" in error

@@ -190,7 +190,7 @@ def _compile_key(kernels: list[KernelSource], launches: list[Launch], targets: t
 
 
 class Builder(_OneShot):
-    """Builds candidates of back ends that are built before they run, each content in a folder of its own."""
+    """Builds candidates of back ends that are built before they run, each content once and in its own folder."""
 
     runs_candidate = True
 
@@ -210,8 +210,11 @@ class Builder(_OneShot):
             "runs": runs,
         }
         key = hashlib.sha256(json.dumps(request, sort_keys=True, default=repr).encode()).hexdigest()[:32]
+        return self._outcome(key, request, limits)
+
+    def _ask(self, request: dict[str, Any], limits: Limits) -> Compiled:
+        """Ask a process with a new folder, which belongs to the user that the process becomes."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        # One folder a process: it belongs to the user that the process becomes.
-        folder = tempfile.mkdtemp(prefix=f"{key}-", dir=self._folder)
+        folder = tempfile.mkdtemp(prefix="build-", dir=self._folder)
         Path(folder).chmod(0o755)  # candidates load what was built as users of their own
-        return self._outcome(key, {**request, "folder": folder}, replace(limits, folder=folder))
+        return super()._ask({**request, "folder": folder}, replace(limits, folder=folder))

@@ -39,7 +39,7 @@ INTERPRETER = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[1]))
 def abilities(parent: str) -> list[str]:
     """Return the layers that `confine` enforces for a folder in `parent`, as the verdict's `sandbox` names them."""
     found = ["landlock"] if landlock.version() else []
-    found += ["unprivileged"] if _can_change_user(parent) else []
+    found += ["unprivileged"] if _user_for(parent) is not None else []
     return [*found, "seccomp"] if seccomp.is_available(platform.machine()) else found
 
 
@@ -51,29 +51,34 @@ def confine(folder: str, more_readable: Sequence[str] = (), devices: Sequence[st
     os.environ |= {"HOME": folder, "TMPDIR": folder}
     tempfile.tempdir = folder  # it has been asked for by now, and is remembered
     os.chdir(folder)
-    user = _own(folder) if _can_change_user(os.path.dirname(folder)) else None  # noqa: PTH120
+    user = _user_for(os.path.dirname(folder))  # noqa: PTH120
+    if user is not None:
+        os.chown(folder, user, user)
     landlock.restrict(folder, (*_READABLE, sysconfig.get_paths()["include"], *more_readable), devices)
     if user is not None:
         _become(user)
     seccomp.install(platform.machine(), may_start_programs=True)
 
 
-def _can_change_user(parent: str) -> bool:
-    """Return True for root, unless another user could not reach the folder or the interpreter (both below `/root`)."""
+def _user_for(parent: str) -> int | None:
+    """Return the number of a user that no other process runs as, for a folder in `parent`; None to stay who we are.
+
+    None if this is not root, if the user namespace has no such user, or if another user could not reach the folder or
+    the interpreter (both below `/root`, say).
+    """
     needed = (Path(place).resolve() for place in (parent, *INTERPRETER))
     folders = {folder for place in needed for folder in (place, *place.parents)}
-    return os.geteuid() == 0 and all(folder.stat().st_mode & stat.S_IXOTH for folder in folders)
+    if os.geteuid() != 0 or not all(folder.stat().st_mode & stat.S_IXOTH for folder in folders):
+        return None
+    users = (_FIRST_USER + os.getpid(), _NOBODY)
+    return next((user for user in users if all(_is_mapped(user, table) for table in ("uid_map", "gid_map"))), None)
 
 
-def _own(folder: str) -> int:
-    """Give `folder` to a user that no other process runs as; returns its number."""
-    user = _FIRST_USER + os.getpid()
-    try:
-        os.chown(folder, user, user)
-    except OSError:  # a user namespace that does not know it
-        user = _NOBODY
-        os.chown(folder, user, user)
-    return user
+def _is_mapped(number: int, table: str) -> bool:
+    """Return True if this process's user namespace knows a user's or a group's number."""
+    lines = Path("/proc/self", table).read_text(encoding="utf-8").splitlines()
+    ranges = ((int(first), int(count)) for first, _, count in (line.split() for line in lines))
+    return any(first <= number < first + count for first, count in ranges)
 
 
 def _become(user: int) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -197,3 +198,24 @@ def test_below_a_folder_of_root_alone_the_user_stays_and_is_not_named(folder: Pa
     assert "unprivileged" not in unprivileged.abilities(str(folder.parent))
     assert confined(folder, os.geteuid) == 0
     assert confined(folder, lambda: (folder.parent / "x").write_text("x")) == "PermissionError"
+
+
+@NEEDS_ALL
+def test_a_user_namespace_of_root_alone_keeps_the_user(folder: Path):
+    """There is nobody to become: the other layers hold, and the missing one is not named."""
+    code = (
+        "import ctypes, os, sys, tempfile\n"
+        "from kernels_eval.sandbox import unprivileged\n"
+        "unprivileged.INTERPRETER = ()\n"
+        "print('unprivileged' in unprivileged.abilities(os.path.dirname(sys.argv[1])))\n"
+        "ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)\n"
+        "unprivileged.confine(sys.argv[1])\n"
+        "open('here', 'w').write('x')\n"
+        "print(os.geteuid())\n"
+    )
+    command = ["unshare", "--user", "--map-root-user", sys.executable, "-c", code, str(folder)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    if "unshare failed" in ran.stderr:
+        pytest.skip("no user namespaces here")
+    assert ran.stdout.split() == ["False", "0"], ran.stderr
+    assert (folder / "here").exists()

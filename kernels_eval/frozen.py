@@ -25,8 +25,7 @@ class FileContent:
 
 
 def decisive_part(model: BaseModel, of_file: Callable[[str], Any] = str) -> dict[str, Any]:
-    """Return what of a model decides a result, as JSON values: all but its `Operational` fields, in models inside it
-    too.
+    """Return the part of a model that decides a result, as JSON values: all but the `Operational` fields, at any depth.
 
     `of_file` returns what stands for the name of a file (`FileContent`); by default the name itself.
     """

@@ -9,7 +9,6 @@ Protocol (SOCK_SEQPACKET). Caller: `fork` (descriptor: the child's socket) or `k
 """
 
 import contextlib
-import ctypes
 import gc
 import os
 import shutil
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from kernels_eval.errors import InfrastructureError
+from kernels_eval.pool.huge_pages import collapse_memory
 from kernels_eval.pool.scratch import PREFIX
 from kernels_eval.sandbox.limits import adopt_orphans, children_of
 from kernels_eval.sandbox.messages import ChannelClosedError, has_news, note_pair, receive_note, send_note
@@ -39,6 +39,10 @@ _KEPT_ENVIRONMENT = {"PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "VIRTUAL_ENV",
 _KEPT_FOR_DEVICES = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "KERNELS_EVAL_WARM_PROFILER"}
 
 
+class _ZygoteDiedError(InfrastructureError):
+    """The zygote hung up."""
+
+
 class Zygotes:
     """The zygotes of one judge by role, each started when first needed and again after it died. Safe for threads."""
 
@@ -49,14 +53,28 @@ class Zygotes:
         self._closed = False
 
     def fork(self, role: str) -> tuple[int, socket.socket]:
-        """Fork a fork server from the zygote of a role; returns its process id and the socket to it."""
+        """Fork a fork server from the zygote of a role; returns its process id and the socket to it.
+
+        A zygote that was started before and turns out to be dead is replaced once.
+        """
+        zygote, is_new = self._zygote(role)
+        try:
+            return zygote.fork()
+        except _ZygoteDiedError:
+            if is_new:
+                raise
+        return self._zygote(role)[0].fork()
+
+    def _zygote(self, role: str) -> "tuple[Zygote, bool]":
+        """Return the zygote of a role, and whether it was started now."""
         with self._lock:
             if self._closed:
                 raise InfrastructureError("the judge is closed")
             zygote = self._known.get(role)
-            if zygote is None or not zygote.is_alive:
-                zygote = self._known[role] = Zygote(role, self._scratch)
-        return zygote.fork()
+            if zygote is not None and zygote.is_alive:
+                return zygote, False
+            zygote = self._known[role] = Zygote(role, self._scratch)
+            return zygote, True
 
     def fork_worker(self, device: str) -> tuple[int, socket.socket]:
         """Fork a worker for `cpu` or `cuda`; returns its process id and the socket to it."""
@@ -99,9 +117,14 @@ class Zygote:
             with self._forking:  # threads share the zygote: a reply belongs to the request before it
                 send_note(self._notes, {"action": "fork"}, [theirs.fileno()])
                 note, _ = receive_note(self._notes)
-        except (ChannelClosedError, TimeoutError) as error:
+        except ChannelClosedError as error:
             ours.close()
-            raise InfrastructureError("the judge's zygote process died or did not start") from error
+            self._process.kill()
+            self._process.wait()  # a process that is ending hangs up before it counts as ended
+            raise _ZygoteDiedError("the judge's zygote process died") from error
+        except TimeoutError as error:
+            ours.close()
+            raise InfrastructureError("the judge's zygote process did not answer") from error
         finally:
             theirs.close()
         return int(note["process"]), ours
@@ -262,37 +285,6 @@ def _load_device_worker(role: str) -> Callable[[socket.socket], None]:
         if not is_cuda_untouched():  # CUDA was initialised after all: start again without what may have done it
             os.execv(sys.executable, [*_PROGRAM, _DEVICE_WITHOUT_WARM_UP, sys.argv[2]])
     return serve_worker
-
-
-_HUGE_PAGE_BYTES = 2 << 20
-_MADV_COLLAPSE = 25
-"""Linux 6.1 and later; works whatever /sys/kernel/mm/transparent_hugepage says."""
-
-
-def collapse_memory() -> int:
-    """Move this process's private anonymous memory into huge pages; returns how many, 0 if the system cannot do it.
-
-    A process that has imported torch and triton has 235 MB of memory of its own in 60,000 pages. Each fork copies an
-    entry for every page and each exit removes it, together more CPU time than a small kernel's whole verdict. In pages
-    of 2 MB there are a hundred entries, a tenth of that cost. A child that writes still gets small pages.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    try:
-        maps = Path("/proc/self/maps").read_text(encoding="utf-8")
-    except OSError:
-        return 0
-    collapsed = 0
-    for line in maps.splitlines():
-        fields = line.split(maxsplit=5)
-        is_anonymous = len(fields) == 5 or fields[5].strip() == "[heap]"
-        if fields[1] != "rw-p" or not is_anonymous:
-            continue
-        start, end = (int(part, 16) for part in fields[0].split("-"))
-        first = -(-start // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
-        for address in range(first, end - _HUGE_PAGE_BYTES + 1, _HUGE_PAGE_BYTES):
-            collapsed += libc.madvise(address, _HUGE_PAGE_BYTES, _MADV_COLLAPSE) == 0
-    return collapsed
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from kernels_eval.rewards import Answer, reward_bounds, reward_of
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import MANIFEST, publish, published_digest, read_manifest
 from tasks.trajectories.reader import load_trajectories, read_trajectories_file, read_turns_file
-from tasks.trajectories.schema import TRAJECTORIES_FILE, TRAJECTORIES_SCHEMA, TURNS_FILE, TURNS_SCHEMA, Trajectory
+from tasks.trajectories.schema import TRAJECTORIES_FILE, TRAJECTORIES_SCHEMA, TURNS_FILE, TURNS_SCHEMA, Trajectory, Turn
 from tasks.trajectories.writer import write_trajectories
 
 
@@ -70,23 +70,23 @@ def rescore(folder: Path, reward: str, destination: Path, gamma: float | None = 
 def rescored(trajectories: Sequence[Trajectory], reward: str) -> list[Trajectory]:
     """Return the trajectories with every turn's reward computed again from its verdict and answer; faults have none."""
     return [
-        replace(
-            trajectory,
-            turns=tuple(
-                turn
-                if turn.verdict.is_fault
-                else replace(
-                    turn,
-                    reward=reward_of(reward, turn.verdict, Answer(turn.response_text, len(turn.response_token_ids))),
-                )
-                for turn in trajectory.turns
-            ),
-        )
+        replace(trajectory, turns=tuple(_rescored_turn(turn, reward) for turn in trajectory.turns))
         for trajectory in trajectories
     ]
 
 
+def _rescored_turn(turn: Turn, reward: str) -> Turn:
+    if turn.verdict.is_fault:
+        return turn
+    answer = Answer(turn.response_text, len(turn.response_token_ids))
+    return replace(turn, reward=reward_of(reward, turn.verdict, answer))
+
+
 ROW_GROUP = 65_536
+_TABLES: dict[str, tuple[pa.Schema, Callable[[Path], pl.DataFrame]]] = {
+    TRAJECTORIES_FILE: (TRAJECTORIES_SCHEMA, read_trajectories_file),
+    TURNS_FILE: (TURNS_SCHEMA, read_turns_file),
+}
 
 
 def compact(folders: Sequence[Path], destination: Path) -> int:
@@ -98,27 +98,16 @@ def compact(folders: Sequence[Path], destination: Path) -> int:
         raise InputError(f"{destination}: is there already; name another folder, or remove it first")
     seen: dict[tuple[str, int], Path] = {}
     metadata: dict[str, Any] = {"compacted_from": [published_digest(folder) for folder in folders]}
-    turns = 0
     with publish(destination, metadata) as partial:
-        for name, schema, read in (
-            (TRAJECTORIES_FILE, TRAJECTORIES_SCHEMA, read_trajectories_file),
-            (TURNS_FILE, TURNS_SCHEMA, read_turns_file),
-        ):
-            rows = _copy(folders, partial, name, schema, read, seen if name == TRAJECTORIES_FILE else {})
-            turns = rows
+        _copy(folders, partial, TRAJECTORIES_FILE, seen)
+        turns = _copy(folders, partial, TURNS_FILE, seen)
         metadata["iterations"] = sorted({iteration for _, iteration in seen})
     return turns
 
 
-def _copy(
-    folders: Sequence[Path],
-    partial: Path,
-    name: str,
-    schema: pa.Schema,
-    read: Callable[[Path], pl.DataFrame],
-    seen: dict[tuple[str, int], Path],
-) -> int:
+def _copy(folders: Sequence[Path], partial: Path, name: str, seen: dict[tuple[str, int], Path]) -> int:
     """Write one table of all data sets; return its rows. `seen`: by run and iteration, its data set."""
+    schema, read = _TABLES[name]
     rows = 0
     with pq.ParquetWriter(partial / name, schema, compression="zstd") as writer:
         for folder in folders:
@@ -168,11 +157,11 @@ def export_huggingface(folders: Sequence[Path], destination: Path) -> int:
     with _appearing(destination) as partial:
         (partial / "data").mkdir(parents=True)
         for number, folder in enumerate(folders):
-            table = read_turns_file(folder / TURNS_FILE).to_arrow().cast(TURNS_SCHEMA)
-            turns += table.num_rows
-            pq.write_table(table, partial / "data" / f"turns-{number:05d}.parquet", compression="zstd")
-            table = read_trajectories_file(folder / TRAJECTORIES_FILE).to_arrow().cast(TRAJECTORIES_SCHEMA)
-            pq.write_table(table, partial / "data" / f"trajectories-{number:05d}.parquet", compression="zstd")
+            for name, (schema, read) in _TABLES.items():
+                table = read(folder / name).to_arrow().cast(schema)
+                numbered = f"{Path(name).stem}-{number:05d}.parquet"
+                pq.write_table(table, partial / "data" / numbered, compression="zstd")
+                turns += table.num_rows if name == TURNS_FILE else 0
         (partial / "README.md").write_text(_CARD, encoding="utf-8")
     return turns
 

@@ -5,6 +5,7 @@ Only published partitions exist: a folder without a manifest is refused.
 """
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from kernels_eval.errors import InputError
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import MANIFEST, published_digest
 from tasks.trajectories.schema import (
+    EPISODE_COLUMNS,
     SCHEMA_VERSION,
     TRAJECTORIES_FILE,
     TRAJECTORIES_SCHEMA,
@@ -114,11 +116,6 @@ def find_batches(path: Path) -> list[Path]:
 
 def batch_reference(folder: Path) -> TrajectoryBatchRef:
     """Return the reference to a published batch, read from its tables."""
-    import polars as pl
-
-    from tasks.trajectories.reader import read_trajectories_file
-    from tasks.trajectories.schema import TRAJECTORIES_FILE
-
     table = read_trajectories_file(folder / TRAJECTORIES_FILE)
     if table.is_empty():
         raise InputError(f"{folder}: expected at least one trajectory, found none")
@@ -152,30 +149,15 @@ def load_trajectories(folder: Path) -> list[Trajectory]:
 
 
 def _trajectory(row: dict[str, Any], turns: Sequence[dict[str, Any]]) -> Trajectory:
-    names = ("run_id", "iteration", "policy_digest", "problem_id", "problem_digest", "split", "level", "group_id")
     return Trajectory(
-        **{name: row[name] for name in names},
-        trajectory_id=row["trajectory_id"],
-        sample_index=row["sample_index"],
+        **{name: row[name] for name in (*EPISODE_COLUMNS, "level")},
         turns=tuple(_turn(turn) for turn in turns),
         termination=Termination(row["termination"]),
     )
 
 
 def _turn(row: dict[str, Any]) -> Turn:
-    return Turn(
-        turn_index=row["turn_index"],
-        role=TurnRole(row["role"]),
-        prompt_token_ids=tuple(row["prompt_token_ids"]),
-        response_token_ids=tuple(row["response_token_ids"]),
-        response_logprobs=tuple(row["response_logprobs"]),
-        prompt_extends_previous=bool(row["prompt_extends_previous"]),
-        finish_reason=row["finish_reason"],
-        response_text=row["response_text"],
-        kernel_source=row["kernel_source"],
-        verdict=verdict_from_row(row["verdict"]),
-        reward=row["reward"],
-        generation_s=row["generation_s"],
-        evaluation_s=row["evaluation_s"],
-        created_at=row["created_at"],
-    )
+    stored = {field.name: row[field.name] for field in fields(Turn)}
+    stored |= {name: tuple(row[name]) for name in ("prompt_token_ids", "response_token_ids", "response_logprobs")}
+    stored |= {"role": TurnRole(row["role"]), "verdict": verdict_from_row(row["verdict"])}
+    return Turn(**stored | {"prompt_extends_previous": bool(row["prompt_extends_previous"])})

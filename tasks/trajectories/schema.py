@@ -93,6 +93,8 @@ _EPISODE_FIELDS = [
     ("trajectory_id", pa.string()),
     ("sample_index", pa.int32()),
 ]
+EPISODE_COLUMNS = tuple(name for name, _ in _EPISODE_FIELDS)
+"""Columns that both tables have; fields of `Trajectory`."""
 _TIME = pa.timestamp("us", tz="UTC")
 _METADATA = {VERSION_KEY: str(SCHEMA_VERSION).encode()}
 TURNS_SCHEMA = pa.schema(
@@ -174,6 +176,11 @@ class Trajectory:
     sample_index: int
     turns: tuple[Turn, ...]
     termination: Termination
+
+    @property
+    def rewards(self) -> list[float | None]:
+        """Rewards of the turns."""
+        return [turn.reward for turn in self.turns]
 
 
 def verdict_row(verdict: Verdict) -> dict[str, Any]:

@@ -6,6 +6,7 @@ stored: the update computes them from the returns, with the estimator that its s
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +18,17 @@ from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import publish, published_digest
 from tasks.trajectories.returns import turn_returns
 from tasks.trajectories.schema import (
+    EPISODE_COLUMNS,
     TRAJECTORIES_FILE,
     TRAJECTORIES_SCHEMA,
     TURNS_FILE,
     TURNS_SCHEMA,
     Trajectory,
+    Turn,
     verdict_row,
 )
 
-_EPISODE_COLUMNS = (
-    "run_id",
-    "iteration",
-    "policy_digest",
-    "problem_id",
-    "problem_digest",
-    "split",
-    "group_id",
-    "trajectory_id",
-    "sample_index",
-)
+_TURN_COLUMNS = tuple(field.name for field in fields(Turn))
 
 
 def write_trajectories(
@@ -80,41 +73,26 @@ def _check(ordered: Sequence[Trajectory]) -> None:
 def _turn_rows(ordered: Sequence[Trajectory], gamma: float) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for trajectory in ordered:
-        episode = {name: getattr(trajectory, name) for name in _EPISODE_COLUMNS}
-        returns = turn_returns([turn.reward for turn in trajectory.turns], gamma)
+        episode = _columns(trajectory, EPISODE_COLUMNS) | {"termination": trajectory.termination.value}
         rows += [
-            episode
-            | {
-                "turn_index": turn.turn_index,
-                "role": turn.role.value,
-                "prompt_token_ids": turn.prompt_token_ids,
-                "response_token_ids": turn.response_token_ids,
-                "response_logprobs": turn.response_logprobs,
-                "prompt_extends_previous": turn.prompt_extends_previous,
-                "finish_reason": turn.finish_reason,
-                "response_text": turn.response_text,
-                "kernel_source": turn.kernel_source,
-                "verdict": verdict_row(turn.verdict),
-                "reward": turn.reward,
-                "return": value,
-                "termination": trajectory.termination.value,
-                "generation_s": turn.generation_s,
-                "evaluation_s": turn.evaluation_s,
-                "created_at": turn.created_at,
-            }
-            for turn, value in zip(trajectory.turns, returns, strict=True)
+            episode | _columns(turn, _TURN_COLUMNS) | {"verdict": verdict_row(turn.verdict), "return": value}
+            for turn, value in zip(trajectory.turns, turn_returns(trajectory.rewards, gamma), strict=True)
         ]
     return rows
 
 
 def _trajectory_row(trajectory: Trajectory, gamma: float) -> dict[str, Any]:
     last = trajectory.turns[-1]
-    return {name: getattr(trajectory, name) for name in _EPISODE_COLUMNS} | {
+    return _columns(trajectory, EPISODE_COLUMNS) | {
         "level": trajectory.level,
         "turns": len(trajectory.turns),
         "termination": trajectory.termination.value,
         "final_verdict": verdict_row(last.verdict),
         "final_reward": last.reward,
-        "return": turn_returns([turn.reward for turn in trajectory.turns], gamma)[0],
+        "return": turn_returns(trajectory.rewards, gamma)[0],
         "created_at": last.created_at,
     }
+
+
+def _columns(record: Trajectory | Turn, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}

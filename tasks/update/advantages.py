@@ -124,17 +124,6 @@ def outcome_rewards(rewards: Tensor, mask: Tensor) -> Tensor:
     return token_rewards
 
 
-def turn_returns(turn_rewards: Tensor, gamma: float) -> Tensor:
-    """Discounted return of each turn: turn_rewards [B, K] -> [B, K], R_t = Σ_{i >= t} γ^(i - t) r_i.
-
-    Turns that did not happen hold reward 0. Source: Baronio et al. 2025 (Kevin), section 3.
-    """
-    returns = _floating(turn_rewards).clone()
-    for turn in reversed(range(turn_rewards.shape[1] - 1)):
-        returns[:, turn] += gamma * returns[:, turn + 1]
-    return returns
-
-
 def soft_overlong_penalty(lengths: Tensor, limit: int, buffer: int) -> Tensor:
     """Return a penalty of 0 to 1 per response: rises linearly from `limit - buffer` tokens to `limit`. [B] -> [B].
 

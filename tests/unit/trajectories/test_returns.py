@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.trajectories.returns import multi_agent_returns, turn_returns
+from tasks.trajectories.returns import turn_returns
 
 REWARD = st.floats(0, 2.3)
 
@@ -38,12 +38,3 @@ def test_published_values(rewards: list[float], expected: list[float]) -> None:
 @given(st.lists(REWARD, max_size=5), st.floats(0, 1))
 def test_an_unknown_last_reward_is_neither_zero_nor_hidden(known: list[float], gamma: float) -> None:
     assert turn_returns([*known, None], gamma) == [*turn_returns(known, gamma), None]
-
-
-@given(st.lists(REWARD, min_size=1, max_size=6), st.floats(0, 2.3))
-def test_multi_agent_credit(immediate: list[float], final: float) -> None:
-    returns = multi_agent_returns(immediate, final)
-    assert returns[-1] == pytest.approx(0.3 * immediate[-1] + 0.7 * final)
-    for turn, value in enumerate(returns):
-        remaining = len(immediate) - 1 - turn
-        assert value == pytest.approx(0.3 * immediate[turn] + 0.7 * final * 0.9**remaining)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from kernels_eval.errors import InputError
+from tasks.trajectories.returns import turn_returns
 from tasks.update import advantages, corrections, kl, losses
 
 Rows = list[list[float]]
@@ -118,7 +119,8 @@ def test_turn_estimators_compare_played_turns_only(batch: Batch, turns: int, gam
     returns = [
         [math.fsum(gamma ** (i - t) * row[i] for i in range(t, turns)) for t in range(turns)] for row in turn_rewards
     ]
-    assert_rows(advantages.turn_returns(torch.tensor(turn_rewards, dtype=torch.float64), gamma), returns, torch.float64)
+    found = torch.tensor([turn_returns(rewards, gamma) for rewards in turn_rewards], dtype=torch.float64)
+    assert_rows(found, returns, torch.float64)
     mask = torch.tensor([[float(t < played[r]) for t in range(turns)] for r in range(count)])
     expected_rloo, expected_grpo = [[[0.0] * turns for _ in range(count)] for _ in range(2)]
     for t in range(turns):
@@ -187,7 +189,7 @@ def test_labels_may_be_anything_that_says_who_belongs_together() -> None:
         assert advantages.leave_one_out_advantages(scores, groups).tolist() == expected  # pyright: ignore[reportArgumentType]
     whole = torch.tensor([1, 2, 5, 5])
     assert advantages.leave_one_out_advantages(whole, ["a", "a", "b", "b"]).tolist() == expected
-    assert advantages.turn_returns(torch.tensor([[1, 1]]), 0.5).tolist() == [[1.5, 1.0]]
+    assert turn_returns([1, 1], 0.5) == [1.5, 1.0]
 
 
 # ----------------------------------------------------------------------------------------------------------------- losses

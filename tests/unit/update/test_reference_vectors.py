@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from tasks.training.batches import TrainedSequence
+from tasks.trajectories.returns import turn_returns
 from tasks.update import advantages, corrections, kl, losses
 from tasks.update.config import UpdateConfig
 from tasks.update.credit_assignment import Sample, credit
@@ -57,7 +58,7 @@ def test_gae_without_a_mask() -> None:
 
 def test_turn_returns_and_their_baselines() -> None:
     expected = OUTPUTS["kevin_turn_returns_gamma0.4"]
-    returns = advantages.turn_returns(torch.tensor(expected["turn_rewards"]), gamma=0.4)
+    returns = torch.tensor([turn_returns(rewards, gamma=0.4) for rewards in expected["turn_rewards"]])
     assert_equal(returns, expected["returns"])
     one_problem = ["a"] * 4
     assert_equal(advantages.turn_grpo(returns, one_problem), expected["grpo_turn_adv_std"])

@@ -236,7 +236,7 @@ def spread() -> dict[str, Any]:
     return found
 
 
-def catalogue() -> dict[str, Any]:
+def cases() -> dict[str, Any]:
     found: dict[str, Any] = {}
     config = JudgeConfig(workers=1, device="cuda", compile_timeout_s=15.0)
     with Judge(config) as judge:
@@ -266,7 +266,7 @@ def catalogue() -> dict[str, Any]:
                     mode="json", include={"status", "error_category", "error_message", "speedup", "candidate_ms"}
                 ),
             }
-            keep("c catalogue", found)
+            keep("c cases", found)
             say(
                 f"  {'ok ' if good else 'BAD'} {name} ({case.expect}, {found[name]['seconds']:.1f} s): {brief(verdict)}"
             )
@@ -453,7 +453,7 @@ def cuda() -> dict[str, Any]:
 
 PARTS: dict[str, tuple[str, float, Callable[[], Any]]] = {
     "b": ("b spread", 110, spread),
-    "c": ("c catalogue", 150, catalogue),
+    "c": ("c cases", 150, cases),
     "d": ("d table", 130, table),
     "g": ("g judges together", 45, together),
     "a": ("a smoke", 120, smoke),

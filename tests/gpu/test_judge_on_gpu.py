@@ -1,4 +1,4 @@
-"""The catalogue on a real GPU: hacks are refused or gain nothing, honest kernels pass, repeats agree."""
+"""The red-team cases on a real GPU: hacks are refused or gain nothing, honest kernels pass, repeats agree."""
 
 import sys
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def base(judge: Judge) -> dict[str, Verdict]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_catalogue(judge: Judge, base: dict[str, Verdict], name: str) -> None:
+def test_case(judge: Judge, base: dict[str, Verdict], name: str) -> None:
     case = CASES[name]
     settings = {key: value for key, value in case.settings.items() if key != "compile_timeout_s"}
     verdict = judge.submit(case.problem, case.kernel, None, settings).result()

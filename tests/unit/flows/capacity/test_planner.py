@@ -1,0 +1,73 @@
+"""The planner on the configurations that ship."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.capacity.memory import KNOWN
+from flows.capacity.planner import CapacityPlan, plan
+from flows.capacity.speed import GPUS
+from flows.settings.configuration import load_configuration
+from tasks.training.config import check_heads
+
+CONFIGS = Path("deployments/configs")
+ON_GPUS = sorted(path.stem for path in CONFIGS.glob("*.yaml") if path.stem.startswith(("qwen", "kernelllm")))
+QWEN3 = KNOWN["Qwen/Qwen3-8B"]
+
+
+@pytest.mark.parametrize("name", ON_GPUS)
+def test_what_ships_fits_the_gpus_that_it_says(name: str):
+    config = load_configuration(CONFIGS / f"{name}.yaml")
+    found = plan(config, GPUS["h100"])
+    assert found.fits
+    assert found.gpus == (8 if "cuda" in name else 6)
+    assert found.share_of_longest <= config.update.tokens_per_rank
+    check_heads(found.shape.heads, found.shape.key_value_heads, config.update.context_parallel)
+
+
+@pytest.mark.parametrize(("interval", "whole"), [(1, 200), (50, 6), (60, 5), (1000, 2)])
+def test_some_checkpoints_keep_their_optimizer(interval: int, whole: int):
+    settings = [f"update.checkpoint_interval={interval}"]
+    found = plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", settings), GPUS["h100"])
+    assert found.disk_bytes == (200 * 2 + whole * 12) * QWEN3.parameters
+
+
+def test_ranks_that_share_a_sequence_hold_a_share_of_it():
+    def planned(*settings: str) -> CapacityPlan:
+        return plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", settings), GPUS["h100"])
+
+    alone, shared = planned("update.context_parallel=1"), planned("update.context_parallel=4")
+    assert alone.share_of_longest == alone.longest == 4 * shared.share_of_longest
+    assert alone.training["activations"] > shared.training["activations"] > 0
+    within = planned("update.context_parallel=2")  # here a full micro-batch decides, and no longer the sequence
+    assert within.training["activations"] == shared.training["activations"]
+
+
+@pytest.mark.parametrize(
+    ("name", "problems", "samples", "batch", "tokens", "rate", "kl", "entropy"),
+    [
+        ("qwen3-8b-multi-turn", 4, 4, 16, 4096, 1e-6, 0.01, 0.001),
+        ("qwen3-8b-multi-turn-debug", 2, 4, 8, 2048, 1e-6, 0.01, 0.001),
+        ("qwen3-8b-single-turn", 4, 4, 16, 4096, 1e-6, 0.01, 0.001),
+        ("qwen3-8b-single-turn-debug", 4, 4, 16, 2048, 1e-6, 0.01, 0.001),
+        ("kernelllm-8b", 4, 8, 32, 4096, 5e-7, 0.0, 0.0),
+        ("qwen2.5-coder-7b-cuda", 8, 4, 8, 2048, 1e-5, 0.02, 0.0),
+    ],
+)
+def test_the_settings_are_those_that_were_asked_for(
+    name: str, problems: int, samples: int, batch: int, tokens: int, rate: float, kl: float, entropy: float
+):
+    config = load_configuration(CONFIGS / f"{name}.yaml")
+    update, rollout = config.update, config.rollout
+    assert (rollout.problems_per_iteration, rollout.samples_per_problem) == (problems, samples)
+    assert problems * samples / update.optimizer_steps == batch
+    assert (update.tokens_per_rank, update.learning_rate) == (tokens, rate)
+    assert (update.kl_coefficient, update.entropy_coefficient) == (kl, entropy)
+    turns = {"qwen3-8b-single-turn": 1, "qwen3-8b-single-turn-debug": 1, "qwen2.5-coder-7b-cuda": 5}.get(name, 3)
+    assert rollout.episode.max_turns == turns
+    assert rollout.episode.gamma == (0.9 if "cuda" in name else 0.4)
+    if name == "qwen3-8b-single-turn-debug":  # rollouts of 2 problems x 4 samples
+        assert rollout.sglang.servers * rollout.sglang.concurrency == 2 * samples
+    if name == "qwen2.5-coder-7b-cuda":
+        assert (config.judge.backend, update.advantage, update.epochs) == ("cuda", "gae", 4)
+        assert (update.clip_low, update.clip_high, rollout.episode.success_reward) == (0.2, 0.2, 0.8)

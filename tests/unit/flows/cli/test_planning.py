@@ -1,0 +1,27 @@
+"""`kernelmill plan`: the capacity as text, and exit code 1 if it does not fit."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.cli.main import run
+
+CONFIGS = Path("deployments/configs")
+
+
+def test_the_command_says_it_and_fails_where_it_does_not_fit(capsys: pytest.CaptureFixture[str]):
+    config = str(CONFIGS / "qwen3-8b-multi-turn.yaml")
+    assert run(["plan", config]) == 0
+    said = capsys.readouterr().out
+    assert "8.19 billion weights on 6 × H100" in said
+    assert "ZeRO-3 on 4 rank(s): fits" in said
+    assert "tokens/s trained" in said
+    assert "disk: 107 GiB a checkpoint; 3.5 TiB of 200 iterations stay in runs/store" in said
+    assert "update.context_parallel" not in said
+    assert run(["plan", config, "--set", "update.context_parallel=1"]) == 0
+    assert "puts 7,644 tokens on a rank, more than update.tokens_per_rank = 4,096" in capsys.readouterr().out
+    assert run(["plan", config, "--set", "update.ranks=1", "--set", "update.context_parallel=1"]) == 1
+    assert "it does not fit; try in this order: --set rollout.problems_per_iteration=1" in capsys.readouterr().out
+    assert run(["plan", config, "--gpu", "tpu"]) == 2
+    assert run(["plan", str(CONFIGS / "local.yaml")]) == 0
+    assert "no GPU: fits where" in capsys.readouterr().out

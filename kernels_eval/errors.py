@@ -34,3 +34,8 @@ class InfrastructureError(KernelmillError):
     """The machine failed, not the input: a dead worker, a lost server. Can succeed on retry."""
 
     can_heal = True
+
+
+def first_line(error: BaseException | None) -> str:
+    """Return the first line of an exception's message; the name of its type if it has no message."""
+    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
-from kernels_eval.errors import InputError
+from kernels_eval.errors import InputError, first_line
 from tasks.models.config import ModelConfig
 
 _SHAPE_FIELDS = (
@@ -61,7 +61,7 @@ def load_policy(path: Path | str, dtype: str = "float32") -> PreTrainedModel:
             output_loading_info=True,
         )
     except (OSError, ValueError, RuntimeError) as error:
-        raise InputError(f"{path}: expected a Hugging Face causal language model: {_first_line(error)}") from error
+        raise InputError(f"{path}: expected a Hugging Face causal language model: {first_line(error)}") from error
     missing = sorted(report["missing_keys"]) + sorted(str(key) for key in report["mismatched_keys"])
     if missing:
         raise InputError(f"{path}: weights are missing or of another shape: {', '.join(missing[:3])}")
@@ -166,7 +166,3 @@ def _compare(checkpoint: Path, found: dict[str, Any], expected: dict[str, Any], 
     if wrong:
         listed = "; ".join(f"{name}: found {found[name]}, expected {expected[name]}" for name in wrong)
         raise InputError(f"{checkpoint}: a checkpoint of another architecture than {source}: {listed}")
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -15,7 +15,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from kernels_eval.errors import InputError
+from kernels_eval.errors import InputError, first_line
 from tasks.models.chat_templates import Role
 
 START = "<|im_start|>"
@@ -81,9 +81,7 @@ def load_tokenizer(path: Path) -> PreTrainedTokenizerFast:
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(path))
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"{path}: expected a tokenizer in Hugging Face format: {str(error).splitlines()[0]}"
-        ) from error
+        raise InputError(f"{path}: expected a tokenizer in Hugging Face format: {first_line(error)}") from error
     if not tokenizer.chat_template:
         raise InputError(f"{path}: expected a tokenizer with a chat template, found none")
     return tokenizer

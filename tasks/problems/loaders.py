@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kernels_eval.errors import InputError
+from kernels_eval.errors import InputError, first_line
 from kernels_eval.problem import Problem, check_problem_source
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.row import WANTED, Entry, Row, entry_of
@@ -53,7 +53,7 @@ def read_parquet(path: Path, wanted: frozenset[str]) -> Iterator[Row]:
             columns = [name for name in found if name in wanted]
             yield from _rows_of(path, found, file.iter_batches(_BATCH_ROWS, columns=columns))
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{path}: not a readable Parquet file: {str(error).splitlines()[0]}") from error
+        raise InputError(f"{path}: not a readable Parquet file: {first_line(error)}") from error
 
 
 def read_dataset_folder(path: Path, wanted: frozenset[str]) -> Iterator[Row]:
@@ -102,7 +102,7 @@ def _arrow_rows(path: Path, wanted: frozenset[str]) -> Iterator[Row]:
             columns = [name for name in found if name in wanted]
             yield from _rows_of(path, found, (batch.select(columns) for batch in stream))
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{path}: not a readable Arrow stream file: {str(error).splitlines()[0]}") from error
+        raise InputError(f"{path}: not a readable Arrow stream file: {first_line(error)}") from error
 
 
 def _rows_of(path: Path, found: tuple[str, ...], batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kernels_eval.errors import InputError
+from kernels_eval.errors import InputError, first_line
 from kernels_eval.problem import Problem
 from kernels_eval.reference.triviality import flag_trivial
 from tasks.pipeline.references import ProblemSetRef
@@ -153,7 +153,7 @@ def _read_table(path: Path) -> Any:
             table.validate(full=True)
             return table
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{path}: not a readable problem set: {str(error).splitlines()[0]}") from error
+        raise InputError(f"{path}: not a readable problem set: {first_line(error)}") from error
 
 
 def _row(values: dict[str, Any]) -> ProblemRow:

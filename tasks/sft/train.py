@@ -20,7 +20,7 @@ from tasks.sft.config import SftConfig
 from tasks.sft.conversations import encode_conversations, read_conversations
 from tasks.sft.program import SftJob, sft_program
 from tasks.training.config import EngineConfig, check_heads
-from tasks.training.faults import with_memory_at_hand
+from tasks.training.faults import with_smaller_batches
 from tasks.training.metrics import record
 from tasks.training.ranks import run_on_ranks
 from tasks.training.retention import find_newest
@@ -94,7 +94,7 @@ def train_sft(
             )
             return run_on_ranks(engine, sft_program, job)
 
-        record(with_memory_at_hand(engine, run), folder, progress)
+        record(with_smaller_batches(engine, run), folder, progress)
     return CheckpointRef(
         uri=str(destination),
         digest=published_digest(destination),

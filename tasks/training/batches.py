@@ -7,6 +7,7 @@ predict a trained token.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -62,6 +63,19 @@ class MicroBatch:
     """Packed: int32, where each sequence begins, and T."""
     longest: int = 0
     """Packed: an upper bound of the sequences' lengths."""
+
+    @property
+    def packing(self) -> dict[str, Any]:
+        """Options of a Transformers model that keep packed sequences apart; none for padded ones."""
+        if self.boundaries is None:
+            return {}
+        return {
+            "position_ids": self.position_ids,
+            "cu_seq_lens_q": self.boundaries,
+            "cu_seq_lens_k": self.boundaries,
+            "max_length_q": self.longest,
+            "max_length_k": self.longest,
+        }
 
     @property
     def padded_tokens(self) -> int:

@@ -9,14 +9,12 @@ rate nor a checkpoint. That part would stay untrained without an error. PyTorch'
 device: one optimizer for both parts.
 """
 
-import contextlib
-import functools
 import json
 import logging
 import os
-from collections.abc import Generator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import torch
@@ -58,7 +56,16 @@ def import_deepspeed() -> Any:
 
 def read_deepspeed_file(path: str) -> dict[str, Any]:
     """Return a DeepSpeed JSON file; raises InputError if it is invalid, or sets a key of `RESERVED`."""
-    return json.loads(_checked_text(path, _modified(path)))
+    try:
+        given = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"update.deepspeed: {path}: expected a DeepSpeed JSON file: {error}") from error
+    if not isinstance(given, dict):
+        raise InputError(f"update.deepspeed: {path}: expected an object, found {type(given).__name__}")
+    for key, setting in RESERVED.items():
+        if key in given:
+            raise InputError(f"update.deepspeed: {path}: {key} is not the file's to set; set {setting} instead")
+    return cast(dict[str, Any], given)
 
 
 def stage_of(path: str | None, zero_stage: int) -> int:
@@ -108,36 +115,17 @@ def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _modified(path: str) -> int:
-    try:
-        return Path(path).stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-@functools.lru_cache(maxsize=16)
-def _checked_text(path: str, modified: int) -> str:
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-        given = json.loads(text)
-    except (OSError, ValueError) as error:
-        raise InputError(f"update.deepspeed: {path}: expected a DeepSpeed JSON file: {error}") from error
-    if not isinstance(given, dict):
-        raise InputError(f"update.deepspeed: {path}: expected an object, found {type(given).__name__}")
-    for key, setting in RESERVED.items():
-        if key in given:
-            raise InputError(f"update.deepspeed: {path}: {key} is not the file's to set; set {setting} instead")
-    return text
-
-
-@contextlib.contextmanager
-def allowed_for_adamw() -> Generator[None]:
-    """Let DeepSpeed build a ZeRO-3 optimizer with partial offload around PyTorch's AdamW."""
-    with mock.patch("deepspeed.runtime.zero.stage3.DeepSpeedCPUAdam", torch.optim.AdamW):
-        yield
-
-
-def use_one_optimizer(zero_optimizer: Any) -> None:
-    """Make DeepSpeed step the GPU's part with the optimizer that steps the CPU's part."""
-    if hasattr(zero_optimizer, "backup_optimizer"):
-        zero_optimizer.backup_optimizer = zero_optimizer.optimizer
+def initialize(
+    module: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    trained: Sequence[torch.nn.Parameter],
+    config: dict[str, Any],
+) -> Any:
+    """Return DeepSpeed's engine, in which one optimizer steps what lies on the GPU and what is offloaded (see above)."""
+    with mock.patch("deepspeed.runtime.zero.stage3.DeepSpeedCPUAdam", torch.optim.AdamW):  # the type that it allows
+        engine, *_ = import_deepspeed().initialize(
+            model=module, optimizer=optimizer, model_parameters=trained, config=config, dist_init_required=False
+        )
+    if hasattr(engine.optimizer, "backup_optimizer"):
+        engine.optimizer.backup_optimizer = engine.optimizer.optimizer
+    return engine

@@ -1,10 +1,9 @@
 """The training engine: a model under DeepSpeed, with AdamW, for SFT, RL and the critic alike. One instance a rank.
 
 Gradients accumulate in float32. The loss passed to `backward` is already divided by the normaliser of the whole
-optimizer step (all micro-batches, all ranks): DeepSpeed only adds up. On a CPU the shared-memory communication op,
-which takes 40 s to compile, is not built. The caller initialises `torch.distributed`. Weights and optimizer state leave
-the engine as full tensors by parameter name, whatever the ZeRO stage and the number of ranks: either may change between
-two iterations.
+optimizer step (all micro-batches, all ranks): DeepSpeed only adds up. The caller initialises `torch.distributed`. Weights
+and optimizer state leave the engine as full tensors by parameter name: the ZeRO stage and the number of ranks may
+change between two iterations.
 """
 
 import math
@@ -21,18 +20,14 @@ from tasks.training.attention import SequenceGroup, join_sequence_group, use_pac
 from tasks.training.batches import Layout, MicroBatch, TrainedSequence
 from tasks.training.config import EngineConfig, LoraConfig
 from tasks.training.deepspeed_config import (
-    allowed_for_adamw,
     deepspeed_config,
-    import_deepspeed,
+    initialize,
     stage_of,
-    use_one_optimizer,
 )
 from tasks.training.scoring import HeadMode, TokenScorer, score
 
 _PACKED_MULTIPLE = 128
 """Packed rows on a GPU are a multiple of this long: matrix products are fastest there, and shapes are few."""
-
-
 PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "B200": 2250e12}
 """Dense bfloat16 operations a second by a part of the device's name, from the makers' data sheets."""
 
@@ -66,19 +61,14 @@ def engine_settings(
     lora: LoraConfig | None = None,
 ) -> EngineSettings:
     """Return the settings of one engine: the run's, and those of one model's optimizer."""
+    shared = {name: getattr(config, name) for name in EngineSettings.model_fields if name in EngineConfig.model_fields}
     return EngineSettings(
         betas=betas,
         weight_decay=weight_decay,
         gradient_clip=gradient_clip,
-        zero_stage=config.zero_stage,
-        deepspeed=config.deepspeed,
         dtype="bfloat16" if dtype == "bfloat16" else "float32",
-        packing=config.packing,
-        head=config.head,
-        activation_checkpointing=config.activation_checkpointing,
-        compile=config.compile,
-        context_parallel=config.context_parallel,
         lora=lora,
+        **shared,
     )
 
 
@@ -86,7 +76,6 @@ class TrainingEngine:
     """A module around a model that is being trained. `model` is saved; `module` is called."""
 
     def __init__(self, model: PreTrainedModel, module: nn.Module, settings: EngineSettings) -> None:
-        deepspeed = import_deepspeed()
         self.settings = settings
         self.model = model
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -102,23 +91,15 @@ class TrainingEngine:
             weight_decay=settings.weight_decay,
             fused=True if self.device.type == "cuda" else None,
         )
-        number = sum(parameter.numel() for parameter in self.trained)
-        with allowed_for_adamw():
-            self.deepspeed, *_ = deepspeed.initialize(
-                model=module,
-                optimizer=optimizer,
-                model_parameters=self.trained,
-                config=deepspeed_config(
-                    settings.deepspeed,
-                    settings.zero_stage,
-                    settings.gradient_clip,
-                    settings.dtype,
-                    number,
-                    distributed.get_world_size(),
-                ),
-                dist_init_required=False,
-            )
-        use_one_optimizer(self.deepspeed.optimizer)
+        config = deepspeed_config(
+            settings.deepspeed,
+            settings.zero_stage,
+            settings.gradient_clip,
+            settings.dtype,
+            sum(parameter.numel() for parameter in self.trained),
+            self.world_size,
+        )
+        self.deepspeed = initialize(module, optimizer, self.trained, config)
 
     @property
     def world_size(self) -> int:
@@ -138,6 +119,10 @@ class TrainingEngine:
     def micro_batches(self, sequences: Sequence[TrainedSequence], token_budget: int) -> list[MicroBatch]:
         """Return the micro-batches of this rank, or of its group; all ranks have equally many (SequenceGroup)."""
         return list(self.group.micro_batches(self.layout(token_budget), sequences, self.device))
+
+    def score(self, batch: MicroBatch) -> Tensor:
+        """Return the module's result for the trained tokens, [..., N], with gradients."""
+        return score(self.deepspeed, batch, self.group)
 
     def sum_over_ranks(self, sums: Tensor) -> Tensor:
         """Add up sums over the micro-batches of all ranks; ranks that share sequences have each counted all of them."""
@@ -183,14 +168,10 @@ class TrainingEngine:
 
 
 class PolicyEngine(TrainingEngine):
-    """A policy that is being trained."""
+    """A policy that is being trained; it scores log-probabilities and entropies [2, N]."""
 
     def __init__(self, model: PreTrainedModel, settings: EngineSettings) -> None:
         super().__init__(model, TokenScorer(model, settings.head), settings)
-
-    def score(self, batch: MicroBatch) -> tuple[Tensor, Tensor]:
-        """Return (log_probs [N], entropies [N]) with gradients."""
-        return score(self.deepspeed, batch, self.group)
 
 
 def gradient_norm(parameters: Sequence[nn.Parameter]) -> Tensor:

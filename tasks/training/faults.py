@@ -17,7 +17,7 @@ from ray.exceptions import OutOfMemoryError as RayOutOfMemoryError
 from ray.exceptions import RayError, RayTaskError
 from torch.distributed import DistError
 
-from kernels_eval.errors import InfrastructureError
+from kernels_eval.errors import InfrastructureError, first_line
 from tasks.training.config import EngineConfig
 
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "std::bad_alloc")
@@ -43,15 +43,13 @@ def error_of_rank(error: RayError, token_budget: int) -> BaseException:
     Our own exceptions are returned unchanged; OutOfMemoryError, naming the budget, or InfrastructureError if the
     machine failed; otherwise the program's exception.
     """
-    if isinstance(error, RayOutOfMemoryError):
-        return OutOfMemoryError(_out_of_memory(token_budget, error))
+    cause: BaseException | None = error.cause if isinstance(error, RayTaskError) else error
+    if isinstance(cause, RayOutOfMemoryError) or is_out_of_memory(cause):
+        return OutOfMemoryError(f"out of memory with update.tokens_per_rank = {token_budget}: {first_line(cause)}")
     if not isinstance(error, RayTaskError):
-        return InfrastructureError(f"a training rank died: {_first_line(error)}")
-    cause = error.cause
-    if is_out_of_memory(cause):
-        return OutOfMemoryError(_out_of_memory(token_budget, cause))
+        return InfrastructureError(f"a training rank died: {first_line(error)}")
     if is_communication(cause):
-        return InfrastructureError(f"training ranks lost each other: {_first_line(cause)}")
+        return InfrastructureError(f"training ranks lost each other: {first_line(cause)}")
     return cause if isinstance(cause, Exception) else error
 
 
@@ -69,15 +67,7 @@ def is_communication(error: BaseException | None) -> bool:
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _COMMUNICATION)
 
 
-def _out_of_memory(token_budget: int, error: BaseException) -> str:
-    return f"out of memory with update.tokens_per_rank = {token_budget}: {_first_line(error)}"
-
-
-def _first_line(error: BaseException | None) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
-
-
-def with_memory_at_hand(config: Config, run: Callable[[Config], Iterator[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+def with_smaller_batches(config: Config, run: Callable[[Config], Iterator[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
     """Run a program; if memory does not suffice, log that and run it once more with half the token budget.
 
     Yields the program's items; the second try yields `token_budget` first.

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from kernels_eval.errors import InputError
+from kernels_eval.errors import InputError, first_line
 from tasks.pipeline.references import Progress
 from tasks.pipeline.store import read_manifest
 
@@ -70,6 +70,4 @@ def _metrics(folder: Path) -> pl.DataFrame:
     try:
         return pl.read_parquet(folder / METRICS_FILE)
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(
-            f"{folder / METRICS_FILE}: not a readable Parquet file: {str(error).splitlines()[0]}"
-        ) from error
+        raise InputError(f"{folder / METRICS_FILE}: not a readable Parquet file: {first_line(error)}") from error

@@ -1,9 +1,7 @@
-"""Data-parallel ranks: warm Ray actors that share a process group and run training programs.
+"""Data-parallel ranks: warm Ray actors that share a process group and run training programs (tasks.training.program).
 
-A *program* is a module-level generator function `program(rank: RankContext, job) -> Iterator`: every rank runs it
-with the same job; what rank 0 yields comes to the caller. An actor keeps its process group and the engine that it
-last held, and the next iteration starts without loading anything. If one rank dies or fails, all are stopped: a
-group with a hole would hang in its next collective. `tasks.training.faults` says which failures are the machine's.
+An actor keeps its process group and the engine that it last held, and the next iteration starts without loading
+anything. If one rank dies or fails, all are stopped: a group with a hole would hang in its next collective.
 """
 
 import os
@@ -87,7 +85,7 @@ class Rank:
         distributed.init_process_group(
             "nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=world_size, timeout=COLLECTIVE_TIMEOUT
         )
-        from tasks.training.engine import import_deepspeed
+        from tasks.training.deepspeed_config import import_deepspeed
 
         import_deepspeed().init_distributed(auto_mpi_discovery=False, verbose=False)
         from transformers.utils import logging
@@ -151,12 +149,8 @@ def _ranks(config: EngineConfig) -> list[Any]:
             ranks = _warm_ranks(config)
         group = secrets.token_hex(4)
         address = ray.get(ranks[0].listen.remote(len(ranks)))
-        ray.get(
-            [
-                rank.join.remote(group, number, len(ranks), address, config.threads_per_rank)
-                for number, rank in enumerate(ranks)
-            ]
-        )
+        threads = config.threads_per_rank
+        ray.get([rank.join.remote(group, place, len(ranks), address, threads) for place, rank in enumerate(ranks)])
     except RayError as error:
         _stop(config)
         raise error_of_rank(error, config.tokens_per_rank) from error

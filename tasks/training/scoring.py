@@ -29,7 +29,7 @@ _LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 
 
 class TokenScorer(nn.Module):
-    """A language model that, given a micro-batch, returns (log_probs [N], entropies [N]) in float32."""
+    """A language model that returns the log-probabilities and entropies [2, N] of trained tokens, in float32."""
 
     def __init__(self, model: PreTrainedModel, head: HeadMode = "auto") -> None:
         super().__init__()
@@ -39,43 +39,23 @@ class TokenScorer(nn.Module):
         self.model = model
         self.head = ScoringHead(model.get_output_embeddings(), head)  # pyright: ignore[reportArgumentType]
 
-    def forward(
-        self,
-        token_ids: Tensor,
-        positions: Tensor,
-        targets: Tensor,
-        position_ids: Tensor | None = None,
-        boundaries: Tensor | None = None,
-        longest: int = 0,
-    ) -> tuple[Tensor, Tensor]:
-        """The tensors of a MicroBatch by their names there. Both results carry gradients."""
-        hidden = hidden_states(self.model, token_ids, position_ids, boundaries, longest)
-        return self.head(hidden.reshape(-1, hidden.shape[-1]).index_select(0, positions), targets)
+    def forward(self, token_ids: Tensor, positions: Tensor, targets: Tensor, **packing: Any) -> Tensor:
+        """Take the tensors of a MicroBatch by their names there."""
+        return torch.stack(self.head(hidden_states(self.model, token_ids, positions, packing), targets))
 
 
-def hidden_states(
-    model: PreTrainedModel, token_ids: Tensor, position_ids: Tensor | None, boundaries: Tensor | None, longest: int
-) -> Tensor:
-    """Return the last hidden states [n, L, H] of padded, or [1, T, H] of packed sequences."""
+def hidden_states(model: PreTrainedModel, token_ids: Tensor, positions: Tensor, packing: dict[str, Any]) -> Tensor:
+    """Return the last hidden states [N, H] at the positions that predict the trained tokens."""
     body: Any = model.base_model
-    packing: dict[str, Any] = {}
-    if boundaries is not None:
-        packing = {
-            "position_ids": position_ids,
-            "cu_seq_lens_q": boundaries,
-            "cu_seq_lens_k": boundaries,
-            "max_length_q": longest,
-            "max_length_k": longest,
-        }
-    return body(input_ids=token_ids, use_cache=False, **packing).last_hidden_state
+    hidden: Tensor = body(input_ids=token_ids, use_cache=False, **packing).last_hidden_state
+    return hidden.reshape(-1, hidden.shape[-1]).index_select(0, positions)
 
 
-def score(scorer: nn.Module, batch: MicroBatch, group: SequenceGroup = ALONE) -> tuple[Tensor, Tensor]:
-    """Return (log_probs [N], entropies [N]) of a micro-batch, which the ranks of a group score together."""
+def score(scorer: nn.Module, batch: MicroBatch, group: SequenceGroup = ALONE) -> Tensor:
+    """Return a scorer's result for a micro-batch, whose last dimension is N; the ranks of a group share the work."""
     part, own = group.own_part(batch)
-    scores = scorer(part.token_ids, part.positions, part.targets, part.position_ids, part.boundaries, part.longest)
-    log_probs, entropies = group.gather(torch.stack(scores), own, batch.targets.numel())
-    return log_probs, entropies
+    scores = scorer(part.token_ids, part.positions, part.targets, **part.packing)
+    return group.gather(scores, own, batch.targets.numel())
 
 
 class ScoringHead(nn.Module):

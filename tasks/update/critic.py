@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedModel
 
-from kernels_eval.errors import InputError
-from tasks.training.batches import MicroBatch
+from kernels_eval.errors import InputError, first_line
 from tasks.training.engine import EngineSettings, TrainingEngine, engine_settings
 from tasks.training.scoring import hidden_states
 from tasks.update.config import UpdateConfig
@@ -36,35 +35,17 @@ class ValueScorer(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(
-        self,
-        token_ids: Tensor,
-        positions: Tensor,
-        targets: Tensor,
-        position_ids: Tensor | None = None,
-        boundaries: Tensor | None = None,
-        longest: int = 0,
-    ) -> Tensor:
-        """The tensors of a MicroBatch by their names there; the targets are not looked at."""
-        hidden = hidden_states(self.model, token_ids, position_ids, boundaries, longest)
-        chosen = hidden.reshape(-1, hidden.shape[-1]).index_select(0, positions)
+    def forward(self, token_ids: Tensor, positions: Tensor, targets: Tensor, **packing: Any) -> Tensor:
+        """Take the tensors of a MicroBatch by their names there; the targets are ignored."""
         head: Any = self.model.score
-        return head(chosen).squeeze(-1).float()
+        return head(hidden_states(self.model, token_ids, positions, packing)).squeeze(-1).float()
 
 
 class CriticEngine(TrainingEngine):
-    """A critic that is being trained."""
+    """A critic that is being trained; it scores values [N]."""
 
     def __init__(self, model: PreTrainedModel, settings: EngineSettings) -> None:
         super().__init__(model, ValueScorer(model), settings)
-
-    def values(self, batch: MicroBatch) -> Tensor:
-        """Return values [N] with gradients."""
-        part, own = self.group.own_part(batch)
-        values = self.deepspeed(
-            part.token_ids, part.positions, part.targets, part.position_ids, part.boundaries, part.longest
-        )
-        return self.group.gather(values, own, batch.targets.numel())
 
 
 def load_critic(folder: Path | str, dtype: str) -> PreTrainedModel:
@@ -83,8 +64,7 @@ def load_critic(folder: Path | str, dtype: str) -> PreTrainedModel:
             output_loading_info=True,
         )
     except (OSError, ValueError, RuntimeError) as error:
-        line = next(iter(str(error).splitlines()), type(error).__name__)
-        raise InputError(f"{folder}: expected a model that a critic can be made of: {line}") from error
+        raise InputError(f"{folder}: expected a model that a critic can be made of: {first_line(error)}") from error
     missing = {str(key) for key in report["missing_keys"]}
     if not missing <= {"score.weight", "score.bias"}:
         raise InputError(f"{folder}: weights of the critic's body are missing: {', '.join(sorted(missing)[:3])}")

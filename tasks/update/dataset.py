@@ -13,7 +13,7 @@ import polars as pl
 import torch
 from numpy.typing import NDArray
 
-from kernels_eval.errors import InputError
+from kernels_eval.errors import InputError, first_line
 from kernels_eval.verdict import Status
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.training.batches import TrainedSequence
@@ -121,7 +121,7 @@ def _read_turns(path: Path) -> pl.DataFrame:
     except FileNotFoundError as error:
         raise InputError(f"{path}: expected the turns of a trajectory batch, found no file") from error
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(f"{path}: not a readable Parquet file: {str(error).splitlines()[0]}") from error
+        raise InputError(f"{path}: not a readable Parquet file: {first_line(error)}") from error
     missing = [name for name in (*COLUMNS, "verdict") if name not in turns.columns]
     if missing:
         raise InputError(f"{path}: expected the columns {', '.join(missing)}, which are not there")

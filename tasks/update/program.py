@@ -239,7 +239,7 @@ def _prepare(rank: RankContext, job: UpdateJob, held: Held, steps: int) -> Prepa
         engine.device,
         policy,
         _reference(rank, job, held),
-        None if critic is None else critic.values,
+        None if critic is None else critic.score,
         job.samples.masked,
     )
 

@@ -173,7 +173,7 @@ def _value_objective(
     assert item.old_values is not None
     assert item.returns is not None
     mask = item.batch.mask
-    values = item.batch.unflatten(critic.values(item.batch))
+    values = item.batch.unflatten(critic.score(item.batch))
     per_token, figures = value_loss(values, item.old_values, item.returns, config.critic.value_clip)
     loss = aggregate(per_token, mask, "token_mean", normaliser)
     error = item.returns - item.old_values

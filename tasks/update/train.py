@@ -19,7 +19,7 @@ from tasks.pipeline.store import digest_of, publish, published_digest, read_mani
 from tasks.rollout.curriculum import MANIFEST_KEY, record_of
 from tasks.rollout.refill import refill_record
 from tasks.training.config import check_heads
-from tasks.training.faults import with_memory_at_hand
+from tasks.training.faults import with_smaller_batches
 from tasks.training.metrics import record
 from tasks.training.ranks import run_on_ranks
 from tasks.update.config import UpdateConfig
@@ -95,7 +95,7 @@ def update_policy(
             )
             return run_on_ranks(resources, update_program, job)
 
-        record(with_memory_at_hand(config, run), folder, progress)
+        record(with_smaller_batches(config, run), folder, progress)
     if work_dir is not None:
         shutil.rmtree(work_dir / "interim", ignore_errors=True)
     digest = published_digest(destination)

@@ -7,7 +7,7 @@ import pytest
 
 from kernels_eval.errors import InfrastructureError
 from tasks.training.config import EngineConfig
-from tasks.training.faults import OutOfMemoryError, with_memory_at_hand
+from tasks.training.faults import OutOfMemoryError, with_smaller_batches
 
 
 def run_with(budget: int, enough: int, error: Exception) -> tuple[list[dict[str, Any]], list[int]]:
@@ -20,7 +20,7 @@ def run_with(budget: int, enough: int, error: Exception) -> tuple[list[dict[str,
             raise error
         yield {"done": 1, "total": 1}
 
-    return list(with_memory_at_hand(EngineConfig(tokens_per_rank=budget), run)), tried
+    return list(with_smaller_batches(EngineConfig(tokens_per_rank=budget), run)), tried
 
 
 def test_the_budget_is_halved_once_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:

@@ -18,6 +18,7 @@ from typing import Any, cast
 from unittest import mock
 
 import torch
+from torch import nn
 
 from kernels_eval.errors import InputError
 
@@ -116,12 +117,9 @@ def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def initialize(
-    module: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    trained: Sequence[torch.nn.Parameter],
-    config: dict[str, Any],
+    module: nn.Module, optimizer: torch.optim.Optimizer, trained: Sequence[nn.Parameter], config: dict[str, Any]
 ) -> Any:
-    """Return DeepSpeed's engine, in which one optimizer steps what lies on the GPU and what is offloaded (see above)."""
+    """Return DeepSpeed's engine, in which one optimizer steps the GPU's part and the offloaded part (see above)."""
     with mock.patch("deepspeed.runtime.zero.stage3.DeepSpeedCPUAdam", torch.optim.AdamW):  # the type that it allows
         engine, *_ = import_deepspeed().initialize(
             model=module, optimizer=optimizer, model_parameters=trained, config=config, dist_init_required=False

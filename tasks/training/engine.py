@@ -1,9 +1,9 @@
 """The training engine: a model under DeepSpeed, with AdamW, for SFT, RL and the critic alike. One instance a rank.
 
 Gradients accumulate in float32. The loss passed to `backward` is already divided by the normaliser of the whole
-optimizer step (all micro-batches, all ranks): DeepSpeed only adds up. The caller initialises `torch.distributed`. Weights
-and optimizer state leave the engine as full tensors by parameter name: the ZeRO stage and the number of ranks may
-change between two iterations.
+optimizer step (all micro-batches, all ranks): DeepSpeed only adds up. The caller initialises `torch.distributed`.
+Weights and optimizer state leave the engine as full tensors by parameter name: the ZeRO stage and the number of ranks
+may change between two iterations.
 """
 
 import math

@@ -23,16 +23,6 @@ NODES = (1, 2, 4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True)
-class Setting:
-    """Costs and workers of a simulation."""
-
-    dispatch_s: float
-    reference_s: float
-    workers: int
-    """Workers of each node."""
-
-
-@dataclass(frozen=True)
 class Outcome:
     """Result of a simulation."""
 
@@ -55,42 +45,44 @@ class Outcome:
         return "references" if self.references > self.tail else "tail"
 
 
-def simulate(services: Sequence[float], problems: Sequence[int], nodes: int, setting: Setting) -> Outcome:
-    """Simulate judging all kernels on `nodes` nodes."""
-    free: list[list[float]] = [[0.0] * setting.workers for _ in range(nodes)]
+def simulate(
+    services: Sequence[float], problems: Sequence[int], nodes: int, workers: int, dispatch_s: float, reference_s: float
+) -> Outcome:
+    """Simulate judging all kernels on `nodes` nodes of `workers` workers each."""
+    free: list[list[float]] = [[0.0] * workers for _ in range(nodes)]
     load = [0] * nodes
     ends: list[tuple[float, int]] = []
     home: dict[int, int] = {}
     known: set[tuple[int, int]] = set()
     now = last = building = 0.0
     for service, problem in zip(services, problems, strict=True):
-        now += setting.dispatch_s
+        now += dispatch_s
         while ends and ends[0][0] <= now:
             load[heapq.heappop(ends)[1]] -= 1
         # An actor gets at most twice as many kernels as it has workers: then the dispatcher waits.
-        while min(load) >= 2 * setting.workers:
+        while min(load) >= 2 * workers:
             now, node = heapq.heappop(ends)
             load[node] -= 1
         idlest = min(range(nodes), key=load.__getitem__)
         node = home.setdefault(problem, idlest)
-        if load[node] - load[idlest] > setting.workers or load[node] >= 2 * setting.workers:
+        if load[node] - load[idlest] > workers or load[node] >= 2 * workers:
             node = idlest
         if (node, problem) not in known:
             known.add((node, problem))
-            building += setting.reference_s
-            service += setting.reference_s
+            building += reference_s
+            service += reference_s
         begin = max(now, heapq.heappop(free[node]))
         heapq.heappush(free[node], begin + service)
         heapq.heappush(ends, (begin + service, node))
         load[node] += 1
         last = max(last, begin + service)
-    work = sum(services)
+    available = last * nodes * workers
     return Outcome(
         seconds=last,
-        efficiency=work / (last * nodes * setting.workers),
-        dispatcher=len(services) * setting.dispatch_s / last,
+        efficiency=sum(services) / available,
+        dispatcher=len(services) * dispatch_s / last,
         tail=(last - now) / last,
-        references=building / (last * nodes * setting.workers),
+        references=building / available,
     )
 
 
@@ -125,9 +117,8 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, nargs="+", default=[512, 4096, 32768])
     parser.add_argument("--samples", type=int, default=8, help="kernels of one problem")
     arguments = parser.parse_args()
-    setting = Setting(arguments.dispatch, arguments.reference, arguments.workers)
-    print(f"{arguments.workers} workers a node; {arguments.dispatch * 1e3:g} ms a dispatch; ", end="")
-    print(f"a reference takes {arguments.reference:g} s")
+    costs = (arguments.workers, arguments.dispatch, arguments.reference)
+    print("{} workers a node, {:g} s a dispatch, {:g} s a reference".format(*costs))
     for count in arguments.kernels:
         generator = random.Random(0)
         if arguments.run is None:
@@ -137,21 +128,11 @@ def main() -> None:
         # Samples of many problems are judged concurrently: they come mixed.
         problems = [number // arguments.samples for number in range(count)]
         generator.shuffle(problems)
-        print(
-            f"\n{count:,} kernels of {count // arguments.samples:,} problems, {sum(services) / count:.2f} s on average"
-        )
-        widths = {
-            "nodes": 6,
-            "workers": 9,
-            "seconds": 9,
-            "kernels/s": 11,
-            "efficiency": 12,
-            "dispatcher": 12,
-            "tail": 7,
-        }
-        print("".join(f"{name:>{width}}" for name, width in widths.items()) + "  saturated")
+        distinct = count // arguments.samples
+        print(f"\n{count:,} kernels of {distinct:,} problems, {sum(services) / count:.2f} s on average")
+        print(" nodes  workers  seconds  kernels/s  efficiency  dispatcher   tail  saturated")
         for nodes in NODES:
-            found = simulate(services, problems, nodes, setting)
+            found = simulate(services, problems, nodes, *costs)
             print(
                 f"{nodes:>6}{nodes * arguments.workers:>9}{found.seconds:>9.1f}{count / found.seconds:>11.0f}"
                 f"{found.efficiency:>12.0%}{found.dispatcher:>12.0%}{found.tail:>7.0%}  {found.limit}"

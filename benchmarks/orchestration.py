@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.run.state import RunState, StageTiming, read_state
-from tasks.pipeline.store import read_manifest
+from tasks.pipeline.store import read_metadata
 from tasks.trajectories.reader import load_trajectories
 from tasks.trajectories.writer import write_trajectories
 
@@ -62,7 +62,7 @@ def parquet_seconds(state: RunState) -> dict[int, float]:
     with tempfile.TemporaryDirectory() as folder:
         for iteration, batch in state.batches.items():
             trajectories = load_trajectories(batch.path)
-            gamma = (read_manifest(batch.path) or {}).get("metadata", {}).get("episode", {}).get("gamma", 0.4)
+            gamma = read_metadata(batch.path).get("episode", {}).get("gamma", 0.4)
             began = time.perf_counter()
             write_trajectories(trajectories, gamma, Path(folder) / str(iteration))
             taken[iteration] = 2 * (time.perf_counter() - began)

@@ -1,7 +1,5 @@
 """Summary, report and experiment tracking of a run."""
 
-from typing import Any
-
 from prefect import flow
 
 from flows.run.prefect_ui import name_of
@@ -10,8 +8,7 @@ from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 from tasks.evaluation.summary import IterationEntry, ReportInputs
 from tasks.evaluation.task import publish_report
-from tasks.pipeline.references import ArtifactRef
-from tasks.pipeline.store import read_manifest
+from tasks.pipeline.store import read_metadata
 from tasks.tracking.task import track
 
 
@@ -60,7 +57,7 @@ def _report_inputs(run: Run) -> ReportInputs:
                 iteration=version,
                 trajectories=batch,
                 checkpoint=state.policies[version + 1],
-                quarantined=int(_metadata(batch).get("quarantined", 0)),
+                quarantined=int(read_metadata(batch.path).get("quarantined", 0)),
             )
             for version, batch in sorted(state.batches.items())
             if version + 1 in state.policies
@@ -77,7 +74,3 @@ def _report_inputs(run: Run) -> ReportInputs:
             for folder in sorted((run.run_dir / "data_docs").glob("*"))
         },
     )
-
-
-def _metadata(artifact: ArtifactRef) -> dict[str, Any]:
-    return (read_manifest(artifact.path) or {}).get("metadata", {})

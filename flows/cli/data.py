@@ -64,7 +64,7 @@ def show(
 
     import polars as pl
 
-    from tasks.pipeline.store import read_manifest
+    from tasks.pipeline.store import read_metadata
     from tasks.trajectories.data_sets import list_data_sets
     from tasks.trajectories.reader import read_turns_file
     from tasks.trajectories.schema import TURNS_FILE
@@ -74,7 +74,7 @@ def show(
         typer.echo(
             f"{entry.folder}: {entry.turns:,} turns of {entry.trajectories:,} trajectories, {_size(entry.bytes)}"
         )
-        typer.echo(json.dumps((read_manifest(entry.folder) or {}).get("metadata", {}), indent=1))
+        typer.echo(json.dumps(read_metadata(entry.folder), indent=1))
         if number == 0:
             typer.echo("\n".join(f"  {name}: {kind}" for name, kind in turns.schema.items()))
         shown = turns.head(rows).select(

@@ -13,9 +13,10 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from tasks.evaluation.comparison import SHOWN_FIGURES
+from tasks.pipeline.artifacts import with_interval
 from tasks.trajectories.conversation import Conversation, ConversationEntry
 
-_FIGURES = ("compiled", "correct", "fast_1", "fast_2", "mean_return", "geomean_speedup")
 _STYLES = {"user": "blue", "system": "dim", "judge": "yellow", "note": "magenta"}
 
 
@@ -73,29 +74,21 @@ def _plain_table(title: str) -> Table:
 
 
 def _figures_table(title: str, *columns: tuple[str, list[str]], no_wrap: bool = True) -> Table:
-    """Return a table with a row for each of `_FIGURES`; a column is its heading and its cells."""
+    """Return a table with a row for each of `SHOWN_FIGURES`; a column is its heading and its cells."""
     table = _plain_table(title)
     for heading in ("", *(heading for heading, _ in columns)):
         table.add_column(heading, no_wrap=no_wrap)
-    for row in zip(_FIGURES, *(cells for _, cells in columns), strict=True):
+    for row in zip(SHOWN_FIGURES, *(cells for _, cells in columns), strict=True):
         table.add_row(*row)
     return table
 
 
 def _column(heading: str, figures: dict[str, Any]) -> tuple[str, list[str]]:
-    return heading, [_with_interval(figures, name) for name in _FIGURES]
+    return heading, [with_interval(figures, name, ".2f") for name in SHOWN_FIGURES]
 
 
 def _differences(heading: str, figures: dict[str, Any]) -> tuple[str, list[str]]:
-    return heading, [_with_interval(figures, f"delta_{name}", sign="+") for name in _FIGURES]
-
-
-def _with_interval(figures: dict[str, Any], name: str, sign: str = "") -> str:
-    value, interval = figures.get(name), figures.get(f"{name}_ci")
-    if value is None:
-        return "–"
-    text = f"{value:{sign}.2f}"
-    return f"{text} [{interval[0]:{sign}.2f}, {interval[1]:{sign}.2f}]" if interval else text
+    return heading, [with_interval(figures, f"delta_{name}", "+.2f") for name in SHOWN_FIGURES]
 
 
 def analysis_tables(figures: dict[str, Any]) -> Iterator[RenderableType]:

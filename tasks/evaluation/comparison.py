@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
-from markupsafe import Markup
-
 from kernels_eval.frozen import FrozenModel
 from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.evaluate import paired, read_evaluation
+from tasks.evaluation.report.page import render
 from tasks.evaluation.report.tables import direction, interval_text, shown
+from tasks.pipeline.artifacts import with_interval
 from tasks.pipeline.references import CheckpointRef, EvaluationRef
 from tasks.pipeline.store import write_atomically
 
@@ -33,7 +32,8 @@ SHOWN_FIGURES = {
     "mean_return": "Mean return",
     "geomean_speedup": "Speedup of correct kernels",
 }
-_TEMPLATES = Path(__file__).parent / "report"
+DIFFERENCE = "+.3f"
+"""Format of differences."""
 
 
 class Measured(FrozenModel):
@@ -84,35 +84,21 @@ def table_rows(comparison: dict[str, Any]) -> list[dict[str, str]]:
     for name, title in SHOWN_FIGURES.items():
         row = {"figure": title}
         for policy in comparison["policies"]:
-            row[policy["name"]] = _with_interval(name, policy.get(name), policy.get(f"{name}_ci"))
+            interval = interval_text(name, policy.get(f"{name}_ci"))
+            row[policy["name"]] = shown(name, policy.get(name)) + (f" ({interval})" if interval else "")
         for pair in comparison["pairs"]:
-            row[f"{pair['after']} − {pair['before']}"] = difference(pair, name)
+            row[f"{pair['after']} − {pair['before']}"] = with_interval(pair, f"delta_{name}", DIFFERENCE)
         rows.append(row)
     return rows
 
 
-def difference(pair: dict[str, Any], name: str) -> str:
-    """Return a paired difference with its interval, as numbers."""
-    value, interval = pair.get(f"delta_{name}"), pair.get(f"delta_{name}_ci")
-    if value is None:
-        return "–"
-    return f"{value:+.3f}" + (f" [{interval[0]:+.3f}, {interval[1]:+.3f}]" if interval else "")
-
-
-def _with_interval(name: str, value: float | None, interval: list[float] | None) -> str:
-    return f"{shown(name, value)} ({interval_text(name, interval)})" if interval else shown(name, value)
-
-
 def _page(comparison: dict[str, Any]) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined
-    )
-    return environment.get_template("comparison.html.j2").render(
-        style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
+    return render(
+        "comparison.html.j2",
         comparison=comparison,
         figures=SHOWN_FIGURES,
         shown=shown,
         interval_text=interval_text,
-        difference=difference,
+        difference=lambda pair, name: with_interval(pair, f"delta_{name}", DIFFERENCE),
         tone=lambda pair, name: direction(pair.get(f"delta_{name}_ci")),
     )

@@ -32,7 +32,7 @@ from tasks.pipeline.references import (
     SftDataRef,
     TrajectoryBatchRef,
 )
-from tasks.pipeline.store import read_manifest, write_atomically
+from tasks.pipeline.store import read_metadata, write_atomically
 from tasks.trajectories.reader import read_turns
 
 
@@ -88,7 +88,7 @@ def iteration_figures(entry: IterationEntry) -> dict[str, Any]:
     outcomes = with_outcomes(without_faults(turns), [1.0])
     last = last_turns(outcomes)
     first = outcomes.filter(pl.col("turn_index") == 0)
-    metadata = (read_manifest(entry.trajectories.path) or {}).get("metadata", {})
+    metadata = read_metadata(entry.trajectories.path)
     return {
         "iteration": entry.iteration,
         "trajectories": entry.trajectories.trajectories,
@@ -122,20 +122,19 @@ def _mean(values: pl.Series) -> float | None:
     return float(mean) if isinstance(mean, float) else None
 
 
-SUMMARY_FILE = "summary.json"
 _CORPUS_COUNTS = ("pairs", "dropped_contaminated", "dropped_faults", "quarantined")
 
 
 def write_summary(run_dir: Path, inputs: ReportInputs) -> dict[str, Any]:
     """Write `summary.json` into the run's folder and return its content."""
     summary = summarise(inputs)
-    write_atomically(run_dir / SUMMARY_FILE, json.dumps(summary, indent=1) + "\n")
+    write_atomically(run_dir / "summary.json", json.dumps(summary, indent=1) + "\n")
     return summary
 
 
 def summarise(inputs: ReportInputs) -> dict[str, Any]:
     """Return the content of `summary.json`."""
-    after = read_evaluation(inputs.after)
+    after, corpus = read_evaluation(inputs.after), read_metadata(inputs.sft_data.path)
     stages = sum(inputs.stage_seconds.values())
     orchestration = inputs.overhead_seconds
     if orchestration is None and inputs.wall_seconds is not None:
@@ -150,7 +149,7 @@ def summarise(inputs: ReportInputs) -> dict[str, Any]:
         "heldout": _heldout(inputs, after),
         "corpus": {
             "verified": inputs.sft_data.verified,
-            **_metadata(inputs.sft_data),
+            **{name: corpus[name] for name in _CORPUS_COUNTS if name in corpus},
             "used": inputs.sft_data.pairs,
         },
         "sizes": {
@@ -184,11 +183,6 @@ def _heldout(inputs: ReportInputs, after: dict[str, Any]) -> dict[str, Any]:
 def _policy(evaluation: dict[str, Any]) -> dict[str, Any]:
     kept = ("policy_digest", "trajectories", "infrastructure_errors", "problems_left_out")
     return {**evaluation["overall"], **{name: evaluation[name] for name in kept}}
-
-
-def _metadata(artifact: ArtifactRef) -> dict[str, Any]:
-    metadata = (read_manifest(artifact.path) or {}).get("metadata", {})
-    return {name: metadata[name] for name in _CORPUS_COUNTS if name in metadata}
 
 
 def _bytes(artifact: ArtifactRef) -> int:

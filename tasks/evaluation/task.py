@@ -33,7 +33,7 @@ def publish_report(workspace: Workspace, inputs: ReportInputs) -> None:
     """Write summary.json and report.html into the run's folder, and link them in Prefect's UI."""
 
     def report() -> None:
-        from tasks.evaluation.report import write_report
+        from tasks.evaluation.report.page import write_report
         from tasks.evaluation.summary import write_summary
 
         summary = write_summary(workspace.run_dir, inputs)
@@ -70,17 +70,17 @@ def _run_uncached(workspace: Workspace, name: str, work: Callable[[], None]) -> 
 
 def show_report(run_id: str, path: Path, summary: Mapping[str, Any], links: Mapping[str, str]) -> None:
     """Show figures and report of a run in Prefect's UI. `links`: title and address of further pages."""
-    from tasks.pipeline.artifacts import publish_link, publish_table, publish_text
+    from tasks.pipeline.artifacts import publish
 
     heldout = summary["heldout"]
     mark = " Speeds are estimates (roofline)." if summary.get("timing_source") == "roofline" else ""
     rows = {"report": str(path), "figures": str(path.with_name("summary.json")), **links}
     text = f"## Report of {run_id}\n\n{heldout['n']} held-out problems.{mark}\n\n| | |\n|---|---|\n"
     text += "".join(f"| {title} | {_linked(address)} |\n" for title, address in rows.items())
-    publish_link(run_id, "report-link", path, f"Report of {run_id}")
-    publish_text(run_id, "report", text, f"Report of {run_id}")
+    publish(run_id, "report-link", path, f"Report of {run_id}")
+    publish(run_id, "report", text, f"Report of {run_id}")
     description = f"{heldout['n']} held-out problems before and after RL.{mark}"
-    publish_table(run_id, "heldout", heldout_rows(heldout), description)
+    publish(run_id, "heldout", heldout_rows(heldout), description)
 
 
 def heldout_rows(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -93,8 +93,8 @@ def heldout_rows(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:
         {
             "figure": name,
             **{title: with_interval(heldout[key], name) for key, title in _POLICIES.items() if key in heldout},
-            "change by RL": with_interval(heldout, f"delta_{name}", signed=True),
-            **({"after RL against control": with_interval(over, f"delta_{name}", signed=True)} if over else {}),
+            "change by RL": with_interval(heldout, f"delta_{name}", "+.3f"),
+            **({"after RL against control": with_interval(over, f"delta_{name}", "+.3f")} if over else {}),
         }
         for name in figures
     ]
@@ -103,14 +103,14 @@ def heldout_rows(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:
 def show_comparison(run_id: str, folder: Path, comparison: dict[str, Any]) -> None:
     """Show several policies side by side, and the path of the page about them, in Prefect's UI."""
     from tasks.evaluation.comparison import PAGE_FILE, table_rows
-    from tasks.pipeline.artifacts import publish_table, publish_text
+    from tasks.pipeline.artifacts import publish
 
     names = ", ".join(policy["name"] for policy in comparison["policies"])
     mark = " Speeds are estimates (roofline)." if comparison["timing_source"] == "roofline" else ""
     page = (folder / PAGE_FILE).resolve()
     text = f"## {names}\n\n{comparison['n']} held-out problems, paired.{mark} Page: `{page}`\n"
-    publish_text(run_id, "comparison", text, f"Comparison of {names}")
-    publish_table(run_id, "comparison-figures", table_rows(comparison), f"{names}.{mark}")
+    publish(run_id, "comparison", text, f"Comparison of {names}")
+    publish(run_id, "comparison-figures", table_rows(comparison), f"{names}.{mark}")
 
 
 def _linked(address: str) -> str:

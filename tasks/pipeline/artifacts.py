@@ -29,7 +29,7 @@ from tasks.pipeline.references import (
     SftDataRef,
     TrajectoryBatchRef,
 )
-from tasks.pipeline.store import read_manifest
+from tasks.pipeline.store import read_metadata
 
 Row = dict[str, Any]
 
@@ -37,44 +37,26 @@ PROGRESS_INTERVAL_S = 5.0
 """A stage that ends sooner shows no progress; a longer one moves its bar this often."""
 _MAX_STEPS = 24
 _METRICS = (
-    "step",
-    "loss",
-    "validation_loss",
-    "kl",
-    "entropy",
-    "clip_fraction",
-    "gradient_norm",
-    "return_mean",
-    "learning_rate",
-    "tokens",
-    "tokens_per_s",
+    *("step", "loss", "validation_loss", "kl", "entropy", "clip_fraction", "gradient_norm", "return_mean"),
+    *("learning_rate", "tokens", "tokens_per_s"),
 )
 _LOGGER = logging.getLogger("kernelmill.artifacts")
 
 
-def publish_text(run_id: str, name: str, text: str, description: str) -> None:
-    """Show Markdown under the key `<run id>-<name>`."""
-    from prefect.artifacts import create_markdown_artifact
+def publish(run_id: str, name: str, content: str | Sequence[Row] | Path, description: str) -> None:
+    """Show Markdown, a table, or a link to a file of this machine, under the key `<run id>-<name>`."""
+    from prefect import artifacts
 
+    shown = {"key": artifact_key(run_id, name), "description": description}
     with _for_people(description):
-        create_markdown_artifact(text, key=artifact_key(run_id, name), description=description)
-
-
-def publish_table(run_id: str, name: str, rows: Sequence[Row], description: str) -> None:
-    """Show a table under the key `<run id>-<name>`."""
-    from prefect.artifacts import create_table_artifact
-
-    with _for_people(description):
-        create_table_artifact(list(rows), key=artifact_key(run_id, name), description=description)
-
-
-def publish_link(run_id: str, name: str, path: Path, description: str) -> None:
-    """Show a link to a file of this machine under the key `<run id>-<name>`."""
-    from prefect.artifacts import create_link_artifact
-
-    path = path.resolve()
-    with _for_people(description):
-        create_link_artifact(path.as_uri(), str(path), key=artifact_key(run_id, name), description=description)
+        match content:
+            case str():
+                artifacts.create_markdown_artifact(content, **shown)
+            case Path():
+                path = content.resolve()
+                artifacts.create_link_artifact(path.as_uri(), str(path), **shown)
+            case _:
+                artifacts.create_table_artifact(list(content), **shown)
 
 
 def publish_summary(
@@ -83,27 +65,26 @@ def publish_summary(
     """Show the result of a stage. `docs_dir`: Data Docs that the stage wrote, if it is a check."""
     facts = {"computed in": f"{seconds:.1f} s", "published at": reference.uri}
     facts |= {name: str(value) for name, value in reference.model_dump(exclude={"uri"}).items()}
-    facts |= {
-        name: str(value) for name, value in _metadata(reference).items() if name not in facts and _is_plain(value)
-    }
+    metadata = read_metadata(reference.path)
+    facts |= {name: str(value) for name, value in metadata.items() if name not in facts and _is_plain(value)}
     facts.pop("seconds", None)
     rows = [f"| {name.replace('_', ' ')} | `{value}` |" for name, value in facts.items()]
     text = [f"## {label}", "", "| | |", "|---|---|", *rows]
     if docs_dir is not None:
         page = docs_dir / "index.html"
         text += ["", f"Every expectation held, or what broke one was quarantined. Data Docs: `{page}`"]
-    publish_text(run_id, stage, "\n".join(text) + "\n", label)
+    publish(run_id, stage, "\n".join(text) + "\n", label)
     if docs_dir is not None:
         return
     title, table = table_of(reference)
     if table:
-        publish_table(run_id, f"{stage}-{title}", table, f"{label}: {title}")
+        publish(run_id, f"{stage}-{title}", table, f"{label}: {title}")
 
 
 def publish_refusal(run_id: str, stage: str, label: str, error: InputError) -> None:
     """Show why a stage refused its input: for the reader of a failed run, instead of a traceback."""
     text = f"## {label}: {error.heading}\n\n{error.markdown()}\n"
-    publish_text(run_id, f"{stage}-refused", text, f"{label}: {error.summary}")
+    publish(run_id, f"{stage}-refused", text, f"{label}: {error.summary}")
 
 
 @contextmanager
@@ -171,17 +152,10 @@ def pair_rows(data: SftDataRef) -> list[Row]:
         pairs=pl.len(),
         used=pl.col("used").sum(),
         correct=pl.col("correct").cast(pl.Float64).mean(),
-        speedup=pl.col("speedup").filter(pl.col("correct")).median(),
+        **{"median speed-up": pl.col("speedup").filter(pl.col("correct")).median()},
     )  # fmt: skip
     return [
-        {
-            "kind": row["kind"],
-            "style": row["style"],
-            "pairs": row["pairs"],
-            "used": row["used"],
-            "correct": _share(row["correct"]),
-            "median speed-up": rounded(row["speedup"]),
-        }
+        {**row, "correct": _share(row["correct"]), "median speed-up": rounded(row["median speed-up"])}
         for row in grouped.sort("kind", "style").iter_rows(named=True)
     ]
 
@@ -249,13 +223,12 @@ def _share(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f} %"
 
 
-def with_interval(figures: Mapping[str, Any], name: str, signed: bool = False) -> str:
-    """Return a figure of `evaluation.json` or `summary.json` with its interval, e.g. `0.500  [0.250, 0.750]`."""
+def with_interval(figures: Mapping[str, Any], name: str, form: str = ".3f") -> str:
+    """Return a figure of a mapping like `{"correct": 0.5, "correct_ci": [0.25, 0.75]}` as `0.500 [0.250, 0.750]`."""
     value, interval = figures.get(name), figures.get(f"{name}_ci")
     if value is None:
         return "–"
-    form = "+.3f" if signed else ".3f"
-    return f"{value:{form}}" + (f"  [{interval[0]:{form}}, {interval[1]:{form}}]" if interval else "")
+    return f"{value:{form}}" + (f" [{interval[0]:{form}}, {interval[1]:{form}}]" if interval else "")
 
 
 @contextmanager
@@ -264,10 +237,6 @@ def _for_people(label: str) -> Generator[None]:
         yield
     except (httpx.HTTPError, PrefectHTTPStatusError) as error:
         _LOGGER.warning("%s: Prefect's server did not take an artifact: %s", label, error)
-
-
-def _metadata(reference: ArtifactRef) -> dict[str, Any]:
-    return (read_manifest(reference.path) or {}).get("metadata", {})
 
 
 def _is_plain(value: object) -> bool:

@@ -92,6 +92,11 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         ) from error
 
 
+def read_metadata(folder: Path) -> dict[str, Any]:
+    """Return the metadata in the manifest of a published folder; empty if there is none."""
+    return (read_manifest(folder) or {}).get("metadata", {})
+
+
 def published_digest(folder: Path) -> str:
     """Return the content digest of a published folder. Raises InputError if it is not one."""
     manifest = read_manifest(folder)

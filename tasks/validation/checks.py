@@ -16,7 +16,7 @@ import polars as pl
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from tasks.pipeline.references import ArtifactRef, CheckpointRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
-from tasks.pipeline.store import publish, published_digest, read_manifest
+from tasks.pipeline.store import publish, published_digest, read_metadata
 from tasks.problems.row import Split
 from tasks.trajectories.reader import read_trajectories, read_turns
 from tasks.trajectories.schema import TRAJECTORIES_FILE, TURNS_FILE
@@ -227,9 +227,8 @@ def _reasons(bad: pl.DataFrame, key: str) -> dict[str, str]:
 
 def _metadata(origin: ArtifactRef, quarantined: int, quarantine: Path) -> dict[str, Any]:
     """Return the origin's metadata with the results of validation."""
-    inherited = (read_manifest(origin.path) or {}).get("metadata", {})
     own: dict[str, Any] = {"validated": origin.uri, "quarantined": quarantined}
-    return inherited | own | ({"quarantine": str(quarantine)} if quarantined else {})
+    return read_metadata(origin.path) | own | ({"quarantine": str(quarantine)} if quarantined else {})
 
 
 def _require(findings: Sequence[Finding], data: ArtifactRef, docs_dir: Path) -> None:

@@ -119,22 +119,17 @@ def _example(kind: str, turns: pl.DataFrame, problems: ProblemSetRef, style: Fee
 
 
 def _title(kind: str, turns: list[dict[str, Any]]) -> str:
-    last = turns[-1]
+    first, last = turns[0], turns[-1]
     match kind:
         case "repaired":
-            return f"Repaired: {_plain(turns[0]['status'])} at first, correct on turn {last['number']}"
+            return f"Repaired: {first['status'].replace('_', ' ')} at first, correct on turn {last['number']}"
         case "faster":
-            return f"Became fast: {turns[0]['speedup']:.2f}× on turn 1, {last['speedup']:.2f}× on turn {last['number']}"
+            return f"Became fast: {first['speedup']:.2f}× on turn 1, {last['speedup']:.2f}× on turn {last['number']}"
         case "fastest":
             return f"The fastest: {last['speedup']:.2f}×"
         case _:
-            return (
-                f"Not solved: {_plain(last['status'])} after {last['number']} turn{'s' if last['number'] > 1 else ''}"
-            )
-
-
-def _plain(status: str) -> str:
-    return status.replace("_", " ")
+            plural = "s" if last["number"] > 1 else ""
+            return f"Not solved: {last['status'].replace('_', ' ')} after {last['number']} turn{plural}"
 
 
 _TOKENS = re.compile(

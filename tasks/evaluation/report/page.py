@@ -15,22 +15,18 @@ from tasks.evaluation.per_problem import last_turns, with_outcomes
 from tasks.evaluation.report import charts, tables
 from tasks.evaluation.report.examples import pick_examples
 from tasks.evaluation.report.tables import headline
-from tasks.evaluation.summary import ReportInputs, summarise, training_metrics
+from tasks.evaluation.summary import ReportInputs, training_metrics
 from tasks.pipeline.references import EvaluationRef
 from tasks.pipeline.store import write_atomically
 from tasks.trajectories.reader import read_turns_file
 
-REPORT_FILE = "report.html"
 STATUS_ORDER = [status.value for status in Status]
 _TIMED = ("mean_return", "mean_reward", "fast_1")
 _FOLDER = Path(__file__).parent
 
 
-def write_report(run_dir: Path, inputs: ReportInputs, summary: Mapping[str, Any] | None = None) -> Path:
-    """Write the report into the run's folder and return its path.
-
-    `summary` is what `write_summary` returned; it is computed anew where it is not given.
-    """
+def render(template: str, **context: Any) -> str:
+    """Return a page of this folder with the style sheet in it."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_FOLDER),
         autoescape=True,
@@ -38,30 +34,35 @@ def write_report(run_dir: Path, inputs: ReportInputs, summary: Mapping[str, Any]
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    context = _context(run_dir, inputs, summary or summarise(inputs))
-    path = run_dir / REPORT_FILE
-    write_atomically(path, environment.get_template("report.html.j2").render(context))
+    style = Markup((_FOLDER / "style.css").read_text(encoding="utf-8"))
+    return environment.get_template(template).render(style=style, **context)
+
+
+def write_report(run_dir: Path, inputs: ReportInputs, summary: Mapping[str, Any]) -> Path:
+    """Write the report into the run's folder and return its path."""
+    path = run_dir / "report.html"
+    write_atomically(path, render("report.html.j2", **_context(run_dir, inputs, summary)))
     return path
 
 
 def _context(run_dir: Path, inputs: ReportInputs, summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return everything that the template names."""
     before, after = read_evaluation(inputs.before), read_evaluation(inputs.after)
-    heldout = summary["heldout"]
+    rows = tables.comparison_rows(summary["heldout"])
+    columns = _verdict_columns(before, after, summary["iterations"])
     style = inputs.configuration.get("rollout", {}).get("episode", {}).get("feedback", "full")
     return {
-        "style": Markup((_FOLDER / "style.css").read_text(encoding="utf-8")),
         "summary": summary,
         "inputs": inputs,
         "headline": headline(summary),
         "estimated": summary["timing_source"] == "roofline",
-        "cards": _cards(heldout),
-        "rows": tables.comparison_rows(heldout),
+        "cards": _cards(rows),
+        "rows": rows,
         "levels": tables.level_rows(before["levels"], after["levels"]),
         "curves": _curves(inputs, summary["iterations"]),
         "turn_charts": _turn_charts(before["turns"], after["turns"]),
-        "verdicts": charts.stacked_columns(_verdict_columns(before, after, summary["iterations"]), STATUS_ORDER),
-        "statuses": [status for status in STATUS_ORDER if _appears(status, before, after, summary["iterations"])],
+        "verdicts": charts.stacked_columns(columns, STATUS_ORDER),
+        "statuses": [status for status in STATUS_ORDER if any(status in shares for _, shares in columns)],
         "speeds": _speeds(inputs),
         "examples": pick_examples(inputs.after, inputs.problems, style),
         "stages": _stages(summary),
@@ -71,20 +72,15 @@ def _context(run_dir: Path, inputs: ReportInputs, summary: Mapping[str, Any]) ->
         "checkpoint": (inputs.iterations[-1].checkpoint if inputs.iterations else inputs.sft).uri,
         "shown": tables.shown,
         "interval_text": tables.interval_text,
-        "bytes_text": _bytes_text,
     }
 
 
-def _cards(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _cards(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the four figures at the top."""
-    rows = {row["name"]: row for row in tables.comparison_rows(heldout)}
-    chosen = {
-        "correct": "Correct",
-        "fast_1": "Faster than eager",
-        "mean_return": "Mean return",
-        "geomean_speedup": "Speedup",
-    }
-    return [rows[name] | {"title": title} for name, title in chosen.items()]
+    titles = {"correct": "Correct", "fast_1": "Faster than eager"}
+    titles |= {"mean_return": "Mean return", "geomean_speedup": "Speedup"}
+    named = {row["name"]: row for row in rows}
+    return [{**named[name], "title": title} for name, title in titles.items()]
 
 
 def _curves(inputs: ReportInputs, iterations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -92,21 +88,9 @@ def _curves(inputs: ReportInputs, iterations: Sequence[Mapping[str, Any]]) -> li
     curves: list[dict[str, Any]] = []
     if "loss" in sft.columns:
         losses = sft.get_column("loss").cast(pl.Float64).to_list()
-        curves.append(
-            {
-                "title": "SFT loss",
-                "note": "on answer tokens",
-                "timed": False,
-                "chart": charts.line_chart(
-                    [float(step) for step in range(1, len(losses) + 1)],
-                    losses,
-                    tone="tone-before",
-                    x_label="step",
-                    smooth=True,
-                    floor=0.0,
-                ),
-            }
-        )
+        steps = [float(step) for step in range(1, len(losses) + 1)]
+        chart = charts.line_chart(steps, losses, tone="tone-before", x_label="step", smooth=True, floor=0.0)
+        curves.append({"title": "SFT loss", "note": "on answer tokens", "timed": False, "chart": chart})
     numbers = [float(figures["iteration"]) for figures in iterations]
     for name, title, note, form, ceiling in (
         ("mean_return", "Mean return", "training batch", charts.short, None),
@@ -156,12 +140,6 @@ def _verdict_columns(
 ) -> list[tuple[str, Mapping[str, float]]]:
     middle = [(str(figures["iteration"]), figures["statuses"]) for figures in iterations]
     return [("held-out", before["statuses"]), *middle, ("held-out", after["statuses"])]
-
-
-def _appears(
-    status: str, before: Mapping[str, Any], after: Mapping[str, Any], iterations: Sequence[Mapping[str, Any]]
-) -> bool:
-    return any(status in shares for _, shares in _verdict_columns(before, after, iterations))
 
 
 def _speeds(inputs: ReportInputs) -> Markup:
@@ -218,12 +196,3 @@ def _relative(address: str, run_dir: Path) -> str:
         return address
     path = Path(address)
     return os.path.relpath(path, run_dir.resolve()) if path.is_absolute() else address
-
-
-def _bytes_text(count: int) -> str:
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000 or unit == "GB":
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} GB"

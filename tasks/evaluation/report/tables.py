@@ -75,11 +75,7 @@ def _change(subject: str, before: float | None, after: float | None, interval: l
 
 def _against_control(over: Mapping[str, Any]) -> str:
     interval = over["delta_mean_return_ci"]
-    comparison = {
-        "gain": "beats",
-        "loss": "is behind",
-        "unclear": "cannot be told apart from",
-    }[direction(interval)]
+    comparison = {"gain": "beats", "loss": "is behind", "unclear": "cannot be told apart from"}[direction(interval)]
     return f"By mean return it {comparison} the control, which spent the same extra time on supervised fine-tuning."
 
 
@@ -127,8 +123,8 @@ def comparison_rows(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:
                     for policy in ("before", "after", "control")
                     if policy in heldout
                 ],
-                "change": "–" if delta is None else _signed(name, delta),
-                "change_interval": _signed_interval(name, interval),
+                "change": "–" if delta is None else _digits(name, delta, "+") + " pts" * (name not in _PLAIN),
+                "change_interval": interval_text(name, interval, "+", " … "),
                 "tone": tone,
                 "mark": Markup("")
                 if delta is None or interval is None
@@ -156,43 +152,27 @@ def level_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict
 
 
 def shown(name: str, value: float | None) -> str:
-    """Return a figure as a reader expects it: shares in percent, speedups with a ×."""
-    if value is None:
-        return "–"
-    if name == "geomean_speedup":
-        return f"{value:.2f}×"
-    return f"{value:.2f}" if name in _PLAIN else f"{100 * value:.1f} %"
+    """Return a figure with its unit: shares in percent, speedups with a ×."""
+    unit = "×" if name == "geomean_speedup" else "" if name in _PLAIN else " %"
+    return "–" if value is None else _digits(name, value) + unit
 
 
-def interval_text(name: str, interval: list[float] | None) -> str:
-    """Return an interval in the same form."""
-    if interval is None:
-        return ""
-    if name in _PLAIN:
-        return f"{interval[0]:.2f} – {interval[1]:.2f}"
-    return f"{100 * interval[0]:.1f} – {100 * interval[1]:.1f}"
+def interval_text(name: str, interval: list[float] | None, sign: str = "", between: str = " – ") -> str:
+    """Return an interval in the unit of its figure; nothing for None."""
+    return between.join(_digits(name, edge, sign) for edge in interval or ())
+
+
+def _digits(name: str, value: float, sign: str = "") -> str:
+    return f"{value:{sign}.2f}" if name in _PLAIN else f"{100 * value:{sign}.1f}"
 
 
 def _named(name: str) -> tuple[str, str]:
-    if name.startswith("fast_"):
-        return (
-            f"fast {name.removeprefix('fast_')}",
-            f"correct and more than {name.removeprefix('fast_')}× as fast as eager",
-        )
-    if name.startswith("pass_"):
-        k = name.removeprefix("pass_")
-        return f"pass@{k}", "solved by at least one of the samples" if k != "1" else "solved by one sample"
+    kind, _, number = name.partition("_")
+    if kind == "fast":
+        return f"fast {number}", f"correct and more than {number}× as fast as eager"
+    if kind == "pass":  # pass_1 is `correct`
+        return f"pass@{number}", "solved by at least one of the samples"
     return _NAMES[name]
-
-
-def _signed(name: str, delta: float) -> str:
-    return f"{delta:+.2f}" if name in _PLAIN else f"{100 * delta:+.1f} pts"
-
-
-def _signed_interval(name: str, interval: list[float] | None) -> str:
-    if interval is None:
-        return ""
-    return " … ".join(f"{edge:+.2f}" if name in _PLAIN else f"{100 * edge:+.1f}" for edge in interval)
 
 
 def _reach(heldout: Mapping[str, Any], names: list[str]) -> float:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.evaluation.report import write_report
 from tasks.evaluation.report.examples import pick_examples
-from tasks.evaluation.summary import ReportInputs, write_summary
+from tasks.evaluation.report.page import write_report
+from tasks.evaluation.summary import ReportInputs, summarise, write_summary
 
 _VOID = {"meta", "br", "img", "link", "input", "hr"}
 
@@ -129,7 +129,7 @@ def test_a_run_without_iterations_or_metrics_has_a_report_too(fake_run: ReportIn
             "sft": fake_run.sft.model_copy(update={"uri": str(tmp_path)}),
         }
     )
-    path = write_report(tmp_path, bare)
+    path = write_report(tmp_path, bare, summarise(bare))
     parser = _Page()
     parser.feed(path.read_text(encoding="utf-8"))
     assert "Before any reinforcement learning" in parser.text
@@ -152,6 +152,6 @@ def test_links_work_from_the_runs_folder(fake_run: ReportInputs, tmp_path: Path)
     (tmp_path / "runs" / "r").mkdir(parents=True)
     docs = tmp_path / "runs" / "store" / "docs" / "index.html"
     inputs = fake_run.model_copy(update={"data_docs": {"Problems": str(docs)}, "links": {"W&B": "https://wandb.ai/x"}})
-    content = write_report(tmp_path / "runs" / "r", inputs).read_text(encoding="utf-8")
+    content = write_report(tmp_path / "runs" / "r", inputs, summarise(inputs)).read_text(encoding="utf-8")
     assert 'href="../store/docs/index.html"' in content
     assert 'href="https://wandb.ai/x"' in content

@@ -73,7 +73,7 @@ def test_figures_stand_with_their_intervals(tmp_path: Path):
     (tmp_path / "evaluation.json").write_text(json.dumps({"overall": overall}))
     _, rows = table_of(EvaluationRef(uri=str(tmp_path), digest="d", policy_digest="p"))
     assert rows == [
-        {"figure": "correct", "value": "0.500  [0.250, 0.750]"},
+        {"figure": "correct", "value": "0.500 [0.250, 0.750]"},
         {"figure": "speed", "value": "–"},
     ]
 

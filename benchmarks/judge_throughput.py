@@ -2,9 +2,8 @@
 
     python benchmarks/judge_throughput.py [--workers 1 2 4] [--rounds 3] [--kernelbench CHECKOUT]
 
-Both sides get the same kernels, the same time limit per kernel, W workers and, by affinity, W cores: the ratio is one
-per core. So is that of CPU times, which other load on the machine changes least. Rounds alternate: other load affects
-both sides. The median round counts, and the spread is printed. The fresh process has every advantage: it imports only
+Both sides get the same kernels, time limit, W workers and, by affinity, W cores: ratios, of wall and of CPU time, are
+per core. Rounds alternate; median and spread are printed. The fresh process has every advantage: it imports only
 torch and triton, runs a cheaper trial (rows cut as far as ours, no float64 oracle, no sandbox, no counting of traffic),
 and an alarm set after the imports ends hanging kernels. It judges every `--peer-every`-th kernel of each kind.
 """
@@ -221,14 +220,8 @@ def peer_job(sample: Sample, timeout_s: float) -> dict[str, object]:
 def fresh_process(program: str, job: dict[str, object], folder: str | None = None) -> str:
     """Run one kernel in a fresh process; return the last line of its output, or of its error."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        input=json.dumps(job),
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=folder,
-    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True, env=environment, cwd=folder)
     lines = (done.stdout or done.stderr).strip().splitlines()
     return lines[-1] if lines else f"exit {done.returncode}"
 
@@ -241,11 +234,8 @@ def measure_latency(options: argparse.Namespace) -> None:
     """Print the latency of single warm verdicts on known problems, and of the kernel's own run in a warm process."""
     samples = mixed_kernels(60, seed=77, shares={Kind.HONEST: 1.0}, problems=10)
     by_problem = random.Random(0).sample(samples, len(samples))
-    own = json.loads(
-        fresh_process(
-            PRELUDE + TIMED, {"pairs": [(one.problem, one.kernel) for one in by_problem], "rows": [ROWS, 2 * ROWS]}
-        )
-    )
+    pairs = [(one.problem, one.kernel) for one in by_problem]
+    own = json.loads(fresh_process(PRELUDE + TIMED, {"pairs": pairs, "rows": [ROWS, 2 * ROWS]}))
     for compile_ in ("never", "correct"):
         latencies: list[float] = []
         with Judge(JudgeConfig(workers=1, compile=compile_, timeout_s=options.timeout)) as judge:

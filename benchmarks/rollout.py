@@ -3,10 +3,9 @@
     python benchmarks/rollout.py [--repeats 7] [--threads 2] [--json FILE] [--only generation|overlap] [--workload NAME]
 
 **Generation.** The embedded engine and `trl.GRPOTrainer`'s own generation (`_generate_single_turn`) get the same model,
-prompts as token ids, sampling (T = 1, top-p 1, top-k off), limit and batch size, in one process, alternated; the order
-within a pair changes from pair to pair. Tokens count up to and including the end-of-turn token. The engine also returns
-log-probabilities; TRL computes those in a later forward pass that is not counted. `ratio` is of wall time; the ratio of
-CPU time per token is printed too, since other load affects it less. Workloads: `full` never ends early (random weights,
+prompts as token ids, sampling (T = 1, top-p 1, top-k off), limit and batch size, in one process, alternated. Tokens
+count up to and including the end-of-turn token. The engine also returns log-probabilities; TRL computes those later,
+which is not counted. Ratios are of wall and of CPU time. Workloads: `full` never ends early (random weights,
 2 prompts × 8 samples, 128 tokens); `instruct` is the same with 8 prompts of full instructions; `trained` is a policy
 that has learnt to answer (64 problems of the bundled suite × 8 samples, up to 120 tokens), in different lengths.
 
@@ -68,9 +67,8 @@ class Ours:
         ]
 
         async def drain() -> int:
-            return sum(
-                [len(answer.token_ids) async for _, answer in self.engine.generate(requests, self.work.sampling)]
-            )
+            answers = self.engine.generate(requests, self.work.sampling)
+            return sum([len(answer.token_ids) async for _, answer in answers])
 
         return asyncio.run(drain())
 
@@ -258,26 +256,11 @@ def main() -> None:
             for work in works:
                 if arguments.workload not in (None, work.name):
                     continue
-                found = measure_generation(work, arguments.repeats, folder)
-                results["generation"].append(found)
-                print(
-                    f"generation, {found['workload']} ({found['parameters'] / 1e6:.2f} M parameters, "
-                    f"{found['sequences']} sequences, prompts of {found['prompt_tokens']:.0f} tokens, answers of "
-                    f"{found['kernelmill_tokens_a_sequence']:.0f} and {found['trl_tokens_a_sequence']:.0f}): "
-                    f"kernelmill {found['kernelmill_tokens_per_s']:,.0f} tok/s, TRL {found['trl_tokens_per_s']:,.0f} "
-                    f"tok/s, ratio {found['ratio']:.2f} (pairs: {found['ratios']}); "
-                    f"by CPU time a token {found['cpu_ratio']:.2f} (pairs: {found['cpu_ratios']})",
-                    flush=True,
-                )
+                results["generation"].append(measure_generation(work, arguments.repeats, folder))
+                print("generation:", json.dumps(results["generation"][-1]), flush=True)
         if arguments.only != "generation":
-            found = results["overlap"] = measure_overlap(works[-1], max(arguments.repeats // 2, 1), folder)
-            print(
-                f"overlap: {found['hidden']:.0%} of judging hidden behind generation, of {found['possible']:.0%} "
-                f"that can be (rounds: {found['rounds']}): rollout {found['rollout_s']:.1f} s, generation alone "
-                f"{found['generation_s']:.1f} s, judging alone {found['judging_s']:.1f} s; "
-                f"{found['turns']} turns, {found['judged']} kernels",
-                flush=True,
-            )
+            results["overlap"] = measure_overlap(works[-1], max(arguments.repeats // 2, 1), folder)
+            print("overlap:", json.dumps(results["overlap"]), flush=True)
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 

@@ -7,7 +7,7 @@ into micro-batches of `rows` sequences. One generation batch is one optimizer st
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -34,13 +34,6 @@ class PeerStep:
     """Processor time of all threads, which a busy machine changes least."""
 
 
-@dataclass
-class PeerRun:
-    """Steps of one run."""
-
-    steps: list[PeerStep] = field(default_factory=list)
-
-
 def run_trl(
     model: Any,
     tokenizer: Any,
@@ -51,7 +44,7 @@ def run_trl(
     before_step: Callable[[], None] = lambda: None,
     old_log_probs: Sequence[Sequence[float]] | None = None,
     **settings: Any,
-) -> PeerRun:
+) -> list[PeerStep]:
     """Train `model` for some optimizer steps on the same batch. `settings` go to TRL's GRPOConfig.
 
     `old_log_probs`: of each response's tokens, the denominators of ratios; None: the policy's own at each step.
@@ -61,7 +54,7 @@ def run_trl(
 
     size = len(batch.prompts)
     assert size % rows == 0, f"{size} sequences are no multiple of {rows}"
-    run = PeerRun()
+    taken: list[PeerStep] = []
     on_gpu = torch.cuda.is_available()
 
     class Recorded(GRPOTrainer):
@@ -72,7 +65,7 @@ def run_trl(
 
         def _compute_loss(self, model: Any, inputs: Any) -> Tensor:
             loss = super()._compute_loss(model, inputs)
-            run.steps[-1].loss += float(loss.detach())
+            taken[-1].loss += float(loss.detach())
             return loss
 
     class Clock(TrainerCallback):
@@ -82,25 +75,25 @@ def run_trl(
 
         def on_step_begin(self, *arguments: Any, **options: Any) -> None:
             before_step()
-            run.steps.append(PeerStep())
+            taken.append(PeerStep())
             _wait(on_gpu)
             self.started, self.started_cpu = time.perf_counter(), time.process_time()
 
         def on_pre_optimizer_step(self, *arguments: Any, **options: Any) -> None:
-            if len(run.steps) == 1:  # after clipping, which is undone once its norm is known
+            if len(taken) == 1:  # after clipping, which is undone once its norm is known
                 squares = [p.grad.double().pow(2).sum() for p in options["model"].parameters() if p.grad is not None]
-                run.steps[-1].exact_gradient_norm = float(torch.stack(squares).sum().sqrt())
+                taken[-1].exact_gradient_norm = float(torch.stack(squares).sum().sqrt())
 
         def on_step_end(self, *arguments: Any, **options: Any) -> None:
             _wait(on_gpu)
-            run.steps[-1].seconds = time.perf_counter() - self.started
-            run.steps[-1].cpu_seconds = time.process_time() - self.started_cpu
+            taken[-1].seconds = time.perf_counter() - self.started
+            taken[-1].cpu_seconds = time.process_time() - self.started_cpu
 
         def on_log(
             self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **options: Any
         ) -> None:
             if logs and "grad_norm" in logs:
-                step = run.steps[-1]
+                step = taken[-1]
                 step.gradient_norm = float(logs["grad_norm"])
                 step.exact_gradient_norm /= min(1.0, CLIP / (step.gradient_norm + 1e-6))
 
@@ -139,7 +132,7 @@ def run_trl(
             callbacks=[Clock()],
         )
         trainer.train()
-    return run
+    return taken
 
 
 def padded_tensors(

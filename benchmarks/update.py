@@ -3,12 +3,10 @@
     taskset -c 0,1 python benchmarks/update.py [--rounds 3] [--steps 3] [--groups 8] [--samples 8]
                                                [--shortest 32] [--longest 640]
 
-Each side takes whole optimizer steps (forward, backward, clip, AdamW) in separate processes. Sides alternate: other
-load on the machine affects all of them. The median step counts; its processor time, which a busy machine changes least,
-is printed too. TRL runs twice: with its defaults (activation checkpointing), and without, which is faster on a CPU.
-Old log-probabilities are the policy's with noise: ratios differ from 1, and some tokens are clipped. Memory is the
-process's peak resident set: its total, and its growth during the steps.
-tests/gpu/update_on_gpu.py does the same on a GPU.
+Each side takes whole optimizer steps (forward, backward, clip, AdamW) in separate processes, alternately; the median
+step counts, in wall and in processor time. TRL runs twice: with its defaults (activation checkpointing), and without,
+which is faster on a CPU. Old log-probabilities are the policy's with noise, so that some tokens are clipped. Memory is
+the process's peak resident set, and its growth. tests/gpu/update_on_gpu.py does the same on a GPU.
 """
 
 import argparse
@@ -65,11 +63,8 @@ def main() -> None:
         for number in range(given.rounds):
             for side in SIDES:
                 found[side].append(run_side(side, given))
-                print(
-                    f"round {number + 1}: {side}: {found[side][-1]['seconds']} s, "
-                    f"processor {found[side][-1]['cpu_seconds']} s",
-                    flush=True,
-                )
+                times = "{seconds} s, processor {cpu_seconds} s".format(**found[side][-1])
+                print(f"round {number + 1}: {side}: {times}", flush=True)
     figures = compare(found, shape["tokens"])
     print(json.dumps(figures, indent=1))
     if given.json is not None:
@@ -118,13 +113,8 @@ def run_side(side: str, given: argparse.Namespace) -> dict[str, Any]:
         "HF_HUB_OFFLINE": "1",
         "CUDA_VISIBLE_DEVICES": "",
     }
-    done = subprocess.run(
-        [sys.executable, __file__, "--one", side, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, __file__, "--one", side, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
     if done.returncode or not lines:
         raise SystemExit(f"{side} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
@@ -202,14 +192,8 @@ def ours(given: argparse.Namespace) -> dict[str, Any]:
     import_deepspeed().init_distributed(auto_mpi_discovery=False, verbose=False)
     batch = recorded(given)
     samples = batch.samples()
-    config = UpdateConfig(
-        kl_coefficient=0.0,
-        entropy_coefficient=0.0,
-        clip_low=CLIP_LOW,
-        clip_high=CLIP_HIGH,
-        dual_clip=None,
-        tokens_per_rank=given.budget,
-    )
+    plain: dict[str, Any] = {"kl_coefficient": 0.0, "entropy_coefficient": 0.0, "dual_clip": None}
+    config = UpdateConfig(**plain, clip_low=CLIP_LOW, clip_high=CLIP_HIGH, tokens_per_rank=given.budget)
     engine = PolicyEngine(load_policy(given.folder / "policy"), policy_settings(config, "float32"))
     old = [torch.tensor(row) for row in json.loads((given.folder / "old_log_probs.json").read_text())]
     advantages = [torch.full((sample.responded,), sample.score) for sample in samples]
@@ -238,7 +222,7 @@ def trl(given: argparse.Namespace) -> dict[str, Any]:
 
     tokenizer = train_tokenizer(["x = 1\n"] * 9, 300, given.folder / "tokenizer")
     before = resident_mib()
-    run = run_trl(
+    steps = run_trl(
         load_policy(given.folder / "policy"),
         tokenizer,
         recorded(given),
@@ -249,8 +233,7 @@ def trl(given: argparse.Namespace) -> dict[str, Any]:
         bf16=False,
         gradient_checkpointing=given.one == "trl",
     )
-    first = run.steps[0]
-    seconds, cpu_seconds = [step.seconds for step in run.steps], [step.cpu_seconds for step in run.steps]
+    first, seconds, cpu_seconds = steps[0], [step.seconds for step in steps], [step.cpu_seconds for step in steps]
     return said(seconds, cpu_seconds, before, first.loss, first.exact_gradient_norm) | {
         "logged_norm": first.gradient_norm
     }

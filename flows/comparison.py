@@ -2,11 +2,9 @@
 
 from prefect import flow
 
-from flows.checks.preflight import check_before_start
 from flows.evaluation import heldout_evaluation
-from flows.problems import prepare_problems
+from flows.problems import started_run
 from flows.run.prefect_ui import name_of
-from flows.run.run import open_run
 from flows.run.state import PolicyChoice, check_choices, policy_of
 from flows.settings.configuration import RunConfig
 from tasks.evaluation.comparison import Measured
@@ -17,9 +15,7 @@ from tasks.evaluation.task import publish_comparison
 def compare_flow(config: RunConfig, policies: tuple[PolicyChoice, ...]) -> str:
     """Evaluate each policy on every held-out problem of the configuration; return the folder of the comparison."""
     check_choices(policies)
-    check_before_start(config)
-    with open_run(config) as run:
-        problems = prepare_problems(run)
+    with started_run(config) as (run, problems):
         chosen = [(choice.name, policy_of(choice, run.run_dir, config)) for choice in policies]
         measured = tuple(
             Measured(name=name, policy=policy, evaluation=heldout_evaluation(run, problems, policy, name))

@@ -4,14 +4,13 @@ from pathlib import Path
 
 from prefect import flow
 
-from flows.checks.preflight import check_before_start, check_checkpoint
-from flows.problems import prepare_problems
+from flows.problems import started_run
 from flows.run.prefect_ui import name_of
-from flows.run.run import Run, open_run
+from flows.run.run import Run
+from flows.run.state import policy_in
 from flows.settings.configuration import RunConfig
 from flows.sft import newest_policy
 from tasks.evaluation.task import evaluate
-from tasks.pipeline.code_version import content_digest
 from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.task import answer_heldout
@@ -25,16 +24,9 @@ def evaluate_policy(run: Run, problems: ProblemSetRef, policy: CheckpointRef) ->
 def heldout_evaluation(run: Run, problems: ProblemSetRef, policy: CheckpointRef, name: str = "") -> EvaluationRef:
     """Evaluate a policy on every held-out problem; `name` appears in the labels of the stages."""
     config, version = run.config, policy.weight_version
-    name = name or f"policy {version}"
+    rollout, seed, name = _evaluation_rollout(config), config.evaluation.seed, name or f"policy {version}"
     batch = answer_heldout(
-        run.workspace,
-        policy,
-        problems,
-        _evaluation_rollout(config),
-        config.judge,
-        version=version,
-        seed=config.evaluation.seed,
-        name=name,
+        run.workspace, policy, problems, rollout, config.judge, version=version, seed=seed, name=name
     )
     return evaluate(run.workspace, batch, problems, config.evaluation, name=name)
 
@@ -42,26 +34,16 @@ def heldout_evaluation(run: Run, problems: ProblemSetRef, policy: CheckpointRef,
 def _evaluation_rollout(config: RunConfig) -> RolloutConfig:
     """Return the rollout's settings with the evaluation's samples and temperature; training's do not affect the key."""
     sampling = config.rollout.sampling.model_copy(update={"temperature": config.evaluation.temperature})
-    return config.rollout.model_copy(
-        update={
-            "samples_per_problem": config.evaluation.samples_per_problem,
-            "problems_per_iteration": 1,
-            "sampling": sampling,
-        }
-    )
+    samples = config.evaluation.samples_per_problem
+    changes = {"samples_per_problem": samples, "problems_per_iteration": 1, "sampling": sampling}
+    return config.rollout.model_copy(update=changes)
 
 
 @flow(name="evaluation", flow_run_name=name_of("policy"))
 def evaluation_flow(config: RunConfig, checkpoint: str | None = None) -> EvaluationRef:
     """Evaluate the run's newest policy on the held-out problems, or the policy in a folder (not recorded)."""
-    check_before_start(config)
-    if checkpoint is not None:
-        check_checkpoint(Path(checkpoint), config)
-    with open_run(config) as run:
-        problems = prepare_problems(run)
-        if checkpoint is None:
+    given = None if checkpoint is None else policy_in(Path(checkpoint), config)
+    with started_run(config) as (run, problems):
+        if given is None:
             return evaluate_policy(run, problems, newest_policy(run, problems))
-        folder = Path(checkpoint).resolve()
-        return heldout_evaluation(
-            run, problems, CheckpointRef(uri=str(folder), digest=content_digest(folder)), folder.name
-        )
+        return heldout_evaluation(run, problems, given, given.path.name)

@@ -2,12 +2,11 @@
 
 from prefect import flow
 
-from flows.checks.preflight import check_before_start
 from flows.evaluation import evaluate_policy
-from flows.problems import prepare_problems
+from flows.problems import started_run
 from flows.report import publish_run_report
 from flows.run.prefect_ui import name_of
-from flows.run.run import Run, open_run
+from flows.run.run import Run
 from flows.settings.configuration import RunConfig
 from flows.sft import newest_policy
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
@@ -71,9 +70,7 @@ def run_iteration(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> C
 @flow(name="training-iteration", flow_run_name=name_of("iteration"))
 def training_iteration_flow(config: RunConfig) -> str:
     """Run one iteration from the run's newest policy. After a kill, the same iteration is continued."""
-    check_before_start(config)
-    with open_run(config) as run:
-        problems = prepare_problems(run)
+    with started_run(config) as (run, problems):
         policy = newest_policy(run, problems)
         evaluate_policy(run, problems, run.state.policies[0])
         evaluate_policy(run, problems, run_iteration(run, problems, policy))
@@ -83,16 +80,12 @@ def training_iteration_flow(config: RunConfig) -> str:
 @flow(name="rollout", flow_run_name=name_of("iteration"))
 def rollout_flow(config: RunConfig) -> TrajectoryBatchRef:
     """Collect trajectories of the run's newest policy."""
-    check_before_start(config)
-    with open_run(config) as run:
-        problems = prepare_problems(run)
+    with started_run(config) as (run, problems):
         return collect_trajectories(run, problems, newest_policy(run, problems))
 
 
 @flow(name="update", flow_run_name=name_of("iteration"))
 def update_flow(config: RunConfig) -> CheckpointRef:
     """Update the run's newest policy once on its trajectories, which are collected if they are missing."""
-    check_before_start(config)
-    with open_run(config) as run:
-        problems = prepare_problems(run)
+    with started_run(config) as (run, problems):
         return run_iteration(run, problems, newest_policy(run, problems))

@@ -1,6 +1,11 @@
-"""The problem set of a run."""
+"""The problem set of a run, with which most flows begin."""
 
-from flows.run.run import Run
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from flows.checks.preflight import check_before_start
+from flows.run.run import Run, open_run
+from flows.settings.configuration import RunConfig
 from tasks.pipeline.references import ProblemSetRef
 from tasks.problems.task import make_problem_set
 from tasks.validation.task import check_problems
@@ -12,3 +17,11 @@ def prepare_problems(run: Run) -> ProblemSetRef:
     problems = check_problems(run.workspace, problems, run.config.validation)
     run.record(problems=problems)
     return problems
+
+
+@contextmanager
+def started_run(config: RunConfig) -> Generator[tuple[Run, ProblemSetRef]]:
+    """Check the configuration, open its run, new or resumed, and yield it with its problem set."""
+    check_before_start(config)
+    with open_run(config) as run:
+        yield run, prepare_problems(run)

@@ -4,13 +4,12 @@ from pathlib import Path
 
 from prefect import flow
 
-from flows.checks.preflight import check_checkpoint
 from flows.iteration import run_update
 from flows.run.prefect_ui import name_of
 from flows.run.run import link_to, open_run
+from flows.run.state import policy_in
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
-from tasks.pipeline.code_version import content_digest
 from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
 from tasks.pipeline.store import read_manifest
 from tasks.trajectories.reader import batch_reference, find_batches, read_trajectories
@@ -22,19 +21,11 @@ def sampling_policy(runs_dir: Path, batch: TrajectoryBatchRef) -> CheckpointRef:
     for folder in sorted((runs_dir / "store").glob("*/*")):
         manifest = read_manifest(folder)
         if manifest is not None and manifest["digest"] == digest and (folder / "config.json").exists():
-            return CheckpointRef(uri=str(folder.resolve()), digest=digest, weight_version=batch.iteration)
+            return CheckpointRef(uri=str(folder.resolve()), digest=digest)
     raise InputError(
         f"{batch.path}: the policy that sampled it, {digest}, is not in {runs_dir / 'store'}; "
         "name a policy with --checkpoint"
     )
-
-
-def given_policy(checkpoint: Path, batch: TrajectoryBatchRef) -> CheckpointRef:
-    """Return the policy in a folder, with the weight version from which a replay of `batch` starts."""
-    folder = checkpoint.resolve()
-    manifest = read_manifest(folder)
-    digest = content_digest(folder) if manifest is None else str(manifest["digest"])
-    return CheckpointRef(uri=str(folder), digest=digest, weight_version=batch.iteration)
 
 
 @flow(name="replay", flow_run_name=name_of("policy"))
@@ -43,15 +34,11 @@ def replay_flow(config: RunConfig, dataset: str, checkpoint: str | None = None) 
 
     That policy is also the reference of the KL term. The run's own policies stay; the result is linked in `replays/`.
     """
-    if checkpoint is not None:
-        check_checkpoint(Path(checkpoint), config)
+    given = None if checkpoint is None else policy_in(Path(checkpoint), config)
     with open_run(config) as run:
         batches = [batch_reference(folder) for folder in find_batches(Path(dataset))]
-        if checkpoint is None:
-            first = sampling_policy(Path(config.runs_dir).resolve(), batches[0])
-        else:
-            first = given_policy(Path(checkpoint), batches[0])
-        policy = first
+        first = given or sampling_policy(Path(config.runs_dir).resolve(), batches[0])
+        policy = first = first.model_copy(update={"weight_version": batches[0].iteration})
         for batch in batches:
             policy = run_update(run, policy, first, batch)
             link_to(run.run_dir / "replays" / f"{batch.run_id}-iteration={batch.iteration}", policy.path)

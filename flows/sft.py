@@ -2,10 +2,9 @@
 
 from prefect import flow
 
-from flows.checks.preflight import check_before_start
-from flows.problems import prepare_problems
+from flows.problems import started_run
 from flows.run.prefect_ui import name_of
-from flows.run.run import Run, open_run
+from flows.run.run import Run
 from flows.settings.configuration import RunConfig
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef
 from tasks.sft.task import fine_tune, make_sft_data
@@ -32,6 +31,5 @@ def newest_policy(run: Run, problems: ProblemSetRef) -> CheckpointRef:
 @flow(name="sft", flow_run_name=name_of("problems"))
 def sft_flow(config: RunConfig) -> CheckpointRef:
     """Make the problem set and the SFT data, then run SFT."""
-    check_before_start(config)
-    with open_run(config) as run:
-        return run_sft(run, prepare_problems(run))
+    with started_run(config) as (run, problems):
+        return run_sft(run, problems)

@@ -8,13 +8,12 @@ from pathlib import Path
 
 from prefect import flow
 
-from flows.checks.preflight import check_before_start
 from flows.evaluation import evaluate_policy
 from flows.iteration import run_iteration
-from flows.problems import prepare_problems
+from flows.problems import started_run
 from flows.report import publish_run_report
 from flows.run.prefect_ui import name_of
-from flows.run.run import open_run, startup_s
+from flows.run.run import startup_s
 from flows.services.environment import set_defaults
 from flows.services.prefect_server import prefect_server
 from flows.settings.configuration import RunConfig
@@ -24,10 +23,8 @@ from flows.sft_control import evaluate_sft_control
 
 @flow(name="training", flow_run_name=name_of("training"))
 def training_flow(config: RunConfig) -> str:
-    """Train a policy and return the run's folder."""
-    check_before_start(config)
-    with open_run(config) as run:
-        problems = prepare_problems(run)
+    """Run the whole loop: SFT, RL iterations, held-out evaluation before and after, report. Return the run's folder."""
+    with started_run(config) as (run, problems):
         policy = run_sft(run, problems)
         evaluate_policy(run, problems, policy)
         for _ in range(config.iterations):

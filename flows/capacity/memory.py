@@ -147,17 +147,14 @@ def training_memory(job: TrainingJob) -> dict[str, float]:
     weight = 2 if job.dtype == "bfloat16" else 4
     held = job.shape.parameters
     trained = held if job.trained is None else job.trained
-    models = 2 if job.critic else 1
-    master = 4 if job.dtype == "bfloat16" else 0
-    weights = models * held * weight / (job.ranks if job.stage >= 3 else 1)
-    gradients = models * trained * 4 / (job.ranks if job.stage >= 2 else 1)
-    optimizer = models * trained * (master + ADAM_MOMENTS_BYTES) / (job.ranks if job.stage >= 1 else 1)
+    weights, optimizer = checkpoint_bytes(job)
+    gradients = 4.0 * trained * (2 if job.critic else 1)
     buckets = 2 * min(trained, BUCKET_VALUES) * weight if job.ranks > 1 else 0
     gathered = min(held, LIVE_VALUES) * weight if job.stage >= 3 and job.ranks > 1 else 0
     parts = {
-        "weights": float(weights),
-        "gradients": float(gradients),
-        "optimizer": float(optimizer),
+        "weights": weights / (job.ranks if job.stage >= 3 else 1),
+        "gradients": gradients / (job.ranks if job.stage >= 2 else 1),
+        "optimizer": optimizer / (job.ranks if job.stage >= 1 else 1),
         "reference": float(held * weight if job.reference and job.trained is None else 0),
         "activations": activation_bytes(job.shape, job.tokens, weight, job.checkpointing),
         "logits": logit_bytes(job.shape, job.tokens),
@@ -169,10 +166,7 @@ def training_memory(job: TrainingJob) -> dict[str, float]:
 
 
 def checkpoint_bytes(job: TrainingJob) -> tuple[float, float]:
-    """Return the bytes of a published checkpoint (tasks.training.checkpoint): of its weights, and of its optimizer.
-
-    The optimizer holds, in float32, the moments of trained weights, and their master copy if they are bfloat16.
-    """
+    """Return the bytes of a published checkpoint: weights; Adam's moments and bfloat16's master copy, in float32."""
     weight, master = (2, 4) if job.dtype == "bfloat16" else (4, 0)
     held = job.shape.parameters
     trained = held if job.trained is None else job.trained
@@ -201,9 +195,6 @@ def logit_bytes(shape: Shape, tokens: int) -> float:
 
 
 def generation_room(shape: Shape, gpu_bytes: float, fraction: float, tensor_parallel: int) -> int:
-    """Return the tokens whose keys and values fit beside a server's weights; 0 or less if the weights do not fit.
-
-    `fraction`: share of each GPU's memory that the server uses (`--mem-fraction-static`).
-    """
+    """Return the tokens that fit beside a server's weights in this fraction of each GPU; 0 or less: they do not fit."""
     room = gpu_bytes * fraction * tensor_parallel - 2.0 * shape.parameters
     return int(room / shape.cache_bytes())

@@ -103,7 +103,9 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
     used = training_memory(job)
     samples = rollout.problems_per_iteration * rollout.samples_per_problem
     servers = len(rollout.sglang_urls) or servers_of(config)
-    parallel = _tensor_parallel(rollout.sglang.flags)
+    flags = rollout.sglang.flags
+    parallel = int(_flag(flags, "--tp-size", _flag(flags, "--tp", 1)))
+    fraction = _flag(flags, "--mem-fraction-static", _DEFAULT_FRACTION)
     sequences = min(rollout.sglang.concurrency, math.ceil(samples / max(servers, 1)))
     mean_answer = assumed.answer_share * answer
     context = assumed.prompt_tokens + turns * mean_answer / 2
@@ -126,9 +128,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         stage=job.stage,
         lowest_stage=_first_fitting_stage(job, room),
         fewest_ranks=_fewest_ranks(job, room),
-        cache_tokens=generation_room(shape, gpu.memory_gib * GIB, _fraction(rollout.sglang.flags), parallel)
-        if servers
-        else None,
+        cache_tokens=generation_room(shape, gpu.memory_gib * GIB, fraction, parallel) if servers else None,
         wanted_cache_tokens=sequences * longest,
         share_of_longest=share_of_longest,
         sequences=sequences,
@@ -151,13 +151,13 @@ def training_job(config: RunConfig, shape: Shape) -> TrainingJob:
     return TrainingJob(
         shape=shape,
         dtype=config.model.dtype,
-        stage=_stage_of(update.deepspeed, update.zero_stage),
+        stage=zero_stage(update.deepspeed, update.zero_stage),
         ranks=update.ranks,
         tokens=update.tokens_per_rank,
         checkpointing=update.activation_checkpointing,
         reference=update.kl_coefficient > 0,
         critic=update.advantage == "gae",
-        trained=_trained(config, shape),
+        trained=None if update.lora is None else _adapter_parameters(shape, update.lora.rank),
     )
 
 
@@ -195,19 +195,8 @@ def _first_fitting_stage(job: TrainingJob, room: float) -> Stage | None:
 
 
 def _fewest_ranks(job: TrainingJob, room: float) -> int | None:
-    return next(
-        (
-            ranks
-            for ranks in range(1, MOST_RANKS + 1)
-            if _first_fitting_stage(replace(job, ranks=ranks), room) is not None
-        ),
-        None,
-    )
-
-
-def _trained(config: RunConfig, shape: Shape) -> int | None:
-    """Return the trained weights if adapters are trained, else None."""
-    return None if config.update.lora is None else _adapter_parameters(shape, config.update.lora.rank)
+    counts = range(1, MOST_RANKS + 1)
+    return next((ranks for ranks in counts if _first_fitting_stage(replace(job, ranks=ranks), room) is not None), None)
 
 
 def _adapter_parameters(shape: Shape, rank: int) -> int:
@@ -217,8 +206,8 @@ def _adapter_parameters(shape: Shape, rank: int) -> int:
     return shape.layers * rank * sides
 
 
-def _stage_of(path: str | None, configured: Stage) -> Stage:
-    """Return the ZeRO stage: that of the DeepSpeed file if it has one, else the configured one."""
+def zero_stage(path: str | None, configured: Stage) -> Stage:
+    """Return the ZeRO stage of the DeepSpeed file, else the configured one. Raises InputError if the file is wrong."""
     if path is None:
         return configured
     try:
@@ -229,14 +218,6 @@ def _stage_of(path: str | None, configured: Stage) -> Stage:
     if found not in STAGES:
         raise InputError(f"update.deepspeed: {path}: zero_optimization.stage: found {found!r}, expected 0, 1, 2 or 3")
     return found
-
-
-def _fraction(flags: Sequence[str]) -> float:
-    return _flag(flags, "--mem-fraction-static", _DEFAULT_FRACTION)
-
-
-def _tensor_parallel(flags: Sequence[str]) -> int:
-    return int(_flag(flags, "--tp-size", 1)) if "--tp-size" in flags else int(_flag(flags, "--tp", 1))
 
 
 def _flag(flags: Sequence[str], name: str, default: float) -> float:

@@ -125,10 +125,7 @@ def describe(config: RunConfig) -> list[str]:
 
 
 def expectation(config: RunConfig, done_s: float) -> str:
-    """Return how long the run will take, as text; `done_s`: seconds of its finished stages.
-
-    Gives no time for pretrained models, whose speed depends on the machine.
-    """
+    """Return the time that a run still takes (not of a pretrained model); `done_s`: seconds of finished stages."""
     resumable = (
         "finished stages are not repeated" if done_s else "Ctrl-C any time: the same command continues from there"
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from flows.capacity.memory import GIB, shape_of
 from flows.capacity.planner import disk_bytes, gpus_of
-from flows.checks.preflight import FREE_BYTES, check_disk
-from flows.checks.result import CheckResult, failed, note, ok
+from flows.checks.preflight import FREE_BYTES, check_disk, check_gpus
+from flows.checks.result import CheckResult, checked, failed, note, ok
 from flows.services.gpus import gpus_here
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
@@ -72,21 +72,13 @@ def processor(config: RunConfig) -> CheckResult:
 
 def gpu(config: RunConfig) -> CheckResult:
     """Check that this machine has the GPUs that the configuration needs."""
-    wanted = gpus_of(config)
-    found = gpus_here()
-    text = "; ".join(found) if found else "none"
+    here = "; ".join(gpus_here()) or "none"
     if config.ray.address is not None:
-        return note("GPU", f"on this machine: {text}; the cluster at {config.ray.address} has its own")
-    if wanted == 0:
-        return ok("GPU", f"{text}; this configuration needs none")
-    if len(found) < wanted:
-        return failed(
-            "GPU",
-            f"{text}; the configuration wants {wanted:g}",
-            "use a cluster (ray.address) or fewer GPUs (`kernelmill plan` shows what fits); "
-            "if this machine has some, `nvidia-smi` must list them (driver, container runtime)",
-        )
-    return ok("GPU", text)
+        return note("GPU", f"on this machine: {here}; the cluster at {config.ray.address} has its own")
+    if gpus_of(config) == 0:
+        return ok("GPU", f"{here}; this configuration needs none")
+    fix = "`kernelmill plan` shows what fits; GPUs of this machine must be listed by `nvidia-smi` (driver, container)"
+    return checked("GPU", check_gpus, config, here, fix)
 
 
 def disk(config: RunConfig) -> CheckResult:

@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from flows.capacity.planner import gpus_of, needs_of
+from flows.capacity.planner import gpus_of, needs_of, zero_stage
 from flows.services.gpus import gpus_here
 from flows.services.ray_cluster import check_address, check_placement
 from flows.settings.configuration import RunConfig
@@ -85,11 +85,7 @@ def check_settings(config: RunConfig) -> None:
     ):
         if folder is not None and not Path(folder).exists():
             raise InputError(f"{name}: no such file or folder: {folder}")
-    if config.update.deepspeed is not None:
-        try:
-            json.loads(Path(config.update.deepspeed).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"update.deepspeed: {config.update.deepspeed}: expected a JSON file: {error}") from error
+    zero_stage(config.update.deepspeed, config.update.zero_stage)
 
 
 def check_episode(config: RunConfig) -> None:
@@ -120,10 +116,7 @@ def check_problems(config: RunConfig) -> None:
 
 
 def check_pretrained(config: RunConfig) -> None:
-    """Check that a folder of pretrained weights is a Hugging Face model with safetensors and a tokenizer.
-
-    Names on the hub are not checked.
-    """
+    """Check that a folder of pretrained weights is a Hugging Face causal model with a tokenizer; hub names pass."""
     if config.model.pretrained is None:
         return
     folder = Path(config.model.pretrained)
@@ -198,10 +191,7 @@ def unhealthy_servers(urls: Sequence[str]) -> list[str]:
 
 
 def check_checkpoint(checkpoint: Path, config: RunConfig, where: str = "--checkpoint") -> None:
-    """Check that an explicit policy is a Hugging Face folder of the configured architecture.
-
-    `where`: option or setting that names it, for the error message.
-    """
+    """Check that a folder, named by the option or setting `where`, has a policy of the configured architecture."""
     if not checkpoint.is_dir():
         raise InputError(f"{where}: no such folder: {checkpoint}")
     from tasks.models.policy import check_architecture

@@ -1,7 +1,11 @@
 """Result of one check of `kernelmill verify`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+
+from flows.settings.configuration import RunConfig
+from kernels_eval.errors import InputError
 
 
 class Outcome(StrEnum):
@@ -39,3 +43,12 @@ def note(name: str, found: str, fix: str = "") -> CheckResult:
 def failed(name: str, found: str, fix: str) -> CheckResult:
     """Return a result with outcome FAILED; `fix` is the remedy."""
     return CheckResult(name, Outcome.FAILED, found, fix)
+
+
+def checked(name: str, check: Callable[[RunConfig], None], config: RunConfig, found: str, fix: str) -> CheckResult:
+    """Return the result of a check that raises InputError; `found`: the text if it passes."""
+    try:
+        check(config)
+    except InputError as error:
+        return failed(name, str(error), fix)
+    return ok(name, found)

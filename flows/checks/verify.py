@@ -6,15 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from flows.checks import machine, preflight, toolchain
-from flows.checks.result import CheckResult, failed, note, ok
+from flows.checks.result import CheckResult, checked, failed, note, ok
 from flows.services.ray_cluster import check_address
 from flows.settings.configuration import RunConfig
-from kernels_eval.errors import InputError
 
 
 def settings(config: RunConfig) -> CheckResult:
     """Check settings that are wrong only in combination."""
-    return _as_result("settings", preflight.check_settings, config, config.run_id, "correct the setting that is named")
+    return checked("settings", preflight.check_settings, config, config.run_id, "correct the setting that is named")
 
 
 def problems(config: RunConfig) -> CheckResult:
@@ -24,7 +23,7 @@ def problems(config: RunConfig) -> CheckResult:
     if config.sft.data.path is not None:
         found += f"; SFT pairs at {config.sft.data.path}"
     fix = "docs/problems.md has the formats; --set problems.path=… or --set problems.source=generated"
-    return _as_result("problems", preflight.check_problems, config, found, fix)
+    return checked("problems", preflight.check_problems, config, found, fix)
 
 
 def checkpoint(config: RunConfig) -> CheckResult:
@@ -39,15 +38,7 @@ def checkpoint(config: RunConfig) -> CheckResult:
             "download it beforehand and name the folder: --set model.pretrained=/models/…",
         )
     fix = "name a Hugging Face folder with config.json, *.safetensors and a tokenizer"
-    return _as_result("model", preflight.check_pretrained, config, str(name), fix)
-
-
-def _as_result(name: str, check: Callable[[RunConfig], None], config: RunConfig, found: str, fix: str) -> CheckResult:
-    try:
-        check(config)
-    except InputError as error:
-        return failed(name, str(error), fix)
-    return ok(name, found)
+    return checked("model", preflight.check_pretrained, config, str(name), fix)
 
 
 def ray(config: RunConfig) -> CheckResult:
@@ -58,7 +49,7 @@ def ray(config: RunConfig) -> CheckResult:
         else f"{config.ray.address} answers"
     )
     fix = "`ray start --head` there, the same RAY_AUTH_TOKEN on both sides; or --set ray.address=null"
-    return _as_result("Ray", lambda config: check_address(config.ray), config, found, fix)
+    return checked("Ray", lambda config: check_address(config.ray), config, found, fix)
 
 
 def prefect(_: RunConfig) -> CheckResult:

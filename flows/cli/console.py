@@ -35,10 +35,7 @@ TrajectoryLogsOption = Annotated[
 
 
 class ConsoleListener:
-    """Shows the stages of a run on the terminal (a tasks.pipeline.stage.StageListener).
-
-    If the output is not a terminal, prints plain lines: starts, ends, and progress every `interval_s` seconds.
-    """
+    """StageListener that draws bars on a terminal, and prints lines elsewhere, progress every `interval_s` seconds."""
 
     def __init__(self, console: Console, interval_s: float = 15.0) -> None:
         self.console = console

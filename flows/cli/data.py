@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.filesize import decimal as file_size
 
 _RUNS = Path("runs")
 
@@ -47,7 +48,7 @@ def ls(path: Annotated[Path, typer.Argument(help="A folder of runs, a run's fold
             decimal(entry.correct, 3),
             decimal(entry.mean_return, 3),
             str(entry.quarantined),
-            _size(entry.bytes),
+            file_size(entry.bytes),
             entry.digest,
         )
     Console(highlight=False, width=max(120, Console().width)).print(table)
@@ -72,7 +73,7 @@ def show(
     for number, entry in enumerate(list_data_sets(path)):
         turns = read_turns_file(entry.folder / TURNS_FILE)
         typer.echo(
-            f"{entry.folder}: {entry.turns:,} turns of {entry.trajectories:,} trajectories, {_size(entry.bytes)}"
+            f"{entry.folder}: {entry.turns:,} turns of {entry.trajectories:,} trajectories, {file_size(entry.bytes)}"
         )
         typer.echo(json.dumps(read_metadata(entry.folder), indent=1))
         if number == 0:
@@ -151,12 +152,12 @@ def gc(
         raise InputError(f"{runs_dir}: expected a folder of runs with store/ in it, found none")
     found = find_garbage(runs_dir, kept_artifacts(runs_dir), older_than_days * 86_400)
     for item in found:
-        typer.echo(f"{_size(item.bytes):>10}  {item.path.relative_to(runs_dir)}: {item.reason}")
+        typer.echo(f"{file_size(item.bytes):>10}  {item.path.relative_to(runs_dir)}: {item.reason}")
     total = sum(item.bytes for item in found)
     if delete:
-        typer.echo(f"removed {_size(remove(found))}")
+        typer.echo(f"removed {file_size(remove(found))}")
     else:
-        typer.echo(f"{len(found)} can go, {_size(total)}" + ("; --delete removes them" if found else ""))
+        typer.echo(f"{len(found)} can go, {file_size(total)}" + ("; --delete removes them" if found else ""))
 
 
 @data.command("quarantine")
@@ -181,11 +182,3 @@ def quarantine(
             typer.echo(f"    {row_id}: {' / '.join(reason.splitlines())}")
     if not found:
         typer.echo("nothing was taken out")
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"

@@ -54,19 +54,18 @@ def score(
     """Judge KERNEL against PROBLEM, or every line of --batch. Exit code 0: judged, whatever the verdict."""
     from kernels_eval.errors import InputError
 
-    if require_sandbox:
-        set_ = [*(set_ or []), "judge.require_sandbox=true"]
     if batch is not None:
         if problem is not None or as_json:
             raise InputError("score: --batch goes without PROBLEM.py, KERNEL.py and --json")
         if out is None:
             raise InputError("--out: expected a file for the verdicts of --batch")
-        _score_batch(batch, out, judge_settings(config, set_, backend))
+        _score_batch(batch, out, judge_settings(config, set_, backend=backend, require_sandbox=require_sandbox))
     elif problem is None:
         raise InputError("score: expected PROBLEM.py and KERNEL.py, or --batch IN.jsonl --out OUT.jsonl")
     else:
         source, kernel_source, stated = _read_sources(problem, kernel)
-        settings = judge_settings(config, [*stated, *(set_ or [])], backend)
+        overrides = [*stated, *(set_ or [])]
+        settings = judge_settings(config, overrides, backend=backend, require_sandbox=require_sandbox)
         _score_one(problem, source, kernel_source, settings, as_json)
 
 
@@ -132,10 +131,7 @@ def serve_judge(
     from kernels_eval.config import ServerConfig
     from kernels_eval.server.serving import read_token, serve
 
-    changes: dict[str, object] = {"workers": workers} if workers is not None else {}
-    if require_sandbox:
-        changes["require_sandbox"] = True
-    settings = judge_settings(config, set_).model_copy(update=changes)
+    settings = judge_settings(config, set_, workers=workers, require_sandbox=require_sandbox)
     token = read_token(token_file)
     access = "with a token" if token else "without a token"
 
@@ -145,11 +141,11 @@ def serve_judge(
     serve(settings, ServerConfig(host=host, port=port, queue_limit=queue), token, report_address)
 
 
-def judge_settings(config: Path | None, overrides: list[str] | None, backend: str | None = None) -> "JudgeConfig":
-    """Return the judge's settings: the `judge` section of a run configuration or the defaults, with overrides."""
+def judge_settings(config: Path | None, overrides: list[str] | None, **options: object) -> "JudgeConfig":
+    """Return a configuration's `judge` section, or the defaults, with overrides and the command's `options` if true."""
     from flows.settings.configuration import apply_override, check_configuration, load_configuration
 
-    overrides = [*(overrides or []), *([f"judge.backend={backend}"] if backend else [])]
+    overrides = [*(overrides or []), *(f"judge.{name}={json.dumps(value)}" for name, value in options.items() if value)]
     if config is not None:
         return load_configuration(config, overrides).judge
     values: dict[str, Any] = {}

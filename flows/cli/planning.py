@@ -1,7 +1,7 @@
 """`kernelmill plan | verify`: resources and time that a configuration needs, and checks of this machine."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,8 +31,6 @@ def plan(
     prompt_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of a problem with its instructions.")] = None,
 ) -> None:
     """Print the steps of a run, whether it fits on GPUs, and an estimate of its speed. Exit code 1: it does not fit."""
-    from dataclasses import replace
-
     from rich.console import Console
 
     from flows.capacity.planner import plan as plan_capacity
@@ -51,11 +49,8 @@ def plan(
         for line in cpu_lines(settings):
             console.print(line)
         return
-    assumed = Assumptions()
-    if utilisation is not None:
-        assumed = replace(assumed, utilisation=utilisation)
-    if prompt_tokens is not None:
-        assumed = replace(assumed, prompt_tokens=prompt_tokens)
+    given: dict[str, Any] = {"utilisation": utilisation, "prompt_tokens": prompt_tokens}
+    assumed = Assumptions(**{name: value for name, value in given.items() if value is not None})
     found = plan_capacity(settings, GPUS[gpu], assumed)
     for line in capacity_lines(settings, found, assumed):
         console.print(line)

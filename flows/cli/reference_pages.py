@@ -23,19 +23,15 @@ def pages() -> dict[str, str]:
 
 
 def commands_page() -> str:
-    """Return the page of all commands with their arguments and options."""
+    """Return the page of all commands with their arguments and options, as `typer utils docs` writes it."""
+    from typer import Context
+    from typer.cli import get_docs_for_click
     from typer.main import get_command
 
     from flows.cli.main import app
 
-    root: Any = get_command(app)
-    lines = ["# Commands", "", "`kernelmill COMMAND --help` prints the same in the terminal."]
-    for path, command in _commands(root, "kernelmill"):
-        lines += ["", f"## {path}", "", _text(command.help or "")]
-        rows = [_parameter_row(parameter) for parameter in command.params if parameter.name != "help"]
-        if rows:
-            lines += ["", "| argument or option | default | |", "|---|---|---|", *rows]
-    return _MADE + "\n".join(lines) + "\n"
+    command = get_command(app)
+    return _MADE + get_docs_for_click(obj=command, ctx=Context(command), name="kernelmill", title="Commands")
 
 
 def settings_page() -> str:
@@ -77,24 +73,6 @@ def registries_page() -> str:
     lines += ["", "## Episode tasks (`rollout.episode.task`)", "", *(f"- `{name}`" for name in EPISODE_TASKS)]
     lines += ["", "## Stages (`--refresh`, `stages.timeouts_s`)", "", *(f"- `{name}`" for name in STAGE_NAMES), ""]
     return _MADE + "\n".join(lines)
-
-
-def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    for name, below in sorted(command.commands.items()):
-        if hasattr(below, "commands"):
-            yield from _commands(below, f"{path} {name}")
-        else:
-            yield f"{path} {name}", below
-
-
-def _parameter_row(parameter: Any) -> str:
-    is_option = parameter.param_type_name == "option"
-    name = ", ".join(f"`{option}`" for option in parameter.opts) if is_option else f"`{parameter.name.upper()}`"
-    default = parameter.default
-    shown = (
-        "" if default is None or callable(default) or default is False else f"`{getattr(default, 'value', default)}`"
-    )
-    return f"| {name} | {_cell(shown)} | {_text(getattr(parameter, 'help', None) or '')} |"
 
 
 def _groups(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, type[BaseModel]]]:

@@ -1,8 +1,8 @@
 """`kernelmill train | iterate | sft | rollout | update | evaluate | compare | report`: the loop, or a part of it."""
 
-import importlib
 import json
 import logging
+import pkgutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -82,9 +82,9 @@ def update(
 
     find_batches(replay)
     # Resolve links now: `runs/latest` points to another run as soon as this one starts.
-    arguments: dict[str, Any] = {"dataset": str(replay.resolve())} | (
-        {} if checkpoint is None else {"checkpoint": str(checkpoint.resolve())}
-    )
+    arguments = {"dataset": str(replay.resolve())}
+    if checkpoint is not None:
+        arguments["checkpoint"] = str(checkpoint.resolve())
     other = None if compare is None else compare.resolve()
     policy = _run_and_show("flows.replay.replay_flow", config, set_, refresh, **arguments)
     console = Console(highlight=False)
@@ -203,7 +203,7 @@ def run_flow(
     run_dir = runs_dir / config.run_id
     state = read_state(run_dir)
     console.print(f"[bold]kernelmill[/bold] run [bold]{config.run_id}[/bold] → {run_dir}")
-    flow = _import_flow(name)
+    flow = pkgutil.resolve_name(name)
     again = frozenset(refreshed or [])
     check_refresh(again)
     if name == TRAINING:
@@ -227,11 +227,6 @@ def run_flow(
         with drawn.drawing(), showing_turns(console, turns):
             value = flow(config, **arguments)
     return FlowResult(value, run_dir, time.monotonic() - began, console)
-
-
-def _import_flow(name: str) -> Callable[..., Any]:
-    module, _, function = name.rpartition(".")
-    return getattr(importlib.import_module(module), function)
 
 
 def _show_result(console: Console, run_dir: Path, value: object) -> None:

@@ -29,16 +29,14 @@ def name_of(kind: str) -> Callable[[], str]:
 
 def run_name(kind: str, config: RunConfig) -> str:
     """Return the name of a flow run that starts now. The UI shows the flow's own name before it."""
-    policy = newest_version(config)
-    if kind == "training":
-        parts = [f"{config.iterations} iteration{'s' * (config.iterations != 1)} on {problems_of(config)}"]
-    elif kind == "iteration":
-        parts = [f"iteration {policy}", f"policy {policy} on {problems_of(config)}"]
-    elif kind == "policy":
-        parts = [f"policy {policy} on {problems_of(config)}"]
-    else:
-        parts = [problems_of(config)]
-    return " · ".join([config.run_id, *parts])
+    policy, problems = newest_version(config), problems_of(config)
+    described = {
+        "training": f"{config.iterations} iteration{'s' * (config.iterations != 1)} on {problems}",
+        "iteration": f"iteration {policy} · policy {policy} on {problems}",
+        "policy": f"policy {policy} on {problems}",
+        "problems": problems,
+    }
+    return f"{config.run_id} · {described[kind]}"
 
 
 def problems_of(config: RunConfig) -> str:

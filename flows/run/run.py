@@ -65,31 +65,27 @@ class Run:
         """Record a new policy and link it."""
         self._link("checkpoints", f"policy-{policy.weight_version:03d}", policy)
         self.state = self.state.with_policy(policy)
-        self._record()
+        self.record()
         return policy
 
     def add_batch(self, batch: TrajectoryBatchRef, version: int) -> TrajectoryBatchRef:
         """Record a validated batch of training trajectories and link it."""
         self._link("trajectories", f"iteration={version}", batch)
-        self._record(batches={**self.state.batches, version: batch})
+        self.record(batches={**self.state.batches, version: batch})
         return batch
 
     def add_evaluation(self, evaluation: EvaluationRef, version: int) -> EvaluationRef:
         """Record a held-out evaluation and link it."""
         self._link("evaluations", f"policy-{version:03d}", evaluation)
-        self._record(evaluations={**self.state.evaluations, version: evaluation})
+        self.record(evaluations={**self.state.evaluations, version: evaluation})
         return evaluation
-
-    def record(self, **references: ArtifactRef) -> None:
-        """Record the problem set or the SFT data."""
-        self._record(**references)
 
     def record_control(self, control: ControlState) -> None:
         """Record the progress of the SFT control, and link its policy and evaluation."""
         for folder, reference in (("checkpoints", control.policy), ("evaluations", control.evaluation)):
             if reference is not None:
                 self._link(folder, "control", reference)
-        self._record(control=control)
+        self.record(control=control)
 
     def is_reported(self, inputs: BaseModel) -> bool:
         """Return True if the report of exactly these inputs exists."""
@@ -98,9 +94,10 @@ class Run:
 
     def mark_reported(self, inputs: BaseModel) -> None:
         """Record the inputs of the report."""
-        self._record(concluded=_digest(inputs))
+        self.record(concluded=_digest(inputs))
 
-    def _record(self, **changes: object) -> None:
+    def record(self, **changes: object) -> None:
+        """Set fields of the run's state, add the stages that ended since the last call, and write it."""
         timings = {
             record.label: StageTiming(
                 label=record.label, stage=record.stage, seconds=record.seconds, overhead_s=record.overhead_s

@@ -166,13 +166,12 @@ def check_choices(choices: tuple[PolicyChoice, ...]) -> None:
 
 
 def policy_of(choice: PolicyChoice, run_dir: Path, config: RunConfig) -> CheckpointRef:
-    """Return the chosen policy; `run_dir` is the folder of this configuration's run.
-
-    Raises InputError if the run has no such version, or the folder holds no policy.
-    """
+    """Return the chosen policy; `run_dir`: this configuration's run. Raises InputError if there is no such policy."""
     folder = run_dir if choice.checkpoint is None else Path(choice.checkpoint).resolve()
     if choice.checkpoint is not None and not (folder / STATE_FILE).exists():
-        return _in_folder(folder, choice, config)
+        if choice.version is not None:
+            raise InputError(f"policies: {choice.name}: {folder} is one policy, not a run: it has no versions")
+        return policy_in(folder, config, f"policies: {choice.name}")
     policies = read_state(folder).policies
     version = max(policies, default=None) if choice.version is None else choice.version
     if version is None or version not in policies:
@@ -181,11 +180,11 @@ def policy_of(choice: PolicyChoice, run_dir: Path, config: RunConfig) -> Checkpo
     return policies[version]
 
 
-def _in_folder(folder: Path, choice: PolicyChoice, config: RunConfig) -> CheckpointRef:
+def policy_in(folder: Path, config: RunConfig, where: str = "--checkpoint") -> CheckpointRef:
+    """Return the policy in a folder. Raises InputError, with `where`, if it is not of the configured architecture."""
     from flows.checks.preflight import check_checkpoint
 
-    if choice.version is not None:
-        raise InputError(f"policies: {choice.name}: {folder} is one policy, not a run: it has no versions")
-    check_checkpoint(folder, config, f"policies: {choice.name}")
+    check_checkpoint(folder, config, where)
     manifest = read_manifest(folder)
-    return CheckpointRef(uri=str(folder), digest=manifest["digest"] if manifest else content_digest(folder))
+    digest = content_digest(folder) if manifest is None else str(manifest["digest"])
+    return CheckpointRef(uri=str(folder.resolve()), digest=digest)

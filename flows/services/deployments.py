@@ -1,22 +1,19 @@
 """Deployments and automations of a Prefect server: the flows that it can start, and its reaction to failed runs.
 
-Flows run in two ways, under the same names (`training/local`, …), with a run configuration as their parameters:
-- `kernelmill serve` serves them from its own process, one run at a time, each in a child process; no worker is needed.
-- `prefect.yaml` is for a Prefect worker, which runs them from the installed package in the folder in which
-  `prefect deploy` was called (`$PWD`). It is generated from a run configuration:
+Flows run under the same names (`training/local`, …), with a run configuration as their parameters, in two ways:
+`kernelmill serve` runs them one at a time in child processes; a Prefect worker runs those of `prefect.yaml`, which is
+generated (`python -m flows.services.deployments > prefect.yaml`), in the folder of `prefect deploy`.
 
-    python -m flows.services.deployments > prefect.yaml
-
-Automations come from the templates in `deployments/automations`. `vanished-runs.yaml` marks a run as Crashed if its
-process sends no heartbeats. `failure-webhook.yaml` calls a webhook if a run fails, crashes or is cancelled, with a JSON
-object: `flow`, `run`, `state`, `message`, `url`. Its address and token are stored as a secret in a Webhook block.
+Automations come from `deployments/automations`. `vanished-runs.yaml` marks a run without heartbeats as Crashed.
+`failure-webhook.yaml` sends the JSON object `flow`, `run`, `state`, `message`, `url` if a run fails, crashes or is
+cancelled. Its address and token are stored as a secret in a Webhook block.
 """
 
-import importlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import yaml
@@ -47,34 +44,22 @@ _HEADER = """\
 
 @dataclass(frozen=True)
 class DeployedFlow:
-    """A flow that can be started from the UI, on a schedule, or with `prefect deployment run <flow>/local`."""
+    """A flow that the UI, a schedule or `prefect deployment run <flow>/local` can start, described by its docstring."""
 
     entrypoint: str
-    description: str
     cron: str | None = None
     """Schedule, inactive until it is turned on in the UI."""
     parameters: dict[str, Any] = field(default_factory=dict[str, Any])
     """Parameters beside the configuration."""
 
-    def load(self) -> Any:
-        """Import the flow."""
-        module, _, name = self.entrypoint.rpartition(".")
-        return getattr(importlib.import_module(module), name)
-
 
 FLOWS = (
-    DeployedFlow(
-        "flows.training.training_flow",
-        "The whole loop: SFT, RL iterations, held-out evaluation before and after, report.",
-    ),
-    DeployedFlow(
-        "flows.iteration.training_iteration_flow", "One more iteration from the run's newest policy.", "0 3 * * *"
-    ),
-    DeployedFlow("flows.sft.sft_flow", "Problems, judged SFT pairs, and SFT."),
-    DeployedFlow("flows.evaluation.evaluation_flow", "The newest policy on the held-out problems."),
+    DeployedFlow("flows.training.training_flow"),
+    DeployedFlow("flows.iteration.training_iteration_flow", cron="0 3 * * *"),
+    DeployedFlow("flows.sft.sft_flow"),
+    DeployedFlow("flows.evaluation.evaluation_flow"),
     DeployedFlow(
         "flows.comparison.compare_flow",
-        "Two or more policies on the same held-out problems, with paired intervals and one report.",
         parameters={"policies": [{"name": "SFT", "version": 0}, {"name": "newest"}]},
     ),
 )
@@ -92,7 +77,6 @@ def deployment_file(source: Path = SOURCE) -> str:
     for deployed in FLOWS:
         deployment: dict[str, Any] = {
             "name": "local",
-            "description": deployed.description,
             "entrypoint": deployed.entrypoint,
             "parameters": {**parameters, **deployed.parameters} if deployed.parameters else parameters,
             "tags": ["kernelmill"],
@@ -112,10 +96,7 @@ def deployment_file(source: Path = SOURCE) -> str:
 
 
 def serve(source: Path = SOURCE, echo: Callable[[str], None] = print) -> None:
-    """Serve the flows until Ctrl-C or SIGTERM, for a single machine; `echo` prints a line.
-
-    Starts a Prefect server if none answers; the server and all runs end with this process.
-    """
+    """Serve the flows until Ctrl-C or SIGTERM, with a Prefect server if none answers; `echo` prints a line."""
     set_defaults()
     runs_dir = Path(load_configuration(source).runs_dir)
     parameters = parameters_from(source)
@@ -125,9 +106,8 @@ def serve(source: Path = SOURCE, echo: Callable[[str], None] = print) -> None:
         from prefect.types.entrypoint import EntrypointType
 
         deployments = [
-            deployed.load().to_deployment(
+            resolve_name(deployed.entrypoint).to_deployment(
                 name="local",
-                description=deployed.description,
                 parameters={**parameters, **deployed.parameters},
                 schedules=[Cron(deployed.cron, timezone="UTC", active=False)] if deployed.cron else None,
                 tags=["kernelmill"],
@@ -139,15 +119,12 @@ def serve(source: Path = SOURCE, echo: Callable[[str], None] = print) -> None:
         ]
         echo(f"Prefect: {server.ui_url}   (PREFECT_API_URL={server.api_url}; Ctrl-C ends it)")
         for deployed in FLOWS:
-            echo(f"  prefect deployment run {deployed.load().name}/local")
+            echo(f"  prefect deployment run {resolve_name(deployed.entrypoint).name}/local")
         serve_deployments(*deployments, pause_on_shutdown=False, limit=1)
 
 
 def load_template(path: Path, block_id: str | None = None) -> dict[str, Any]:
-    """Return the automation in a file, with the block's id filled in.
-
-    Raises InputError if the file holds no automation, or has no place for the block's id.
-    """
+    """Return the automation in a file with the block's id. Raises InputError if it is none or has no place for it."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

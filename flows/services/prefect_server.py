@@ -46,10 +46,7 @@ class PrefectServer:
 
 @contextmanager
 def prefect_server(runs_dir: Path) -> Generator[PrefectServer]:
-    """Yield a server that answers, and set it for every child process.
-
-    Raises InfrastructureError if none answers and none can be started.
-    """
+    """Yield a server that answers, set for every child process. Raises InfrastructureError if none can be started."""
     configured = _configured_server()
     if configured is not None and answers(configured):
         yield PrefectServer(configured, ours=False)

@@ -42,10 +42,7 @@ _PROBLEM_COLUMNS = ["problem_id", "problem_digest", "level", "family"]
 def evaluate_policy(
     batch: TrajectoryBatchRef, problems: ProblemSetRef, config: EvaluationConfig, destination: Path
 ) -> EvaluationRef:
-    """Measure the policy that made a batch of held-out trajectories, and publish the evaluation at `destination`.
-
-    Raises InputError if the batch holds no trajectory of a problem of the set, or mixes policies.
-    """
+    """Publish the figures of a batch. Raises InputError if it mixes policies, or has no problem of the set."""
     turns = read_turns(batch)
     trajectories = read_trajectories(batch)
     policy_digest = _policy_of(trajectories, batch)

@@ -83,10 +83,7 @@ def status_shares(outcomes: pl.DataFrame) -> dict[str, float]:
 def per_problem_table(
     trajectories: pl.DataFrame, turns: pl.DataFrame, problems: pl.DataFrame, config: EvaluationConfig
 ) -> pl.DataFrame:
-    """Return the table that the module's docstring describes, sorted by problem_id.
-
-    `trajectories` and `turns` as in tasks.trajectories; `problems` has problem_id, problem_digest, level, family.
-    """
+    """Return the table that the module's docstring describes, sorted by problem_id, from tables of the same names."""
     outcomes = with_outcomes(without_faults(turns), thresholds_of(config))
     last = last_turns(outcomes)
     first_return = outcomes.filter(pl.col("turn_index") == 0).select(

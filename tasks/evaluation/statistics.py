@@ -110,10 +110,7 @@ def estimates(ratios: Mapping[str, Ratio], resamples: int, confidence: float, se
 def paired_differences(
     before: Mapping[str, Ratio], after: Mapping[str, Ratio], resamples: int, confidence: float, seed: int
 ) -> dict[str, Estimate]:
-    """Return `after − before` of each figure that both have, with an interval paired by problem.
-
-    Both must list the same problems in the same order.
-    """
+    """Return `after − before` of each shared figure, paired by problem: both have the same ones in one order."""
     shared = [name for name in before if name in after]
     draws = resample(
         {f"before {name}": before[name] for name in shared} | {f"after {name}": after[name] for name in shared},

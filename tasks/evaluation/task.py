@@ -45,10 +45,7 @@ def publish_report(workspace: Workspace, inputs: ReportInputs) -> None:
 
 
 def publish_comparison(workspace: Workspace, measured: "tuple[Measured, ...]", config: EvaluationConfig) -> str:
-    """Write the comparison of several policies into the run's folder, show it in Prefect's UI, and return its folder.
-
-    `runs/<run id>/comparisons/<digest of the evaluations>`: the same comparison again has the same place.
-    """
+    """Write a comparison to `runs/<run id>/comparisons/<digest>`, show it in Prefect's UI, and return its folder."""
     identity = digest_of([[entry.name, entry.evaluation.digest] for entry in measured])
     folder = workspace.run_dir / "comparisons" / identity
 

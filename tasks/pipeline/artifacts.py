@@ -37,8 +37,17 @@ PROGRESS_INTERVAL_S = 5.0
 """A stage that ends sooner shows no progress; a longer one moves its bar this often."""
 _MAX_STEPS = 24
 _METRICS = (
-    *("step", "loss", "validation_loss", "kl", "entropy", "clip_fraction", "gradient_norm", "return_mean"),
-    *("learning_rate", "tokens", "tokens_per_s"),
+    "step",
+    "loss",
+    "validation_loss",
+    "kl",
+    "entropy",
+    "clip_fraction",
+    "gradient_norm",
+    "return_mean",
+    "learning_rate",
+    "tokens",
+    "tokens_per_s",
 )
 _LOGGER = logging.getLogger("kernelmill.artifacts")
 

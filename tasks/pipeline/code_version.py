@@ -61,10 +61,7 @@ def _read(path: Path) -> tuple[str, tuple[str, ...]]:
 
 
 def _tree(text: str) -> ast.Module:
-    """Return the syntax tree. Retries: CPython 3.11 raises a SystemError for valid source while another thread parses.
-
-    See python/cpython#106905.
-    """
+    """Return the syntax tree. CPython 3.11 may fail while another thread parses (python/cpython#106905): retried."""
     for _ in range(_ATTEMPTS - 1):
         with suppress(SystemError):
             return ast.parse(text)

@@ -7,10 +7,7 @@ from kernels_eval.frozen import FrozenModel
 
 
 class ArtifactRef(FrozenModel):
-    """A published folder (or dataset partition) and the digest of its content.
-
-    `uri` is an absolute path: if the store is moved, references to it have to be rewritten.
-    """
+    """A published folder: its absolute path (to be rewritten if the store is moved) and the digest of its content."""
 
     uri: str
     digest: str

@@ -14,7 +14,6 @@ artifact of a hit is gone or was changed, it is computed again.
 """
 
 import difflib
-import functools
 import inspect
 import re
 import time
@@ -128,26 +127,16 @@ class Stage:
         return self.workspace.runs_dir / "work" / self.name / self.key
 
 
+@dataclass(frozen=True)
 class StageTask(Generic[P, R]):
     """A stage as a cached, retried Prefect task; call it inside a flow."""
 
-    def __init__(
-        self,
-        name: str,
-        function: Callable[Concatenate[Stage, P], R],
-        code: str,
-        label: str,
-        ignored: frozenset[str],
-        detail: str = "",
-    ) -> None:
-        self.detail = detail
-        self.name = name
-        self.function = function
-        self.code = code
-        self.label = label
-        self.ignored = ignored
-        self.signature = inspect.signature(function)
-        functools.update_wrapper(self, function)
+    name: str
+    function: Callable[Concatenate[Stage, P], R]
+    code: str
+    label: str
+    ignored: frozenset[str]
+    detail: str = ""
 
     def __call__(self, workspace: Workspace, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Return the stage's reference, computed or from the cache."""
@@ -210,7 +199,7 @@ class StageTask(Generic[P, R]):
         return digest_of([self.name, code_version(self.code), deciding])
 
     def _arguments(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        bound = self.signature.bind(None, *args, **kwargs)
+        bound = inspect.signature(self.function).bind(None, *args, **kwargs)
         bound.apply_defaults()
         return dict(list(bound.arguments.items())[1:])
 

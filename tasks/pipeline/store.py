@@ -1,11 +1,11 @@
 """The artifact store: a stage publishes its result with one atomic step; garbage of it is found and removed.
 
-A stage writes into a temporary folder beside its destination. When it is done, `manifest.json` (content digest, digest
-of each file, metadata) is written last and the folder is renamed to its destination. A folder without a manifest
-does not exist for a reader; a killed stage leaves at most a `.partial-*` folder, which the next publication removes.
+A stage writes into a temporary folder beside its destination; `manifest.json` (content digest, digest of each file,
+metadata) is written last, then the folder is renamed. A folder without a manifest does not exist for a reader; a killed
+stage leaves at most a `.partial-*` folder, which the next publication removes.
 
-`find_garbage` lists artifacts that no run refers to, resume points of finished stages and leftovers of killed stages. A
-running run notes an artifact only after the stage has published it; hence everything younger than an age is kept.
+`find_garbage` lists artifacts that no run refers to, resume points of finished stages and leftovers of killed stages.
+Runs note an artifact after it was published; hence everything younger than an age is kept.
 """
 
 import errno

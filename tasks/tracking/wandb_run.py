@@ -1,10 +1,8 @@
 """Weights & Biases: one W&B run for each stage of a training run, and the figures logged to it.
 
-Run id = run id + stage, resumed if it exists; group = series (the name of the configuration); job type = stage. A
-training run never fails because of W&B: whatever W&B raises becomes one warning, and logging stops for that stage.
-
-Offline (the default) everything is written below `<directory>/wandb` and can be sent later with `wandb sync`. A stage
-that runs again offline writes a second folder with the same id; `wandb sync` joins them.
+Run id = run id + stage, resumed if it exists; group = series (the name of the configuration); job type = stage. What
+W&B raises becomes one warning, and logging stops for that stage. Offline (the default) everything is written below
+`<directory>/wandb`; `wandb sync` sends it, and joins the folders of a stage that ran twice.
 """
 
 import json

@@ -9,7 +9,7 @@ the suite, the expectation, the column, the value found, and a row.
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -23,7 +23,9 @@ from tasks.trajectories.schema import TRAJECTORIES_FILE, TURNS_FILE
 from tasks.validation import projections
 from tasks.validation.config import ValidationConfig
 from tasks.validation.quarantine import bad_rows, bad_trajectories, is_row_level, split_file, write_quarantine
-from tasks.validation.suite import Check, Finding, load_suite, reward_range
+from tasks.validation.suite import Check, Finding, Suite, load_suite, reward_range
+
+R = TypeVar("R", bound=ArtifactRef)
 
 
 class Failure(FrozenModel):
@@ -108,49 +110,43 @@ RAW, PUBLISHED = "raw", "published"
 
 def validate_problems(problems: ProblemSetRef, config: ValidationConfig, docs_dir: Path) -> ProblemSetRef:
     """Return the problem set if every row is valid. It is made, not sampled: nothing is quarantined."""
-    table = _read(problems.path / "problems.parquet")
-    check = Check(RAW, load_suite("problems", config.suites), projections.problems_projection(table))
-    _require(_run([check], docs_dir), problems, docs_dir)
-    return problems
+    projection = projections.problems_projection(_read(problems.path / "problems.parquet"))
+    return _if_valid(problems, projection, load_suite("problems", config.suites), docs_dir)
 
 
 def validate_update_metrics(checkpoint: CheckpointRef, config: ValidationConfig, docs_dir: Path) -> CheckpointRef:
     """Return the checkpoint if the metrics of its training are finite and in range."""
-    table = _read(checkpoint.path / "metrics.parquet")
-    check = Check(RAW, load_suite("update_metrics", config.suites), projections.metrics_projection(table))
-    _require(_run([check], docs_dir), checkpoint, docs_dir)
-    return checkpoint
+    projection = projections.metrics_projection(_read(checkpoint.path / "metrics.parquet"))
+    return _if_valid(checkpoint, projection, load_suite("update_metrics", config.suites), docs_dir)
+
+
+def _if_valid(data: R, projection: pl.DataFrame, suite: Suite, docs_dir: Path) -> R:
+    """Return `data` if its projection keeps every rule. Raises ValidationFailed otherwise."""
+    _require(_run([Check(RAW, suite, projection)], docs_dir), data, docs_dir)
+    return data
 
 
 def validate_sft_pairs(
     data: SftDataRef, config: ValidationConfig, reward: str, destination: Path, quarantine: Path, docs_dir: Path
 ) -> SftDataRef:
-    """Return the SFT data: itself if every row is valid, else a copy without the bad rows, published at `destination`.
-
-    The bad rows go to `quarantine`. `reward` names the function of the stored rewards.
-    """
+    """Return the SFT data, or a copy at `destination` without its bad rows, which go to `quarantine`."""
     suite = load_suite("sft_pairs", config.suites, reward_range(reward))
     file = data.path / "pairs.parquet"
     projection = projections.pairs_projection(_read(file), data.verified)
     bad = bad_rows(projection, suite)
-    checks = [Check(RAW, suite, projection)]
     if bad.is_empty():
-        _require(_run(checks, docs_dir), data, docs_dir)
-        return data
+        return _if_valid(data, projection, suite, docs_dir)
     left = projection.filter(~pl.col("pair_id").is_in(bad.get_column("pair_id").implode()))
-    checks.append(Check(PUBLISHED, suite, left))
-    findings = _run(checks, docs_dir)
-    reasons = _reasons(bad, "pair_id")
+    taken = projection.height - left.height
+    findings = _run([Check(RAW, suite, projection), Check(PUBLISHED, suite, left)], docs_dir)
+    reasons = dict(bad.select("pair_id", "reason").iter_rows())
     write_quarantine(quarantine, [file], "pair_id", reasons, data.uri)
-    _allow(projection.height - left.height, projection.height, "pairs", findings, data, config, quarantine, docs_dir)
+    _allow(taken, projection.height, "pairs", findings, data, config, quarantine, docs_dir)
     _require([finding for finding in findings if finding.check.data == PUBLISHED], data, docs_dir)
     used = int(left.get_column("used").sum())
-    counts = {"pairs": left.height, "used": used}
-    with publish(destination, _metadata(data, projection.height - left.height, quarantine) | counts) as folder:
+    with publish(destination, _metadata(data, taken, quarantine) | {"pairs": left.height, "used": used}) as folder:
         split_file(file, "pair_id", reasons, folder / file.name, None)
-    return data.model_copy(
-        update={"uri": str(destination.resolve()), "digest": published_digest(destination), "pairs": used}
-    )
+    return _published(data, destination, pairs=used)
 
 
 def validate_trajectories(
@@ -184,7 +180,7 @@ def validate_trajectories(
         checks.append(Check(PUBLISHED, suites["groups"], projections.groups_projection(turns.filter(~is_bad))))
     findings = _run(checks, docs_dir)
     files = [raw.path / TRAJECTORIES_FILE, raw.path / TURNS_FILE]
-    reasons = _reasons(bad, "trajectory_id")
+    reasons = dict(bad.select("trajectory_id", "reason").iter_rows())
     if reasons:
         write_quarantine(quarantine, files, "trajectory_id", reasons, raw.uri)
         _allow(len(reasons), trajectories.height, "trajectories", findings, raw, config, quarantine, docs_dir)
@@ -198,14 +194,13 @@ def validate_trajectories(
             else:
                 shutil.copyfile(file, folder / file.name)
                 counts[file.name] = turns.height if file.name == TURNS_FILE else trajectories.height
-    return raw.model_copy(
-        update={
-            "uri": str(destination.resolve()),
-            "digest": published_digest(destination),
-            "trajectories": counts[TRAJECTORIES_FILE],
-            "turns": counts[TURNS_FILE],
-        }
-    )
+    return _published(raw, destination, trajectories=counts[TRAJECTORIES_FILE], turns=counts[TURNS_FILE])
+
+
+def _published(origin: R, destination: Path, **counts: int) -> R:
+    """Return the reference to a checked copy of `origin`."""
+    digest = published_digest(destination)
+    return origin.model_copy(update={"uri": str(destination.resolve()), "digest": digest, **counts})
 
 
 def _run(checks: Sequence[Check], docs_dir: Path) -> list[Finding]:
@@ -219,10 +214,6 @@ def _read(file: Path) -> pl.DataFrame:
         return pl.read_parquet(file)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(f"{file}: expected a Parquet table: {str(error).splitlines()[0]}") from error
-
-
-def _reasons(bad: pl.DataFrame, key: str) -> dict[str, str]:
-    return dict(bad.select(key, "reason").iter_rows())
 
 
 def _metadata(origin: ArtifactRef, quarantined: int, quarantine: Path) -> dict[str, Any]:

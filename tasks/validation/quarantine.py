@@ -106,10 +106,7 @@ def bad_trajectories(*tables: pl.DataFrame) -> pl.DataFrame:
 def split_file(
     source: Path, key: str, reasons: dict[str, str], kept: Path | None, taken: Path | None
 ) -> tuple[int, int]:
-    """Split a Parquet file: rows whose `key` is in `reasons` to `taken`, the others to `kept`; return both row counts.
-
-    The schema and its metadata stay as they are; `taken` has one more column, `reason`.
-    """
+    """Write the rows in `reasons` to `taken`, with the column `reason`, the others to `kept`; return both counts."""
     table = pq.read_table(source)
     is_bad = [value in reasons for value in table[key].to_pylist()]
     bad_rows = table.filter(pa.array(is_bad, pa.bool_()))

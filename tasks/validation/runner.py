@@ -1,12 +1,10 @@
 """Runs suites on projections with Great Expectations and writes its Data Docs.
 
-The only module that imports Great Expectations: that takes about four seconds and 290 MB, hence `checks` imports it
-only when it validates. Great Expectations takes pandas frames, so a projection must be flat and scalar; Arrow-backed
-columns keep the conversion cheap. Its pages load their styles from public content networks; without a network they are
-plain.
+The only module that imports Great Expectations (four seconds, 290 MB): `checks` imports it when it validates. A
+projection becomes a pandas frame of Arrow-backed columns. The pages load their styles from the network, or are plain.
 
-The views compile Great Expectations' templates once a process. By default each kind of page of each site gets a new
-template environment, which recompiles them: 0.1 of the 0.7 s that the checks of a batch take, in every iteration.
+The views compile Great Expectations' templates once a process, which by default are compiled again for each kind of
+page: 0.1 of the 0.7 s that the checks of a batch take.
 """
 
 import os

@@ -33,7 +33,7 @@ def trl(smoke: bool, rows: int, half: bool = False) -> None:
         model = new_model("smoke" if smoke else "0.6B", torch.bfloat16 if half else torch.float32)
         try:
             # As for ours, the memory of the first step, in which caches fill, does not count.
-            run = run_trl(
+            steps = run_trl(
                 model, tokenizer, batch, rows, steps=3, before_step=reset_peak, bf16=torch.cuda.is_available()
             )
         except torch.OutOfMemoryError:
@@ -48,7 +48,7 @@ def trl(smoke: bool, rows: int, half: bool = False) -> None:
         reset_peak()
         trl(smoke, max(rows // 4, 1), half)
         return
-    best = min(run.steps[1:], key=lambda step: step.seconds)
+    best = min(steps[1:], key=lambda step: step.seconds)
     say(
         {
             "version": __import__("trl").__version__,
@@ -56,7 +56,7 @@ def trl(smoke: bool, rows: int, half: bool = False) -> None:
             "rows": rows,
             "weights": "bfloat16" if half else "float32, autocast to bfloat16",
             "tokens_per_s": round(batch.tokens / best.seconds),
-            "first_step_s": round(run.steps[0].seconds, 2),
+            "first_step_s": round(steps[0].seconds, 2),
             "step_s": round(best.seconds, 2),
             "loss": best.loss,
             "gradient_norm": best.gradient_norm,
@@ -77,7 +77,7 @@ def agreement(smoke: bool) -> None:
     old = [random.normal(level, 0.3, len(row)).astype(np.float32).tolist() for row in batch.responses]
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = train_tokenizer(["x = 1\n"] * 9, 300, Path(folder))
-        run = run_trl(
+        steps = run_trl(
             new_model(shape, torch.float32),
             tokenizer,
             batch,
@@ -87,7 +87,7 @@ def agreement(smoke: bool) -> None:
             old_log_probs=old,
             bf16=False,
         )
-    theirs = run.steps[0]
+    theirs = steps[0]
     reset_peak()
     config = UpdateConfig(kl_coefficient=0.0, entropy_coefficient=0.0, dual_clip=None, packing="packed", head="chunked")
     join_alone()

@@ -27,10 +27,7 @@ class Example(NamedTuple):
 
 
 def pick_examples(evaluation: EvaluationRef, problems: ProblemSetRef, style: FeedbackStyle) -> list[Example]:
-    """Return up to three examples of a held-out evaluation; the same for the same evaluation.
-
-    `style`: the part of a verdict that the policy sees.
-    """
+    """Return up to three examples of an evaluation, always the same ones; `style`: feedback that the policy sees."""
     turns = read_turns_file(evaluation.path / "turns.parquet")
     verdict = pl.col("verdict").struct
     episodes = (

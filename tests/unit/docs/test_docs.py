@@ -60,7 +60,7 @@ def _parse(arguments: list[str]) -> None:
     command: Any = get_command(app)
     if arguments in ([], ["--help"]):
         return
-    while hasattr(command, "commands"):
+    while hasattr(command, "commands") and arguments:  # the reference names the groups as well
         name, *arguments = arguments
         assert name in command.commands, f"no command {name}"
         command = command.commands[name]

@@ -73,7 +73,7 @@ def test_the_sandbox_names_what_this_machine_lacks(tmp_path: Path):
 @pytest.mark.parametrize(
     ("check", "settings", "words"),
     [
-        (machine.gpu, {"update": {"gpus_per_rank": 1, "ranks": 3}}, "the configuration wants 3"),
+        (machine.gpu, {"update": {"gpus_per_rank": 1, "ranks": 3}}, "asks for 3 GPUs"),
         (machine.disk, {"runs_dir": "/proc/nowhere"}, "runs_dir"),
         (verify.ray, {"ray": {"address": f"127.0.0.1:{closed_port()}"}}, "ray.address"),
         (

@@ -56,7 +56,7 @@ def publish(run_id: str, name: str, content: str | Sequence[Row] | Path, descrip
     """Show Markdown, a table, or a link to a file of this machine, under the key `<run id>-<name>`."""
     from prefect import artifacts
 
-    shown = {"key": artifact_key(run_id, name), "description": description}
+    shown: dict[str, Any] = {"key": artifact_key(run_id, name), "description": description}
     with _for_people(description):
         match content:
             case str():

@@ -13,7 +13,7 @@ import resource
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -157,7 +157,8 @@ def compare(turns: int, work: Path) -> None:
 
     def write_json() -> None:
         (work / "json").mkdir()
-        for number, row in enumerate(_rows(folders)):
+        tables = (pq.read_table(folder / "turns.parquet") for folder in folders)
+        for number, row in enumerate(row for table in tables for row in table.to_pylist()):
             (work / "json" / f"turn_{number:07d}.json").write_text(json.dumps(row, default=str), encoding="utf-8")
 
     wrote, _ = timed(write_ours)
@@ -169,49 +170,43 @@ def compare(turns: int, work: Path) -> None:
     scanned_hub, hub = best_scan(lambda: scan_huggingface(work / "hub", work / "cache"))
     for other in (theirs, hub):
         assert_frame_equal(ours, other, check_dtypes=False)
-    sizes = [sum(bytes_of(folder, "turns.parquet") for folder in folders), bytes_of(work / "json")]
-    sizes.append(bytes_of(work / "cache", "*.arrow"))
+    measured = {
+        "two Parquet tables (ours)": (wrote, scanned, bytes_of(work / "store", "turns.parquet")),
+        "a JSON file a turn": (wrote_json, scanned_json, bytes_of(work / "json")),
+        "Hugging Face datasets": (wrote_hub, scanned_hub, bytes_of(work / "cache", "*.arrow")),
+    }
     print(f"{count:,} turns (scan: best of three but for JSON; the page cache is warm)")
-    print(f"{'':28}{'written rows/s':>16}{'scanned rows/s':>16}{'bytes a turn':>14}")
-    for name, writing, scanning, size in (
-        ("two Parquet tables (ours)", wrote, scanned, sizes[0]),
-        ("a JSON file a turn", wrote_json, scanned_json, sizes[1]),
-        ("Hugging Face datasets", wrote_hub, scanned_hub, sizes[2]),
-    ):
-        print(f"{name:28}{count / writing:>16,.0f}{count / scanning:>16,.0f}{size / count:>14,.0f}")
     print(
-        f"ours against JSON files: scan {scanned_json / scanned:.0f}×, size 1/{sizes[1] / sizes[0]:.1f}; "
-        f"against datasets: scan {scanned_hub / scanned:.1f}×, size 1/{sizes[2] / sizes[0]:.1f}"
+        f"{'':28}{'written rows/s':>16}{'scanned rows/s':>16}{'bytes a turn':>14}{'scan, ours':>12}{'size, ours':>12}"
     )
+    _, fastest, smallest = measured["two Parquet tables (ours)"]
+    for name, (writing, scanning, size) in measured.items():
+        rates = f"{count / writing:>16,.0f}{count / scanning:>16,.0f}{size / count:>14,.0f}"
+        print(f"{name:28}{rates}{scanning / fastest:>11.1f}×{size / smallest:>11.1f}×")
     print("(the writing of ours includes returns; that of the others starts from ours, read back)")
 
 
-def _rows(folders: list[Path]) -> Iterator[dict[str, Any]]:
-    for folder in folders:
-        yield from pq.read_table(folder / "turns.parquet").to_pylist()
+def peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def stay_flat(turns: int, work: Path) -> None:
     """Write and scan `turns` turns; print the peak memory after the first tenth, the last, and the scan."""
     partitions = turns // PARTITION
-    folders: list[Path] = []
+    folders = [work / "flat" / f"iteration={number}" for number in range(partitions)]
     peaks: list[float] = []
     part = trajectories(PARTITION, 0)
     began = time.perf_counter()
-    for number in range(partitions):
-        folder = work / "flat" / f"iteration={number}"
+    for folder in folders:
         write_trajectories(part, 0.4, folder)
-        folders.append(folder)
-        if (number + 1) % max(1, partitions // 10) == 0:
-            peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        peaks.append(peak_mib())
     wrote = time.perf_counter() - began
     scanned, _ = timed(lambda: scan_parquet(folders))
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     total = partitions * PARTITION
     print(
         f"{total:,} turns in {partitions} partitions: {total / wrote:,.0f} rows/s written, "
-        f"{total / scanned:,.0f} scanned; peak memory {peaks[0]:,.0f} MiB after the first tenth, "
-        f"{peaks[-1]:,.0f} after the last, {after:,.0f} after the scan"
+        f"{total / scanned:,.0f} scanned; peak memory {peaks[partitions // 10]:,.0f} MiB after the first tenth, "
+        f"{peaks[-1]:,.0f} after the last, {peak_mib():,.0f} after the scan"
     )
 
 

@@ -16,7 +16,7 @@ def publish_run_report(run: Run) -> str:
     """Write summary.json and report.html from everything that the run has so far; return the run's folder."""
     inputs = _report_inputs(run)
     if run.is_reported(inputs):
-        run.workspace.listener.finished("report", 0.0, cached=True)
+        run.workspace.tell(lambda listener: listener.finished("report", 0.0, cached=True))
         return str(run.run_dir)
     links = track(run.config.tracking, run.run_dir, run.config.name, inputs)
     publish_report(run.workspace, inputs.model_copy(update={"links": links}))

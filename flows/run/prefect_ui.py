@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from prefect import get_client
@@ -12,7 +12,6 @@ from prefect.runtime import flow_run
 from flows.run.state import read_state
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
-from tasks.pipeline.stage import StageListener
 
 
 def name_of(kind: str) -> Callable[[], str]:
@@ -99,30 +98,3 @@ class LogListener:
     def failed(self, label: str, error: BaseException) -> None:
         """Log the failure."""
         self.logger.error("%s: failed: %s", label, error)
-
-
-class ListenerGroup:
-    """Forwards the events of stages to several listeners."""
-
-    def __init__(self, listeners: Sequence[StageListener]) -> None:
-        self.listeners = listeners
-
-    def started(self, label: str) -> None:
-        """Forward the event."""
-        for listener in self.listeners:
-            listener.started(label)
-
-    def progressed(self, label: str, done: int, total: int, figures: dict[str, float]) -> None:
-        """Forward the event."""
-        for listener in self.listeners:
-            listener.progressed(label, done, total, figures)
-
-    def finished(self, label: str, seconds: float, cached: bool) -> None:
-        """Forward the event."""
-        for listener in self.listeners:
-            listener.finished(label, seconds, cached)
-
-    def failed(self, label: str, error: BaseException) -> None:
-        """Forward the event."""
-        for listener in self.listeners:
-            listener.failed(label, error)

@@ -24,7 +24,7 @@ from prefect.logging import get_run_logger
 from pydantic import BaseModel
 
 from flows.capacity.planner import needs_of
-from flows.run.prefect_ui import ListenerGroup, LogListener, tag_flow_run
+from flows.run.prefect_ui import LogListener, tag_flow_run
 from flows.run.state import ControlState, RunState, StageTiming, read_state, write_state
 from flows.services.gpus import GpuSlots
 from flows.services.ray_cluster import RayCluster
@@ -151,7 +151,7 @@ def open_run(config: RunConfig) -> Generator[Run]:
         workspace = Workspace(
             runs_dir=runs_dir,
             run_id=config.run_id,
-            listener=ListenerGroup([LogListener(get_run_logger()), *([further] if further else [])]),
+            listeners=[LogListener(get_run_logger()), *([further] if further else [])],
             before_work=before_work,
             refresh=refresh.get(),
             stages=config.stages,

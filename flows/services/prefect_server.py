@@ -174,14 +174,10 @@ def _pointed_at(api_url: str) -> Generator[None]:
 
 
 def _free_port(host: str) -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind((host, 0))
+    with socket.create_server((host, 0)) as probe:
         return int(probe.getsockname()[1])
 
 
 def _last_line(home: Path) -> str:
-    try:
-        lines = (home / "server.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    except OSError:
-        return "(none)"
+    lines = (home / "server.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1] if lines else "(none)"

@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from flows.services.gpus import gpus_here
@@ -30,11 +31,11 @@ def check_address(config: RayConfig) -> None:
     text = config.address if "://" in config.address else f"ray-head://{config.address}"
     try:
         parts = urlsplit(text)
-        host, port = parts.hostname, parts.port or (10001 if parts.scheme == "ray" else 6379)
+        host, port = parts.hostname or "", parts.port or (10001 if parts.scheme == "ray" else 6379)
+        if not host:
+            raise ValueError("no host")
     except ValueError as error:
         raise InputError(f"ray.address: found {config.address!r}, expected host:6379 or ray://host:10001") from error
-    if not host:
-        raise InputError(f"ray.address: found {config.address!r}, expected host:6379 or ray://host:10001")
     try:
         socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
     except OSError as error:
@@ -100,6 +101,7 @@ class RayCluster:
         if _is_initialized():
             return False
         check_address(self.config)
+        quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
         if self.config.address is None:
             os.environ.setdefault(LOOPBACK_ONLY, "0")
             if "RAY_AUTH_MODE" not in os.environ:
@@ -111,18 +113,12 @@ class RayCluster:
                 num_cpus=self.config.cpus or os.cpu_count(),
                 object_store_memory=self.config.object_store_mb * 2**20,
                 include_dashboard=False,
-                log_to_driver=False,
-                configure_logging=False,
+                **quiet,
             )
         else:
             import ray
 
-            ray.init(
-                address=self.config.address,
-                log_to_driver=False,
-                configure_logging=False,
-                runtime_env={"py_modules": our_packages()},
-            )
+            ray.init(address=self.config.address, runtime_env={"py_modules": our_packages()}, **quiet)
             from tasks.cluster.workers import place_on
 
             place_on(self.config.worker_resource)

@@ -202,13 +202,10 @@ def _nearest(location: tuple[int | str, ...], root: type[BaseModel]) -> str:
     close = difflib.get_close_matches(unknown, siblings, n=1, cutoff=0.6)
     if close:
         return f"; did you mean {prefix}{close[0]}?"
-    every = list(setting_names(root))
-    elsewhere = [name for name in every if name.rpartition(".")[2] == unknown] or [
-        name for name in every if difflib.get_close_matches(unknown, [name.rpartition(".")[2]], n=1, cutoff=0.8)
-    ]
-    if elsewhere:
-        nearest = sorted(elsewhere, key=lambda name: name.count("."))
-        return f"; did you mean {' or '.join(nearest[:3])}?"
+    elsewhere = {name: name.rpartition(".")[2] for name in setting_names(root)}
+    if close := difflib.get_close_matches(unknown, elsewhere.values(), n=1, cutoff=0.8):
+        same = sorted((name for name, last in elsewhere.items() if last == close[0]), key=lambda name: name.count("."))
+        return f"; did you mean {' or '.join(same[:3])}?"
     return f"; {'there are' if prefix else 'at the top there are'} {', '.join(prefix + name for name in siblings)}"
 
 

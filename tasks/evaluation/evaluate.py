@@ -113,14 +113,9 @@ def _figures(table: pl.DataFrame, turns: pl.DataFrame, config: EvaluationConfig)
                 table.partition_by("level", as_dict=True).items(), key=lambda item: str(item[0])
             )
         },
-        "turns": [_turn_figures(counted, turn, config, measured) for turn in _turn_numbers(counted)],
+        "turns": [_turn_figures(counted, turn, config, measured) for turn in sorted(set(counted["turn_index"]))],
         "statuses": status_shares(with_outcomes(counted, [])),
     }
-
-
-def _turn_numbers(counted: pl.DataFrame) -> range:
-    last = counted.get_column("turn_index").max()
-    return range(last + 1 if isinstance(last, int) else 0)
 
 
 def _turn_figures(counted: pl.DataFrame, turn: int, config: EvaluationConfig, measured: Any) -> dict[str, Any]:

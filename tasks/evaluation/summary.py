@@ -67,8 +67,8 @@ class ReportInputs(FrozenModel):
     evaluation_config: EvaluationConfig = EvaluationConfig()
     stage_seconds: dict[str, float]
     """Wall seconds of the computation of each stage, in order; of the earlier run where it was cached."""
-    overhead_seconds: float | None = None
-    """Wall seconds beside the stages' computation: Prefect, Ray, cache, start. None: wall − stages."""
+    overhead_seconds: float = 0.0
+    """Wall seconds beside the stages' computation: Prefect, Ray, cache, start."""
     wall_seconds: float | None = None
     """Wall seconds of the flow."""
     data_docs: dict[str, str] = Field(default_factory=dict[str, str])
@@ -135,11 +135,8 @@ def write_summary(run_dir: Path, inputs: ReportInputs) -> dict[str, Any]:
 def summarise(inputs: ReportInputs) -> dict[str, Any]:
     """Return the content of `summary.json`."""
     after, corpus = read_evaluation(inputs.after), read_metadata(inputs.sft_data.path)
-    stages = sum(inputs.stage_seconds.values())
     orchestration = inputs.overhead_seconds
-    if orchestration is None and inputs.wall_seconds is not None:
-        orchestration = max(0.0, inputs.wall_seconds - stages)
-    whole = inputs.wall_seconds or (stages + (orchestration or 0.0))
+    whole = inputs.wall_seconds or sum(inputs.stage_seconds.values()) + orchestration
     iterations = [iteration_figures(entry) for entry in inputs.iterations]
     return {
         "run_id": inputs.run_id,
@@ -166,7 +163,7 @@ def summarise(inputs: ReportInputs) -> dict[str, Any]:
         "stage_seconds": inputs.stage_seconds,
         "wall_seconds": inputs.wall_seconds,
         "orchestration_seconds": orchestration,
-        "orchestration_fraction": orchestration / whole if orchestration is not None and whole > 0 else None,
+        "orchestration_fraction": orchestration / whole if whole > 0 else None,
     }
 
 

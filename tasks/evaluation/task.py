@@ -59,10 +59,11 @@ def publish_comparison(workspace: Workspace, measured: "tuple[Measured, ...]", c
 
 
 def _run_uncached(workspace: Workspace, name: str, work: Callable[[], None]) -> None:
-    workspace.listener.started(name)
+    workspace.tell(lambda listener: listener.started(name))
     began = time.perf_counter()
     task(name=name, task_run_name=name, persist_result=False)(work)()
-    workspace.listener.finished(name, time.perf_counter() - began, cached=False)
+    seconds = time.perf_counter() - began
+    workspace.tell(lambda listener: listener.finished(name, seconds, cached=False))
 
 
 def show_report(run_id: str, path: Path, summary: Mapping[str, Any], links: Mapping[str, str]) -> None:

@@ -59,7 +59,6 @@ class Progress(Protocol):
 
     def __call__(self, done: int, total: int, **figures: float) -> None:
         """Report `done` of `total` units; `figures` are named numbers, e.g. `loss=1.25, tokens_per_s=9500`."""
-        ...
 
 
 def silent(done: int, total: int, **figures: float) -> None:

@@ -17,7 +17,7 @@ import difflib
 import inspect
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
@@ -43,19 +43,15 @@ class StageListener(Protocol):
 
     def started(self, label: str) -> None:
         """A stage begins to compute."""
-        ...
 
     def progressed(self, label: str, done: int, total: int, figures: dict[str, float]) -> None:
         """A stage has done `done` of `total` units."""
-        ...
 
     def finished(self, label: str, seconds: float, cached: bool) -> None:
         """A stage is done; `cached`: nothing was computed, and `seconds` are those of the earlier computation."""
-        ...
 
     def failed(self, label: str, error: BaseException) -> None:
         """A stage did not finish."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -77,11 +73,11 @@ class StageRecord:
 
 @dataclass
 class Workspace:
-    """Folders and listener of the stages of one run."""
+    """Folders and listeners of the stages of one run."""
 
     runs_dir: Path
     run_id: str
-    listener: StageListener
+    listeners: Sequence[StageListener]
     before_work: Callable[[], None] = lambda: None
     """Called before a stage computes, not for a cache hit; starts Ray the first time."""
     refresh: frozenset[str] = frozenset()
@@ -90,6 +86,11 @@ class Workspace:
     refreshed: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """Uri and digest of artifacts computed again because of `refresh`: stages that read them are computed again too."""
     records: list[StageRecord] = field(default_factory=list[StageRecord])
+
+    def tell(self, event: Callable[[StageListener], None]) -> None:
+        """Pass an event on to every listener."""
+        for listener in self.listeners:
+            event(listener)
 
     @property
     def run_dir(self) -> Path:
@@ -152,7 +153,7 @@ class StageTask(Generic[P, R]):
             from tasks.pipeline.artifacts import publish_refusal, publish_summary, shown_progress
 
             computed = True
-            workspace.listener.started(label)
+            workspace.tell(lambda listener: listener.started(label))
             workspace.before_work()
             begun = time.perf_counter()
             limit_s = workspace.stages.timeout_of(self.name)
@@ -160,7 +161,7 @@ class StageTask(Generic[P, R]):
                 with shown_progress(workspace.run_id, self.name, label) as show, limited(label, limit_s):
 
                     def progress(done: int, total: int, **figures: float) -> None:
-                        workspace.listener.progressed(label, done, total, figures)
+                        workspace.tell(lambda listener: listener.progressed(label, done, total, figures))
                         show(done, total)
 
                     reference = self.function(replace(stage, progress=progress), *args, **kwargs)
@@ -182,7 +183,8 @@ class StageTask(Generic[P, R]):
             if again:
                 workspace.refreshed.add((outcome.reference.uri, outcome.reference.digest))
         except BaseException as error:
-            workspace.listener.failed(label, error)
+            failure = error
+            workspace.tell(lambda listener: listener.failed(label, failure))
             raise
         elapsed = time.perf_counter() - started
         overhead = elapsed - outcome.seconds if computed else elapsed
@@ -190,7 +192,7 @@ class StageTask(Generic[P, R]):
         uri = outcome.reference.uri
         record = StageRecord(label, self.name, outcome.seconds, overhead, not computed, stage.docs_dir, uri)
         workspace.records.append(record)
-        workspace.listener.finished(label, outcome.seconds, cached=not computed)
+        workspace.tell(lambda listener: listener.finished(label, outcome.seconds, cached=not computed))
         return outcome.reference  # pyright: ignore[reportReturnType]  # the union member that the function returned
 
     def key(self, arguments: dict[str, Any]) -> str:

@@ -163,9 +163,7 @@ def _speedups(evaluation: EvaluationRef) -> tuple[list[float], int]:
 
 def _stages(summary: Mapping[str, Any]) -> list[tuple[str, float, float]]:
     """Return (name, seconds, share of the longest) of each stage, and of what is beside them."""
-    stages = dict(summary["stage_seconds"])
-    if summary["orchestration_seconds"] is not None:
-        stages["orchestration"] = summary["orchestration_seconds"]
+    stages = {**summary["stage_seconds"], "orchestration": summary["orchestration_seconds"]}
     longest = max([*stages.values(), 1e-9])
     return [(name, seconds, seconds / longest) for name, seconds in stages.items()]
 

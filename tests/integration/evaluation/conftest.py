@@ -265,6 +265,7 @@ def make_run(problem_rows: list[ProblemRow], folder: Path, iterations: int = 8) 
         control=evaluations[2],
         evaluation_config=config,
         stage_seconds={"problem set": 3.1, "SFT data": 61.0, "SFT": 92.4, "held-out rollouts": 41.0, "rollouts": 260.2, "validation": 19.0, "updates": 171.0, "evaluation": 3.0},
+        overhead_seconds=17.3,
         wall_seconds=668.0,
         data_docs={"Problems": "data_docs/problems/index.html", "Iteration 0": "data_docs/iteration=0/index.html"},
     )  # fmt: skip

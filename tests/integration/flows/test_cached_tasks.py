@@ -98,7 +98,7 @@ def sleepy(stage: Stage, naps: tuple[float, ...]) -> CheckpointRef:
 def workspace(tmp_path: Path) -> Workspace:
     calls.clear()
     failures.clear()
-    return Workspace(tmp_path, "run", Heard())
+    return Workspace(tmp_path, "run", [Heard()])
 
 
 def try_luck(workspace: Workspace, number: int) -> CheckpointRef:
@@ -126,17 +126,17 @@ def run_chain(
 def test_the_second_time_everything_is_cached_and_says_so(workspace: Workspace):
     reference = run_chain(workspace)
     assert calls == [("first", 3), ("second", 3)]
-    assert workspace.listener.kinds() == [
+    assert workspace.listeners[0].kinds() == [
         "started",
         "progressed 1/2 {'loss': 0.5}",
         "finished",
         "started",
         "finished",
     ]
-    workspace.listener.events.clear()
+    workspace.listeners[0].events.clear()
     assert run_chain(workspace) == reference
     assert calls == []
-    assert workspace.listener.events == [("cached", "first 3"), ("cached", "second")]
+    assert workspace.listeners[0].events == [("cached", "first 3"), ("cached", "second")]
 
 
 def test_a_setting_recomputes_exactly_what_reads_it(workspace: Workspace, tmp_path: Path):
@@ -236,7 +236,7 @@ def test_bad_input_and_bugs_are_not_retried_and_come_out_as_they_are(workspace: 
     with pytest.raises(type(error), match=str(error)):
         try_luck(workspace, 1)
     assert calls == [("unlucky", 1)]
-    assert workspace.listener.kinds()[-1] == f"failed {type(error).__name__}"
+    assert workspace.listeners[0].kinds()[-1] == f"failed {type(error).__name__}"
 
 
 # By default pytest-timeout takes the signal that interrupts a stage.

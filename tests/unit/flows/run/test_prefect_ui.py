@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.run.prefect_ui import ListenerGroup, LogListener, newest_version, problems_of, run_name, tags_of
+from flows.run.prefect_ui import LogListener, newest_version, problems_of, run_name, tags_of
 from flows.run.state import RunState, write_state
 from flows.settings.configuration import RunConfig, check_configuration
 from tasks.pipeline.references import CheckpointRef
+from tasks.pipeline.stage import Workspace
 
 
 @pytest.fixture
@@ -43,15 +44,15 @@ def test_problems_from_a_file_and_a_pretrained_model_are_named(config: RunConfig
     assert "model from scratch" in tags_of(config)
 
 
-def test_a_group_forwards_every_event(caplog: pytest.LogCaptureFixture):
+def test_every_listener_is_told_every_event(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     log = logging.getLogger("kernelmill.test_prefect_ui")
-    group = ListenerGroup([LogListener(log, interval_s=0.0), LogListener(log, interval_s=3600.0)])
+    workspace = Workspace(tmp_path, "r", [LogListener(log, interval_s=0.0), LogListener(log, interval_s=3600.0)])
     with caplog.at_level(logging.INFO, logger=log.name):
-        group.started("SFT")
-        group.progressed("SFT", 1, 4, {"loss": 0.12345})
-        group.finished("SFT", 2.0, cached=False)
-        group.finished("SFT", 2.0, cached=True)
-        group.failed("SFT", RuntimeError("no"))
+        workspace.tell(lambda each: each.started("SFT"))
+        workspace.tell(lambda each: each.progressed("SFT", 1, 4, {"loss": 0.12345}))
+        workspace.tell(lambda each: each.finished("SFT", 2.0, cached=False))
+        workspace.tell(lambda each: each.finished("SFT", 2.0, cached=True))
+        workspace.tell(lambda each: each.failed("SFT", RuntimeError("no")))
     once = ["SFT: 1 of 4 loss 0.1235"]
     started, done, cached, failed = (
         [text] * 2 for text in ("SFT: started", "SFT: done in 2.0 s", "SFT: cached", "SFT: failed: no")

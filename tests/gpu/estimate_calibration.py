@@ -1,11 +1,12 @@
 """Measure the kernels that calibrate the estimate, on one NVIDIA GPU, in less than four minutes.
 
     python3 tests/gpu/estimate_calibration.py [--budget SECONDS] [--out FILE]
+    python3 tests/gpu/estimate_calibration.py --rehearse    # without a GPU: loads every case, launches nothing
 
 Needs torch, triton and pydantic. Kernels are compiled by a pool of processes first, then measured by one. Time of a
 kernel and of its reference: device events around one call, with a cold L2 cache, while the device waits until the host
 has enqueued the call; the median of the repeats. `do_bench_ms` is `triton.testing.do_bench`, which includes what the
-host is too slow for. Writes `$OUT/estimate_measurements.json` after every 50 cases; `benchmarks/estimate_fit.py` reads it.
+host is too slow for. Writes `$OUT/estimate_measurements.json` after every 25 cases; `benchmarks/estimate_fit.py` reads it.
 """
 
 import argparse
@@ -56,18 +57,19 @@ def load(name: str, source: str) -> types.ModuleType:
     return module
 
 
-def build(case: Case) -> tuple[Any, Any, list[Any]]:
-    """Return the reference, the candidate with the same weights, and the inputs, on the device."""
+def build(case: Case, device: str = "cuda") -> tuple[Any, Any, list[Any]]:
+    """Return the reference, the candidate with the same weights, and the inputs, made on the device."""
     import torch
 
-    torch.backends.cuda.matmul.allow_tf32 = False
     problem, kernel = load("problem", case.problem), load("kernel", case.kernel)
     torch.manual_seed(0)
-    arguments = problem.get_init_inputs()
-    model = problem.Model(*arguments).cuda()
-    candidate = kernel.ModelNew(*arguments).cuda()
+    with torch.device(device):
+        arguments = problem.get_init_inputs()
+        model = problem.Model(*arguments).to(device)
+        candidate = kernel.ModelNew(*arguments).to(device)
+        given = problem.get_inputs()
     candidate.load_state_dict(model.state_dict(), strict=False)
-    inputs = [value.cuda() if isinstance(value, torch.Tensor) else value for value in problem.get_inputs()]
+    inputs = [value.to(device) if isinstance(value, torch.Tensor) else value for value in given]
     return model, candidate, inputs
 
 
@@ -158,7 +160,7 @@ def measure(case: Case, stopwatch: Stopwatch, loaded: dict[str, dict[str, Any]])
         del expected, found
         candidate_ms = stopwatch.ms(lambda: candidate(*inputs))
         reference_ms = stopwatch.ms(lambda: model(*inputs))
-        bench_ms = do_bench(lambda: candidate(*inputs), warmup=2, rep=10, return_mode="median")
+        bench_ms = do_bench(lambda: candidate(*inputs), warmup=1, rep=5, return_mode="median")
     return {
         "candidate_ms": statistics.median(candidate_ms),
         "candidate_quartiles": statistics.quantiles(candidate_ms, n=4)[::2],
@@ -181,13 +183,21 @@ def _agrees(expected: Any, found: Any) -> bool:
 def main() -> None:
     """Compile, measure, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--budget", type=float, default=225.0)
+    parser.add_argument("--budget", type=float, default=170.0)
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", ".")) / "estimate_measurements.json")
     parser.add_argument("--processes", type=int, default=max(1, min(14, (os.cpu_count() or 2) - 2)))
+    parser.add_argument("--rehearse", action="store_true")
     options = parser.parse_args()
     os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp(prefix="triton-"))
     cases = all_cases()
     say(f"{len(cases)} cases of {len({(case.family, case.kernel_name) for case in cases})} kernels")
+    if options.rehearse:
+        for case in cases:
+            try:
+                build(case, "meta")
+            except Exception as error:  # noqa: BLE001 (one that asks for the device cannot be loaded without it)
+                say(f"{case.name}: {type(error).__name__}: {error}")
+        return
     errors = _compiled(cases, options.processes, 0.45 * options.budget)
     import torch
     import triton
@@ -210,7 +220,7 @@ def main() -> None:
             say(f"{case.name}: {errors[case.name]}")
             if "CUDA error" in errors[case.name]:
                 break
-        if number % 50 == 49:
+        if number % 25 == 24:
             _write(options.out, document)
             say(f"{number + 1} cases, {len(errors)} errors")
     _write(options.out, document)

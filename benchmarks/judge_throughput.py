@@ -142,7 +142,7 @@ def measure(workers: int, options: argparse.Namespace) -> None:
             for number in range(options.rounds):
                 samples = mixed_kernels(options.kernels, seed=number)
                 ours.append(our_round(judge, samples))
-                theirs.append(their_round(some_of_each(samples, options.peer_every), workers, options.timeout))
+                theirs.append(their_round(samples, options.peer_every, workers, options.timeout))
     finally:
         os.sched_setaffinity(0, everywhere)
     for name in ("all", "without hanging"):
@@ -187,18 +187,20 @@ def cpu_s(process: int) -> float:
     return own + sum(cpu_s(child) for child in children_of(process))
 
 
-def their_round(samples: list[Sample], workers: int, timeout_s: float) -> dict[str, float]:
-    """Judge some kernels of each kind in fresh processes; the shares of the kinds give the time of the whole mix."""
+def their_round(samples: list[Sample], every: int, workers: int, timeout_s: float) -> dict[str, float]:
+    """Judge every n-th kernel of each kind in fresh processes; the kinds' shares give the time of the whole mix."""
+    settings = {"trials": 2, "rows": ROWS, "timeout_s": timeout_s}
     seconds: dict[Kind, float] = {}
     spent: dict[Kind, float] = {}
     for kind in SHARES:
-        mine = [sample for sample in samples if sample.kind is kind]
+        mine = [sample for sample in samples if sample.kind is kind][::every]
         # A multiple of the workers: otherwise some would be idle at the end.
         mine = mine[: max(workers, len(mine) // workers * workers)]
         mine += mine[: -len(mine) % workers]
+        jobs = [{**settings, "problem": sample.problem, "kernel": sample.kernel} for sample in mine]
         began, cpu = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         with ThreadPoolExecutor(workers) as pool:
-            said = list(pool.map(lambda sample: fresh_process(PRELUDE + PEER, peer_job(sample, timeout_s)), mine))
+            said = list(pool.map(lambda job: fresh_process(PRELUDE + PEER, job), jobs))
         seconds[kind] = (time.perf_counter() - began) / len(mine)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent[kind] = (after.ru_utime + after.ru_stime - cpu.ru_utime - cpu.ru_stime) / len(mine)
@@ -213,10 +215,6 @@ def their_round(samples: list[Sample], workers: int, timeout_s: float) -> dict[s
     }
 
 
-def peer_job(sample: Sample, timeout_s: float) -> dict[str, object]:
-    return {"problem": sample.problem, "kernel": sample.kernel, "trials": 2, "rows": ROWS, "timeout_s": timeout_s}
-
-
 def fresh_process(program: str, job: dict[str, object], folder: str | None = None) -> str:
     """Run one kernel in a fresh process; return the last line of its output, or of its error."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -224,10 +222,6 @@ def fresh_process(program: str, job: dict[str, object], folder: str | None = Non
     done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True, env=environment, cwd=folder)
     lines = (done.stdout or done.stderr).strip().splitlines()
     return lines[-1] if lines else f"exit {done.returncode}"
-
-
-def some_of_each(samples: list[Sample], every: int) -> list[Sample]:
-    return [one for kind in SHARES for one in [sample for sample in samples if sample.kind is kind][::every]]
 
 
 def measure_latency(options: argparse.Namespace) -> None:

@@ -122,9 +122,7 @@ def measure_generation(work: Workload, repeats: int, folder: Path) -> dict[str, 
     """Return tokens per second of both sides, alternated, and the median ratio of the pairs."""
     with redirect_stdout(StringIO()):
         sides = [Ours(work), Trl(work, folder)]
-    rates: dict[str, list[float]] = {side.name: [] for side in sides}
-    costs: dict[str, list[float]] = {side.name: [] for side in sides}
-    counts: dict[str, list[int]] = {side.name: [] for side in sides}
+    rates, costs, counts = ({side.name: list[float]() for side in sides} for _ in range(3))
     for repeat in range(-1, repeats):  # the first pair warms up
         for side in sides if repeat % 2 else reversed(sides):
             began, began_cpu = time.perf_counter(), time.process_time()
@@ -136,10 +134,9 @@ def measure_generation(work: Workload, repeats: int, folder: Path) -> dict[str, 
                 counts[side.name].append(tokens)
     ratios = [ours / theirs for ours, theirs in zip(rates["kernelmill"], rates["trl"], strict=True)]
     cpu_ratios = [theirs / ours for ours, theirs in zip(costs["kernelmill"], costs["trl"], strict=True)]
-    parameters = sum(parameter.numel() for parameter in work.model.parameters())
     return {
         "workload": work.name,
-        "parameters": parameters,
+        "parameters": sum(parameter.numel() for parameter in work.model.parameters()),
         "sequences": len(work.repeated),
         "batch_size": work.batch_size,
         "max_new_tokens": work.max_new_tokens,

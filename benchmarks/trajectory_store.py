@@ -176,9 +176,7 @@ def compare(turns: int, work: Path) -> None:
         "Hugging Face datasets": (wrote_hub, scanned_hub, bytes_of(work / "cache", "*.arrow")),
     }
     print(f"{count:,} turns (scan: best of three but for JSON; the page cache is warm)")
-    print(
-        f"{'':28}{'written rows/s':>16}{'scanned rows/s':>16}{'bytes a turn':>14}{'scan, ours':>12}{'size, ours':>12}"
-    )
+    print(f"{'':28}  written rows/s  scanned rows/s  bytes a turn  scan, ours  size, ours")
     _, fastest, smallest = measured["two Parquet tables (ours)"]
     for name, (writing, scanning, size) in measured.items():
         rates = f"{count / writing:>16,.0f}{count / scanning:>16,.0f}{size / count:>14,.0f}"

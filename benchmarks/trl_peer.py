@@ -122,16 +122,14 @@ def run_trl(
             use_cpu=not on_gpu,
             **settings,
         )
-        prompts = Dataset.from_list([{"prompt": "x"} for _ in range(size)])
-        trainer = Recorded(
+        Recorded(
             model=model,
             reward_funcs=lambda completions, **columns: [0.0] * len(completions),
             args=config,
-            train_dataset=prompts,
+            train_dataset=Dataset.from_list([{"prompt": "x"}] * size),
             processing_class=tokenizer,
             callbacks=[Clock()],
-        )
-        trainer.train()
+        ).train()
     return taken
 
 

@@ -5,7 +5,7 @@ import polars as pl
 from flows.evaluation import heldout_evaluation
 from flows.run.run import Run
 from flows.run.state import ControlState
-from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef
+from tasks.pipeline.references import EvaluationRef, ProblemSetRef
 from tasks.sft.task import fine_tune_further
 
 RL_STAGES = ("rollout", "validate_trajectories", "update", "validate_update")
@@ -38,12 +38,8 @@ def evaluate_sft_control(run: Run, problems: ProblemSetRef) -> EvaluationRef:
 def _plan(run: Run) -> ControlState:
     """Return the number of SFT steps that fit into the measured seconds of all RL stages so far."""
     seconds = sum(timing.seconds for timing in run.state.timings.values() if timing.stage in RL_STAGES)
-    step = mean_step_seconds(run.state.policies[0])
+    metrics = pl.read_parquet(run.state.policies[0].path / "metrics.parquet")  # resumed steps among them
+    step = float(metrics.get_column("seconds").to_numpy().mean())
     return ControlState(
         steps=max(1, round(seconds / step)), rl_seconds=seconds, step_seconds=step, after=max(run.state.policies)
     )
-
-
-def mean_step_seconds(policy: CheckpointRef) -> float:
-    """Return the mean wall seconds of an SFT step, from the policy's metrics, which include resumed steps."""
-    return float(pl.read_parquet(policy.path / "metrics.parquet").get_column("seconds").to_numpy().mean())

@@ -1,4 +1,1 @@
-"""GPU requirements of a run, estimated before it starts: memory (`memory`), speed (`speed`), and the fit (`planner`).
-
-Formulas name their sources; every assumption is a field that can be changed.
-"""
+"""GPU requirements of a run, estimated before it starts: memory, speed, and the fit. Formulas name their sources."""

@@ -1,5 +1,1 @@
-"""Checks of the machine and of a configuration.
-
-`preflight` raises InputError for the first problem before a flow starts anything expensive. `verify` runs the checks of
-`kernelmill verify` and returns a result of each (`result`); `machine` and `toolchain` check the machine.
-"""
+"""Checks of the machine and of a configuration: `preflight` before each run, `verify` for `kernelmill verify`."""

@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 import sys
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
@@ -89,7 +90,9 @@ def disk(config: RunConfig) -> CheckResult:
     except InputError as error:
         return failed("disk", str(error), "`kernelmill data gc`, or --set runs_dir=FOLDER")
     free = shutil.disk_usage(folder).free
-    needed = max(FREE_BYTES, _checkpoint_bytes(config))
+    needed = float(FREE_BYTES)
+    with suppress(InputError):  # the model's sizes are not known
+        needed = max(needed, disk_bytes(config, shape_of(config.model)))
     found = f"{free / GIB:.1f} GiB are free at {folder}"
     if free < needed:
         return note(
@@ -98,15 +101,6 @@ def disk(config: RunConfig) -> CheckResult:
             "--set runs_dir=FOLDER, or a larger update.checkpoint_interval",
         )
     return ok("disk", found)
-
-
-def _checkpoint_bytes(config: RunConfig) -> float:
-    """Return the bytes of the checkpoints of all iterations; 0 if the model's sizes are not known."""
-    try:
-        shape = shape_of(config.model)
-    except InputError:
-        return 0.0
-    return disk_bytes(config, shape)
 
 
 def _memory_limit() -> int | None:

@@ -1,6 +1,6 @@
 """Checks before anything expensive starts. Each raises an InputError that names the setting and the remedy.
 
-They cover mistakes of a user, not what the stages check themselves. torch is imported only for an explicit checkpoint.
+torch is imported only for an explicit checkpoint.
 """
 
 import json

@@ -1,7 +1,6 @@
 """A Triton kernel, interpreted or compiled: `python -m flows.checks.triton_kernel interpret | compile TARGET`.
 
-Runs in a separate process, started by flows.checks.toolchain: a broken installation may crash it, and Triton reads
-TRITON_INTERPRET when it is imported. Prints a line on success; exits with a traceback otherwise.
+A process of its own: a broken installation may crash it, and Triton reads TRITON_INTERPRET when it is imported.
 """
 
 import sys

@@ -1,7 +1,4 @@
-"""Reference pages of the documentation, generated from the code: commands, settings, rewards and stages.
-
-python -m flows.cli.reference_pages        # writes docs/reference/*.md; a test compares them with the code
-"""
+"""Writes docs/reference/*.md from the code (`python -m flows.cli.reference_pages`); a test compares them."""
 
 import re
 from collections.abc import Iterator

@@ -51,15 +51,10 @@ def alert(
         )
     if url is not None:
         call_webhook_on_failure(url, os.environ.get(token_variable))
-        typer.echo(f"failures of runs are sent to {_origin(url)}")
+        parts = urlsplit(url)  # the path of a chat program's webhook is a secret
+        typer.echo(f"failures of runs are sent to {parts.scheme}://{parts.hostname or ''}")
     mark_vanished_runs()
     typer.echo(f"runs without a living process are marked as Crashed   (automations of {api_url}; edit them in the UI)")
-
-
-def _origin(url: str) -> str:
-    """Return scheme and host: the path of a chat program's webhook is a secret."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname or ''}"
 
 
 def server(

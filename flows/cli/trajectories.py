@@ -116,19 +116,14 @@ def rescore(
     from tasks.trajectories.reader import find_batches
 
     folders = find_batches(dataset)
-    target = output or _beside(dataset, reward)
+    resolved, name = dataset.resolve(), reward.replace(" ", "").replace("*", "x")
+    target = output or resolved.with_name(f"{resolved.name}-{name}")
     for folder in folders:
         single = len(folders) == 1 and folder == dataset
         rescore_batch(folder, reward, target if single else target / folder.name, gamma)
     before, after = (analyse(load_turns(path)[0], top=0)["mean_aggregated_return"] for path in (dataset, target))
     typer.echo(f"{len(folders)} batch{'es' if len(folders) > 1 else ''}, reward {reward}: {target}")
     typer.echo(f"mean aggregated return: {decimal(before)} → {decimal(after)}")
-
-
-def _beside(dataset: Path, reward: str) -> Path:
-    name = reward.replace(" ", "").replace("*", "x")
-    resolved = dataset.resolve()
-    return resolved.with_name(f"{resolved.name}-{name}")
 
 
 def _tokenizer_of(dataset: Path) -> Path | None:

@@ -1,8 +1,6 @@
 """State of a run, `runs/<run_id>/state.json`: references to everything that it has made; and selection of its policies.
 
-The state is written atomically after every stage that adds to it. It names the newest policy, from which one more
-iteration can be run at any time, and everything that the report needs. A killed run loses nothing: the stages' cache
-finds finished work.
+Written atomically after every stage that adds to it. If it is lost, the stages' cache finds finished work.
 """
 
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Environment variables of every process of a run. Set before Prefect, Ray or a tracker is imported.
-
-Variables that the user has set are kept.
-"""
+"""Environment variables of every process of a run, set before Prefect, Ray or W&B is imported, unless they are."""
 
 import os
 

@@ -1,10 +1,8 @@
 """GPUs: those of this machine, and slots of the Prefect server by which runs share them.
 
 A run holds as many slots of the global concurrency limit `kernelmill-gpus` as it uses GPUs, from its first computed
-stage until it ends: its warm workers keep their GPUs between stages. If the server has no such limit, no run waits. A
-killed run loses its slots when its lease expires. Create the limit with the number of GPUs:
-
-    prefect gcl create kernelmill-gpus --limit 8
+stage until it ends; a killed run loses them when its lease expires. Without such a limit no run waits. Create it with
+the number of GPUs: `prefect gcl create kernelmill-gpus --limit 8`.
 """
 
 import logging

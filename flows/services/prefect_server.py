@@ -1,9 +1,8 @@
 """The Prefect server of a run: the configured one, or a child process of the driver.
 
-Without a server every process of a run would start one itself (8 to 15 s each), so there is exactly one: the server
-that PREFECT_API_URL (or the active Prefect profile) names, if it answers; else `prefect server start` on loopback with
-SQLite under `runs/prefect`. The latter ends with this process, even if that is killed, unless `stay` is set.
-PREFECT_API_URL is set to its address for all child processes.
+Without a server every process of a run would start one (8 to 15 s each). Hence there is exactly one, PREFECT_API_URL of
+all child processes: the configured server if it answers, else `prefect server start` on loopback with SQLite under
+`runs/prefect`, which ends with this process, even if that is killed.
 """
 
 import ctypes
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from kernels_eval.errors import InfrastructureError
 
+HOST = "127.0.0.1"
 STARTUP_TIMEOUT_S = 120.0
 _PR_SET_PDEATHSIG = 1
 
@@ -77,19 +77,17 @@ def answers(api_url: str, timeout_s: float = 2.0) -> bool:
         return False
 
 
-def start_server(
-    home: Path, port: int = 0, host: str = "127.0.0.1", stay: bool = False, database: str | None = None
-) -> tuple[subprocess.Popen[bytes], str]:
+def start_server(home: Path, port: int = 0, database: str | None = None) -> tuple[subprocess.Popen[bytes], str]:
     """Start a server with its database and log under `home`; return it and its API address once it answers.
 
-    port: 0 for a free one. stay: keep running when this process ends. database: SQLAlchemy URL, e.g.
-    `postgresql+asyncpg://user:password@host:5432/name`; default: SQLite under `home`.
+    port: 0 for a free one. database: SQLAlchemy URL, e.g. `postgresql+asyncpg://user:password@host:5432/name`;
+    default: SQLite under `home`.
     """
     home.mkdir(parents=True, exist_ok=True)
     for _ in range(3):
-        chosen = port or _free_port(host)
-        process = _launch(home, host, chosen, stay, database)
-        api_url = f"http://{host}:{chosen}/api"
+        chosen = port or _free_port()
+        process = _launch(home, chosen, database)
+        api_url = f"http://{HOST}:{chosen}/api"
         deadline = time.monotonic() + STARTUP_TIMEOUT_S
         while process.poll() is None and time.monotonic() < deadline:
             if answers(api_url):
@@ -105,7 +103,7 @@ def start_server(
     )
 
 
-def _launch(home: Path, host: str, port: int, stay: bool, database: str | None) -> subprocess.Popen[bytes]:
+def _launch(home: Path, port: int, database: str | None) -> subprocess.Popen[bytes]:
     environment = {
         **os.environ,
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -113,21 +111,21 @@ def _launch(home: Path, host: str, port: int, stay: bool, database: str | None) 
         "PREFECT_HOME": str(home),
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": database or f"sqlite+aiosqlite:///{home / 'prefect.db'}",
         # Address that the UI in the browser connects to.
-        "PREFECT_UI_API_URL": f"http://{host}:{port}/api",
+        "PREFECT_UI_API_URL": f"http://{HOST}:{port}/api",
         # Base address of links in notifications.
-        "PREFECT_UI_URL": f"http://{host}:{port}",
+        "PREFECT_UI_URL": f"http://{HOST}:{port}",
     }
     environment.pop("PREFECT_API_URL", None)
     with (home / "server.log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "prefect", "server", "start", "--host", host, "--port", str(port)],
+            [sys.executable, "-m", "prefect", "server", "start", "--host", HOST, "--port", str(port)],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             # New session: Ctrl-C in the terminal reaches only the driver, which then ends the server.
             start_new_session=True,
-            preexec_fn=None if stay else _end_with_parent,
+            preexec_fn=_end_with_parent,
         )
 
 
@@ -173,8 +171,8 @@ def _pointed_at(api_url: str) -> Generator[None]:
         refresh_global_settings_context()
 
 
-def _free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as probe:
+def _free_port() -> int:
+    with socket.create_server((HOST, 0)) as probe:
         return int(probe.getsockname()[1])
 
 

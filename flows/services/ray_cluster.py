@@ -1,7 +1,6 @@
 """Ray for one run, from the driver: a local cluster, or the one that `ray.address` names.
 
-Token authentication is Ray's own (RAY_AUTH_MODE, RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH in the environment). In a
-cluster the token must be the same on every node; otherwise Ray only reports that it failed to connect. A local cluster
+Token authentication is Ray's own (RAY_AUTH_MODE, RAY_AUTH_TOKEN), with the same token on every node. A local cluster
 listens on loopback only, and gets a random token unless the environment sets one: its ports allow running any code.
 """
 

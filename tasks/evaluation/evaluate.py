@@ -45,7 +45,10 @@ def evaluate_policy(
     """Publish the figures of a batch. Raises InputError if it mixes policies, or has no problem of the set."""
     turns = read_turns(batch)
     trajectories = read_trajectories(batch)
-    policy_digest = _policy_of(trajectories, batch)
+    digests = trajectories.get_column("policy_digest").unique().to_list()
+    if len(digests) != 1:
+        raise InputError(f"{batch.uri}: expected the trajectories of one policy, found {len(digests)}")
+    policy_digest = str(digests[0])
     problem_table = pl.read_parquet(problems.path / "problems.parquet", columns=_PROBLEM_COLUMNS)
     table = per_problem_table(trajectories, turns, problem_table, config)
     if table.is_empty():
@@ -83,13 +86,6 @@ def with_intervals(figures: dict[str, Estimate]) -> dict[str, Any]:
         flat[name] = value
         flat[f"{name}_ci"] = None if interval is None else list(interval)
     return flat
-
-
-def _policy_of(trajectories: pl.DataFrame, batch: TrajectoryBatchRef) -> str:
-    digests = trajectories.get_column("policy_digest").unique().to_list()
-    if len(digests) != 1:
-        raise InputError(f"{batch.uri}: expected the trajectories of one policy, found {len(digests)}")
-    return str(digests[0])
 
 
 def _figures(table: pl.DataFrame, turns: pl.DataFrame, config: EvaluationConfig) -> dict[str, Any]:

@@ -1,8 +1,6 @@
-"""Stage cache: the decisive part of a stage's arguments, and the Prefect task that computes a stage or takes its
-result.
+"""Stage cache: the decisive part of a stage's arguments, and the Prefect task that computes it or takes its result.
 
-A result is a `StageOutcome` as JSON in `runs/prefect/results/<key>`: a reference to the published artifact, never its
-data.
+A result is a `StageOutcome` as JSON in `runs/prefect/results/<key>`: a reference to the artifact, never its data.
 """
 
 import json

@@ -1,7 +1,6 @@
 """Retries and time limits of stages: a stage is tried again only if that can help.
 
-Prefect waits between attempts inside the task run, after the stage has released its resources; only the GPU slots of
-the whole run stay taken.
+Between attempts, inside the task run, it holds no resources; only the GPU slots of the whole run stay taken.
 """
 
 import threading

@@ -1,13 +1,11 @@
 """Quarantine: rows that break a row-level rule are taken out of a data set and kept, each with its reason.
 
 Great Expectations reports that rows are bad; this module computes which ones, in Polars, from the same suite files. An
-expectation is row-level if its type is in `ROW_LEVEL` and it is critical, without `mostly` and without `row_condition`;
-every other one is a property of the batch. As in Great Expectations, a null breaks
-`expect_column_values_to_not_be_null` and no other rule.
+expectation is row-level if its type is in `ROW_LEVEL` and it is critical, without `mostly` and `row_condition`; others
+are properties of the batch. As in Great Expectations, a null breaks `expect_column_values_to_not_be_null` alone.
 
-A quarantine is a published folder with the tables of its data set, restricted to the bad rows, and a further column
-`reason`. If one turn of a trajectory is bad, all of its turns are taken out: a history with a hole cannot be trained
-on.
+A quarantine is a published folder with the tables of its data set, restricted to the bad rows, and a column `reason`.
+All turns of a trajectory go with a bad one: a history with a hole cannot be trained on.
 """
 
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Checks between stages as Prefect tasks. Each returns the reference that it checked: a flow reads as a chain.
-
-Great Expectations' pages are in `runs/data_docs/<stage>/<key>/index.html`, and each run links its own.
-"""
+"""Checks between stages as Prefect tasks. Each returns the reference that it checked: a flow reads as a chain."""
 
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
 from tasks.pipeline.stage import Stage, stage_task

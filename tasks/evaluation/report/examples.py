@@ -30,18 +30,15 @@ def pick_examples(evaluation: EvaluationRef, problems: ProblemSetRef, style: Fee
     """Return up to three examples of an evaluation, always the same ones; `style`: feedback that the policy sees."""
     turns = read_turns_file(evaluation.path / "turns.parquet")
     verdict = pl.col("verdict").struct
+    ends = [verdict.field(name) for name in ("status", "correct", "speedup")]
     episodes = (
         turns.sort("trajectory_id", "turn_index")
         .group_by("trajectory_id", maintain_order=True)
         .agg(
             pl.len().alias("turns"),
-            verdict.field("status").first().alias("first_status"),
-            verdict.field("status").last().alias("last_status"),
-            verdict.field("correct").first().alias("first_correct"),
-            verdict.field("correct").last().alias("last_correct"),
+            *[end.first().name.prefix("first_") for end in ends],
+            *[end.last().name.prefix("last_") for end in ends],
             verdict.field("correct").any().alias("ever_correct"),
-            verdict.field("speedup").first().alias("first_speedup"),
-            verdict.field("speedup").last().alias("last_speedup"),
             verdict.field("error_message").last().is_not_null().alias("explained"),
             (verdict.field("status") == Status.INFRASTRUCTURE_ERROR.value).any().alias("faulty"),
             pl.col("kernel_source").is_not_null().all().alias("complete"),

@@ -1,7 +1,4 @@
-"""The report's headline and tables: figures before and after, and the change.
-
-A change is called one only if its interval lies on one side of zero.
-"""
+"""The report's headline and tables. A change is called one only if its interval lies on one side of zero."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

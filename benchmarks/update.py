@@ -181,10 +181,9 @@ def ours(given: argparse.Namespace) -> dict[str, Any]:
 
     from tasks.models.policy import load_policy
     from tasks.training.deepspeed_config import import_deepspeed
-    from tasks.training.engine import PolicyEngine
+    from tasks.training.engine import PolicyEngine, engine_settings
     from tasks.update.config import UpdateConfig
     from tasks.update.precompute import Prepared
-    from tasks.update.program import policy_settings
     from tasks.update.step import optimizer_step
 
     os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
@@ -194,7 +193,7 @@ def ours(given: argparse.Namespace) -> dict[str, Any]:
     samples = batch.samples()
     plain: dict[str, Any] = {"kl_coefficient": 0.0, "entropy_coefficient": 0.0, "dual_clip": None}
     config = UpdateConfig(**plain, clip_low=CLIP_LOW, clip_high=CLIP_HIGH, tokens_per_rank=given.budget)
-    engine = PolicyEngine(load_policy(given.folder / "policy"), policy_settings(config, "float32"))
+    engine = PolicyEngine(load_policy(given.folder / "policy"), engine_settings(config, "float32"))
     old = [torch.tensor(row) for row in json.loads((given.folder / "old_log_probs.json").read_text())]
     advantages = [torch.full((sample.responded,), sample.score) for sample in samples]
     prepared = Prepared(old, advantages, None, None, None, corrected=False, mismatch=None)

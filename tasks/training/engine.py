@@ -51,25 +51,11 @@ class EngineSettings(FrozenModel):
     """The model's adapters (tasks.training.lora), if any; the engine trains every weight that is not frozen."""
 
 
-def engine_settings(
-    config: EngineConfig,
-    dtype: str,
-    *,
-    betas: tuple[float, float],
-    weight_decay: float,
-    gradient_clip: float,
-    lora: LoraConfig | None = None,
-) -> EngineSettings:
-    """Return the settings of one engine: the run's, and those of one model's optimizer."""
-    shared = {name: getattr(config, name) for name in EngineSettings.model_fields if name in EngineConfig.model_fields}
-    return EngineSettings(
-        betas=betas,
-        weight_decay=weight_decay,
-        gradient_clip=gradient_clip,
-        dtype="bfloat16" if dtype == "bfloat16" else "float32",
-        lora=lora,
-        **shared,
-    )
+def engine_settings(config: EngineConfig, dtype: str, **of_optimizer: Any) -> EngineSettings:
+    """Return the settings of one engine: the fields of `config` by their names, and those of one model's optimizer."""
+    found = {name: getattr(config, name) for name in EngineSettings.model_fields if hasattr(config, name)}
+    found["dtype"] = "bfloat16" if dtype == "bfloat16" else "float32"
+    return EngineSettings(**(found | of_optimizer))
 
 
 class TrainingEngine:

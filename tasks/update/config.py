@@ -9,6 +9,7 @@ from tasks.training.config import EngineConfig, LoraConfig
 from tasks.trajectories.groups import Advantage
 
 PolicyLoss = Literal["ppo_clip", "gspo", "cispo", "dppo"]
+Aggregation = Literal["token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "seq_mean_token_sum_norm"]
 
 
 class CorrectionConfig(FrozenModel):
@@ -56,9 +57,7 @@ class UpdateConfig(EngineConfig):
     gae_lambda: float = Field(default=1.0, ge=0, le=1)
     critic: CriticConfig = CriticConfig()
     policy_loss: PolicyLoss = "ppo_clip"
-    aggregation: Literal["token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "seq_mean_token_sum_norm"] = (
-        "token_mean"
-    )
+    aggregation: Aggregation = "token_mean"
     clip_low: float | None = Field(default=None, gt=0)
     """None: the loss's own: ppo_clip 0.2, gspo 3e-4, cispo 1.0, dppo 0.2."""
     clip_high: float | None = Field(default=None, gt=0)

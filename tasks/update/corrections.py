@@ -5,6 +5,7 @@ iteration, detached. The log ratio is log π_train − log π_sampler. Weights m
 multiply the loss mask. Entries outside the mask are 0 in both.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -12,13 +13,12 @@ import torch
 from torch import Tensor
 
 from tasks.update.config import CorrectionConfig
-from tasks.update.losses import check_choice, masked_mean, masked_sum
+from tasks.update.losses import LOG_RATIO_LIMIT, check_choice, masked_mean, masked_sum
 
 Level = Literal["token", "sequence"]
 Estimator = Literal["k1", "k3"]
 RejectionLevel = Literal["token", "seq_mean", "seq_sum"]
 
-_LOG_RATIO_LIMIT = 20.0
 _REJECTION_LEVELS: dict[str, RejectionLevel] = {"token": "token", "sequence": "seq_sum", "geometric": "seq_mean"}
 
 
@@ -155,40 +155,40 @@ def correction(
     return Correction(weights=weights * kept, kept=kept)
 
 
-MISMATCHES = ("mismatch_mean_abs", "mismatch_max_abs", "mismatch_k3", "mismatch_max_ratio", "mismatch_ess")
-
-
-def mismatch_sums(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the parts of `mismatch`, which add up over micro-batches and ranks: sums [5] and maxima [2] in float64."""
+def mismatch_sums(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+    """Return the parts of `mismatch` in float64: sums, which add up over micro-batches and ranks, and maxima [2]."""
     kept = mask.bool()
     log_ratio = (log_probs - sampler_log_probs).detach()[kept].double()
-    ratio = log_ratio.clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()
-    k3 = torch.expm1(log_ratio) - log_ratio
-    count = torch.full_like(ratio.sum(), ratio.numel())
-    sums = torch.stack([log_ratio.abs().sum(), k3.sum(), ratio.sum(), (ratio**2).sum(), count])
+    ratio = log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+    sums = {
+        "difference": log_ratio.abs().sum(),
+        "k3": (torch.expm1(log_ratio) - log_ratio).sum(),
+        "ratio": ratio.sum(),
+        "squared_ratio": (ratio**2).sum(),
+        "compared": kept.sum(),
+    }
     if not ratio.numel():
-        return sums, torch.zeros_like(sums[:2])
+        return sums, torch.zeros(2, dtype=ratio.dtype, device=ratio.device)
     return sums, torch.stack([log_ratio.abs().max(), ratio.max()])
 
 
-def mismatch_of_sums(sums: Tensor, maxima: Tensor) -> dict[str, float]:
-    """Return the figures that `mismatch` names, from sums and maxima over any number of micro-batches."""
-    difference, k3, ratio, squares, count = sums.tolist()
-    if not count:
-        return dict.fromkeys(MISMATCHES, 0.0)
+def mismatch_of_sums(sums: Mapping[str, float], maxima: Tensor) -> dict[str, float]:
+    """Return the figures of `mismatch` from sums and maxima over any number of micro-batches; 0 without a token."""
+    count = max(sums["compared"], 1.0)
     largest_difference, largest_ratio = maxima.tolist()
     return {
-        "mismatch_mean_abs": difference / count,
+        "mismatch_mean_abs": sums["difference"] / count,
         "mismatch_max_abs": largest_difference,
-        "mismatch_k3": k3 / count,
+        "mismatch_k3": sums["k3"] / count,
         "mismatch_max_ratio": largest_ratio,
-        "mismatch_ess": ratio**2 / squares / count,
+        "mismatch_ess": sums["ratio"] ** 2 / (sums["squared_ratio"] or 1.0) / count,
     }
 
 
 def mismatch(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor) -> dict[str, float]:
-    """Return the difference of sampler and trainer by MISMATCHES: |Δ log-prob|, k3, ratio, effective sample size."""
-    return mismatch_of_sums(*mismatch_sums(log_probs, sampler_log_probs, mask))
+    """Return the difference of sampler and trainer: |Δ log-prob|, k3, ratio, effective sample size."""
+    sums, maxima = mismatch_sums(log_probs, sampler_log_probs, mask)
+    return mismatch_of_sums({name: float(value) for name, value in sums.items()}, maxima)
 
 
 def _weights(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, level: Level) -> Tensor:
@@ -197,9 +197,9 @@ def _weights(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, level: 
     if level == "sequence":
         log_ratio = masked_sum(log_ratio, mask, dim=1)[:, None].expand_as(log_ratio)
     return torch.where(
-        mask.bool(), log_ratio.clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp(), torch.zeros_like(log_ratio)
+        mask.bool(), log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp(), torch.zeros_like(log_ratio)
     )
 
 
 def _log_ratio(log_probs: Tensor, sampler_log_probs: Tensor) -> Tensor:
-    return (log_probs - sampler_log_probs).detach().clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)
+    return (log_probs - sampler_log_probs).detach().clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)

@@ -24,7 +24,7 @@ def critic_settings(config: UpdateConfig, dtype: str) -> EngineSettings:
     """Return the settings of the critic's engine."""
     critic = config.critic
     return engine_settings(
-        config, dtype, betas=config.betas, weight_decay=critic.weight_decay, gradient_clip=critic.gradient_clip
+        config, dtype, weight_decay=critic.weight_decay, gradient_clip=critic.gradient_clip, lora=None
     )
 
 

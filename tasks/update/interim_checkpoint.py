@@ -15,7 +15,8 @@ from torch import distributed
 from tasks.pipeline.store import publish
 from tasks.training.checkpoint import save_optimizer, save_weights
 from tasks.training.engine import PolicyEngine
-from tasks.training.retention import STEP_PREFIX, Metric, checkpoint_metadata, find_newest, keep_newest_and_best
+from tasks.training.retention import STEP_PREFIX, checkpoint_metadata, find_newest, keep_newest_and_best
+from tasks.update.config import UpdateConfig
 from tasks.update.critic import CRITIC_FOLDER, CriticEngine
 from tasks.update.precompute import Prepared, save_prepared
 
@@ -25,37 +26,39 @@ if TYPE_CHECKING:  # PEFT takes two seconds to import
 ROWS_FILE = "rows.json"
 
 
+@dataclass
+class Engines:
+    """Objects that a rank trains, and keeps from one update to the next."""
+
+    policy: PolicyEngine
+    critic: CriticEngine | None
+    tokenizer: Any
+    base: "AdapterBase | None"
+
+
 @dataclass(frozen=True)
 class Interim:
-    """Folder and retention of one update's interim checkpoints, and the newest one that is there."""
+    """Folder of one update's interim checkpoints, and the newest one that is there."""
 
     folder: Path
     fingerprint: str
-    every: int
-    keep: int
-    best_metric: Metric | None = None
-    resume: Path | None = None
-    steps: int = 0
+    resume: Path | None
+    steps: int
     """Optimizer steps that the checkpoint to resume from has seen."""
-    rows: tuple[dict[str, Any], ...] = ()
-
-    def due(self, steps: int, total: int) -> bool:
-        """True after every so many steps, but not after the last."""
-        return steps % self.every == 0 and steps < total
+    rows: tuple[dict[str, Any], ...]
 
 
-def find_interim(folder: Path, fingerprint: str, every: int, keep: int, best_metric: Metric | None = None) -> Interim:
+def find_interim(folder: Path, fingerprint: str) -> Interim:
     """Return the newest interim checkpoint of this update, or the beginning."""
     found, steps = find_newest(folder, fingerprint)
     rows = () if found is None else tuple(json.loads((found / ROWS_FILE).read_text(encoding="utf-8")))
-    return Interim(folder, fingerprint, every, keep, best_metric, found, steps, rows)
+    return Interim(folder, fingerprint, found, steps, rows)
 
 
 def save_interim(
     interim: Interim,
-    engine: PolicyEngine,
-    critic: CriticEngine | None,
-    base: "AdapterBase | None",
+    engines: Engines,
+    config: UpdateConfig,
     prepared: Prepared,
     rows: Sequence[dict[str, Any]],
     steps: int,
@@ -63,26 +66,19 @@ def save_interim(
     """Publish an interim checkpoint, then remove those that are not to be kept. Every rank calls it; rank 0 writes."""
     folder = interim.folder / f"{STEP_PREFIX}{steps:08d}"
     if distributed.get_rank() != 0:
-        save_engines(engine, critic, base, folder)
+        save_engines(engines, folder)
         return
     with publish(folder, checkpoint_metadata(interim.fingerprint, steps, rows[-1])) as partial:
-        save_engines(engine, critic, base, partial)
+        save_engines(engines, partial)
         save_prepared(prepared, partial)
         (partial / ROWS_FILE).write_text(json.dumps(list(rows)), encoding="utf-8")
-    keep_newest_and_best(interim.folder, interim.fingerprint, interim.keep, interim.best_metric)
+    keep_newest_and_best(interim.folder, interim.fingerprint, config.keep_checkpoints, config.best_metric)
 
 
-def save_engines(
-    engine: PolicyEngine,
-    critic: CriticEngine | None,
-    base: "AdapterBase | None",
-    folder: Path,
-    tokenizer: Any = None,
-) -> None:
+def save_engines(engines: Engines, folder: Path, tokenizer: Any = None) -> None:
     """Write the policy, the critic if there is one, and their optimizer states. Every rank calls it; rank 0 writes."""
-    save_weights(engine, tokenizer, folder, base)
-    save_optimizer(engine, folder)
-    if critic is not None:
-        (folder / CRITIC_FOLDER).mkdir(parents=True, exist_ok=True)
-        save_weights(critic, None, folder / CRITIC_FOLDER)
-        save_optimizer(critic, folder / CRITIC_FOLDER)
+    save_weights(engines.policy, tokenizer, folder, engines.base)
+    save_optimizer(engines.policy, folder)
+    if engines.critic is not None:
+        save_weights(engines.critic, None, folder / CRITIC_FOLDER)
+        save_optimizer(engines.critic, folder / CRITIC_FOLDER)

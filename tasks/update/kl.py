@@ -10,9 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tasks.update.losses import check_choice
+from tasks.update.losses import LOG_RATIO_LIMIT, check_choice
 
-_LOG_RATIO_LIMIT = 20.0
 _KL_LIMIT = 10.0
 
 
@@ -34,7 +33,7 @@ def k3(log_probs: Tensor, reference_log_probs: Tensor) -> Tensor:
 
 def low_var_kl(log_probs: Tensor, reference_log_probs: Tensor) -> Tensor:
     """k3 with the log ratio clamped to ±20 and the value to ±10 (as verl and slime do)."""
-    log_ratio = (reference_log_probs - log_probs).clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)
+    log_ratio = (reference_log_probs - log_probs).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
     return (torch.expm1(log_ratio) - log_ratio).clamp(-_KL_LIMIT, _KL_LIMIT)
 
 

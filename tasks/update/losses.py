@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from kernels_eval.errors import InputError
+from tasks.update.config import Aggregation
 
-Aggregation = Literal["token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "seq_mean_token_sum_norm"]
 Divergence = Literal["tv", "kl"]
 LossPerToken = tuple[Tensor, dict[str, Tensor]]
 
-_LOG_RATIO_LIMIT = 20.0
+LOG_RATIO_LIMIT = 20.0
 _SEQUENCE_LOG_RATIO_LIMIT = 10.0
 _TINY = 1e-8
 
@@ -176,7 +176,7 @@ def check_choice(argument: str, found: str, known: Collection[str]) -> None:
 
 
 def _ratio(log_probs: Tensor, old_log_probs: Tensor) -> Tensor:
-    return (log_probs - old_log_probs).clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()
+    return (log_probs - old_log_probs).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
 
 
 def _check_shapes(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor | None = None) -> None:

@@ -25,25 +25,12 @@ class Targets:
     reference_log_probs: Tensor | None
 
 
-SUMS: tuple[str, ...] = (
-    "loss",
-    "policy_loss",
-    "kl",
-    "entropy",
-    "clipped",
-    "clipped_dual",
-    "old_kl",
-    "weight",
-    "rejected",
-    "tokens",
-)
-"""Entries of the vector that `objective` returns; sums over tokens, `loss` and `policy_loss` already normalised."""
-
-
 def objective(
     batch: MicroBatch, log_probs: Tensor, entropies: Tensor, targets: Targets, config: UpdateConfig, normaliser: float
-) -> tuple[Tensor, Tensor]:
-    """log_probs, entropies [N] -> (this micro-batch's part of the optimizer step's loss, sums as named by SUMS).
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """log_probs, entropies [N] -> (this micro-batch's part of the optimizer step's loss, sums over its tokens).
+
+    The sums are for metrics; of them `loss` and `policy_loss` are already normalised.
 
     `normaliser` is the optimizer step's, over all micro-batches and ranks: parts are summed, never averaged.
     """
@@ -68,20 +55,18 @@ def objective(
         bonus = aggregate(entropy * corrected.kept, mask, config.aggregation, normaliser)
         loss = loss - config.entropy_coefficient * bonus
     zero = torch.zeros_like(mask)
-    sums = torch.stack(
-        [
-            loss.detach(),
-            policy.detach(),
-            kl_sum,
-            masked_sum(entropy.detach(), mask),
-            masked_sum(figures.get("clipped", zero).to(mask.dtype), mask),
-            masked_sum(figures.get("clipped_dual", zero).to(mask.dtype), mask),
-            masked_sum(old - new.detach(), mask),
-            corrected.weights.sum(),
-            (mask - corrected.kept).sum(),
-            mask.sum(),
-        ]
-    ).double()
+    sums = {
+        "loss": loss.detach(),
+        "policy_loss": policy.detach(),
+        "kl": kl_sum,
+        "entropy": masked_sum(entropy.detach(), mask),
+        "clipped": masked_sum(figures.get("clipped", zero).to(mask.dtype), mask),
+        "clipped_dual": masked_sum(figures.get("clipped_dual", zero).to(mask.dtype), mask),
+        "old_kl": masked_sum(old - new.detach(), mask),
+        "weight": corrected.weights.sum(),
+        "rejected": (mask - corrected.kept).sum(),
+        "tokens": mask.sum(),
+    }
     return loss, sums
 
 

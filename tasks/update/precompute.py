@@ -8,18 +8,21 @@ show.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor, distributed
 
 from tasks.training.attention import ALONE, SequenceGroup
-from tasks.training.batches import Layout, MicroBatch, TrainedSequence
+from tasks.training.batches import MicroBatch
+from tasks.training.engine import PolicyEngine
 from tasks.update.config import UpdateConfig
-from tasks.update.corrections import mismatch, mismatch_of_sums, mismatch_sums
-from tasks.update.credit_assignment import Sample, Score, credit
+from tasks.update.corrections import mismatch
+from tasks.update.credit_assignment import Sample, SampleSet, credit
+from tasks.update.critic import CriticEngine
 from tasks.update.kl import kl_penalty
 
 PREPARED_FILE = "prepared.safetensors"
@@ -27,7 +30,6 @@ PROBED_SEQUENCES = 8
 _FIELDS = ("old_log_probs", "advantages", "reference_log_probs", "values", "returns")
 
 Scorer = Callable[[MicroBatch], Tensor]
-OldLogProbs = Literal["sampler", "trainer", "current"]
 
 
 @dataclass(frozen=True)
@@ -47,23 +49,18 @@ class Prepared:
 
 
 def prepare(
-    group: SequenceGroup,
-    samples: Sequence[Sample],
+    policy: PolicyEngine,
+    critic: CriticEngine | None,
+    reference: Scorer | None,
+    data: SampleSet,
     config: UpdateConfig,
     steps: int,
-    layout: Layout,
-    device: torch.device,
-    policy: Scorer,
-    reference: Scorer | None,
-    critic: Scorer | None,
-    masked: Sequence[Score] = (),
 ) -> Prepared:
     """Return everything that the optimizer steps compare with. Every rank calls it, and gets all samples' tensors."""
-    sequences = [sample.sequence for sample in samples]
-    sampler = [torch.from_numpy(sample.sampler_log_probs) for sample in samples]
+    sampler = [torch.from_numpy(sample.sampler_log_probs) for sample in data.samples]
 
     def scored(scorer: Scorer) -> list[Tensor]:
-        return score_samples(group, sequences, layout, device, scorer)
+        return score_samples(policy, data.samples, config, scorer, policy.group)
 
     in_reward = config.kl_coefficient > 0 and config.kl_in == "reward"
     source = config.old_log_probs
@@ -71,23 +68,19 @@ def prepare(
         if steps == 1 and not in_reward:
             source = "current"
         elif source == "auto":
-            source = (
-                "sampler" if _same_numerics(group, sequences, sampler, config, layout, device, policy) else "trainer"
-            )
-    old = {"sampler": sampler, "current": None, "trainer": None}[source]
+            source = "sampler" if _same_numerics(policy, data.samples, config) else "trainer"
+    old = sampler if source == "sampler" else None
     difference = None
     if source == "trainer":
-        old = scored(policy)
-        difference = mismatch_of_sums(
-            *mismatch_sums(torch.cat(old), torch.cat(sampler), torch.ones(sum(map(len, old))))
-        )
+        old = scored(lambda batch: policy.score(batch)[0])
+        difference = mismatch(torch.cat(old), torch.cat(sampler), torch.ones(sum(map(len, old))))
     references = None if reference is None else scored(reference)
     penalties = None
     if in_reward and references is not None and old is not None:
         pairs = zip(old, references, strict=True)
         penalties = [config.kl_coefficient * kl_penalty(new, base, config.kl_estimator) for new, base in pairs]
-    values = None if critic is None else scored(critic)
-    credited = credit(samples, config, penalties, values, masked)
+    values = None if critic is None else scored(critic.score)
+    credited = credit(data.samples, config, penalties, values, data.masked)
     return Prepared(
         old_log_probs=old,
         advantages=credited.advantages,
@@ -100,21 +93,22 @@ def prepare(
 
 
 def score_samples(
-    group: SequenceGroup, sequences: Sequence[TrainedSequence], layout: Layout, device: torch.device, scorer: Scorer
+    engine: PolicyEngine, samples: Sequence[Sample], config: UpdateConfig, scorer: Scorer, group: SequenceGroup
 ) -> list[Tensor]:
-    """Return the scores [R_i] of every sequence's trained tokens, on the CPU; the ranks share the work."""
+    """Return the scores [R_i] of every sample's response, on the CPU; the ranks of all groups share the work."""
     result: dict[int, Tensor] = {}
+    sequences = [sample.sequence for sample in samples]
     with torch.no_grad():
-        for batch in group.micro_batches(layout, sequences, device):
+        for batch in group.micro_batches(engine.layout(config.tokens_per_rank), sequences, engine.device):
             scores = scorer(batch)
             if batch.targets.numel():  # the others only take part in gathering weights (ZeRO-3)
-                counts = [int(sequences[row].trained[1:].sum()) for row in batch.rows]
+                counts = [samples[row].responded for row in batch.rows]
                 result |= zip(batch.rows, scores.float().cpu().split(counts), strict=True)
     if group.groups > 1:
         parts: list[Any] = [None] * distributed.get_world_size()
         distributed.all_gather_object(parts, result)
         result = {row: value for part in parts for row, value in part.items()}
-    return [result[row] for row in range(len(sequences))]
+    return [result[row] for row in range(len(samples))]
 
 
 def save_prepared(prepared: Prepared, folder: Path) -> None:
@@ -126,11 +120,9 @@ def save_prepared(prepared: Prepared, folder: Path) -> None:
 
 def load_prepared(folder: Path, samples: Sequence[Sample]) -> Prepared:
     """Read what `save_prepared` wrote for these samples."""
-    from safetensors import safe_open
-
-    tensors = load_file(folder / PREPARED_FILE)
     with safe_open(folder / PREPARED_FILE, framework="pt") as stored:
         metadata = dict(stored.metadata())
+        tensors: dict[str, Tensor] = {name: stored.get_tensor(name) for name in list(stored.keys())}
     lengths = [sample.responded for sample in samples]
     rows = {name: list(tensors[name].split(lengths)) if name in tensors else None for name in _FIELDS}
     corrected = bool(int(metadata.pop("corrected")))
@@ -141,23 +133,14 @@ def load_prepared(folder: Path, samples: Sequence[Sample]) -> Prepared:
     )
 
 
-def _same_numerics(
-    group: SequenceGroup,
-    sequences: Sequence[TrainedSequence],
-    sampler: Sequence[Tensor],
-    config: UpdateConfig,
-    layout: Layout,
-    device: torch.device,
-    policy: Scorer,
-) -> bool:
-    """Score a few sequences, from the shortest to the longest; every rank the same ones, and all come to one answer."""
-    order = sorted(range(len(sequences)), key=lambda row: sequences[row].length)
+def _same_numerics(policy: PolicyEngine, samples: Sequence[Sample], config: UpdateConfig) -> bool:
+    """Score a few samples, from the shortest to the longest; every rank the same ones, and all come to one answer."""
+    order = sorted(range(len(samples)), key=lambda row: samples[row].sequence.length)
     places = np.linspace(0, len(order) - 1, min(PROBED_SEQUENCES, len(order))).astype(int)
-    rows = sorted({order[place] for place in places})
-    chosen = [sequences[row] for row in rows]
-    found = score_samples(ALONE, chosen, layout, device, policy)
-    new, old = torch.cat(found), torch.cat([sampler[row] for row in rows])
-    apart = torch.tensor(mismatch(new, old, torch.ones_like(new))["mismatch_mean_abs"], device=device)
-    if group.groups > 1:
+    probed = [samples[row] for row in sorted({order[place] for place in places})]
+    new = torch.cat(score_samples(policy, probed, config, lambda batch: policy.score(batch)[0], ALONE))
+    old = torch.from_numpy(np.concatenate([sample.sampler_log_probs for sample in probed]))
+    apart = torch.tensor(mismatch(new, old, torch.ones_like(new))["mismatch_mean_abs"], device=policy.device)
+    if policy.group.groups > 1:
         distributed.all_reduce(apart, distributed.ReduceOp.MAX)
     return float(apart) <= config.correction.tolerance

@@ -17,6 +17,7 @@ import torch
 
 from tasks.models.policy import load_policy
 from tasks.models.tokenizer import load_tokenizer
+from tasks.pipeline.references import CheckpointRef
 from tasks.training.batches import MicroBatch
 from tasks.training.checkpoint import restore_optimizer
 from tasks.training.engine import EngineSettings, PolicyEngine, engine_settings, prepare_model
@@ -26,8 +27,8 @@ from tasks.trajectories.groups import GroupKey
 from tasks.update.config import UpdateConfig
 from tasks.update.credit_assignment import Sample, SampleSet
 from tasks.update.critic import CRITIC_FOLDER, CriticEngine, critic_settings, load_critic
-from tasks.update.interim_checkpoint import Interim, save_engines, save_interim
-from tasks.update.precompute import Prepared, Scorer, load_prepared, prepare
+from tasks.update.interim_checkpoint import Engines, Interim, save_engines, save_interim
+from tasks.update.precompute import Scorer, load_prepared, prepare
 from tasks.update.step import optimizer_step, throughput
 
 if TYPE_CHECKING:  # PEFT takes two seconds to import
@@ -38,10 +39,8 @@ if TYPE_CHECKING:  # PEFT takes two seconds to import
 class UpdateJob:
     """Everything that one update needs; the same on every rank."""
 
-    policy: Path
-    policy_digest: str
-    reference: Path | None
-    reference_digest: str | None
+    policy: CheckpointRef
+    reference: CheckpointRef | None
     dtype: str
     samples: SampleSet
     config: UpdateConfig
@@ -53,33 +52,30 @@ class UpdateJob:
     base: "AdapterBase | None" = None
     """With LoRA: the policy that the adapters belong to."""
     interim: Interim | None = None
-    """Where interim checkpoints go, and the one to go on from."""
     problems_refilled: int = 0
     """Problems that the rollout drew beyond its first draw, for groups that teach something."""
 
-
-@dataclass
-class Held:
-    """Objects that a rank keeps from one update to the next."""
-
-    engine: PolicyEngine
-    critic: CriticEngine | None
-    tokenizer: Any
-    base: "AdapterBase | None"
+    @property
+    def resume(self) -> Path | None:
+        """The interim checkpoint to go on from, if any."""
+        return None if self.interim is None else self.interim.resume
 
 
 def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]]:
     """Train the policy on the samples and write the checkpoint. A generator: see the module's docstring."""
     started = time.perf_counter()
-    held = _held(rank, job)
+    engines = _engines(rank, job)
     config, samples = job.config, job.samples.samples
     hands = [
         (epoch, hand)
         for epoch in range(config.epochs)
         for hand in deal_groups(samples, config.optimizer_steps, (job.seed, job.iteration, epoch))
     ]
-    resume = None if job.interim is None else job.interim.resume
-    prepared = _prepare(rank, job, held, len(hands)) if resume is None else load_prepared(resume, samples)
+    if job.resume is None:
+        reference = _reference(rank, job, engines.policy)
+        prepared = prepare(engines.policy, engines.critic, reference, job.samples, config, len(hands))
+    else:
+        prepared = load_prepared(job.resume, samples)
     prepared_s = time.perf_counter() - started
     steps_before = job.iteration * config.optimizer_steps * config.epochs
     longest_response = max(sample.responded for sample in samples)
@@ -92,7 +88,7 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
         share = _rate_share(job, steps_before + number)
         rate = config.learning_rate * share
         figures = optimizer_step(
-            held.engine, held.critic, config, samples, hand, prepared, rate, longest_response, share
+            engines.policy, engines.critic, config, samples, hand, prepared, rate, longest_response, share
         )
         seconds = time.perf_counter() - step_started
         # Only before the first step are the weights those that sampled: its mismatch is the iteration's.
@@ -106,7 +102,7 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
                 **first_mismatch,
                 "learning_rate": rate,
                 "seconds": seconds,
-                **throughput(held.engine, [samples[row] for row in hand], seconds, rank.world_size),
+                **throughput(engines.policy, [samples[row] for row in hand], seconds, rank.world_size),
                 "groups_used": job.samples.groups_used,
                 "groups_single": job.samples.groups_single,
                 "groups_constant": job.samples.groups_constant,
@@ -117,15 +113,16 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
                 "preparation_s": prepared_s,
             }
         )
-        if job.interim is not None and job.interim.due(number + 1, len(hands)):
-            save_interim(job.interim, held.engine, held.critic, held.base, prepared, rows, number + 1)
+        due = config.save_interval is not None and (number + 1) % config.save_interval == 0
+        if job.interim is not None and due and number + 1 < len(hands):
+            save_interim(job.interim, engines, config, prepared, rows, number + 1)
         yield {
             "done": number + 1,
             "total": len(hands),
             **{name: rows[-1][name] for name in ("loss", "kl", "entropy", "gradient_norm", "tokens_per_s")},
         }
-    save_engines(held.engine, held.critic, held.base, job.folder, held.tokenizer)
-    rank.held["update"] = held
+    save_engines(engines, job.folder, engines.tokenizer)
+    rank.held["update"] = engines
     yield {"rows": rows}
 
 
@@ -172,28 +169,15 @@ def seed_step(seed: int, iteration: int, step: int, rank: int) -> None:
     torch.manual_seed(int(np.random.SeedSequence([seed, iteration, step, rank]).generate_state(1)[0]))
 
 
-def policy_settings(config: UpdateConfig, dtype: str) -> EngineSettings:
-    """Return the settings of the policy's engine."""
-    return engine_settings(
-        config,
-        dtype,
-        betas=config.betas,
-        weight_decay=config.weight_decay,
-        gradient_clip=config.gradient_clip,
-        lora=config.lora,
-    )
-
-
-def _held(rank: RankContext, job: UpdateJob) -> Held:
+def _engines(rank: RankContext, job: UpdateJob) -> Engines:
     """Return the engines that already hold the policy, or load them from its checkpoint. Both are equal to the bit."""
-    settings = policy_settings(job.config, job.dtype)
-    held: Held | None = rank.held.pop("update", None)
+    settings = engine_settings(job.config, job.dtype)
+    held: Engines | None = rank.held.pop("update", None)
     digest = rank.held.pop("update_digest", None)  # from here on the held weights are nobody's
-    resume = None if job.interim is None else job.interim.resume
-    if held is not None and digest == job.policy_digest and resume is None and _fits(held, job, settings):
+    if held is not None and digest == job.policy.digest and job.resume is None and _fits(held, job, settings):
         return held
     del held
-    source = resume or job.policy
+    source = job.resume or job.policy.path
     if settings.lora is None or job.base is None:
         model = load_policy(source, job.dtype)
     else:
@@ -202,66 +186,41 @@ def _held(rank: RankContext, job: UpdateJob) -> Held:
         model = load_policy(job.base.uri, job.dtype)
         add_adapters(model, settings.lora, job.seed)
         load_adapter(model, source)
-    engine = PolicyEngine(model, settings)
-    restore_optimizer(engine, source)
+    policy = PolicyEngine(model, settings)
+    restore_optimizer(policy, source)
     critic = None
     if job.config.advantage == "gae":
-        critic = CriticEngine(_critic_model(job, source), critic_settings(job.config, job.dtype))
-        restore_optimizer(critic, source / CRITIC_FOLDER)
-    return Held(engine, critic, load_tokenizer(job.policy), job.base)
+        stored = source / CRITIC_FOLDER
+        origin = stored if stored.is_dir() else job.config.critic.pretrained or job.policy.path
+        critic = CriticEngine(load_critic(origin, job.dtype), critic_settings(job.config, job.dtype))
+        restore_optimizer(critic, stored)
+    return Engines(policy, critic, load_tokenizer(job.policy.path), job.base)
 
 
-def _fits(held: Held, job: UpdateJob, settings: EngineSettings) -> bool:
+def _fits(held: Engines, job: UpdateJob, settings: EngineSettings) -> bool:
     wanted = critic_settings(job.config, job.dtype) if job.config.advantage == "gae" else None
     found = None if held.critic is None else held.critic.settings
-    return held.engine.settings == settings and held.base == job.base and found == wanted
+    return held.policy.settings == settings and held.base == job.base and found == wanted
 
 
-def _critic_model(job: UpdateJob, source: Path) -> Any:
-    stored = source / CRITIC_FOLDER
-    if stored.is_dir():
-        return load_critic(stored, job.dtype)
-    return load_critic(job.config.critic.pretrained or job.policy, job.dtype)
-
-
-def _prepare(rank: RankContext, job: UpdateJob, held: Held, steps: int) -> Prepared:
-    engine, critic = held.engine, held.critic
-
-    def policy(batch: MicroBatch) -> torch.Tensor:
-        return engine.score(batch)[0]
-
-    return prepare(
-        engine.group,
-        job.samples.samples,
-        job.config,
-        steps,
-        engine.layout(job.config.tokens_per_rank),
-        engine.device,
-        policy,
-        _reference(rank, job, held),
-        None if critic is None else critic.score,
-        job.samples.masked,
-    )
-
-
-def _reference(rank: RankContext, job: UpdateJob, held: Held) -> Scorer | None:
+def _reference(rank: RankContext, job: UpdateJob, policy: PolicyEngine) -> Scorer | None:
     """Return the reference's scorer: the policy without its adapters if that is the reference; else a second model."""
     if job.reference is None or job.config.kl_coefficient == 0:
         return None
-    if job.base is not None and job.base.digest == job.reference_digest:
-        return lambda batch: _without_adapters(held.engine, batch)
-    settings = held.engine.settings
-    if rank.held.get("reference_of") != (job.reference_digest, settings):
-        model = load_policy(job.reference, job.dtype).to(held.engine.device)  # pyright: ignore[reportArgumentType]
-        prepare_model(model, settings.model_copy(update={"compile": False}), held.engine.group)
+    if job.base is not None and job.base.digest == job.reference.digest:
+        return lambda batch: _without_adapters(policy, batch)
+    settings = policy.settings
+    if rank.held.get("reference_of") != (job.reference.digest, settings):
+        model = load_policy(job.reference.path, job.dtype).to(policy.device)  # pyright: ignore[reportArgumentType]
+        prepare_model(model, settings.model_copy(update={"compile": False}), policy.group)
         rank.held["reference"] = TokenScorer(model.eval(), settings.head)
-        rank.held["reference_of"] = (job.reference_digest, settings)
+        rank.held["reference_of"] = (job.reference.digest, settings)
     scorer = rank.held["reference"]
-    return lambda batch: score(scorer, batch, held.engine.group)[0]
+    return lambda batch: score(scorer, batch, policy.group)[0]
 
 
-def _without_adapters(engine: PolicyEngine, batch: MicroBatch) -> torch.Tensor:
+def _without_adapters(policy: PolicyEngine, batch: MicroBatch) -> torch.Tensor:
     from tasks.training.lora import adapters_off
 
-    with adapters_off(engine.model) if engine.settings.lora is not None else nullcontext():
-        return engine.score(batch)[0]
+    with adapters_off(policy.model) if policy.settings.lora is not None else nullcontext():
+        return policy.score(batch)[0]

@@ -15,10 +15,8 @@ from tasks.update.corrections import mismatch_of_sums, mismatch_sums
 from tasks.update.credit_assignment import Sample
 from tasks.update.critic import CriticEngine
 from tasks.update.losses import aggregate, masked_sum, normaliser_of, value_loss
-from tasks.update.objective import SUMS, Targets, objective
+from tasks.update.objective import Targets, objective
 from tasks.update.precompute import Prepared
-
-VALUE_SUMS: tuple[str, ...] = ("value_loss", "value_clipped", "error", "squared_error", "return", "squared_return")
 
 
 @dataclass(frozen=True)
@@ -63,45 +61,38 @@ def optimizer_step(
     """Train on `rows` of the samples; returns the step's figures. `rate_share`: the critic's share of its peak rate."""
     clock = PhaseClock(engine.device)
     chosen = [samples[row] for row in rows]
-    items = items_of_rank(engine, config, chosen, rows, prepared)
+    batches = engine.micro_batches([sample.sequence for sample in chosen], config.tokens_per_rank)
+    items = [_item(batch, chosen, rows, prepared) for batch in batches]
     normaliser, value_normaliser = normalisers(chosen, config, longest_response)
-    device = engine.device
-    sums = torch.zeros(len(SUMS), dtype=torch.float64, device=device)
-    value_sums = torch.zeros(len(VALUE_SUMS), dtype=torch.float64, device=device)
-    mismatches = torch.zeros(5, dtype=torch.float64, device=device)
-    maxima = torch.zeros(2, dtype=torch.float64, device=device)
+    parts: list[dict[str, Tensor]] = []
+    maxima = torch.zeros(2, dtype=torch.float64, device=engine.device)
     clock.ends("batching_s")
     for number, item in enumerate(items):
         last = number == len(items) - 1
         log_probs, entropies = engine.score(item.batch)
-        loss, part = objective(item.batch, log_probs, entropies, item.targets, config, normaliser)
+        loss, sums = objective(item.batch, log_probs, entropies, item.targets, config, normaliser)
         engine.backward(loss, last=last)
-        sums += part
-        apart, largest = mismatch_sums(
-            item.batch.unflatten(log_probs.detach()), item.sampler_log_probs, item.batch.mask
-        )
-        mismatches += apart
+        new = item.batch.unflatten(log_probs.detach())
+        of_mismatch, largest = mismatch_sums(new, item.sampler_log_probs, item.batch.mask)
         maxima = torch.maximum(maxima, largest)
+        of_values: dict[str, Tensor] = {}
         if critic is not None:
-            loss, part = _value_objective(critic, item, config, value_normaliser)
+            loss, of_values = _value_objective(critic, item, config, value_normaliser)
             critic.backward(loss, last=last)
-            value_sums += part
+        parts.append({**sums, **of_mismatch, **of_values})
     clock.ends("gradients_s")
     norm = engine.step(rate)
     value_norm = 0.0 if critic is None else critic.step(config.critic.learning_rate * rate_share)
     clock.ends("optimizer_s")
+    totals = _totals(engine, parts)
     if engine.world_size > 1:
-        together = engine.sum_over_ranks(torch.cat([sums, value_sums, mismatches]))
         distributed.all_reduce(maxima, distributed.ReduceOp.MAX)
-        sums, value_sums, mismatches = together.split([len(SUMS), len(VALUE_SUMS), 5])
     work = sum(item.batch.padded_tokens for item in items)
-    totals = dict(zip(SUMS, sums.tolist(), strict=True))
-    of_values = dict(zip(VALUE_SUMS, value_sums.tolist(), strict=True))
     return {
         **_figures(totals, chosen, rows, prepared),
         "gradient_norm": norm,
-        **({} if critic is None else _value_figures(of_values, value_norm, max(totals["tokens"], 1.0))),
-        **mismatch_of_sums(mismatches, maxima),
+        **({} if critic is None else _value_figures(totals, value_norm)),
+        **mismatch_of_sums(totals, maxima),
         "micro_batches": len(items),
         "token_budget": config.tokens_per_rank,
         "padding_fraction": 1 - _own_tokens(items, chosen) / max(work, 1),
@@ -121,23 +112,19 @@ def throughput(engine: PolicyEngine, samples: Sequence[Sample], seconds: float, 
     }
 
 
-def items_of_rank(
-    engine: PolicyEngine,
-    config: UpdateConfig,
-    samples: Sequence[Sample],
-    rows: Sequence[int],
-    prepared: Prepared,
-) -> list[Item]:
-    """Return this rank's micro-batches of the samples, each with the targets of its losses."""
-    batches = engine.micro_batches([sample.sequence for sample in samples], config.tokens_per_rank)
-    return [_item(batch, samples, rows, prepared) for batch in batches]
-
-
 def normalisers(samples: Sequence[Sample], config: UpdateConfig, longest_response: int) -> tuple[float, float]:
     """Return the divisors of the policy's and of the critic's loss, over the whole optimizer step and all ranks."""
     lengths = torch.tensor([sample.responded for sample in samples])
     mask = torch.arange(int(lengths.max()))[None, :] < lengths[:, None]
     return normaliser_of(mask, config.aggregation, longest_response), normaliser_of(mask, "token_mean")
+
+
+def _totals(engine: PolicyEngine, parts: Sequence[dict[str, Tensor]]) -> dict[str, float]:
+    """Add up the sums of the micro-batches of all ranks, in float64."""
+    total = torch.zeros(len(parts[0]), dtype=torch.float64, device=engine.device)
+    for part in parts:
+        total += torch.stack(list(part.values()))
+    return dict(zip(parts[0], engine.sum_over_ranks(total).tolist(), strict=True))
 
 
 def _item(batch: MicroBatch, samples: Sequence[Sample], rows: Sequence[int], prepared: Prepared) -> Item:
@@ -168,8 +155,8 @@ def _item(batch: MicroBatch, samples: Sequence[Sample], rows: Sequence[int], pre
 
 def _value_objective(
     critic: CriticEngine, item: Item, config: UpdateConfig, normaliser: float
-) -> tuple[Tensor, Tensor]:
-    """Return (this micro-batch's part of the value loss, sums as named by VALUE_SUMS)."""
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return (this micro-batch's part of the value loss, sums over its tokens)."""
     assert item.old_values is not None
     assert item.returns is not None
     mask = item.batch.mask
@@ -177,8 +164,14 @@ def _value_objective(
     per_token, figures = value_loss(values, item.old_values, item.returns, config.critic.value_clip)
     loss = aggregate(per_token, mask, "token_mean", normaliser)
     error = item.returns - item.old_values
-    terms = (figures["clipped"].to(mask.dtype), error, error**2, item.returns, item.returns**2)
-    return loss, torch.stack([loss.detach(), *(masked_sum(term, mask) for term in terms)]).double()
+    terms = {
+        "value_clipped": figures["clipped"].to(mask.dtype),
+        "error": error,
+        "squared_error": error**2,
+        "return": item.returns,
+        "squared_return": item.returns**2,
+    }
+    return loss, {"value_loss": loss.detach()} | {name: masked_sum(term, mask) for name, term in terms.items()}
 
 
 def _figures(
@@ -211,8 +204,9 @@ def _figures(
     }
 
 
-def _value_figures(sums: dict[str, float], norm: float, tokens: float) -> dict[str, float]:
+def _value_figures(sums: dict[str, float], norm: float) -> dict[str, float]:
     """`explained_variance`: the share of the returns' variance that the values before this update explain."""
+    tokens = max(sums["tokens"], 1.0)
     variance = sums["squared_return"] / tokens - (sums["return"] / tokens) ** 2
     unexplained = sums["squared_error"] / tokens - (sums["error"] / tokens) ** 2
     return {

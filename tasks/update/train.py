@@ -24,7 +24,7 @@ from tasks.training.metrics import record
 from tasks.training.ranks import run_on_ranks
 from tasks.update.config import UpdateConfig
 from tasks.update.dataset import read_samples
-from tasks.update.interim_checkpoint import Interim, find_interim
+from tasks.update.interim_checkpoint import find_interim
 from tasks.update.program import UpdateJob, adopt_program, update_program
 
 
@@ -78,10 +78,8 @@ def update_policy(
 
         def run(resources: UpdateConfig) -> Iterator[dict[str, Any]]:
             job = UpdateJob(
-                policy=policy.path,
-                policy_digest=policy.digest,
-                reference=None if reference is None else reference.path,
-                reference_digest=None if reference is None else reference.digest,
+                policy=policy,
+                reference=reference,
                 dtype=dtype,
                 samples=samples,
                 config=resources,
@@ -90,7 +88,7 @@ def update_policy(
                 seed=seed,
                 folder=folder,
                 base=base,
-                interim=_interim(config, work_dir, fingerprint),
+                interim=find_interim(work_dir / "interim", fingerprint) if work_dir and config.save_interval else None,
                 problems_refilled=0 if refilled is None else refilled.further,
             )
             return run_on_ranks(resources, update_program, job)
@@ -101,11 +99,3 @@ def update_policy(
     digest = published_digest(destination)
     list(run_on_ranks(config, adopt_program, digest))
     return CheckpointRef(uri=str(destination), digest=digest, weight_version=policy.weight_version + 1)
-
-
-def _interim(config: UpdateConfig, work_dir: Path | None, fingerprint: str) -> Interim | None:
-    if config.save_interval is None or work_dir is None:
-        return None
-    return find_interim(
-        work_dir / "interim", fingerprint, config.save_interval, config.keep_checkpoints, config.best_metric
-    )

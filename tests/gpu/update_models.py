@@ -13,10 +13,9 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.recorded_batch import recorded_batch
 from tasks.training.deepspeed_config import import_deepspeed
-from tasks.training.engine import PolicyEngine
+from tasks.training.engine import PolicyEngine, engine_settings
 from tasks.update.config import UpdateConfig
 from tasks.update.precompute import Prepared
-from tasks.update.program import policy_settings
 from tasks.update.step import optimizer_step, throughput
 
 import_deepspeed()
@@ -75,7 +74,7 @@ def an_engine(shape: str, **settings: Any) -> tuple[Any, Callable[[Sequence[Any]
         from tasks.training.lora import add_adapters
 
         add_adapters(model, config.lora)
-    engine = PolicyEngine(model, policy_settings(config, str(dtype).removeprefix("torch.")))
+    engine = PolicyEngine(model, engine_settings(config, str(dtype).removeprefix("torch.")))
 
     def step(samples: Sequence[Any]) -> dict[str, float]:
         advantages = [torch.full((sample.responded,), sample.score) for sample in samples]

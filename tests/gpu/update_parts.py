@@ -33,6 +33,7 @@ from update_models import (
 from benchmarks.recorded_batch import recorded_batch
 from tasks.models.policy import save_policy
 from tasks.models.tokenizer import train_tokenizer
+from tasks.pipeline.references import CheckpointRef
 from tasks.training.attention import packed_attention
 from tasks.training.config import LoraConfig
 from tasks.training.deepspeed_config import import_deepspeed
@@ -160,10 +161,8 @@ def program(smoke: bool) -> None:
         save_policy(model, tokenizer, Path(folder, "policy"))
         del model
         job = UpdateJob(
-            policy=Path(folder, "policy"),
-            policy_digest="policy",
+            policy=CheckpointRef(uri=str(Path(folder, "policy")), digest="policy"),
             reference=None,
-            reference_digest=None,
             dtype="bfloat16" if torch.cuda.is_available() else "float32",
             samples=SampleSet(batch.samples(-11.0), len(set(batch.groups)), 0, 0, 0),
             config=UpdateConfig(

@@ -11,10 +11,9 @@ from update_models import a_batch, device, join_alone, new_model, now, peak_gib,
 
 from benchmarks.recorded_batch import recorded_batch
 from tasks.models.tokenizer import train_tokenizer
-from tasks.training.engine import PolicyEngine
+from tasks.training.engine import PolicyEngine, engine_settings
 from tasks.update.config import UpdateConfig
 from tasks.update.precompute import Prepared
-from tasks.update.program import policy_settings
 from tasks.update.step import optimizer_step
 
 
@@ -91,7 +90,7 @@ def agreement(smoke: bool) -> None:
     reset_peak()
     config = UpdateConfig(kl_coefficient=0.0, entropy_coefficient=0.0, dual_clip=None, packing="packed", head="chunked")
     join_alone()
-    engine = PolicyEngine(new_model(shape, torch.float32), policy_settings(config, "float32"))
+    engine = PolicyEngine(new_model(shape, torch.float32), engine_settings(config, "float32"))
     samples = batch.samples()
     advantages = [torch.full((sample.responded,), sample.score) for sample in samples]
     prepared = Prepared(

@@ -19,11 +19,10 @@ from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 from tasks.training.batches import TrainedSequence
 from tasks.training.checkpoint import OPTIMIZER_FILE, save_optimizer
 from tasks.training.deepspeed_config import import_deepspeed
-from tasks.training.engine import PolicyEngine
+from tasks.training.engine import PolicyEngine, engine_settings
 from tasks.update.config import UpdateConfig
 from tasks.update.credit_assignment import Sample
 from tasks.update.precompute import Prepared
-from tasks.update.program import policy_settings
 from tasks.update.step import optimizer_step
 
 LENGTHS = ((3, 9), (3, 2), (5, 17), (5, 1), (2, 30), (4, 6), (7, 7), (3, 3), (2, 12))
@@ -53,7 +52,7 @@ def take_step(rank: int, folder: Path, settings: UpdateConfig, order: int | None
     )
     samples, prepared = batch()
     places = np.arange(len(samples)) if order is None else np.random.default_rng(order).permutation(len(samples))
-    engine = PolicyEngine(new_model(), policy_settings(config, "float32"))
+    engine = PolicyEngine(new_model(), engine_settings(config, "float32"))
     longest = max(sample.responded for sample in samples)
     rows = places.tolist()
     figures = optimizer_step(

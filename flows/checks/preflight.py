@@ -106,9 +106,9 @@ def check_problems(config: RunConfig) -> None:
     if config.problems.source != "generated":
         if config.problems.path is None:
             raise InputError(f"problems.path: expected a file or folder for problems.source = {config.problems.source}")
-        from tasks.problems.loaders import load_problems
+        from tasks.problems.loaders import load_entries
 
-        load_problems(config.problems)
+        load_entries(config.problems)
     if config.sft.data.path is not None:
         from tasks.problems.pairs import load_pairs
 

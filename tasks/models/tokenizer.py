@@ -10,6 +10,7 @@ it.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -59,10 +60,11 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, destination: Path) ->
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    counted = _Counted(texts)
-    tokenizer.train_from_iterator(counted.with_role_headers(), trainer=trainer)
-    if counted.texts == 0:
+    remaining = iter(texts)
+    first = next(remaining, None)
+    if first is None:
         raise InputError("tokenizer: expected texts to learn from, found none")
+    tokenizer.train_from_iterator(_with_role_headers(chain([first], remaining)), trainer=trainer)
     wrapped = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token=END_OF_TURN,
@@ -87,17 +89,8 @@ def load_tokenizer(path: Path) -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-class _Counted:
-    """Counts the texts that the trainer draws, and adds the role headers that the chat template will write."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._source = texts
-        self.texts = 0
-
-    def with_role_headers(self) -> Iterator[str]:
-        """Yield each text and one header per role: as frequent as messages, headers become one token each."""
-        headers = [f"{role}\n" for role in Role]
-        for text in self._source:
-            self.texts += 1
-            yield text
-            yield from headers
+def _with_role_headers(texts: Iterable[str]) -> Iterator[str]:
+    """Yield each text and one header per role: as frequent as messages, headers become one token each."""
+    for text in texts:
+        yield text
+        yield from (f"{role}\n" for role in Role)

@@ -172,26 +172,18 @@ class Cleaned(NamedTuple, Generic[T]):
     """Number of rows in `clean` that are SIMILAR to a held-out problem."""
 
 
-class HeldoutSources:
-    """The held-out problems, prepared once for many comparisons."""
-
-    def __init__(self, sources: Iterable[str]) -> None:
-        """Normalise the held-out sources."""
-        sources = list(sources)
-        self._normalised = {normalise_source(source) for source in sources}
-        self._fingerprints = {fingerprint_of(source) for source in sources}
-
-    def overlap_of(self, source: str) -> Overlap:
-        """Return the overlap of one training source with the nearest held-out problem."""
-        if normalise_source(source) in self._normalised:
-            return Overlap.SAME
-        return Overlap.SIMILAR if fingerprint_of(source) in self._fingerprints else Overlap.NONE
-
-
 def contaminated(sources: Sequence[str], heldout: Iterable[str]) -> list[Overlap]:
-    """Return the overlap of each training source with the held-out sources, in order."""
-    compared = HeldoutSources(heldout)
-    return [compared.overlap_of(source) for source in sources]
+    """Return the overlap of each training source with the nearest held-out source, in order."""
+    heldout = list(heldout)
+    normalised = {normalise_source(source) for source in heldout}
+    fingerprints = {fingerprint_of(source) for source in heldout}
+
+    def overlap_of(source: str) -> Overlap:
+        if normalise_source(source) in normalised:
+            return Overlap.SAME
+        return Overlap.SIMILAR if fingerprint_of(source) in fingerprints else Overlap.NONE
+
+    return [overlap_of(source) for source in sources]
 
 
 def drop_contaminated(rows: Sequence[T], heldout: Iterable[str], source_of: Callable[[T], str]) -> Cleaned[T]:

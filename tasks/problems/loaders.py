@@ -207,11 +207,6 @@ def load_entries(config: ProblemsConfig) -> list[Entry]:
     return kept
 
 
-def load_problems(config: ProblemsConfig) -> list[Problem]:
-    """Return the problems of `load_entries`."""
-    return [entry.problem for entry in load_entries(config)]
-
-
 def _check_ids(entries: list[Entry]) -> None:
     first: dict[str, Entry] = {}
     for entry in entries:

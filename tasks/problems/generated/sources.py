@@ -5,7 +5,6 @@ from enum import StrEnum
 
 from kernels_eval.frozen import FrozenModel
 from tasks.problems.generated.composition import Composition
-from tasks.problems.generated.operators import Operator, Place
 
 
 class Shape(FrozenModel):
@@ -18,16 +17,11 @@ class Shape(FrozenModel):
 
 def problem_source(composition: Composition, shape: Shape) -> str:
     """Return the module: one line of `forward` an operator."""
-    has_head = composition.head is not None
-    sizes = (
-        f"M, K, N = {shape.rows}, {shape.inner}, {shape.columns}"
-        if has_head
-        else f"M, N = {shape.rows}, {shape.columns}"
-    )
-    x = "torch.randn(M, K)" if has_head else "torch.randn(M, N)"
+    sizes, x = f"M, N = {shape.rows}, {shape.columns}", "torch.randn(M, N)"
+    if composition.head is not None:
+        sizes, x = f"M, K, N = {shape.rows}, {shape.inner}, {shape.columns}", "torch.randn(M, K)"
     second = {"y": "torch.randn(M, N)", "c": "torch.randn(M, 1)"}
     inputs = [x, *(second[name] for name in composition.operands if name in second)]
-    parameters = parameter_lines(composition)
     lines = [
         "import torch",
         "import torch.nn as nn",
@@ -36,12 +30,9 @@ def problem_source(composition: Composition, shape: Shape) -> str:
         sizes,
         "",
         "class Model(nn.Module):",
-    ]
-    if parameters:
-        lines += init_lines(composition)
-    lines += [f"    def forward({', '.join(['self', *forward_arguments(composition)])}):"]
-    lines += [f"        {operator.torch_line}" for operator in composition.operators]
-    lines += [
+        *init_lines(composition),
+        f"    def forward({', '.join(['self', *forward_arguments(composition)])}):",
+        *(f"        {operator.torch_line}" for operator in composition.operators),
         "        return x",
         "",
         "def get_inputs():",
@@ -114,37 +105,18 @@ _SPILL = ["tl.store(out_ptr + offs, x, mask=mask)", "x = tl.load(out_ptr + offs,
 
 def kernel_source(composition: Composition, style: Style, wrong: Collection[str] = ()) -> str:
     """Return a module that defines `ModelNew`; operators named in `wrong` are written with their mistake."""
-    if style is Style.STEPWISE and len(composition.names) > 1:
-        return _stepwise(composition, wrong)
-    small = style is Style.SMALL_BLOCKS
-    rows = (16 if small else ROWS_MATMUL) if composition.head else (1 if small else ROWS_PLAIN)
-    lines = [*_HEADER, *_kernel("fused_kernel", composition, wrong, spill=style is Style.EXTRA_PASSES), ""]
-    last = composition.operators[-1]
-    operands = [name if name in {"y", "c"} else f"self.{name}" for name in composition.operands]
-    lines += _model_lines(composition)
-    lines += [
-        f"        out = torch.empty({last.output_shape}, device=x.device)",
-        _launch("fused_kernel", ["x", *operands, "out"], composition.head is not None, rows),
-        "        return out",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _stepwise(composition: Composition, wrong: Collection[str]) -> str:
-    lines = list(_HEADER)
-    forward: list[str] = []
-    for number, operator in enumerate(composition.operators, start=1):
-        step = Composition(names=(operator.name,))
-        name = f"step{number}_kernel"
-        lines += [*_kernel(name, step, wrong, spill=False), ""]
-        operands = [operand if operand in {"y", "c"} else f"self.{operand}" for operand in step.operands]
-        is_head = step.head is not None
-        forward += [
-            f"        out = torch.empty({operator.output_shape}, device=x.device)",
-            _launch(name, ["x", *operands, "out"], is_head, ROWS_MATMUL if is_head else ROWS_PLAIN),
-            "        x = out",
-        ]
-    return "\n".join([*lines, *_model_lines(composition), *forward, "        return x"]) + "\n"
+    stepwise = style is Style.STEPWISE and len(composition.names) > 1
+    steps = [Composition(names=(name,)) for name in composition.names] if stepwise else [composition]
+    lines, forward = list(_HEADER), list[str]()
+    for number, step in enumerate(steps, start=1):
+        name = f"step{number}_kernel" if stepwise else "fused_kernel"
+        lines += [*_kernel(name, step, wrong, spill=style is Style.EXTRA_PASSES), ""]
+        forward.append(f"        out = torch.empty({step.operators[-1].output_shape}, device=x.device)")
+        forward.append(_launch(name, step, style))
+        if stepwise:
+            forward.append("        x = out")
+    result = "x" if stepwise else "out"
+    return "\n".join([*lines, *_model_lines(composition), *forward, f"        return {result}"]) + "\n"
 
 
 def _kernel(name: str, composition: Composition, wrong: Collection[str], spill: bool) -> list[str]:
@@ -165,31 +137,18 @@ def _kernel(name: str, composition: Composition, wrong: Collection[str], spill: 
     # A tile fits where it is spilt only if the output has the tile's shape.
     spill = spill and operators[-1].output_shape == "M, N"
     for index, operator in enumerate(operators):
-        is_last = index == len(operators) - 1
         is_wrong = operator.name in wrong
-        body += _tile_lines(operator, is_wrong)
-        if spill and not is_last:
+        body += operator.wrong_lines if is_wrong and operator.kernel_lines else operator.kernel_lines
+        if spill and index < len(operators) - 1:
             body += _SPILL
-        if is_last:
-            body.append(_store_line(operator, is_wrong))
+    # The mistake of a layout operator, which has no lines of its own, is in its store.
+    wrong_store = operators[-1].name in wrong and not operators[-1].kernel_lines
+    body.append(operators[-1].wrong_lines[-1] if wrong_store else operators[-1].store)
     return [
         "@triton.jit",
         f"def {name}({', '.join([*pointers, *sizes, *blocks])}):",
         *(f"    {line}" for line in body),
     ]
-
-
-def _tile_lines(operator: Operator, is_wrong: bool) -> tuple[str, ...]:
-    if is_wrong and operator.kernel_lines:
-        return operator.wrong_lines
-    return operator.kernel_lines
-
-
-def _store_line(operator: Operator, is_wrong: bool) -> str:
-    """A layout operator's mistake is in its store."""
-    if is_wrong and operator.place is Place.TAIL and not operator.kernel_lines:
-        return operator.wrong_lines[-1]
-    return operator.store
 
 
 def _model_lines(composition: Composition) -> list[str]:
@@ -201,7 +160,14 @@ def _model_lines(composition: Composition) -> list[str]:
     return [*lines, "        M, K = x.shape", f"        N = self.weight.shape[{n_axis}]"]
 
 
-def _launch(name: str, tensors: list[str], is_matmul: bool, rows: int) -> str:
-    sizes = ["M", "N", "K"] if is_matmul else ["M", "N"]
-    blocks = [f"ROWS={rows}", "BLOCK=triton.next_power_of_2(N)", *(["BLOCK_K=32"] if is_matmul else [])]
-    return f"        {name}[(triton.cdiv(M, {rows}),)]({', '.join([*tensors, *sizes, *blocks])})"
+def _launch(name: str, composition: Composition, style: Style) -> str:
+    small = style is Style.SMALL_BLOCKS
+    operands = [operand if operand in {"y", "c"} else f"self.{operand}" for operand in composition.operands]
+    arguments = ["x", *operands, "out", "M", "N"]
+    if composition.head is None:
+        rows = 1 if small else ROWS_PLAIN
+        arguments += [f"ROWS={rows}", "BLOCK=triton.next_power_of_2(N)"]
+    else:
+        rows = 16 if small else ROWS_MATMUL
+        arguments += ["K", f"ROWS={rows}", "BLOCK=triton.next_power_of_2(N)", "BLOCK_K=32"]
+    return f"        {name}[(triton.cdiv(M, {rows}),)]({', '.join(arguments)})"

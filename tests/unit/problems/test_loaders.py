@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
 from tasks.problems.config import ProblemsConfig
-from tasks.problems.loaders import LOADERS, load_entries, load_problems
+from tasks.problems.loaders import LOADERS, load_entries
 
 SOURCES = {
     "jsonl": "jsonl",
@@ -23,6 +23,10 @@ SOURCES = {
 
 def config(source, path, **changes):
     return ProblemsConfig(source=source, path=str(path), **changes)
+
+
+def load_problems(config: ProblemsConfig) -> list[Problem]:
+    return [entry.problem for entry in load_entries(config)]
 
 
 def checkout(folder: Path, rows) -> Path:

@@ -1,16 +1,13 @@
 """Encodes conversations as token ids, through the tokenizer's own chat template.
 
-Used by SFT and for the prompt of each turn: both get the same tokens. Tokens that the policy has sampled are never
-encoded again: rollouts pass on token ids. The template's family (`tasks.models.chat_templates`) decides which tokens
-are trained: exactly those that a policy would have sampled, i.e. the answer with its reasoning and its end-of-turn
-token; no header, no empty reasoning block that the prompt contains, nothing after the end of the turn.
+SFT and the prompt of each turn get the same tokens; tokens that the policy has sampled are never encoded again. The
+template's family (`tasks.models.chat_templates`) decides which tokens are trained: those that a policy would have
+sampled, i.e. the answer with its reasoning and its end-of-turn token.
 
 Control tokens: a problem's source, a kernel or a compiler's message can contain the text of a token that only the chat
-template may write (`<|im_end|>` in a string). Encoded as that token, it would end a turn and begin another under a
-false role. `EscapedMessages` replaces such text by a placeholder character that no message contains while the template
-writes the conversation. The template's text is then cut at its own control tokens, and the stretches between are
-encoded as ordinary text with the original restored. Conversations without such text (nearly all) are encoded as they
-are.
+template may write (`<|im_end|>` in a string), which would end a turn. `EscapedMessages` replaces such text by a
+placeholder character while the template writes the conversation; the result is then cut at the template's own control
+tokens, and the stretches between are encoded as ordinary text with the original restored.
 """
 
 import itertools
@@ -102,11 +99,6 @@ class EncodedConversation:
 
     token_ids: list[int]
     loss_mask: list[bool]
-
-    @property
-    def trained_tokens(self) -> int:
-        """Number of tokens with loss."""
-        return sum(self.loss_mask)
 
 
 def encode_prompt(tokenizer: Any, messages: Sequence[Message], *, thinking: bool = False) -> list[int]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from kernels_eval.errors import InputError, first_line
 from tasks.models.config import ModelConfig
@@ -51,21 +51,34 @@ def new_policy(config: ModelConfig, tokenizer: Any, seed: int = 0) -> PreTrained
 def load_policy(path: Path | str, dtype: str = "float32") -> PreTrainedModel:
     """Load a policy's weights; raises InputError if there are none or they do not fit their configuration."""
     check_dtype(dtype)
-    loader: Any = AutoModelForCausalLM
+    model, missing = load_weights(AutoModelForCausalLM, path, dtype, "a Hugging Face causal language model")
+    if missing:
+        raise InputError(f"{path}: weights are missing or of another shape: {', '.join(missing[:3])}")
+    return model
+
+
+def load_weights(
+    loader: Any, path: Path | str, dtype: str, expected: str, **changes: Any
+) -> tuple[PreTrainedModel, list[str]]:
+    """Return a model and the names of its weights that are missing in the folder, or stored in another shape.
+
+    `loader`: one of the `AutoModel…` classes; `changes`: fields of the model's configuration. Raises InputError.
+    """
     try:
+        config: Any = AutoConfig.from_pretrained(str(path))
+        for name, value in changes.items():
+            setattr(config, name, value)
         model, report = loader.from_pretrained(
             str(path),
+            config=config,
             dtype=getattr(torch, dtype),
             attn_implementation="sdpa",
             use_safetensors=True,  # other formats can hold code
             output_loading_info=True,
         )
     except (OSError, ValueError, RuntimeError) as error:
-        raise InputError(f"{path}: expected a Hugging Face causal language model: {first_line(error)}") from error
-    missing = sorted(report["missing_keys"]) + sorted(str(key) for key in report["mismatched_keys"])
-    if missing:
-        raise InputError(f"{path}: weights are missing or of another shape: {', '.join(missing[:3])}")
-    return model
+        raise InputError(f"{path}: expected {expected}: {first_line(error)}") from error
+    return model, sorted(report["missing_keys"]) + sorted(str(key) for key in report["mismatched_keys"])
 
 
 def save_policy(

@@ -1,12 +1,8 @@
-"""Tokenizer of a policy trained from scratch: byte-level BPE over whole code lines.
+"""Tokenizer of a policy trained from scratch: byte-level BPE over whole code lines, in Hugging Face format.
 
 The pre-tokenizer cuts text after each run of newlines and nowhere else: a merge can cover a line with its indentation
-and its line end. On generated kernels this makes sequences about four times shorter than the usual cut at words; short
-sequences let a model of half a million parameters learn in a minute. Any text can be encoded: text that no merge covers
-is encoded as bytes.
-
-Written in Hugging Face format (`tokenizer.json`, `tokenizer_config.json`, `chat_template.jinja`); `AutoTokenizer` loads
-it.
+and its line end. On generated kernels sequences are about four times shorter than with the usual cut at words; that
+lets a model of half a million parameters learn in a minute. Text that no merge covers is encoded as bytes.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,10 +1,9 @@
 """Loads problems from files: a KernelBench checkout, JSON Lines, Parquet, or a folder of a Hugging Face dataset.
 
 A table format is a function `read_…(path, wanted)` that yields the rows with the wanted columns; `LOADERS` names the
-formats. Two layouts of Hugging Face dataset folders are read without the `datasets` library: that of `save_to_disk`
-(`state.json` beside Arrow stream files, or `dataset_dict.json` with one such folder a split), and a snapshot of a
-dataset repository (Parquet shards anywhere below the folder). Every split is read: names of Hugging Face splits
-(`level_1`, `train`) do not decide what is held out here.
+formats. Dataset folders are read without the `datasets` library, in two layouts: that of `save_to_disk` (`state.json`
+beside Arrow stream files, or `dataset_dict.json` with one such folder a split), and Parquet shards anywhere below the
+folder. Every split is read: their names do not decide what is held out here.
 """
 
 import json

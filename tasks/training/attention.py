@@ -1,17 +1,14 @@
 """Attention for packed sequences, and ranks that share them (DeepSpeed Ulysses). Runs on a rank.
 
-A packed row of tokens holds several sequences, none of which sees another. `use_packed_attention(model)` makes a
-Transformers model take `cu_seq_lens_q` (int32 [n + 1], where each sequence begins and ends) and `max_length_q` beside
-its position ids. On a GPU in half precision one call of PyTorch's FlashAttention computes all sequences; elsewhere
-PyTorch's own attention runs once a sequence. Neither builds a mask, which would grow with the square of the row.
-Without boundaries it is PyTorch's causal attention.
+A packed row holds several sequences, none of which sees another. `use_packed_attention(model)` makes a Transformers
+model take `cu_seq_lens_q` (int32 [n + 1], where each sequence begins and ends) and `max_length_q`. On a GPU in half
+precision one call of PyTorch's FlashAttention computes all sequences; elsewhere PyTorch's own attention runs once a
+sequence. Neither builds a mask, which would grow with the square of the row.
 
-With `update.context_parallel` above 1 a row is cut into equal pieces, one for each rank of a `SequenceGroup`.
-Embeddings, norms, projections, MLPs and the head see the rank's own piece; for attention the ranks exchange pieces of
-the row for heads, and back again (DeepSpeed's `UlyssesSPAttentionHF`; docs/decisions/0005). Each rank then has the
-log-probabilities of its own tokens; `gather` puts those of the whole row together for the losses. Only the rank's own
-carry a gradient: the ranks' gradients add up to the batch's, as those of data-parallel ranks do. DeepSpeed's engine
-knows nothing of the groups; every ZeRO stage partitions over all ranks.
+With `update.context_parallel` above 1 each rank of a `SequenceGroup` holds an equal piece of the row; for attention
+the ranks exchange pieces of the row for heads, and back (DeepSpeed's `UlyssesSPAttentionHF`; docs/decisions/0005).
+`gather` puts the scores of the whole row together. Only the rank's own carry a gradient: the ranks' gradients add up
+to the batch's, as those of data-parallel ranks do. ZeRO partitions over all ranks.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,12 +1,8 @@
 """DeepSpeed's configuration: the user's JSON file merged into a generated one; and two patches of DeepSpeed.
 
-A file may set anything but what the run's own settings decide (`RESERVED`): batch sizes, clipping, optimizer,
-precision.
-
 Partial offload (ZeRO-3, `offload_optimizer.ratio` below 1): DeepSpeed allows it only with its own Adam for CPUs,
 which is compiled on the spot, and steps the GPU's part with a second optimizer that receives neither a new learning
-rate nor a checkpoint. That part would stay untrained without an error. PyTorch's AdamW steps a tensor on either
-device: one optimizer for both parts.
+rate nor a checkpoint: that part would stay untrained without an error. PyTorch's AdamW steps tensors on both devices.
 """
 
 import json

@@ -135,7 +135,8 @@ class TrainingEngine:
         for group in self.deepspeed.optimizer.param_groups:
             group["lr"] = learning_rate
         norm: Any = None
-        if self._clips_itself:
+        # ZeRO-0 in float32: DeepSpeed wraps no optimizer, and clips without returning the norm.
+        if isinstance(self.deepspeed.optimizer, torch.optim.Optimizer):
             norm = gradient_norm(self.trained)
             nn.utils.clip_grads_with_norm_(self.trained, self.settings.gradient_clip, norm)
         self.deepspeed.step()
@@ -146,11 +147,6 @@ class TrainingEngine:
                 "or the learning rate is too high"
             )
         return found
-
-    @property
-    def _clips_itself(self) -> bool:
-        """True for ZeRO-0 in float32: DeepSpeed wraps no optimizer and clips without returning the norm; we do both."""
-        return isinstance(self.deepspeed.optimizer, torch.optim.Optimizer)
 
 
 class PolicyEngine(TrainingEngine):

@@ -1,11 +1,10 @@
 """Errors of a rank: their cause, and one retry with less memory. Runs in the process that starts ranks.
 
 A dead process or node, too little memory or a broken connection between ranks may heal on a retry. Any other error is
-bad input or a mistake in the program, which no retry fixes: it is raised unchanged.
+bad input or a mistake in the program: it is raised unchanged.
 
-Out of memory is retried once, with half the token budget. The ranks are started anew for it: their memory is free
-again, nothing is fragmented, and no rank waits in a collective for one that failed. Work is repeated from the last
-interim checkpoint.
+Out of memory is retried once, with half the token budget and with new ranks: their memory is free again, and no rank
+waits in a collective for one that failed. Work is repeated from the last interim checkpoint.
 """
 
 import logging

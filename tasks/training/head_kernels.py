@@ -1,8 +1,7 @@
 """Triton kernels of the chunked head: one pass over a slice of logits; PyTorch's own operations take eight.
 
-`accumulate_statistics` folds a slice of the vocabulary into the softmax's statistics; `logit_gradients` turns the slice
-into its gradient. Both hold for any slice width; logits are float32, rows are contiguous. Annotations of kernels are
-quoted: Triton's compiler looks names up and refuses `Any`.
+Both hold for any slice width; logits are float32, rows are contiguous. Annotations of kernels are quoted: Triton's
+compiler looks names up and refuses `Any`.
 """
 
 from typing import Any
@@ -11,6 +10,8 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from tasks.training.scoring import Softmaxes, Statistics
 
 _BLOCK: Any = 2048
 
@@ -78,51 +79,19 @@ def _gradient_kernel(
     tl.store(out + row * out_stride + places, d.to(out.dtype.element_ty), mask=inside)
 
 
-def accumulate_statistics(
-    logits: Tensor, targets: Tensor, start: int, highest: Tensor, total: Tensor, weighted: Tensor, target_logits: Tensor
-) -> None:
-    """Fold logits [N, C] of the tokens start … start + C − 1 into running [N].
-
-    Running are the maximum m, Σ exp(x − m), Σ exp(x − m) · (x − m), and the target's logit.
-    """
+def accumulate_statistics(logits: Tensor, targets: Tensor, start: int, running: Statistics) -> None:
+    """Fold logits [N, C] of the tokens start … start + C − 1 into the running statistics, in place."""
     rows, columns = logits.shape
     if rows:
-        _statistics_kernel[(rows,)](
-            logits, targets, highest, total, weighted, target_logits, start, columns, logits.stride(0), block=_BLOCK
-        )
+        _statistics_kernel[(rows,)](logits, targets, *running, start, columns, logits.stride(0), block=_BLOCK)
 
 
-def logit_gradients(
-    logits: Tensor,
-    targets: Tensor,
-    start: int,
-    highest: Tensor,
-    log_total: Tensor,
-    entropies: Tensor,
-    of_log_probs: Tensor,
-    of_entropies: Tensor,
-    dtype: torch.dtype,
-) -> Tensor:
-    """Return the gradient [N, C] of the slice's logits in `dtype`.
-
-    `highest` and `log_total` are m and log Σ exp(x − m) [N] over the whole vocabulary.
-    """
+def logit_gradients(logits: Tensor, targets: Tensor, start: int, known: Softmaxes, dtype: torch.dtype) -> Tensor:
+    """Return the gradient [N, C] of a slice's logits in `dtype`."""
     rows, columns = logits.shape
     out = torch.empty(logits.shape, dtype=dtype, device=logits.device)
     if rows:
         _gradient_kernel[(rows, triton.cdiv(columns, _BLOCK))](
-            logits,
-            out,
-            targets,
-            highest,
-            log_total,
-            entropies,
-            of_log_probs,
-            of_entropies,
-            start,
-            columns,
-            logits.stride(0),
-            out.stride(0),
-            block=_BLOCK,
+            logits, out, targets, *known, start, columns, logits.stride(0), out.stride(0), block=_BLOCK
         )
     return out

@@ -1,14 +1,12 @@
 """Log-probabilities of trained tokens, and the entropies of their distributions, from a causal language model.
 
-`TokenScorer` is the module that the DeepSpeed engine wraps. The head runs only on the N positions that predict a
-trained token. `token_scores` takes logits. `chunked_token_scores` takes hidden states and the head's weight and never
-holds more than a slice of the logits: it walks the vocabulary twice, once for the softmax's statistics, once, with
-the logits computed again, for gradients. The weight's gradient of a slice is one matrix product over all tokens,
-summed in float32 and rounded once, however many tokens there are. Softmax, entropies and their gradients are float32
-whatever the weights are.
+`TokenScorer` is the module that the DeepSpeed engine wraps. `token_scores` takes logits. `chunked_token_scores` takes
+hidden states and the head's weight and never holds more than a slice of the logits: it walks the vocabulary once for
+the softmax's statistics, and once more for gradients. The weight's gradient of a slice is one matrix product over all
+tokens, summed in float32 and rounded once. Softmax, entropies and their gradients are float32 whatever the weights are.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -120,6 +118,30 @@ class _TokenScores(torch.autograd.Function):
         return result.to(ctx.logits_dtype), None
 
 
+class Statistics(NamedTuple):
+    """Statistics of N softmaxes over the slices of the vocabulary so far; each [N] in float32."""
+
+    highest: Tensor
+    """m, the largest logit."""
+    total: Tensor
+    """Σ exp(x − m)."""
+    weighted: Tensor
+    """Σ exp(x − m) · (x − m)."""
+    target_logits: Tensor
+
+
+class Softmaxes(NamedTuple):
+    """N softmaxes over the whole vocabulary, and the gradients of their scores; each [N] in float32."""
+
+    highest: Tensor
+    """m, the largest logit."""
+    log_total: Tensor
+    """log Σ exp(x − m)."""
+    entropies: Tensor
+    of_log_probs: Tensor
+    of_entropies: Tensor
+
+
 class _ChunkedScores(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -127,15 +149,15 @@ class _ChunkedScores(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         rows = hidden.shape[0]
         highest = torch.full((rows,), -torch.inf, dtype=torch.float32, device=hidden.device)
-        total, weighted, target_logits = (torch.zeros_like(highest) for _ in range(3))
+        running = Statistics(highest, *(torch.zeros_like(highest) for _ in range(3)))
         for start in range(0, weight.shape[0], columns):
             logits = _slice_of_logits(hidden, weight, bias, start, columns)
-            _accumulate(logits, targets, start, highest, total, weighted, target_logits)
-        log_total = total.log()
-        entropies = log_total - weighted / total
+            _accumulate(logits, targets, start, running)
+        log_total = running.total.log()
+        entropies = log_total - running.weighted / running.total
         ctx.save_for_backward(hidden, weight, bias, targets, highest, log_total, entropies)
         ctx.columns = columns
-        return (target_logits - highest) - log_total, entropies
+        return (running.target_logits - highest) - log_total, entropies
 
     @staticmethod
     @once_differentiable
@@ -147,13 +169,12 @@ class _ChunkedScores(torch.autograd.Function):
         of_hidden = torch.zeros(hidden.shape, dtype=torch.float32, device=hidden.device) if wants_hidden else None
         of_weight = torch.empty_like(weight) if wants_weight else None
         of_bias = torch.empty_like(bias) if wants_bias else None
-        of_log_probs, of_entropies = of_log_probs.float().contiguous(), of_entropies.float().contiguous()
+        of_scores = (of_log_probs.float().contiguous(), of_entropies.float().contiguous())
+        known = Softmaxes(highest, log_total, entropies, *of_scores)
         for start in range(0, weight.shape[0], ctx.columns):
             piece = slice(start, start + ctx.columns)
             logits = _slice_of_logits(hidden, weight, bias, start, ctx.columns)
-            gradient = _gradients(
-                logits, targets, start, highest, log_total, entropies, of_log_probs, of_entropies, hidden.dtype
-            )
+            gradient = _gradients(logits, targets, start, known, hidden.dtype)
             del logits
             if of_hidden is not None:
                 of_hidden += _product(gradient, weight[piece])
@@ -176,15 +197,14 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
     return torch.mm(left, right).float()
 
 
-def _accumulate(
-    logits: Tensor, targets: Tensor, start: int, highest: Tensor, total: Tensor, weighted: Tensor, target_logits: Tensor
-) -> None:
-    """Fold a slice of logits into the running statistics, in place (see head_kernels.accumulate_statistics)."""
+def _accumulate(logits: Tensor, targets: Tensor, start: int, running: Statistics) -> None:
+    """Fold a slice of logits into the running statistics, in place."""
     if logits.is_cuda:
         from tasks.training.head_kernels import accumulate_statistics
 
-        accumulate_statistics(logits, targets, start, highest, total, weighted, target_logits)
+        accumulate_statistics(logits, targets, start, running)
         return
+    highest, total, weighted, target_logits = running
     new = torch.maximum(highest, logits.amax(dim=-1))
     lowered = torch.where(total > 0, highest - new, 0.0)
     below = logits - new[:, None]
@@ -198,27 +218,17 @@ def _accumulate(
     target_logits.copy_(torch.where(inside, found, target_logits))
 
 
-def _gradients(
-    logits: Tensor,
-    targets: Tensor,
-    start: int,
-    highest: Tensor,
-    log_total: Tensor,
-    entropies: Tensor,
-    of_log_probs: Tensor,
-    of_entropies: Tensor,
-    dtype: torch.dtype,
-) -> Tensor:
+def _gradients(logits: Tensor, targets: Tensor, start: int, known: Softmaxes, dtype: torch.dtype) -> Tensor:
     """Return the gradient of a slice of logits in the dtype that the matrix products take."""
     if logits.is_cuda:
         from tasks.training.head_kernels import logit_gradients
 
-        return logit_gradients(logits, targets, start, highest, log_total, entropies, of_log_probs, of_entropies, dtype)
-    log_probabilities = logits.sub_(highest[:, None]).sub_(log_total[:, None])
+        return logit_gradients(logits, targets, start, known, dtype)
+    log_probabilities = logits.sub_(known.highest[:, None]).sub_(known.log_total[:, None])
     probabilities = log_probabilities.exp()
-    factor = of_log_probs[:, None] + of_entropies[:, None] * (log_probabilities + entropies[:, None])
+    factor = known.of_log_probs[:, None] + known.of_entropies[:, None] * (log_probabilities + known.entropies[:, None])
     gradient = probabilities.mul_(factor).neg_()
     place = targets - start
     rows = torch.nonzero((place >= 0) & (place < logits.shape[1])).flatten()
-    gradient[rows, place[rows]] += of_log_probs[rows]
+    gradient[rows, place[rows]] += known.of_log_probs[rows]
     return gradient.to(dtype)

@@ -129,19 +129,14 @@ def turn_advantages(turns: Sequence[Score], advantage: Advantage) -> Tensor:
     scores[row_of, column_of] = torch.tensor([turn.score for turn in turns], dtype=torch.float64)
     played[row_of, column_of] = 1
     of_trajectory = scores.masked_fill(played == 0, -torch.inf).amax(dim=1)
-    match advantage:
-        case "grpo":
-            found = estimators.grpo(of_trajectory, groups, played)
-        case "dr_grpo":
-            found = estimators.dr_grpo(of_trajectory, groups, played)
-        case "rloo":
-            found = estimators.rloo(of_trajectory, groups, played)
-        case "turn_grpo":
-            found = estimators.turn_grpo(scores, groups, mask=played)
-        case "turn_rloo":
-            found = estimators.turn_rloo(scores, groups, mask=played)
-        case "reinforce_pp" | "gae":
-            raise InputError(f"update.advantage: {advantage} compares no turns")
+    of_trajectories = {"grpo": estimators.grpo, "dr_grpo": estimators.dr_grpo, "rloo": estimators.rloo}
+    of_turns = {"turn_grpo": estimators.turn_grpo, "turn_rloo": estimators.turn_rloo}
+    if advantage in of_trajectories:
+        found = of_trajectories[advantage](of_trajectory, groups, played)
+    elif advantage in of_turns:
+        found = of_turns[advantage](scores, groups, mask=played)
+    else:
+        raise InputError(f"update.advantage: {advantage} compares no turns")
     return found[row_of, column_of]
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedModel
+from transformers import AutoModelForTokenClassification, PreTrainedModel
 
-from kernels_eval.errors import InputError, first_line
+from kernels_eval.errors import InputError
+from tasks.models.policy import load_weights
 from tasks.training.engine import EngineSettings, TrainingEngine, engine_settings
 from tasks.training.scoring import hidden_states
 from tasks.update.config import UpdateConfig
@@ -50,26 +51,14 @@ class CriticEngine(TrainingEngine):
 
 def load_critic(folder: Path | str, dtype: str) -> PreTrainedModel:
     """Load a critic, or make one from a policy: its body, a head of zeros. Raises InputError if there is neither."""
-    loader: Any = AutoModelForTokenClassification
-    try:
-        config: Any = AutoConfig.from_pretrained(str(folder))
-        config.num_labels = 1
-        config.classifier_dropout = 0.0
-        model, report = loader.from_pretrained(
-            str(folder),
-            config=config,
-            dtype=getattr(torch, dtype),
-            attn_implementation="sdpa",
-            use_safetensors=True,
-            output_loading_info=True,
-        )
-    except (OSError, ValueError, RuntimeError) as error:
-        raise InputError(f"{folder}: expected a model that a critic can be made of: {first_line(error)}") from error
-    missing = {str(key) for key in report["missing_keys"]}
-    if not missing <= {"score.weight", "score.bias"}:
-        raise InputError(f"{folder}: weights of the critic's body are missing: {', '.join(sorted(missing)[:3])}")
+    expected = "a model that a critic can be made of"
+    changes = {"num_labels": 1, "classifier_dropout": 0.0}
+    model, missing = load_weights(AutoModelForTokenClassification, folder, dtype, expected, **changes)
+    if not set(missing) <= {"score.weight", "score.bias"}:
+        raise InputError(f"{folder}: weights of the critic's body are missing: {', '.join(missing[:3])}")
     if missing:
         with torch.no_grad():
-            for parameter in model.score.parameters():
+            head: Any = model.score
+            for parameter in head.parameters():
                 parameter.zero_()
     return model

@@ -18,18 +18,21 @@ from kernels_eval.verdict import Status
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.training.batches import TrainedSequence
 from tasks.trajectories.groups import WITHOUT_BASELINE, GroupKey, group_turns
+from tasks.trajectories.schema import TURNS_FILE
 from tasks.update.advantages import soft_overlong_penalty
 from tasks.update.config import UpdateConfig
 from tasks.update.credit_assignment import Sample, SampleSet, Score
 
-TURNS_FILE = "turns.parquet"
 COLUMNS = (
+    "trajectory_id",
     "group_id",
     "turn_index",
     "role",
     "prompt_token_ids",
     "response_token_ids",
     "response_logprobs",
+    "verdict",
+    "reward",
     "return",
 )
 
@@ -47,7 +50,7 @@ def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> 
     usable = turns.filter(~faults)
     check_turns(usable, vocabulary)
     keys: list[GroupKey] = list(zip(usable["group_id"], usable["turn_index"], usable["role"], strict=True))
-    trajectories = _trajectories(usable)
+    trajectories = usable["trajectory_id"].to_list()
     overlong = _overlong(usable)
     returns = usable["return"].to_numpy().astype(np.float64) - _length_penalty(usable, config)
     groups = group_turns(returns.tolist(), keys, trajectories, config.advantage)
@@ -100,10 +103,8 @@ def check_turns(turns: pl.DataFrame, vocabulary: int) -> None:
     column = turns["return"]
     _refuse(turns, column.is_null() | column.is_nan() | column.is_infinite(), "return", "a finite number")
     for name in ("reward", "response_logprobs", "prompt_token_ids", "response_token_ids"):
-        if name in turns.columns:
-            _refuse(turns, turns[name].is_null(), name, "a value")
-    if "reward" in turns.columns:
-        _refuse(turns, ~turns["reward"].is_finite(), "reward", "a finite number")
+        _refuse(turns, turns[name].is_null(), name, "a value")
+    _refuse(turns, ~turns["reward"].is_finite(), "reward", "a finite number")
     for name in ("prompt_token_ids", "response_token_ids"):
         _refuse(turns, turns[name].list.len() == 0, name, "at least one token")
         outside = (turns[name].list.min() < 0) | (turns[name].list.max() >= vocabulary)
@@ -122,17 +123,10 @@ def _read_turns(path: Path) -> pl.DataFrame:
         raise InputError(f"{path}: expected the turns of a trajectory batch, found no file") from error
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(f"{path}: not a readable Parquet file: {first_line(error)}") from error
-    missing = [name for name in (*COLUMNS, "verdict") if name not in turns.columns]
+    missing = [name for name in COLUMNS if name not in turns.columns]
     if missing:
         raise InputError(f"{path}: expected the columns {', '.join(missing)}, which are not there")
     return turns
-
-
-def _trajectories(turns: pl.DataFrame) -> list[str]:
-    """Return each turn's trajectory; tables without that column are of single turns, each its own trajectory."""
-    if "trajectory_id" in turns.columns:
-        return [str(name) for name in turns["trajectory_id"]]
-    return [str(row) for row in range(len(turns))]
 
 
 def _overlong(turns: pl.DataFrame) -> NDArray[np.bool_]:
@@ -161,8 +155,8 @@ def _refuse(turns: pl.DataFrame, wrong: pl.Series, column: str, expected: str) -
         return
     row = turns.filter(wrong).row(0, named=True)
     found = str(row[column])
-    where = f"trajectory {row['trajectory_id']} turn {row['turn_index']}" if "trajectory_id" in row else "a turn"
     raise InputError(
         f"turns.{column}: {int(wrong.sum())} of {len(turns)} turns are wrong: expected {expected}, "
-        f"found {found if len(found) < 80 else found[:77] + '...'} ({where})"
+        f"found {found if len(found) < 80 else found[:77] + '...'} "
+        f"(trajectory {row['trajectory_id']} turn {row['turn_index']})"
     )

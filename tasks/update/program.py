@@ -1,8 +1,8 @@
 """One RL update as a program that each rank runs: started by `tasks.update.train` on `tasks.training.ranks`.
 
 Yields a progress dict after each optimizer step (`done`, `total`, figures), and at last `{"rows": [...]}`, the rows
-of `metrics.parquet`. Random numbers (dropout) are drawn from (seed, iteration, step, rank): an update that
-was interrupted goes on to the same bits.
+of `metrics.parquet`. Random numbers (dropout) are drawn from (seed, iteration, step, rank): an interrupted update goes
+on to the same bits.
 """
 
 import time

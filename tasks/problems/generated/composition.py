@@ -9,18 +9,6 @@ from tasks.problems.generated.operators import ALL, BY_NAME, MATMUL, Family, Ope
 
 _BODY = tuple(operator for operator in ALL if operator.place is Place.BODY)
 _TAIL = tuple(operator for operator in ALL if operator.place is Place.TAIL)
-# The most demanding family first: a composition is filed under the first of these that it contains.
-_FAMILY_ORDER = (
-    Family.MATMUL,
-    Family.LAYOUT,
-    Family.NORMALISATION,
-    Family.SOFTMAX,
-    Family.REDUCTION,
-    Family.ROW_STATISTIC,
-    Family.BROADCAST,
-    Family.SCALAR,
-    Family.ELEMENTWISE,
-)
 MATMUL_SHARE = 0.6
 """Share of blocks that start with a matrix product."""
 TAIL_SHARE = 0.25
@@ -46,7 +34,7 @@ class Composition(FrozenModel):
     def family(self) -> Family:
         """The most demanding operator's family."""
         present = {operator.family for operator in self.operators}
-        return next(family for family in _FAMILY_ORDER if family in present)
+        return next(family for family in Family if family in present)
 
     @property
     def head(self) -> Operator | None:

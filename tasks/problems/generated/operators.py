@@ -10,17 +10,17 @@ from enum import StrEnum
 
 
 class Family(StrEnum):
-    """The operator families of the suite; a composition is filed under its most demanding operator's."""
+    """The operator families of the suite, the most demanding first; a composition is filed under the first it has."""
 
-    ELEMENTWISE = "elementwise"
-    SCALAR = "scalar"
-    BROADCAST = "broadcast"
-    ROW_STATISTIC = "row_statistic"
-    SOFTMAX = "softmax"
-    NORMALISATION = "normalisation"
-    REDUCTION = "reduction"
-    LAYOUT = "layout"
     MATMUL = "matmul"
+    LAYOUT = "layout"
+    NORMALISATION = "normalisation"
+    SOFTMAX = "softmax"
+    REDUCTION = "reduction"
+    ROW_STATISTIC = "row_statistic"
+    BROADCAST = "broadcast"
+    SCALAR = "scalar"
+    ELEMENTWISE = "elementwise"
 
 
 class Place(StrEnum):

@@ -104,17 +104,18 @@ torch.manual_seed(0)
 rows, columns, start = 5, 3000, 128
 logits = torch.randn(rows, columns) * 4
 targets = torch.tensor([0, 128, 130, 3127, 3128])
-state = lambda: [torch.full((rows,), -torch.inf), *torch.zeros(3, rows).unbind()]
+state = lambda: scoring.Statistics(torch.full((rows,), -torch.inf), *torch.zeros(3, rows).unbind())
 ours, expected = state(), state()
 for piece in (logits, logits.flip(0).contiguous()):
-    head_kernels.accumulate_statistics(piece, targets, start, *ours)
-    scoring._accumulate(piece, targets, start, *expected)
+    head_kernels.accumulate_statistics(piece, targets, start, ours)
+    scoring._accumulate(piece, targets, start, expected)
 for a, b in zip(ours, expected):
     torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-5)
 highest, entropies = logits.amax(-1), torch.rand(rows)
 log_total = torch.logsumexp(logits, -1) - highest
 of_log_probs, of_entropies = torch.randn(2, rows)
-arguments = (targets, start, highest, log_total, entropies, of_log_probs, of_entropies, torch.float32)
+known = scoring.Softmaxes(highest, log_total, entropies, of_log_probs, of_entropies)
+arguments = (targets, start, known, torch.float32)
 a = head_kernels.logit_gradients(logits, *arguments)
 b = scoring._gradients(logits.clone(), *arguments)
 torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)

@@ -1,9 +1,8 @@
 """Messages, and families of chat templates: how each family writes a message, which decides which text is trained.
 
-A family states, piece by piece, the text that its templates write. `conversation_pieces` checks the template against
-it: the pieces must equal the end of the rendered text, character for character, or the conversation is refused. A loss
-mask can therefore only be wrong if the family's statement is wrong. Text that the template writes before the first
-message (a beginning-of-text token, a default system prompt, a date) is never trained.
+A family states, piece by piece, the text that its templates write. `conversation_pieces` refuses a conversation whose
+rendered text does not end in exactly these pieces. Text that the template writes before the first message (a
+beginning-of-text token, a default system prompt, a date) is never trained.
 
 Families, and their common names:
 - `chatml`: this project's own tokenizer: `<|im_start|>role\\n … <|im_end|>`, nothing between messages;

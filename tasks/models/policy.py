@@ -27,13 +27,8 @@ _SHAPE_FIELDS = (
 def new_policy(config: ModelConfig, tokenizer: Any, seed: int = 0) -> PreTrainedModel:
     """Return a Qwen3-architecture model of the configured shape with weights drawn from `seed`, on the CPU."""
     shape = Qwen3Config(
+        **_shape_of(config),
         vocab_size=len(tokenizer),
-        hidden_size=config.hidden,
-        intermediate_size=config.intermediate,
-        num_hidden_layers=config.layers,
-        num_attention_heads=config.heads,
-        num_key_value_heads=config.key_value_heads,
-        head_dim=config.head_dim,
         max_position_embeddings=config.max_positions,
         rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
         tie_word_embeddings=True,
@@ -46,6 +41,18 @@ def new_policy(config: ModelConfig, tokenizer: Any, seed: int = 0) -> PreTrained
         torch.manual_seed(seed)
         model = Qwen3ForCausalLM(shape)
     return _cast(model, config.dtype)
+
+
+def _shape_of(config: ModelConfig) -> dict[str, int]:
+    """Return the configured shape by the names of Qwen3's configuration."""
+    return {
+        "hidden_size": config.hidden,
+        "intermediate_size": config.intermediate,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": config.key_value_heads,
+        "head_dim": config.head_dim,
+    }
 
 
 def load_policy(path: Path | str, dtype: str = "float32") -> PreTrainedModel:
@@ -114,25 +121,16 @@ def dtype_of(path: Path) -> str:
 
 
 def check_architecture(checkpoint: Path, config: ModelConfig) -> None:
-    """Raise InputError if a checkpoint is not of the configured shape.
+    """Raise InputError if a checkpoint is not of the configured shape, or that of the pretrained folder.
 
-    A configured pretrained folder is compared with; a hub name cannot be without loading it, and is let through.
-    The configured vocabulary is an upper limit: a tokenizer trained on a small corpus has fewer tokens.
+    A hub name is let through. The configured vocabulary is an upper limit: a small corpus gives fewer tokens.
     """
     found = architecture_of(checkpoint)
     if config.pretrained is not None:
         if Path(config.pretrained).is_dir():
             check_same_architecture(checkpoint, Path(config.pretrained))
         return
-    expected = {
-        "model_type": "qwen3",
-        "hidden_size": config.hidden,
-        "intermediate_size": config.intermediate,
-        "num_hidden_layers": config.layers,
-        "num_attention_heads": config.heads,
-        "num_key_value_heads": config.key_value_heads,
-        "head_dim": config.head_dim,
-    }
+    expected = {"model_type": "qwen3", **_shape_of(config)}
     _compare(checkpoint, {name: found[name] for name in expected}, expected, "model settings")
     if found["vocab_size"] > config.vocabulary:
         raise InputError(

@@ -1,12 +1,9 @@
 """Overlap of training sources with the held-out problems: by normalised source, and by fingerprint.
 
 SAME: equal normalised source (comments, layout and docstrings aside); such training rows are dropped. SIMILAR: equal
-fingerprint (own names and numbers aside), e.g. `torch.matmul(A, B)` for square and for tall matrices; such rows are
-kept and counted, and never on both sides of a split that is decided here. Calls (`torch.relu`, `F.gelu(x,
-approximate="tanh")`) are part of the fingerprint.
-
-Not detected: statements in another order, other spellings (`x + y`, `torch.add(x, y)`), dead code, other operators with
-the same result.
+fingerprint (own names and numbers aside, calls included), e.g. `torch.matmul(A, B)` for square and for tall matrices;
+such rows are kept and counted, and never on both sides of a split that is decided here. Not detected: statements in
+another order, other spellings (`x + y`, `torch.add(x, y)`), dead code, other operators with the same result.
 """
 
 import ast

@@ -68,7 +68,8 @@ def read_dataset_folder(path: Path, wanted: frozenset[str]) -> Iterator[Row]:
     elif (path / "state.json").is_file():
         yield from _saved_rows(path, wanted)
     else:
-        shards = [shard for shard in sorted(path.rglob("*.parquet")) if not _is_hidden(shard.relative_to(path))]
+        found = sorted(path.rglob("*.parquet"))
+        shards = [shard for shard in found if not any(part[0] == "." for part in shard.relative_to(path).parts)]
         if not shards:
             raise InputError(
                 f"{path}: expected a Hugging Face dataset folder (state.json, dataset_dict.json or Parquet shards); "
@@ -123,10 +124,6 @@ def _json(path: Path) -> dict[str, Any]:
     return value
 
 
-def _is_hidden(relative: Path) -> bool:
-    return any(part.startswith(".") for part in relative.parts)
-
-
 def load_checkout(path: Path) -> Iterator[Entry]:
     """Yield the problems of a KernelBench checkout, of its `KernelBench` folder or of one level's folder.
 
@@ -166,18 +163,11 @@ def _order(file: Path) -> tuple[int, str]:
     return (int(match[1]) if match else 0, file.stem)
 
 
-RowReader = Callable[[Path, frozenset[str]], Iterator[Row]]
-
-
-def _table(read_rows: RowReader) -> Callable[[Path], Iterator[Entry]]:
-    return lambda path: (entry_of(row) for row in read_rows(path, WANTED))
-
-
 LOADERS: dict[str, Callable[[Path], Iterator[Entry]]] = {
     "kernelbench": load_checkout,
-    "jsonl": _table(read_jsonl),
-    "parquet": _table(read_parquet),
-    "huggingface": _table(read_dataset_folder),
+    "jsonl": lambda path: map(entry_of, read_jsonl(path, WANTED)),
+    "parquet": lambda path: map(entry_of, read_parquet(path, WANTED)),
+    "huggingface": lambda path: map(entry_of, read_dataset_folder(path, WANTED)),
 }
 
 

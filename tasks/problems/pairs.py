@@ -4,10 +4,9 @@ Ours: `problem_source`, `kernel_source`, optionally `pair_id`, `composition`, `s
 `pairs.parquet` only rows of kind `direct` are pairs. A bad row of ours is an InputError.
 
 KernelBook (scraped modules and the kernels that Inductor compiled them to): `python_code`, `triton_code`,
-`entry_point`; `original_triton_code`, the unedited compiler output, is not read. The class named by `entry_point`
-becomes `Model`, its counterpart `<name>New` becomes `ModelNew`, and constructor arguments given as `[[positional],
-{keyword}]` become a flat list of positional ones, as KernelBench expects. Every other character of the two sources
-stays. A row that cannot be converted is dropped and counted by reason.
+`entry_point`. The class named by `entry_point` becomes `Model`, its counterpart `<name>New` becomes `ModelNew`, and
+constructor arguments given as `[[positional], {keyword}]` become a flat list of positional ones, as KernelBench
+expects; nothing else changes. A row that cannot be converted is dropped and counted by reason.
 """
 
 import ast
@@ -20,7 +19,6 @@ from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
 
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
@@ -51,25 +49,11 @@ class Pair(FrozenModel):
     style: str = ""
 
 
-class PairCorpus(NamedTuple):
-    """The pairs of one file or folder."""
-
-    pairs: list[Pair]
-    dropped: dict[str, int]
-    """Number of rows left out, by reason (`Reason`, `duplicate`, `not_direct`)."""
-
-
 def load_pairs(path: Path) -> list[Pair]:
-    """Return the pairs of `read_corpus`; log the dropped ones."""
-    corpus = read_corpus(path)
-    if corpus.dropped:
-        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(corpus.dropped.items()))
-        _log.warning("%s: %d pairs; dropped: %s", path, len(corpus.pairs), reasons)
-    return corpus.pairs
+    """Return the distinct pairs of a file or folder; log the numbers of dropped rows by reason.
 
-
-def read_corpus(path: Path) -> PairCorpus:
-    """Return the distinct pairs and the drop counts. Raises InputError if there is no pair, or a row of ours is bad."""
+    Reasons: `Reason`, `duplicate`, `not_direct`. Raises InputError if there is no pair, or a row of ours is bad.
+    """
     pairs: dict[str, Pair] = {}
     dropped: Counter[str] = Counter()
     contents: set[str] = set()
@@ -91,10 +75,13 @@ def read_corpus(path: Path) -> PairCorpus:
         if pair.pair_id in pairs:
             raise InputError(f"{row.where}: pair_id {pair.pair_id} occurs more than once with other content")
         pairs[pair.pair_id] = pair
+    reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(dropped.items()))
     if not pairs:
-        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(dropped.items())) or "the source is empty"
-        raise InputError(f"{path}: expected pairs of problem and kernel, found none ({reasons})")
-    return PairCorpus(list(pairs.values()), dict(dropped))
+        found = reasons or "the source is empty"
+        raise InputError(f"{path}: expected pairs of problem and kernel, found none ({found})")
+    if dropped:
+        _log.warning("%s: %d pairs; dropped: %s", path, len(pairs), reasons)
+    return list(pairs.values())
 
 
 def _rows(path: Path) -> Iterator[Row]:

@@ -47,7 +47,7 @@ SCHEMA = pa.schema(
 
 def build_problem_set(config: ProblemsConfig, destination: Path) -> ProblemSetRef:
     """Generate or load the problems, split them, check the split, and publish them at `destination`."""
-    rows, counts = _generated(config) if config.source == "generated" else _loaded(config)
+    rows, counts = _split_problems(config)
     check_split(rows)
     sides = {split: [row for row in rows if row.split is split] for split in Split}
     overlaps = contaminated(*([row.problem.source for row in sides[split]] for split in (Split.TRAIN, Split.HELDOUT)))
@@ -92,13 +92,12 @@ def deduplicate(entries: Sequence[Entry]) -> list[Entry]:
     return list(first.values())
 
 
-def _generated(config: ProblemsConfig) -> tuple[list[ProblemRow], dict[str, int]]:
-    from tasks.problems.generated.suite import generate_problems  # the suite builds on ProblemRow
+def _split_problems(config: ProblemsConfig) -> tuple[list[ProblemRow], dict[str, int]]:
+    """Return the generated or loaded problems with their split, and counts for the manifest."""
+    if config.source == "generated":
+        from tasks.problems.generated.suite import generate_problems  # imports torch
 
-    return generate_problems(config), {}
-
-
-def _loaded(config: ProblemsConfig) -> tuple[list[ProblemRow], dict[str, int]]:
+        return generate_problems(config), {}
     entries = load_entries(config)
     distinct = deduplicate(entries)
     rows = split_entries(distinct, config)

@@ -1,8 +1,7 @@
 """Train or held out: decided once per composition, and never changed by what else is in the set.
 
-A composition is held out if a hash of (seed, composition) is below heldout / (train + heldout). Hence adding or
-removing problems moves no other problem to the other side. If a side is larger than its limit, the problems with the
-largest hashes are left out; they do not change sides.
+A composition is held out if a hash of (seed, composition) is below heldout / (train + heldout). Of a side that is larger
+than its limit, the problems with the largest hashes are left out; they do not change sides.
 """
 
 import hashlib

@@ -1,8 +1,7 @@
 """Micro-batches under a token budget: sequences of like length, padded on the right or packed without padding.
 
-Padding on the right needs no attention mask: under causal attention no real token sees what comes after it. Sequences
-are cut into micro-batches that pad the fewest tokens. The language-model head runs only on the positions that
-predict a trained token.
+Padding on the right needs no attention mask: under causal attention no real token sees what comes after it. The
+language-model head runs only on the positions that predict a trained token.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
 """Checkpoint of an engine: the policy's folder, and in it `optimizer/state.safetensors`. Runs on the ranks.
 
-In its own folder: inference servers read every `*.safetensors` beside the model's as weights.
-`optimizer/state.safetensors`: full float32 tensors `exp_avg/<parameter>` and `exp_avg_sq/<parameter>`, for weights of
-lower precision also `master/<parameter>`, and the number of optimizer steps in the file's metadata. Independent of
-the ZeRO stage and of the number of ranks. Every function here is collective: all ranks call it.
+The file (in its own folder: inference servers read every `*.safetensors` beside the model's) holds full float32 tensors
+`exp_avg/<parameter>` and `exp_avg_sq/<parameter>`, for weights of lower precision also `master/<parameter>`, and the
+number of optimizer steps as metadata, whatever the ZeRO stage and the number of ranks. All functions are collective.
 """
 
 from pathlib import Path

@@ -197,19 +197,19 @@ def step_flops(model: PreTrainedModel, lengths: Sequence[int], trained_tokens: i
     """
     body: Any = model.base_model
     embedding = model.get_input_embeddings().weight  # pyright: ignore[reportOptionalMemberAccess]
-    passes = 0.0
-    for parameter in body.parameters():
-        if parameter is not embedding:
-            passes += (3 if parameter.requires_grad else 2) * getattr(parameter, "ds_numel", parameter.numel())
     head: Any = model.get_output_embeddings()
-    head_size = getattr(head.weight, "ds_numel", head.weight.numel())
-    head_passes = (3 if head.weight.requires_grad else 2) * head_size
+    body_passes = sum(_passes(weight) for weight in body.parameters() if weight is not embedding)
     config: Any = model.config
     width = config.num_attention_heads * (
         getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     )
     attention = 6.0 * config.num_hidden_layers * width * sum(float(length) ** 2 for length in lengths)
-    return 2.0 * (passes * sum(lengths) + head_passes * trained_tokens) + attention
+    return 2.0 * (body_passes * sum(lengths) + _passes(head.weight) * trained_tokens) + attention
+
+
+def _passes(weight: Tensor) -> float:
+    """Return a weight's size times its passes: forward, backward, and one for its own gradient."""
+    return (3.0 if weight.requires_grad else 2.0) * getattr(weight, "ds_numel", weight.numel())
 
 
 def peak_flops(device: torch.device) -> float | None:

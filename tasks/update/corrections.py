@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tasks.update.config import CorrectionConfig
-from tasks.update.losses import LOG_RATIO_LIMIT, check_choice, masked_mean, masked_sum
+from tasks.update.losses import LOG_RATIO_LIMIT, check_choice, given, masked_mean, masked_sum
 
 Level = Literal["token", "sequence"]
 Estimator = Literal["k1", "k3"]
@@ -128,9 +128,7 @@ def correction(
     rejects much moves less.
     """
     settings = CorrectionConfig() if settings is None else settings
-    bounds = {
-        name: value for name, value in (("lower", settings.lower), ("upper", settings.upper)) if value is not None
-    }
+    bounds = given(lower=settings.lower, upper=settings.upper)
     match settings.weights:
         case "token_tis" | "sequence_tis":
             level: Level = "token" if settings.weights == "token_tis" else "sequence"

@@ -1,9 +1,8 @@
 """Credit assignment: the advantage of every response token. Runs on each rank, before the first optimizer step.
 
-The only place where an update computes advantages. The estimators are the pure functions of
-`tasks.update.advantages`, called here on all samples at once: groups compare trajectories × turns [B, K], estimators
-without peers see tokens [B, T]. This module also defines the sample (one turn) and imports no table library, which
-keeps a rank's start short.
+The estimators are the pure functions of `tasks.update.advantages`, called on all samples at once: groups compare
+trajectories × turns [B, K], estimators without peers see tokens [B, T]. This module also defines the sample (one turn)
+and imports no table library, which keeps a rank's start short.
 """
 
 from collections.abc import Sequence

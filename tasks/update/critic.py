@@ -1,8 +1,7 @@
 """The critic of PPO: a value model beside the policy, with its own optimizer.
 
-It is a Hugging Face token classifier with one label, which any architecture has; its body starts as a copy of
-the policy's, its head at 0. In a checkpoint it lies in `critic/`: model and optimizer state, in the formats of the
-policy's.
+It is a Hugging Face token classifier with one label; its body starts as a copy of the policy's, its head at 0. In a
+checkpoint it lies in `critic/`, in the formats of the policy.
 """
 
 from pathlib import Path

@@ -55,25 +55,23 @@ def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> 
     returns = usable["return"].to_numpy().astype(np.float64) - _length_penalty(usable, config)
     groups = group_turns(returns.tolist(), keys, trajectories, config.advantage)
     left_out = groups.single | groups.constant
-    prompts, responses, log_probs = (
-        usable[name].to_list() for name in ("prompt_token_ids", "response_token_ids", "response_logprobs")
-    )
     samples: list[Sample] = []
     masked: list[Score] = []
-    for row, key in enumerate(keys):
+    tokens = usable.select("prompt_token_ids", "response_token_ids", "response_logprobs")
+    for row, turn in enumerate(tokens.iter_rows(named=True)):
         if groups.peers[row] in left_out:
             continue
         score = groups.scores[row]
         if overlong[row] and config.overlong == "mask":
-            masked.append(Score(score, key, trajectories[row]))
+            masked.append(Score(score, keys[row], trajectories[row]))
             continue
         samples.append(
             Sample(
                 score=score,
-                group=key,
+                group=keys[row],
                 trajectory=trajectories[row],
-                sequence=_sequence(prompts[row], responses[row]),
-                sampler_log_probs=np.asarray(log_probs[row], dtype=np.float32),
+                sequence=_sequence(turn["prompt_token_ids"], turn["response_token_ids"]),
+                sampler_log_probs=np.asarray(turn["response_logprobs"], dtype=np.float32),
                 return_=float(returns[row]),
             )
         )

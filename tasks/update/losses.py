@@ -7,7 +7,7 @@ loss.
 """
 
 from collections.abc import Collection
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -167,6 +167,11 @@ def masked_mean(values: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
     """Mean of values [B, T] where mask [B, T] is set; 0 if it is set nowhere."""
     count = mask.sum() if dim is None else mask.sum(dim)
     return masked_sum(values, mask, dim) / count.clamp(min=1)
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """Return the options that are not None; a function's own defaults stand for the others."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def check_choice(argument: str, found: str, known: Collection[str]) -> None:

@@ -1,7 +1,6 @@
 """The RL objective of one micro-batch: policy loss, KL to the reference, entropy; and the sums behind the metrics."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +9,7 @@ from tasks.training.batches import MicroBatch
 from tasks.update.config import UpdateConfig
 from tasks.update.corrections import Correction, correction
 from tasks.update.kl import kl_penalty
-from tasks.update.losses import LossPerToken, aggregate, cispo, dppo, gspo, masked_sum, ppo_clip
+from tasks.update.losses import LossPerToken, aggregate, cispo, dppo, given, gspo, masked_sum, ppo_clip
 
 
 @dataclass(frozen=True)
@@ -74,11 +73,7 @@ def policy_loss(
     log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor, config: UpdateConfig
 ) -> LossPerToken:
     """Return the configured loss per token [n, R] and its figures. An unset clip range is the loss's own default."""
-    clip: dict[str, Any] = {
-        name: value
-        for name, value in (("clip_low", config.clip_low), ("clip_high", config.clip_high))
-        if value is not None
-    }
+    clip = given(clip_low=config.clip_low, clip_high=config.clip_high)
     match config.policy_loss:
         case "ppo_clip":
             return ppo_clip(log_probs, old_log_probs, advantages, dual_clip=config.dual_clip, **clip)

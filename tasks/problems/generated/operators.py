@@ -64,18 +64,19 @@ _ROW_STORE = "tl.store(out_ptr + rows, x, mask=rows < M)"
 
 
 def _body(
-    name: str, family: Family, torch_line: str, *kernel_lines: str, wrong: str, operand: str | None = None
+    family: Family, name: str, torch_expression: str, *kernel: str, wrong: str, operand: str | None = None
 ) -> Operator:
-    """Build a BODY operator whose mistake is in its first line."""
-    return Operator(name, family, torch_line, kernel_lines, (wrong, *kernel_lines[1:]), operand=operand)
+    """Build a BODY operator from the expressions that x is set to; its mistake is in the kernel's first one."""
+    right = tuple(f"x = {expression}" for expression in kernel)
+    return Operator(name, family, f"x = {torch_expression}", right, (f"x = {wrong}", *right[1:]), operand=operand)
 
 
-def _elementwise(name: str, torch_expression: str, kernel_expression: str, wrong: str) -> Operator:
-    return _body(name, Family.ELEMENTWISE, f"x = {torch_expression}", f"x = {kernel_expression}", wrong=f"x = {wrong}")
+def _elementwise(name: str, torch_expression: str, kernel: str, wrong: str) -> Operator:
+    return _body(Family.ELEMENTWISE, name, torch_expression, kernel, wrong=wrong)
 
 
 def _scalar(name: str, expression: str, wrong: str) -> Operator:
-    return _body(name, Family.SCALAR, f"x = {expression}", f"x = {expression}", wrong=f"x = {wrong}")
+    return _body(Family.SCALAR, name, expression, expression, wrong=wrong)
 
 
 ELEMENTWISE = (
@@ -137,54 +138,41 @@ _LOAD_SCALE = "tl.load(scale_ptr + cols, mask=cols < N, other=0.0)"
 _LOAD_BIAS = "tl.load(bias_ptr + cols, mask=cols < N, other=0.0)"
 
 
-def _broadcast(name: str, torch_line: str, kernel: str, wrong: str, operand: str) -> Operator:
-    return _body(name, Family.BROADCAST, torch_line, f"x = {kernel}", wrong=f"x = {wrong}", operand=operand)
+def _broadcast(name: str, torch_expression: str, kernel: str, wrong: str, operand: str) -> Operator:
+    return _body(Family.BROADCAST, name, torch_expression, kernel, wrong=wrong, operand=operand)
 
 
 BROADCAST = (
-    _broadcast("add_tensor", "x = x + y", f"x + {_LOAD_Y}", f"x - {_LOAD_Y}", "y"),
-    _broadcast("multiply_tensor", "x = x * y", f"x * {_LOAD_Y}", f"x + {_LOAD_Y}", "y"),
-    _broadcast(
-        "maximum_tensor", "x = torch.maximum(x, y)", f"tl.maximum(x, {_LOAD_Y})", f"tl.minimum(x, {_LOAD_Y})", "y"
-    ),
-    _broadcast("scale_rows", "x = x * c", f"x * {_LOAD_C}", f"x + {_LOAD_C}", "c"),
-    _broadcast("shift_rows", "x = x + c", f"x + {_LOAD_C}", f"x * {_LOAD_C}", "c"),
-    _broadcast("scale_columns", "x = x * self.scale", f"x * {_LOAD_SCALE}", f"x + {_LOAD_SCALE}", "scale"),
-    _broadcast("shift_columns", "x = x + self.bias", f"x + {_LOAD_BIAS}", f"x - {_LOAD_BIAS}", "bias"),
+    _broadcast("add_tensor", "x + y", f"x + {_LOAD_Y}", f"x - {_LOAD_Y}", "y"),
+    _broadcast("multiply_tensor", "x * y", f"x * {_LOAD_Y}", f"x + {_LOAD_Y}", "y"),
+    _broadcast("maximum_tensor", "torch.maximum(x, y)", f"tl.maximum(x, {_LOAD_Y})", f"tl.minimum(x, {_LOAD_Y})", "y"),
+    _broadcast("scale_rows", "x * c", f"x * {_LOAD_C}", f"x + {_LOAD_C}", "c"),
+    _broadcast("shift_rows", "x + c", f"x + {_LOAD_C}", f"x * {_LOAD_C}", "c"),
+    _broadcast("scale_columns", "x * self.scale", f"x * {_LOAD_SCALE}", f"x + {_LOAD_SCALE}", "scale"),
+    _broadcast("shift_columns", "x + self.bias", f"x + {_LOAD_BIAS}", f"x - {_LOAD_BIAS}", "bias"),
 )
 
 ROW_STATISTIC = (
     _body(
+        Family.ROW_STATISTIC,
         "subtract_mean",
-        Family.ROW_STATISTIC,
-        "x = x - x.mean(dim=1, keepdim=True)",
-        f"x = x - {_sum('x')} / N",
-        wrong=f"x = x - {_sum('x')} / BLOCK",
+        "x - x.mean(dim=1, keepdim=True)",
+        f"x - {_sum('x')} / N",
+        wrong=f"x - {_sum('x')} / BLOCK",
     ),
+    _body(Family.ROW_STATISTIC, "subtract_max", "x - x.amax(dim=1, keepdim=True)", f"x - {_MAX}", wrong=f"x + {_MAX}"),
     _body(
-        "subtract_max",
         Family.ROW_STATISTIC,
-        "x = x - x.amax(dim=1, keepdim=True)",
-        f"x = x - {_MAX}",
-        wrong=f"x = x + {_MAX}",
-    ),
-    _body(
         "divide_by_l1",
-        Family.ROW_STATISTIC,
-        "x = x / (x.abs().sum(dim=1, keepdim=True) + 1.0)",
-        f"x = x / ({_sum('tl.abs(x)')} + 1.0)",
-        wrong=f"x = x / ({_sum('x')} + 1.0)",
+        "x / (x.abs().sum(dim=1, keepdim=True) + 1.0)",
+        f"x / ({_sum('tl.abs(x)')} + 1.0)",
+        wrong=f"x / ({_sum('x')} + 1.0)",
     ),
 )
 
 SOFTMAX = (
     _body(
-        "softmax",
-        Family.SOFTMAX,
-        "x = torch.softmax(x, dim=1)",
-        f"x = tl.exp(x - {_MAX})",
-        f"x = x / {_sum('x')}",
-        wrong="x = x * x",
+        Family.SOFTMAX, "softmax", "torch.softmax(x, dim=1)", f"tl.exp(x - {_MAX})", f"x / {_sum('x')}", wrong="x * x"
     ),
     Operator(
         "log_softmax",
@@ -197,19 +185,19 @@ SOFTMAX = (
 
 NORMALISATION = (
     _body(
-        "layer_norm",
         Family.NORMALISATION,
-        "x = F.layer_norm(x, x.shape[1:])",
-        f"x = x - {_sum('x')} / N",
-        f"x = x * tl.rsqrt({_sum('x * x')} / N + 1e-5)",
-        wrong=f"x = x - {_sum('x')}",
+        "layer_norm",
+        "F.layer_norm(x, x.shape[1:])",
+        f"x - {_sum('x')} / N",
+        f"x * tl.rsqrt({_sum('x * x')} / N + 1e-5)",
+        wrong=f"x - {_sum('x')}",
     ),
     _body(
-        "rms_norm",
         Family.NORMALISATION,
-        "x = F.rms_norm(x, x.shape[1:], eps=1e-6)",
-        f"x = x * tl.rsqrt({_sum('x * x')} / N + 1e-6)",
-        wrong=f"x = x * tl.rsqrt({_sum('x * x')} + 1e-6)",
+        "rms_norm",
+        "F.rms_norm(x, x.shape[1:], eps=1e-6)",
+        f"x * tl.rsqrt({_sum('x * x')} / N + 1e-6)",
+        wrong=f"x * tl.rsqrt({_sum('x * x')} + 1e-6)",
     ),
 )
 

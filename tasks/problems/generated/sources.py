@@ -57,29 +57,19 @@ def init_arguments(composition: Composition) -> list[str]:
     return ["n"] if "scale" in operands or "bias" in operands else []
 
 
-def parameter_lines(composition: Composition) -> list[str]:
-    """Statements of the constructor that make the parameters; the same in `Model` and `ModelNew`."""
+def init_lines(composition: Composition) -> list[str]:
+    """The constructor of `Model` and `ModelNew` with an empty line after it; nothing where there are no parameters."""
     weight = "torch.randn(n, k) / k**0.5" if "linear" in composition.names else "torch.randn(k, n) / k**0.5"
     makes = {
         "weight": f"self.weight = nn.Parameter({weight})",
         "scale": "self.scale = nn.Parameter(torch.rand(n) + 0.5)",
         "bias": "self.bias = nn.Parameter(torch.randn(n))",
     }
-    return [makes[name] for name in composition.operands if name in makes]
-
-
-def init_lines(composition: Composition) -> list[str]:
-    """The constructor, indented as a class body, with an empty line after it; nothing where there are no parameters."""
-    parameters = parameter_lines(composition)
+    parameters = [f"        {makes[name]}" for name in composition.operands if name in makes]
     if not parameters:
         return []
     signature = ", ".join(["self", *init_arguments(composition)])
-    return [
-        f"    def __init__({signature}):",
-        "        super().__init__()",
-        *(f"        {line}" for line in parameters),
-        "",
-    ]
+    return [f"    def __init__({signature}):", "        super().__init__()", *parameters, ""]
 
 
 ROWS_PLAIN = 4

@@ -1,10 +1,8 @@
 """The bundled suite: hundreds of well-posed problems from a seed, split by composition.
 
 No composition of a held-out problem occurs in a training problem, nor in the generated SFT corpus: the policy has seen
-each operator of a held-out problem, never the sequence. Held-out problems depend on `seed` and `heldout` alone: asking
-for more training problems does not change what is measured.
-
-A composition is well-posed if its output can be checked in fp32, is not constant, and depends on every operator.
+its operators, never their sequence. Held-out problems depend on `seed` and `heldout` alone. A composition is well-posed
+if its output can be checked in fp32, is not constant, and depends on every operator.
 """
 
 import random
@@ -32,12 +30,11 @@ _DRAWS_PER_PROBLEM = 200
 
 def generate_problems(config: ProblemsConfig) -> list[ProblemRow]:
     """Return the held-out problems and then the training problems; InputError where the suite holds too few."""
-    heldout = heldout_compositions(config)
-    generator = random.Random(f"shapes-heldout-{config.seed}")
-    rows = [_row(composition, draw_shape(composition, generator), Split.HELDOUT) for composition in heldout]
     train = draw_training_compositions(config, config.train, seed=config.seed)
-    generator = random.Random(f"shapes-train-{config.seed}")
-    rows += [_row(composition, draw_shape(composition, generator), Split.TRAIN) for composition in train]
+    rows: list[ProblemRow] = []
+    for split, compositions in ((Split.HELDOUT, heldout_compositions(config)), (Split.TRAIN, train)):
+        generator = random.Random(f"shapes-{split}-{config.seed}")
+        rows += [_row(composition, draw_shape(composition, generator), split) for composition in compositions]
     return rows
 
 

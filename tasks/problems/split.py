@@ -1,7 +1,7 @@
 """Train or held out: decided once per composition, and never changed by what else is in the set.
 
-A composition is held out if a hash of (seed, composition) is below heldout / (train + heldout). Of a side that is larger
-than its limit, the problems with the largest hashes are left out; they do not change sides.
+A composition is held out if a hash of (seed, composition) is below heldout / (train + heldout). Of a side larger than
+its limit, the problems with the largest hashes are left out; they do not change sides.
 """
 
 import hashlib

@@ -30,7 +30,9 @@ def collect_trajectories(run: Run, problems: ProblemSetRef, policy: CheckpointRe
         iteration=iteration,
         seed=config.seed,
         curriculum=state_for(config.rollout, problems, run.state.batches.get(iteration - 1), policy),
-        refill=refill_for(config.rollout, config.update),
+        refill=refill_for(
+            config.rollout, config.update.wanted_groups, config.update.most_problems, config.update.advantage
+        ),
     )
     episode = config.rollout.episode
     batch = publish_checked(run.workspace, raw, config.validation, episode.gamma, episode.reward, iteration=iteration)

@@ -109,7 +109,8 @@ def describe(config: RunConfig) -> list[str]:
         f"held-out evaluation: {config.problems.heldout} problems × {evaluation.samples_per_problem} samples",
     ]
     if config.iterations:
-        refill = refill_for(rollout, config.update)
+        update = config.update
+        refill = refill_for(rollout, update.wanted_groups, update.most_problems, update.advantage)
         more = f" (up to {refill.problems} until {refill.groups} groups have variance)" if refill else ""
         lines += [
             f"{config.iterations} iterations: {rollout.problems_per_iteration} problems{more} × "

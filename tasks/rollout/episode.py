@@ -77,15 +77,15 @@ class RolloutContext:
     backend: str
 
 
-class EpisodeListener(Protocol):
-    """Callbacks on the event loop at the end of turns and episodes; they must not block."""
+class EpisodeLog(Protocol):
+    """Log of turns and episodes as they end. Called on the event loop: must not block."""
 
-    def turn_ended(self, plan: EpisodePlan, messages: Sequence[Message], turn: Turn) -> None:
-        """Called with a judged turn and the messages of its prompt."""
+    def log_turn(self, problem_id: str, messages: Sequence[Message], turn: Turn, details: dict[str, Any]) -> None:
+        """Log a judged turn; `messages`: its prompt, `details`: the place of its episode in the run."""
         ...
 
-    def trajectory_ended(self, trajectory: Trajectory, messages: Sequence[Message]) -> None:
-        """Called with a finished episode, its last prompt and the answer."""
+    def log_trajectory(self, trajectory: Trajectory, messages: Sequence[Message], gamma: float) -> None:
+        """Log a finished episode; `messages`: its last prompt and the answer, `gamma`: discount of its return."""
         ...
 
 
@@ -169,6 +169,17 @@ class Episode:
             turns=tuple(self.turns),
             termination=self.termination,
         )
+
+    def details(self) -> dict[str, Any]:
+        """Return the place of the episode in the run, for logs of turns."""
+        plan = self.plan
+        return {
+            "run_id": self._context.run_id,
+            "iteration": plan.iteration,
+            "trajectory_id": plan.trajectory_id,
+            "sample_index": plan.sample_index,
+            "level": plan.row.problem.level,
+        }
 
     def answered_messages(self) -> list[Message]:
         """Return the last turn's prompt and answer; only for a finished episode."""

@@ -22,8 +22,9 @@ from typing import Any
 
 from kernels_eval.errors import InputError
 from kernels_eval.rewards import Answer
+from tasks.rollout.config import RolloutConfig
 from tasks.rollout.engines import Engine, FinishReason, Generation, GenerationRequest
-from tasks.rollout.episode import Episode, EpisodeListener, EpisodePlan, RolloutContext
+from tasks.rollout.episode import Episode, EpisodeLog, EpisodePlan, RolloutContext
 from tasks.rollout.judge_client import JudgeClient, JudgedResponse, fault_verdict
 from tasks.rollout.kernel_extraction import extract_kernel, without_reasoning
 from tasks.rollout.turn_tokens import response_text
@@ -33,16 +34,6 @@ from tasks.trajectories.schema import Trajectory, Turn
 logger = logging.getLogger("kernelmill.rollout")
 _SMALLEST_SHARED = 32
 """Episodes from which a second cohort pays: smaller batches cost about as much as whole ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of a sample's waiting time."""
-
-    generation_s: float = 3600.0
-    """For one response, the engine's queue included."""
-    named_after_s: float = 120.0
-    """Before the log names it."""
 
 
 @dataclass(slots=True)
@@ -68,16 +59,18 @@ class EpisodeLoop:
         engine: Engine,
         judge_client: JudgeClient,
         on_change: Callable[[RolloutCounts], None] = lambda _: None,
-        listeners: Sequence[EpisodeListener] = (),
-        limits: Limits | None = None,
+        logs: Sequence[EpisodeLog] = (),
+        config: RolloutConfig | None = None,
     ) -> None:
+        """`config`: how long a response may take, and a sample wait unnamed; default: the settings' defaults."""
+        config = config or RolloutConfig()
         self._context = context
         self._engine = engine
-        self._referee = judge_client
+        self._judge_client = judge_client
         self._on_change = on_change
-        self._listeners = listeners
-        self._limits = limits or Limits()
-        self._watchdog = Watchdog(self._limits.named_after_s)
+        self._logs = logs
+        self._patience_s = config.generation_patience_s
+        self._watchdog = Watchdog(config.watch_after_s)
         self.counts = RolloutCounts()
 
     async def run(self, plans: Sequence[EpisodePlan]) -> list[Trajectory]:
@@ -147,7 +140,7 @@ class EpisodeLoop:
 
     async def _attempt(self, requests: Sequence[GenerationRequest]) -> AsyncIterator[tuple[int, Generation]]:
         """Yield the engine's responses until it has no more, or until the time limit."""
-        deadline = asyncio.get_running_loop().time() + self._limits.generation_s
+        deadline = asyncio.get_running_loop().time() + self._patience_s
         responses: Any = aiter(self._engine.generate(requests, self._context.sampling))
         async with aclosing(responses) as stream:
             while True:
@@ -178,7 +171,7 @@ class EpisodeLoop:
             )
         else:
             with self._watchdog.waiting(name, Phase.JUDGEMENT):
-                judged = await self._referee.judge_response(
+                judged = await self._judge_client.judge_response(
                     problem,
                     kernel,
                     generation.finish_reason,
@@ -202,12 +195,12 @@ class EpisodeLoop:
             evaluation_s=judged.seconds,
             created_at=datetime.now(UTC),
         )
-        for listener in self._listeners:
-            listener.turn_ended(episode.plan, episode.messages, turn)
+        for log in self._logs:
+            log.log_turn(problem.problem_id, episode.messages, turn, episode.details())
         episode.add(turn, judged.score)
         if episode.termination is not None:
-            for listener in self._listeners:
-                listener.trajectory_ended(episode.trajectory(), episode.answered_messages())
+            for log in self._logs:
+                log.log_trajectory(episode.trajectory(), episode.answered_messages(), context.episode.gamma)
         self._observe(episode, turn)
 
     def _observe(self, episode: Episode, turn: Turn) -> None:

@@ -8,7 +8,6 @@ of a stored episode can be explained from them.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
@@ -19,26 +18,8 @@ from tasks.rollout.prompts import HistoryTurn, prompt_messages
 from tasks.trajectories.schema import Termination, TurnRole
 
 
-class EpisodeTask(Protocol):
-    """Generates an episode for a problem."""
-
-    def role(self, turn_index: int) -> TurnRole:
-        """Return the role of this turn."""
-        ...
-
-    def messages(
-        self, problem: Problem, history: Sequence[HistoryTurn], episode: EpisodeConfig, backend: str
-    ) -> list[Message]:
-        """Return the conversation up to the next answer."""
-        ...
-
-    def termination(self, history: Sequence[HistoryTurn], level: int, episode: EpisodeConfig) -> Termination | None:
-        """Return the reason the episode ends after these turns on a problem of this level, or None if it continues."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class KernelBenchTask:
+class EpisodeTask:
     """Write a kernel, get the judge's feedback, write a better one."""
 
     turn_limit: Callable[[Sequence[Verdict], int, EpisodeConfig], int]
@@ -51,11 +32,14 @@ class KernelBenchTask:
     def messages(
         self, problem: Problem, history: Sequence[HistoryTurn], episode: EpisodeConfig, backend: str
     ) -> list[Message]:
-        """Return the problem, then each kernel with its feedback."""
+        """Return the conversation up to the next answer: the problem, then each kernel with its feedback."""
         return prompt_messages(problem.source, history, episode, backend)
 
     def termination(self, history: Sequence[HistoryTurn], level: int, episode: EpisodeConfig) -> Termination | None:
-        """Success, then repeated failure, then the turn limit."""
+        """Return the reason the episode ends after these turns on a problem of this level, or None if it continues.
+
+        Success comes before repeated failure, and this before the turn limit.
+        """
         last = history[-1]
         if last.verdict.correct and last.reward >= episode.success_reward:
             return Termination.SUCCESS
@@ -96,8 +80,8 @@ def quality(verdict: Verdict) -> tuple[int, float]:
 
 
 EPISODE_TASKS: dict[str, EpisodeTask] = {
-    "kernelbench": KernelBenchTask(turn_limit=lambda verdicts, level, episode: 1),
-    "kernelbench_multiturn": KernelBenchTask(turn_limit=turn_limit),
+    "kernelbench": EpisodeTask(turn_limit=lambda verdicts, level, episode: 1),
+    "kernelbench_multiturn": EpisodeTask(turn_limit=turn_limit),
 }
 
 

@@ -11,12 +11,12 @@ import math
 from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from logging import LogRecord
+from logging.handlers import QueueHandler
+from typing import Any
 
-from kernels_eval.frozen import FrozenModel
 from kernels_eval.verdict import Verdict
 from tasks.models.chat_templates import Message
-from tasks.rollout.episode import EpisodePlan
-from tasks.trajectories.json_logs import JsonLogs
 from tasks.trajectories.returns import turn_returns
 from tasks.trajectories.schema import Trajectory, Turn
 
@@ -33,7 +33,7 @@ def turn_line(problem_id: str, turn: Turn) -> str:
 
 def trajectory_summary(trajectory: Trajectory, gamma: float) -> str:
     """Return the summary of a finished episode, several lines."""
-    rewards = [turn.reward for turn in trajectory.turns]
+    rewards = trajectory.rewards
     final = trajectory.turns[-1].verdict
     return "\n".join(
         [
@@ -76,85 +76,42 @@ TURN_LINES = "kernelmill.rollout.turns"
 
 
 class LineLogger:
-    """Logs a line per turn and a summary per trajectory."""
+    """Logs a line per turn and a summary per trajectory (tasks.rollout.episode.EpisodeLog)."""
 
-    def __init__(self, gamma: float) -> None:
-        self._gamma = gamma
-        self._logger = logging.getLogger(TURN_LINES)
-
-    def turn_ended(self, plan: EpisodePlan, messages: Sequence[Message], turn: Turn) -> None:
+    def log_turn(self, problem_id: str, messages: Sequence[Message], turn: Turn, details: dict[str, Any]) -> None:
         """Log the turn's line."""
-        self._logger.info(turn_line(plan.row.problem.problem_id, turn))
+        logging.getLogger(TURN_LINES).info(turn_line(problem_id, turn))
 
-    def trajectory_ended(self, trajectory: Trajectory, messages: Sequence[Message]) -> None:
+    def log_trajectory(self, trajectory: Trajectory, messages: Sequence[Message], gamma: float) -> None:
         """Log the summary."""
-        self._logger.info(trajectory_summary(trajectory, self._gamma))
+        logging.getLogger(TURN_LINES).info(trajectory_summary(trajectory, gamma))
 
 
-class FileLogger:
-    """Writes a JSON file per turn and per trajectory."""
-
-    def __init__(self, logs: JsonLogs, run_id: str, gamma: float) -> None:
-        self._logs = logs
-        self._run_id = run_id
-        self._gamma = gamma
-
-    def turn_ended(self, plan: EpisodePlan, messages: Sequence[Message], turn: Turn) -> None:
-        """Queue the turn's file for writing."""
-        details = {
-            "run_id": self._run_id,
-            "iteration": plan.iteration,
-            "trajectory_id": plan.trajectory_id,
-            "sample_index": plan.sample_index,
-            "level": plan.row.problem.level,
-        }
-        self._logs.log_turn(plan.row.problem.problem_id, messages, turn, details)
-
-    def trajectory_ended(self, trajectory: Trajectory, messages: Sequence[Message]) -> None:
-        """Queue the trajectory's file for writing."""
-        self._logs.log_trajectory(trajectory, messages, self._gamma)
-
-
-_SOURCE = "kernelmill"
 _MOST = 10_000
-"""Messages kept between two reports; the oldest are dropped."""
+"""Records kept between two reports; the oldest are dropped."""
 
 
-class LoggedMessage(FrozenModel):
-    """One record of a logger."""
-
-    logger: str
-    level: int
-    text: str
-
-    def log(self) -> None:
-        """Log it here."""
-        logging.getLogger(self.logger).log(self.level, "%s", self.text)
-
-
-class LogRelay(logging.Handler):
-    """Collects log records until `take`."""
+class LogRelay(QueueHandler):
+    """Collects log records, made ready to be pickled, until `take`."""
 
     def __init__(self) -> None:
-        super().__init__(logging.INFO)
-        self._messages: deque[LoggedMessage] = deque(maxlen=_MOST)
+        self._records: deque[LogRecord] = deque(maxlen=_MOST)
+        super().__init__(self._records)  # pyright: ignore[reportArgumentType]  # only `enqueue` uses it
+        self.setLevel(logging.INFO)
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def enqueue(self, record: LogRecord) -> None:
         """Keep a record."""
-        self._messages.append(LoggedMessage(logger=record.name, level=record.levelno, text=record.getMessage()))
+        self._records.append(record)
 
-    def take(self) -> tuple[LoggedMessage, ...]:
+    def take(self) -> tuple[LogRecord, ...]:
         """Return the records since the last call."""
-        taken: list[LoggedMessage] = []
-        while self._messages:
-            taken.append(self._messages.popleft())
-        return tuple(taken)
+        return tuple(self._records.popleft() for _ in range(len(self._records)))
 
 
 @contextmanager
 def relay_logs() -> Generator[LogRelay]:
     """Collect the project's log records while the block runs."""
-    handler, source = LogRelay(), logging.getLogger(_SOURCE)
+    handler, source = LogRelay(), logging.getLogger("kernelmill")
     source.addHandler(handler)
     try:
         yield handler

@@ -9,7 +9,7 @@ report show them.
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -57,31 +57,17 @@ class RefillRecord(FrozenModel):
     """Draws after the first."""
 
 
-class RefillSettings(Protocol):
-    """Settings of the update that a refill needs (tasks.update.config, which this package does not import)."""
+def refill_for(
+    rollout: "RolloutConfig", wanted_groups: int | None, most_problems: int | None, advantage: Advantage
+) -> Refill | None:
+    """Return the refill that these settings of the update ask for; None if the estimator compares no peers.
 
-    @property
-    def wanted_groups(self) -> int | None:
-        """Groups with variance that an iteration should have; None: no refill."""
-        ...
-
-    @property
-    def most_problems(self) -> int | None:
-        """Problems that an iteration may play; None: MOST_PROBLEMS times the first draw."""
-        ...
-
-    @property
-    def advantage(self) -> Advantage:
-        """The estimator."""
-        ...
-
-
-def refill_for(rollout: "RolloutConfig", update: RefillSettings) -> Refill | None:
-    """Return the refill that the settings ask for; None if they ask for none, or the estimator compares no peers."""
-    if update.wanted_groups is None or update.advantage in WITHOUT_BASELINE:
+    `wanted_groups` None: no refill. `most_problems` None: MOST_PROBLEMS times the first draw.
+    """
+    if wanted_groups is None or advantage in WITHOUT_BASELINE:
         return None
-    most = update.most_problems or MOST_PROBLEMS * rollout.problems_per_iteration
-    return Refill(groups=update.wanted_groups, problems=most, advantage=update.advantage)
+    most = most_problems or MOST_PROBLEMS * rollout.problems_per_iteration
+    return Refill(groups=wanted_groups, problems=most, advantage=advantage)
 
 
 def refill_record(batch: TrajectoryBatchRef) -> RefillRecord | None:
@@ -145,9 +131,7 @@ def useful_groups(trajectories: Sequence["Trajectory"], gamma: float, advantage:
     turns = [
         (value, (trajectory.group_id, turn.turn_index, turn.role.value), trajectory.trajectory_id)
         for trajectory in trajectories
-        for turn, value in zip(
-            trajectory.turns, turn_returns([turn.reward for turn in trajectory.turns], gamma), strict=True
-        )
+        for turn, value in zip(trajectory.turns, turn_returns(trajectory.rewards, gamma), strict=True)
         if value is not None
     ]
     returns = [value for value, _, _ in turns]

@@ -3,6 +3,7 @@
 from kernels_eval.config import JudgeConfig
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.pipeline.stage import Stage, stage_task
+from tasks.problems.row import Split
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.curriculum import CurriculumState
 from tasks.rollout.refill import Refill
@@ -27,21 +28,22 @@ def roll_out(
 ) -> TrajectoryBatchRef:
     """Let the policy write kernels for training problems, have them judged, and publish the raw trajectories."""
     from tasks.rollout.collect import collect_trajectories
+    from tasks.rollout.worker import RolloutRequest
 
-    return collect_trajectories(
-        policy,
-        problems,
-        "train",
-        config,
-        judge,
-        stage.workspace.run_id,
-        iteration,
-        seed,
-        stage.destination,
-        stage.progress,
-        curriculum,
-        refill,
+    request = RolloutRequest(
+        policy=policy,
+        problems=problems,
+        split=Split.TRAIN,
+        config=config,
+        judge=judge,
+        iteration=iteration,
+        seed=seed,
+        run_id=stage.workspace.run_id,
+        destination=stage.destination,
+        curriculum=curriculum,
+        refill=refill,
     )
+    return collect_trajectories(request, stage.progress)
 
 
 @stage_task(
@@ -63,16 +65,17 @@ def answer_heldout(
 ) -> TrajectoryBatchRef:
     """Let the policy write kernels for every held-out problem; nothing of this is ever trained on."""
     from tasks.rollout.collect import collect_trajectories
+    from tasks.rollout.worker import RolloutRequest
 
-    return collect_trajectories(
-        policy,
-        problems,
-        "heldout",
-        config,
-        judge,
-        stage.workspace.run_id,
-        version,
-        seed,
-        stage.destination,
-        stage.progress,
+    request = RolloutRequest(
+        policy=policy,
+        problems=problems,
+        split=Split.HELDOUT,
+        config=config,
+        judge=judge,
+        iteration=version,
+        seed=seed,
+        run_id=stage.workspace.run_id,
+        destination=stage.destination,
     )
+    return collect_trajectories(request, stage.progress)

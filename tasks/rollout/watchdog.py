@@ -7,7 +7,7 @@ the judge), so no sample waits for ever even if nobody reads the log.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,36 +27,26 @@ class Phase(StrEnum):
 
 
 @dataclass(slots=True)
-class Waiting:
-    """A waiting sample."""
-
-    name: str
-    """Trajectory and turn."""
-    phase: Phase
+class _Wait:
     since: float
     named_at: float
 
-    def describe(self, now: float) -> str:
-        """Return e.g. `train-0001-p3-002 turn 2: judgement for 130 s`."""
-        return f"{self.name}: {self.phase.value} for {now - self.since:.0f} s"
-
 
 class Watchdog:
-    """Watches the samples of one rollout; `clock` in seconds."""
+    """Watches the samples of one rollout."""
 
-    def __init__(self, patience_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
-        self._clock = clock
-        self._waiting: dict[tuple[str, Phase], Waiting] = {}
+        self._waits: dict[tuple[str, Phase], _Wait] = {}
 
     def begins(self, name: str, phase: Phase) -> None:
-        """Start the wait of a sample's turn."""
-        now = self._clock()
-        self._waiting[name, phase] = Waiting(name, phase, since=now, named_at=now)
+        """Start the wait of a sample's turn, e.g. `train-0001-p3-002 turn 2`."""
+        now = time.monotonic()
+        self._waits[name, phase] = _Wait(now, now)
 
     def ends(self, name: str, phase: Phase) -> None:
         """End the wait; no effect if there was none."""
-        self._waiting.pop((name, phase), None)
+        self._waits.pop((name, phase), None)
 
     @contextmanager
     def waiting(self, name: str, phase: Phase) -> Generator[None]:
@@ -67,20 +57,18 @@ class Watchdog:
         finally:
             self.ends(name, phase)
 
-    def overdue(self) -> list[Waiting]:
-        """Return samples that have waited longer than the limit since their start or last report, longest first."""
-        now = self._clock()
-        found = [waiting for waiting in self._waiting.values() if now - waiting.named_at >= self._patience_s]
-        return sorted(found, key=lambda waiting: waiting.since)
-
     def name_overdue(self) -> None:
-        """Log one line with all overdue samples."""
-        overdue, now = self.overdue(), self._clock()
-        for waiting in overdue:
-            waiting.named_at = now
+        """Log one line with the samples that have waited too long since their start or last report, longest first."""
+        now = time.monotonic()
+        waits = sorted(self._waits.items(), key=lambda entry: entry[1].since)
+        overdue: list[str] = []
+        for (name, phase), wait in waits:
+            if now - wait.named_at >= self._patience_s:
+                wait.named_at = now
+                overdue.append(f"{name}: {phase.value} for {now - wait.since:.0f} s")
         if overdue:
             more = f" (and {len(overdue) - _NAMED} more)" if len(overdue) > _NAMED else ""
-            logger.warning("still waiting: %s%s", "; ".join(each.describe(now) for each in overdue[:_NAMED]), more)
+            logger.warning("still waiting: %s%s", "; ".join(overdue[:_NAMED]), more)
 
     async def watch(self) -> None:
         """Name overdue samples until cancelled."""

@@ -11,6 +11,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from logging import LogRecord
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,12 @@ from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBa
 from tasks.problems.row import Split
 from tasks.rollout.config import JudgeActorsConfig, RolloutConfig
 from tasks.rollout.curriculum import MANIFEST_KEY, CurriculumState, capped, rows_up_to
-from tasks.rollout.engines import Engine, FinishReason, PolicyServer
-from tasks.rollout.episode import EpisodeListener, EpisodePlan, RolloutContext, plan_episodes
-from tasks.rollout.episode_loop import EpisodeLoop, Limits, RolloutCounts
+from tasks.rollout.engines import Engine, PolicyServer
+from tasks.rollout.episode import EpisodeLog, EpisodePlan, RolloutContext, plan_episodes
+from tasks.rollout.episode_loop import EpisodeLoop, RolloutCounts
 from tasks.rollout.episode_tasks import episode_task
-from tasks.rollout.judge_client import AsyncJudge, JudgeClient, no_kernel_verdict
-from tasks.rollout.logs import TURN_LINES, FileLogger, LineLogger, LoggedMessage, relay_logs
+from tasks.rollout.judge_client import AsyncJudge, JudgeClient
+from tasks.rollout.logs import TURN_LINES, LineLogger, relay_logs
 from tasks.rollout.refill import MANIFEST_KEY as REFILL_KEY
 from tasks.rollout.refill import Refill, run_and_refill
 
@@ -36,22 +38,24 @@ logger = logging.getLogger("kernelmill.rollout")
 _REPORT_INTERVAL_S = 0.25
 
 
-class RolloutProgress(FrozenModel):
+@dataclass(frozen=True, slots=True)
+class RolloutProgress:
     """Progress of a rollout."""
 
     done: int
     total: int
     figures: dict[str, float]
-    messages: tuple[LoggedMessage, ...] = ()
+    records: tuple[LogRecord, ...]
     """Log records since the last report."""
 
 
 class RolloutRequest(FrozenModel):
-    """Arguments of one rollout."""
+    """One rollout. Equal requests give equal tokens."""
 
     policy: CheckpointRef
     problems: ProblemSetRef
     split: Split
+    """`train`: `problems_per_iteration` problems drawn by (seed, iteration). `heldout`: all of them."""
     config: RolloutConfig
     judge: JudgeConfig
     run_id: str
@@ -61,7 +65,7 @@ class RolloutRequest(FrozenModel):
     curriculum: CurriculumState | None = None
     """Limits of turns and levels; None: no limits."""
     refill: Refill | None = None
-    """Useful groups that are wanted; None: the first draw only."""
+    """Further problems if groups have no gradient; None: the first draw only."""
     turn_lines: bool = False
     """Log a line per turn and a summary per trajectory."""
 
@@ -74,12 +78,12 @@ async def roll_out(
     on_change: Callable[[RolloutCounts], None],
 ) -> TrajectoryBatchRef:
     """Run the requested episodes with this engine and judge, and publish their trajectories."""
-    from kernels_eval.rewards import reward_of
+    from kernels_eval.rewards import reward_bounds, reward_of
     from tasks.problems.problem_set import read_problems
     from tasks.trajectories.json_logs import JsonLogs
     from tasks.trajectories.writer import write_trajectories
 
-    config = request.config
+    config, sampling = request.config, request.config.sampling
     rows = read_problems(request.problems, request.split)
     if not rows:
         raise InputError(f"{request.problems.uri}: expected {request.split.value} problems, found none")
@@ -91,11 +95,11 @@ async def roll_out(
         samples = config.samples_per_problem
         return plan_episodes(rows, request.split, problems, samples, request.iteration, request.seed, skip)
 
-    if request.split is Split.TRAIN and not config.sampling.is_on_policy:
+    if request.split is Split.TRAIN and not sampling.is_on_policy:
         logger.warning(
             "training samples are drawn with temperature %g, top_p %g, top_k %d: "
             "off the policy that is trained; on it are 1, 1, 0",
-            config.sampling.temperature, config.sampling.top_p, config.sampling.top_k,
+            sampling.temperature, sampling.top_p, sampling.top_k,
         )  # fmt: skip
     context = RolloutContext(
         run_id=request.run_id,
@@ -103,30 +107,24 @@ async def roll_out(
         tokenizer=tokenizer,
         task=episode_task(episode.task),
         episode=episode,
-        sampling=config.sampling,
+        sampling=sampling,
         backend=request.judge.backend,
     )
-    reward_name = config.episode.reward
-    reward_of(
-        reward_name, no_kernel_verdict(FinishReason.STOP)
-    )  # an unknown name is refused before anything is generated
-    judge_client = JudgeClient(
-        judge, lambda verdict, answer: reward_of(reward_name, verdict, answer), config.judge_patience_s
-    )
-    listeners: list[EpisodeListener] = [LineLogger(episode.gamma)] if request.turn_lines else []
-    logs = JsonLogs(Path(config.trajectory_logs)) if config.trajectory_logs is not None else None
-    if logs is not None:
-        listeners.append(FileLogger(logs, request.run_id, episode.gamma))
-    limits = Limits(config.generation_patience_s, config.watch_after_s)
-    episode_loop = EpisodeLoop(context, engine, judge_client, on_change, listeners, limits)
+    reward_bounds(episode.reward)  # an unknown name is refused before anything is generated
+    judge_client = JudgeClient(judge, partial(reward_of, episode.reward), config.judge_patience_s)
+    json_logs = JsonLogs(Path(config.trajectory_logs)) if config.trajectory_logs is not None else None
+    logs: list[EpisodeLog] = [LineLogger()] if request.turn_lines else []
+    if json_logs is not None:
+        logs.append(json_logs)
+    episode_loop = EpisodeLoop(context, engine, judge_client, on_change, logs, config)
     started = time.perf_counter()
     try:
         trajectories, refilled = await run_and_refill(
             episode_loop, draw, request.refill, config.problems_per_iteration, len(rows), episode.gamma
         )
     finally:
-        if logs is not None:
-            await asyncio.to_thread(logs.close)
+        if json_logs is not None:
+            await asyncio.to_thread(json_logs.close)
     counts = episode_loop.counts
     if counts.left_out:
         episodes = counts.left_out + counts.planned
@@ -141,7 +139,7 @@ async def roll_out(
             "episode": episode.model_dump(mode="json"),
             MANIFEST_KEY: None if curriculum is None else curriculum.model_dump(mode="json"),
             REFILL_KEY: None if refilled is None else refilled.model_dump(mode="json"),
-            "sampling": config.sampling.model_dump(mode="json"),
+            "sampling": sampling.model_dump(mode="json"),
             "engine": config.engine,
             "seconds": round(seconds, 3),
             "generated_tokens": counts.tokens,
@@ -181,7 +179,7 @@ class RolloutWorker:
             nonlocal latest
             latest = counts
 
-        async def play() -> TrajectoryBatchRef:
+        async def run() -> TrajectoryBatchRef:
             nonlocal started
             engine, tokenizer = await self._engine_for(request)
             judge = await asyncio.to_thread(self._judge_for, request.judge, request.config.judge_actors)
@@ -189,17 +187,17 @@ class RolloutWorker:
             return await roll_out(request, engine, tokenizer, judge, remember)
 
         logging.getLogger(TURN_LINES).setLevel(logging.INFO if request.turn_lines else logging.WARNING)
-        with relay_logs() as overheard:
-            playing = asyncio.ensure_future(play())
+        with relay_logs() as relay:
+            running = asyncio.ensure_future(run())
             try:
-                while not playing.done():
-                    await asyncio.wait([playing], timeout=_REPORT_INTERVAL_S)
-                    yield _progress(latest, time.perf_counter() - started, overheard.take())
-                yield playing.result()
+                while not running.done():
+                    await asyncio.wait([running], timeout=_REPORT_INTERVAL_S)
+                    yield _progress(latest, time.perf_counter() - started, relay.take())
+                yield running.result()
             finally:
-                playing.cancel()
+                running.cancel()
                 with suppress(asyncio.CancelledError):
-                    await asyncio.wait([playing])
+                    await asyncio.wait([running])
 
     async def _engine_for(self, request: RolloutRequest) -> tuple[Engine, Any]:
         """Return the engine with the policy; loads it if it differs from the last one."""
@@ -246,9 +244,9 @@ class RolloutWorker:
 RolloutActor = ray.remote(RolloutWorker)
 
 
-def _progress(counts: RolloutCounts, seconds: float, messages: tuple[LoggedMessage, ...] = ()) -> RolloutProgress:
+def _progress(counts: RolloutCounts, seconds: float, records: tuple[LogRecord, ...]) -> RolloutProgress:
     return RolloutProgress(
-        messages=messages,
+        records=records,
         done=counts.finished,
         total=counts.planned,
         figures={

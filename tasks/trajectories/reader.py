@@ -157,7 +157,8 @@ def _trajectory(row: dict[str, Any], turns: Sequence[dict[str, Any]]) -> Traject
 
 
 def _turn(row: dict[str, Any]) -> Turn:
-    stored = {field.name: row[field.name] for field in fields(Turn)}
+    stored: dict[str, Any] = {field.name: row[field.name] for field in fields(Turn)}
     stored |= {name: tuple(row[name]) for name in ("prompt_token_ids", "response_token_ids", "response_logprobs")}
     stored |= {"role": TurnRole(row["role"]), "verdict": verdict_from_row(row["verdict"])}
-    return Turn(**stored | {"prompt_extends_previous": bool(row["prompt_extends_previous"])})
+    stored["prompt_extends_previous"] = bool(row["prompt_extends_previous"])
+    return Turn(**stored)

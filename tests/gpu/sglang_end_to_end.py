@@ -32,12 +32,12 @@ from kernels_eval import Judge, JudgeConfig
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.rewards import reward_of
 from tasks.pipeline.references import CheckpointRef
-from tasks.rollout.config import SamplingConfig
+from tasks.rollout.config import RolloutConfig, SamplingConfig
 from tasks.rollout.engines import FinishReason, Generation, GenerationRequest
 from tasks.rollout.engines.sglang.api import SglangApi
 from tasks.rollout.engines.sglang.canary import reference_logprobs
 from tasks.rollout.episode import RolloutContext, plan_episodes
-from tasks.rollout.episode_loop import EpisodeLoop, Limits
+from tasks.rollout.episode_loop import EpisodeLoop
 from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.judge_client import AsyncJudge, JudgeClient
 from tasks.trajectories.schema import TURNS_FILE, Trajectory
@@ -87,7 +87,9 @@ class Run:
         rows = problem_rows()
         judge_client = JudgeClient(self.judge, lambda verdict, answer: reward_of("kernelbench", verdict, answer), 30.0)
         plans = plan_episodes(rows, rows[0].split, len(rows), self.samples, iteration, seed=0)
-        return await EpisodeLoop(context, engine, judge_client, limits=Limits(60.0, 20.0)).run(plans)
+        return await EpisodeLoop(
+            context, engine, judge_client, config=RolloutConfig(generation_patience_s=60.0, watch_after_s=20.0)
+        ).run(plans)
 
     async def iteration(
         self, engine: Any, weights: Any, policies: dict[str, CheckpointRef], number: int, push: str

@@ -19,6 +19,7 @@ from tasks.rollout.collect import WORKER, collect_trajectories
 from tasks.rollout.config import CurriculumConfig, EpisodeConfig, RolloutConfig, SamplingConfig
 from tasks.rollout.curriculum import CurriculumState, recorded_state, state_for
 from tasks.rollout.logs import TURN_LINES
+from tasks.rollout.worker import RolloutRequest
 from tasks.trajectories.reader import read_trajectories
 
 CONFIG = RolloutConfig(
@@ -47,11 +48,13 @@ class Seen:
 
 
 def collect(policy: Any, problems: Any, destination: Path, config: RolloutConfig = CONFIG, **changes: Any) -> Any:
-    arguments = {
+    progress = changes.pop("progress", Seen())
+    arguments: dict[str, Any] = {
         "split": "train", "judge": JudgeConfig(workers=1, compile="never", trials=1), "run_id": "run", "iteration": 1,
-        "seed": 0, "progress": Seen(),
+        "seed": 0,
     } | changes  # fmt: skip
-    return collect_trajectories(policy, problems, config=config, destination=destination, **arguments)
+    request = RolloutRequest(policy=policy, problems=problems, config=config, destination=destination, **arguments)
+    return collect_trajectories(request, progress)
 
 
 def worker_pid() -> int:

@@ -5,6 +5,7 @@ import os
 import random
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import ray
@@ -15,10 +16,12 @@ from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import Status, Verdict
 from tasks.cluster.workers import stop_worker
-from tasks.pipeline.references import CheckpointRef, ProblemSetRef
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, silent
+from tasks.problems.row import Split
 from tasks.rollout.collect import WORKER, collect_trajectories
 from tasks.rollout.config import EpisodeConfig, JudgeActorsConfig, RolloutConfig, SamplingConfig
 from tasks.rollout.judge_actors import ActorJudge
+from tasks.rollout.worker import RolloutRequest
 from tasks.trajectories.reader import read_turns
 
 JUDGE = JudgeConfig(workers=9, compile="never", trials=1, timeout_s=20.0)
@@ -166,7 +169,7 @@ def test_bad_input_keeps_its_kind_and_a_cancelled_call_frees_its_place() -> None
 
 
 def test_the_rollout_stage_judges_on_actors(
-    policy: CheckpointRef, problem_set: ProblemSetRef, destination: object
+    policy: CheckpointRef, problem_set: ProblemSetRef, destination: Path
 ) -> None:
     config = RolloutConfig(
         problems_per_iteration=3,
@@ -176,18 +179,11 @@ def test_the_rollout_stage_judges_on_actors(
         sampling=SamplingConfig(max_new_tokens=64),
         episode=EpisodeConfig(prompt="source", feedback="brief"),
     )
-    reference = collect_trajectories(
-        policy,
-        problem_set,
-        "train",
-        config,
-        JUDGE,
-        "run",
-        1,
-        0,
-        destination,
-        lambda *_, **__: None,  # pyright: ignore[reportArgumentType]
-    )
+    request = RolloutRequest(
+        policy=policy, problems=problem_set, split=Split.TRAIN, config=config, judge=JUDGE, run_id="run",
+        iteration=1, seed=0, destination=destination,
+    )  # fmt: skip
+    reference = collect_trajectories(request, silent)
     statuses = {verdict["status"] for verdict in read_turns(reference)["verdict"]}
     assert "correct" in statuses
     assert "infrastructure_error" not in statuses

@@ -14,7 +14,7 @@ from kernels_eval.errors import InfrastructureError, InputError
 from tasks.cluster.workers import stop_worker
 from tasks.models.policy import load_policy, save_policy
 from tasks.models.tokenizer import load_tokenizer
-from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef, silent
 from tasks.pipeline.store import publish, published_digest
 from tasks.problems.row import Split
 from tasks.rollout.collect import WORKER, collect_trajectories
@@ -63,9 +63,10 @@ def next_policy(policy: CheckpointRef, tmp_path_factory: pytest.TempPathFactory)
 def collect(policy: CheckpointRef, problems: ProblemSetRef, destination: Path, **changes: Any) -> TrajectoryBatchRef:
     arguments: dict[str, Any] = {
         "split": "train", "config": CONFIG, "judge": JudgeConfig(workers=1, compile="never", trials=1),
-        "run_id": "run", "iteration": 1, "seed": 0, "progress": lambda *_, **__: None,
+        "run_id": "run", "iteration": 1, "seed": 0,
     } | changes  # fmt: skip
-    return collect_trajectories(policy, problems, destination=destination, **arguments)
+    request = RolloutRequest(policy=policy, problems=problems, destination=destination, **arguments)
+    return collect_trajectories(request, silent)
 
 
 def servers() -> set[int]:

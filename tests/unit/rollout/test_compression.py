@@ -15,7 +15,7 @@ from tasks.models.chat_templates import Role
 from tasks.problems.row import Split
 from tasks.rollout.config import EpisodeConfig, SamplingConfig
 from tasks.rollout.engines import FinishReason, Generation
-from tasks.rollout.episode import EpisodePlan, RolloutContext, plan_episodes
+from tasks.rollout.episode import RolloutContext, plan_episodes
 from tasks.rollout.episode_loop import EpisodeLoop
 from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.judge_client import JudgeClient
@@ -90,10 +90,10 @@ class Recorder:
     def __init__(self) -> None:
         self.prompts: dict[tuple[str, int], Any] = {}
 
-    def turn_ended(self, plan: EpisodePlan, messages: Any, turn: Turn) -> None:
-        self.prompts[plan.trajectory_id, turn.turn_index] = list(messages)
+    def log_turn(self, problem_id: str, messages: Any, turn: Turn, details: dict[str, Any]) -> None:
+        self.prompts[details["trajectory_id"], turn.turn_index] = list(messages)
 
-    def trajectory_ended(self, trajectory: Any, messages: Any) -> None:
+    def log_trajectory(self, trajectory: Any, messages: Any, gamma: float) -> None:
         pass
 
 
@@ -124,7 +124,7 @@ def test_prompts_keep_to_the_budget_and_say_what_they_are(
     recorder = Recorder()
     engine = simulation.FaultyEngine(tokenizer, seed=seed)
     episode_loop = EpisodeLoop(
-        context, engine, JudgeClient(simulation.FaultyJudge(), simulation.reward_on, 9), listeners=[recorder]
+        context, engine, JudgeClient(simulation.FaultyJudge(), simulation.reward_on, 9), logs=[recorder]
     )
     trajectories = asyncio.run(episode_loop.run(plan_episodes(simulation.problem_rows(2), Split.TRAIN, 2, 2, 1, seed)))
     for trajectory in trajectories:
@@ -183,7 +183,7 @@ def test_whatever_is_answered_a_budget_holds_and_nothing_is_cut(
     )
     recorder = Recorder()
     episode_loop = EpisodeLoop(
-        context, Engine(tokenizer), JudgeClient(Judge(), simulation.reward_on, 9), listeners=[recorder]
+        context, Engine(tokenizer), JudgeClient(Judge(), simulation.reward_on, 9), logs=[recorder]
     )
     (trajectory,) = asyncio.run(episode_loop.run(plan_episodes(simulation.problem_rows(1), Split.TRAIN, 1, 1, 1, 0)))
     assert len(trajectory.turns) == 4

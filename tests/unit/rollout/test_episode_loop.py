@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.verdict import Status
 from tasks.problems.row import Split
-from tasks.rollout.config import EpisodeConfig, HorizonConfig, SamplingConfig
-from tasks.rollout.episode import EpisodeListener, RolloutContext, plan_episodes
-from tasks.rollout.episode_loop import EpisodeLoop, Limits
+from tasks.rollout.config import EpisodeConfig, HorizonConfig, RolloutConfig, SamplingConfig
+from tasks.rollout.episode import EpisodeLog, RolloutContext, plan_episodes
+from tasks.rollout.episode_loop import EpisodeLoop
 from tasks.rollout.episode_tasks import episode_task, turn_limit
 from tasks.rollout.judge_client import JudgeClient
 from tasks.trajectories.reader import read_turns
@@ -38,8 +38,8 @@ def play(
     episode: EpisodeConfig | None = None,
     patience_s: float = 0.05,
     max_new_tokens: int = 64,
-    limits: Limits | None = None,
-    listeners: Sequence[EpisodeListener] = (),
+    config: RolloutConfig | None = None,
+    logs: Sequence[EpisodeLog] = (),
 ) -> tuple[list[Trajectory], EpisodeLoop]:
     episode = episode or EpisodeConfig(prompt="source", feedback="brief")
     context = RolloutContext(
@@ -52,7 +52,7 @@ def play(
         backend="triton",
     )
     episode_loop = EpisodeLoop(
-        context, engine, JudgeClient(judge, simulation.reward_on, patience_s), listeners=listeners, limits=limits
+        context, engine, JudgeClient(judge, simulation.reward_on, patience_s), logs=logs, config=config
     )
     plans = plan_episodes(simulation.problem_rows(problems), Split.TRAIN, problems, samples, iteration=1, seed=5)
     return asyncio.run(episode_loop.run(plans)), episode_loop
@@ -105,7 +105,7 @@ def test_many_episodes_with_faults_lose_and_repeat_no_turn(simulation: Any, smal
     judge = simulation.FaultyJudge(fault_rate=0.3)
     told = Told()
     trajectories, episode_loop = play(
-        simulation, small_tokenizer, engine, judge, count // 8, samples=8, episode=episode, listeners=[told]
+        simulation, small_tokenizer, engine, judge, count // 8, samples=8, episode=episode, logs=[told]
     )
     check(trajectories, episode, expected=count)
     ends = Counter(trajectory.termination for trajectory in trajectories)
@@ -140,16 +140,16 @@ def test_many_episodes_with_faults_lose_and_repeat_no_turn(simulation: Any, smal
 
 
 class Told:
-    """Counts what a listener hears."""
+    """Counts what is logged."""
 
     def __init__(self) -> None:
         self.turns: Counter[tuple[str, int]] = Counter()
         self.trajectories: Counter[str] = Counter()
 
-    def turn_ended(self, plan: Any, messages: Any, turn: Any) -> None:
-        self.turns[plan.trajectory_id, turn.turn_index] += 1
+    def log_turn(self, problem_id: str, messages: Any, turn: Any, details: dict[str, Any]) -> None:
+        self.turns[details["trajectory_id"], turn.turn_index] += 1
 
-    def trajectory_ended(self, trajectory: Trajectory, messages: Any) -> None:
+    def log_trajectory(self, trajectory: Trajectory, messages: Any, gamma: float) -> None:
         self.trajectories[trajectory.trajectory_id] += 1
 
 
@@ -293,10 +293,10 @@ def test_a_judged_sample_goes_on_while_others_wait(simulation: Any, small_tokeni
             yield 0, self.respond(request)
 
     episode = EpisodeConfig(prompt="source", feedback="brief", success_reward=9, max_zero_turns=9)
-    limits = Limits(generation_s=60.0)
+    config = RolloutConfig(generation_patience_s=60.0)
     trajectories, _ = play(
         simulation, small_tokenizer, Continuous(small_tokenizer), simulation.FaultyJudge(), 1, 2, episode,
-        patience_s=60.0, limits=limits,
+        patience_s=60.0, config=config,
     )  # fmt: skip
     check(trajectories, episode, expected=2)
     assert {each.termination for each in trajectories} == {Termination.TURN_LIMIT}, "nobody waited in vain"
@@ -323,7 +323,7 @@ def test_one_cohort_is_judged_while_another_is_written(simulation: Any, small_to
 
     trajectories, episode_loop = play(
         simulation, small_tokenizer, Static(small_tokenizer), Patient(), 16, 8, patience_s=60.0,
-        limits=Limits(generation_s=60.0),
+        config=RolloutConfig(generation_patience_s=60.0),
     )  # fmt: skip
     assert episode_loop.counts.faults == 0
     assert len(trajectories) == 128
@@ -368,7 +368,7 @@ def test_an_engine_that_hangs_is_asked_once_more_and_then_given_up(
     with caplog.at_level(logging.WARNING, "kernelmill.rollout"):
         trajectories, episode_loop = play(
             simulation, small_tokenizer, engine, simulation.FaultyJudge(), 4, 2, episode,
-            limits=Limits(generation_s=0.2, named_after_s=0.08),
+            config=RolloutConfig(generation_patience_s=0.2, watch_after_s=0.08),
         )  # fmt: skip
     assert time.perf_counter() - started < 5
     check(trajectories, episode.model_copy(update={"max_turns": 1}), expected=8)
@@ -399,7 +399,7 @@ def test_a_judge_that_hangs_is_named_asked_once_more_and_given_up(
     with caplog.at_level(logging.WARNING, "kernelmill.rollout"):
         trajectories, _ = play(
             simulation, small_tokenizer, simulation.FaultyEngine(small_tokenizer), judge, 1, 8, episode,
-            patience_s=0.2, limits=Limits(named_after_s=0.05),
+            patience_s=0.2, config=RolloutConfig(watch_after_s=0.05),
         )  # fmt: skip
     silent = [each for each in trajectories if each.turns[0].reward is None]
     assert silent

@@ -140,13 +140,17 @@ def test_a_rollout_killed_in_a_later_draw_is_played_again_to_the_same_tokens(
     assert record(again) == record(straight)
 
 
+def refill_of(update: UpdateConfig) -> Refill | None:
+    return refill_for(CONFIG, update.wanted_groups, update.most_problems, update.advantage)
+
+
 def test_settings_become_a_refill() -> None:
     update = UpdateConfig(wanted_groups=10)
-    assert refill_for(CONFIG, UpdateConfig()) is None
-    assert refill_for(CONFIG, update) == wanted(10, 4 * CONFIG.problems_per_iteration)
-    assert refill_for(CONFIG, update.model_copy(update={"most_problems": 6})) == wanted(10, 6)
+    assert refill_of(UpdateConfig()) is None
+    assert refill_of(update) == wanted(10, 4 * CONFIG.problems_per_iteration)
+    assert refill_of(update.model_copy(update={"most_problems": 6})) == wanted(10, 6)
     # Estimators without a baseline train on every group.
-    assert refill_for(CONFIG, update.model_copy(update={"advantage": "gae"})) is None
+    assert refill_of(update.model_copy(update={"advantage": "gae"})) is None
 
 
 @given(goal=st.integers(1, 100), useful=st.integers(0, 99), played=st.integers(1, 100))

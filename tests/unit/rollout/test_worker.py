@@ -38,7 +38,7 @@ def test_what_is_logged_while_an_engine_starts_is_reported_even_where_it_fails(t
     async def collect() -> None:
         async for report in WorkerWithoutServers().collect(request):
             assert isinstance(report, RolloutProgress)
-            said.extend(message.text for message in report.messages)
+            said.extend(record.getMessage() for record in report.records)
 
     with pytest.raises(InfrastructureError, match="no server is left"):
         asyncio.run(collect())

@@ -43,8 +43,8 @@ from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
 from tasks.problems.problem_set import build_problem_set, read_problems
 from tasks.problems.row import Split
 from tasks.rollout.config import RolloutConfig
-from tasks.rollout.engines import GenerationRequest
-from tasks.rollout.engines.local.engine import TransformersEngine, stop_tokens
+from tasks.rollout.engines import GenerationRequest, stop_tokens
+from tasks.rollout.engines.local.engine import TransformersEngine
 from tasks.rollout.worker import RolloutRequest, roll_out
 from tasks.trajectories.reader import read_turns
 
@@ -55,7 +55,7 @@ class Ours:
     name = "kernelmill"
 
     def __init__(self, work: Workload) -> None:
-        stops = frozenset[int]() if work.endless else stop_tokens(work.model, work.tokenizer)
+        stops = frozenset[int]() if work.endless else stop_tokens(work.model.generation_config, work.tokenizer)
         self.work = work
         self.engine = TransformersEngine(work.model, stops, work.batch_size)
 
@@ -200,7 +200,9 @@ def measure_overlap(work: Workload, repeats: int, folder: Path) -> dict[str, Any
             config=config, judge=judge_config, run_id="benchmark", iteration=number, seed=number,
             destination=folder / f"{name}-{number}",
         )  # fmt: skip
-        engine = TransformersEngine(work.model, stop_tokens(work.model, work.tokenizer), config.batch_size)
+        engine = TransformersEngine(
+            work.model, stop_tokens(work.model.generation_config, work.tokenizer), config.batch_size
+        )
         began = time.perf_counter()
         batch = asyncio.run(roll_out(request, engine, work.tokenizer, judge, lambda _: None))
         return time.perf_counter() - began, batch

@@ -82,11 +82,9 @@ class EpisodeLog(Protocol):
 
     def log_turn(self, problem_id: str, messages: Sequence[Message], turn: Turn, details: dict[str, Any]) -> None:
         """Log a judged turn; `messages`: its prompt, `details`: the place of its episode in the run."""
-        ...
 
     def log_trajectory(self, trajectory: Trajectory, messages: Sequence[Message], gamma: float) -> None:
         """Log a finished episode; `messages`: its last prompt and the answer, `gamma`: discount of its return."""
-        ...
 
 
 class Episode:

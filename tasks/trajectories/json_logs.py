@@ -22,13 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from kernels_eval.errors import InputError
-from kernels_eval.verdict import Verdict
 from tasks.models.chat_templates import Message
 from tasks.trajectories.returns import turn_returns
 from tasks.trajectories.schema import Trajectory, Turn
 
 logger = logging.getLogger("kernelmill.rollout")
 _TIMESTAMP = "%Y%m%d_%H%M%S_%f"
+_DETAILS = (
+    "run_id", "iteration", "trajectory_id", "sample_index", "split", "level", "termination", "policy_digest"
+)  # fmt: skip
+"""Fields of a trajectory in its file's `extra_info`."""
 
 
 class JsonLogs:
@@ -44,11 +47,9 @@ class JsonLogs:
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trajectory-logs")
         self._writing: list[Future[Path]] = []
 
-    def log_turn(self, instance_id: str, messages: Sequence[Message], turn: Turn, extra_info: dict[str, Any]) -> None:
+    def log_turn(self, problem_id: str, messages: Sequence[Message], turn: Turn, details: dict[str, Any]) -> None:
         """Queue a turn for writing; returns at once."""
-        self._log(
-            f"turn_{_plain(instance_id)}_t{turn.turn_index}", turn_record(instance_id, messages, turn, extra_info)
-        )
+        self._log(f"turn_{_plain(problem_id)}_t{turn.turn_index}", turn_record(problem_id, messages, turn, details))
 
     def log_trajectory(self, trajectory: Trajectory, messages: Sequence[Message], gamma: float) -> None:
         """Queue a finished episode for writing; returns at once."""
@@ -70,27 +71,22 @@ class JsonLogs:
         self._writing.append(self._writer.submit(_write, self._folder, prefix, record, datetime.now(UTC)))
 
 
-def turn_record(
-    instance_id: str, messages: Sequence[Message], turn: Turn, extra_info: dict[str, Any]
-) -> dict[str, Any]:
+def turn_record(problem_id: str, messages: Sequence[Message], turn: Turn, details: dict[str, Any]) -> dict[str, Any]:
     """Return the content of a turn's file, less its timestamp."""
     return {
-        "instance_id": instance_id,
+        "instance_id": problem_id,
         "turn_idx": turn.turn_index,
         "turn_data": {
             "prompt": _message_records(messages),
             "response": turn.response_text,
-            "kernel_code": turn.kernel_source or "",
-            "eval_result": evaluation_record(turn.verdict),
-            "reward": turn.reward,
-            "extra_info": extra_info | _turn_details(turn),
+            **_turn_data(turn, details),
         },
     }
 
 
 def trajectory_record(trajectory: Trajectory, messages: Sequence[Message], gamma: float) -> dict[str, Any]:
     """Return the content of a trajectory's file, less its timestamp."""
-    rewards = [turn.reward for turn in trajectory.turns]
+    rewards = trajectory.rewards
     last = trajectory.turns[-1].verdict
     return {
         "instance_id": trajectory.problem_id,
@@ -98,16 +94,7 @@ def trajectory_record(trajectory: Trajectory, messages: Sequence[Message], gamma
         "num_turns": len(rewards),
         "turn_rewards": rewards,
         "aggregated_return": turn_returns(rewards, gamma)[0],
-        "history": [
-            {
-                "turn_idx": turn.turn_index,
-                "kernel_code": turn.kernel_source or "",
-                "eval_result": evaluation_record(turn.verdict),
-                "reward": turn.reward,
-                "extra_info": _turn_details(turn),
-            }
-            for turn in trajectory.turns
-        ],
+        "history": [{"turn_idx": turn.turn_index, **_turn_data(turn, {})} for turn in trajectory.turns],
         "messages": _message_records(messages),
         "execution_details": {
             "final_compiled": last.compiled,
@@ -116,43 +103,37 @@ def trajectory_record(trajectory: Trajectory, messages: Sequence[Message], gamma
             "final_speedup": last.speedup,
         },
         "extra_info": {
-            "run_id": trajectory.run_id,
-            "iteration": trajectory.iteration,
-            "trajectory_id": trajectory.trajectory_id,
-            "sample_index": trajectory.sample_index,
-            "split": trajectory.split,
-            "level": trajectory.level,
-            "termination": trajectory.termination.value,
-            "policy_digest": trajectory.policy_digest,
-            "timing_source": None if last.timing_source is None else last.timing_source.value,
+            **{name: getattr(trajectory, name) for name in _DETAILS},
+            "timing_source": last.timing_source,
             "gamma": gamma,
         },
     }
 
 
-def evaluation_record(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict as the logs' `eval_result`."""
-    return {
-        "compiled": verdict.compiled,
-        "correctness": verdict.correct,
-        "runtime": verdict.candidate_ms,
-        "speedup": verdict.speedup,
-        "error_message": verdict.error_message or "",
-    }
-
-
-def _turn_details(turn: Turn) -> dict[str, Any]:
+def _turn_data(turn: Turn, details: dict[str, Any]) -> dict[str, Any]:
     verdict = turn.verdict
     return {
-        "status": verdict.status.value,
-        "error_category": verdict.error_category,
-        "rejection_reason": verdict.rejection_reason,
-        "timing_source": None if verdict.timing_source is None else verdict.timing_source.value,
-        "finish_reason": turn.finish_reason,
-        "prompt_tokens": len(turn.prompt_token_ids),
-        "response_tokens": len(turn.response_token_ids),
-        "generation_s": turn.generation_s,
-        "evaluation_s": turn.evaluation_s,
+        "kernel_code": turn.kernel_source or "",
+        "eval_result": {
+            "compiled": verdict.compiled,
+            "correctness": verdict.correct,
+            "runtime": verdict.candidate_ms,
+            "speedup": verdict.speedup,
+            "error_message": verdict.error_message or "",
+        },
+        "reward": turn.reward,
+        "extra_info": {
+            **details,
+            "status": verdict.status,
+            "error_category": verdict.error_category,
+            "rejection_reason": verdict.rejection_reason,
+            "timing_source": verdict.timing_source,
+            "finish_reason": turn.finish_reason,
+            "prompt_tokens": len(turn.prompt_token_ids),
+            "response_tokens": len(turn.response_token_ids),
+            "generation_s": turn.generation_s,
+            "evaluation_s": turn.evaluation_s,
+        },
     }
 
 
@@ -184,8 +165,7 @@ def has_logs(folder: Path) -> bool:
 
 
 def read_logs(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the trajectory files of a folder, in the order of their names, and the faults of those that cannot be
-    read.
+    """Return the trajectory files of a folder, in the order of their names, and the faults of unreadable ones.
 
     A file that a killed process left half written does not hide the others. Raises InputError if none can be read.
     """

@@ -17,8 +17,8 @@ from typing import Any
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import SglangConfig
 from tasks.rollout.engines.sglang.engine import SglangEngine
-from tasks.rollout.engines.sglang.pool import Member
-from tasks.rollout.engines.sglang.servers import LocalSupervisor, SglangServer
+from tasks.rollout.engines.sglang.pool import Member, ServerState
+from tasks.rollout.engines.sglang.servers import SglangServer
 from tasks.rollout.engines.sglang.weights import WeightSync
 
 BATCH = 64
@@ -97,6 +97,22 @@ def server_config(site: Path | None) -> SglangConfig:
         },
         **common,
     )  # fmt: skip
+
+
+class LocalSupervisor:
+    """A server of this process (tasks.rollout.engines.sglang.pool.Supervisor)."""
+
+    def __init__(self, server: SglangServer) -> None:
+        self._server = server
+
+    async def state(self) -> ServerState:
+        return await asyncio.to_thread(self._server.state)
+
+    async def set_model(self, folder: str, version: str) -> None:
+        await asyncio.to_thread(self._server.set_model, folder, version)
+
+    async def stop(self) -> None:
+        await asyncio.to_thread(self._server.stop)
 
 
 @asynccontextmanager

@@ -1,8 +1,7 @@
 """Engines: interface and registry. Token ids in; sampled token ids, log-probabilities and finish reason out.
 
 Text never passes through an engine. Log-probabilities are those of the training distribution (softmax of the raw
-logits, T = 1), whatever the sampling was: the update's importance ratios start from values that it computes in the same
-way.
+logits, T = 1), whatever the sampling was: the update computes its own in the same way.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -64,8 +63,7 @@ class Engine(Protocol):
 
     @property
     def cohort_size(self) -> int:
-        """Trajectories that should advance together: one batch for an engine of static batches, 1 for continuous
-        batching."""
+        """Trajectories that should advance together: a static batch's size, or 1 for continuous batching."""
         ...
 
     def generate(
@@ -80,7 +78,6 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Stop what runs and free what is held."""
-        ...
 
 
 @runtime_checkable
@@ -92,7 +89,13 @@ class PolicyServer(Protocol):
 
         Raises InfrastructureError if that cannot be verified: the engine must then not be used.
         """
-        ...
+
+
+def stop_tokens(generation_config: Any, tokenizer: Any) -> frozenset[int]:
+    """Return the tokens that end a turn: the tokenizer's, and those of the model's generation settings."""
+    configured = getattr(generation_config, "eos_token_id", None)
+    listed = configured if isinstance(configured, list) else [configured]
+    return frozenset(int(token) for token in [tokenizer.eos_token_id, *listed] if token is not None)
 
 
 def _open_transformers(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:

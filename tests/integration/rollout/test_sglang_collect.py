@@ -21,7 +21,7 @@ from tasks.rollout.collect import WORKER, collect_trajectories
 from tasks.rollout.config import EpisodeConfig, RolloutConfig, SamplingConfig, SglangConfig
 from tasks.rollout.engines.sglang.engine import SglangEngine
 from tasks.rollout.engines.sglang.pool import Member
-from tasks.rollout.engines.sglang.servers import LocalSupervisor, SglangServer
+from tasks.rollout.engines.sglang.servers import SglangServer
 from tasks.rollout.worker import RolloutRequest, roll_out
 from tasks.trajectories.reader import read_trajectories, read_turns
 
@@ -166,13 +166,14 @@ def test_training_off_the_policy_is_said_aloud(
     async def scenario() -> TrajectoryBatchRef:
         tokenizer = load_tokenizer(policy.path)
         server = SglangServer(settings, policy.uri, policy.digest)
-        engine = SglangEngine([Member(server.url(), LocalSupervisor(server), settings.concurrency)], settings)
+        engine = SglangEngine([Member(server.url(), None, settings.concurrency)], settings)
         try:
             await engine.serve(policy, tokenizer)
             with Judge(request.judge) as judge:
                 return await roll_out(request, engine, tokenizer, judge, lambda _: None)
         finally:
             await engine.close()
+            server.stop()
 
     with caplog.at_level("WARNING", logger="kernelmill.rollout"):
         batch = asyncio.run(scenario())

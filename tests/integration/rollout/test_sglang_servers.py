@@ -19,8 +19,8 @@ from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import SamplingConfig, SglangConfig
 from tasks.rollout.engines import FinishReason, GenerationRequest
 from tasks.rollout.engines.sglang.engine import SglangEngine
-from tasks.rollout.engines.sglang.pool import Member
-from tasks.rollout.engines.sglang.servers import LocalSupervisor, SglangServer, start_on_ray
+from tasks.rollout.engines.sglang.pool import Member, ServerState
+from tasks.rollout.engines.sglang.servers import SglangServer, start_on_ray
 
 DOUBLE = str(Path(__file__).parents[2] / "doubles" / "sglang_server.py")
 CONFIG = SglangConfig(command=(sys.executable, DOUBLE), gpus_per_server=0, start_timeout_s=60, backoff_s=0.05)
@@ -73,6 +73,22 @@ def server(policy: CheckpointRef) -> Iterator[SglangServer]:
     started = SglangServer(CONFIG, policy.uri, policy.digest)
     yield started
     started.stop()
+
+
+class LocalSupervisor:
+    """A server of this process (tasks.rollout.engines.sglang.pool.Supervisor)."""
+
+    def __init__(self, server: SglangServer) -> None:
+        self._server = server
+
+    async def state(self) -> ServerState:
+        return await asyncio.to_thread(self._server.state)
+
+    async def set_model(self, folder: str, version: str) -> None:
+        await asyncio.to_thread(self._server.set_model, folder, version)
+
+    async def stop(self) -> None:
+        await asyncio.to_thread(self._server.stop)
 
 
 def engine_on(server: SglangServer) -> SglangEngine:

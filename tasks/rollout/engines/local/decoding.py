@@ -1,8 +1,7 @@
 """Decoding of one static batch, in the rollout worker: decoder interface, library decoder, and the loop over steps.
 
-A `Decoder` starts a `Batch` from prompts that have passed through the model (`Prefilled`); each step takes one token
-per sequence and returns the logits of the next. There are two decoders: the library's forward for any model, and
-`plain_decoder`, the same computation written out for the most common architectures on a CPU.
+A `Decoder` starts a `Batch` from prompts that have passed through the model (`Prefilled`). There are two: the library's
+forward for any model, and `plain_decoder`, the same written out for the most common architectures on a CPU.
 
 Prompts are padded on the left; equal prompts (those of a group) pass through the model once. A sequence is reported
 when it ends, and leaves the batch when enough sequences have ended to pay for the copy.
@@ -10,6 +9,7 @@ when it ends, and leaves the batch when enough sequences have ended to pay for t
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -35,34 +35,21 @@ class Batch(Protocol):
 
     def keep(self, rows: Tensor) -> None:
         """Keep these rows only, ascending: the other sequences have ended."""
-        ...
 
 
-class Decoder(Protocol):
-    """Decodes with a model's weights, as they were when the decoder was made."""
-
-    def begin(self, prefilled: Prefilled, prompts: Tensor, steps: int) -> Batch:
-        """Begin a batch; sequence i answers prompt `prompts[i]`, in at most `steps` tokens."""
-        ...
+Decoder = Callable[[Prefilled, Tensor, int], Batch]
+"""(prefilled, prompts, steps) → a batch whose sequence i answers prompt `prompts[i]`, in at most `steps` tokens. The
+weights are the model's when the decoder was made."""
 
 
 def decoder_of(model: PreTrainedModel) -> Decoder:
     """Return the fastest decoder for a model."""
-    return PlainDecoder(model) if is_plain(model) else LibraryDecoder(model)
+    return PlainDecoder(model) if is_plain(model) else partial(LibraryBatch, model)
 
 
-class LibraryDecoder:
+class LibraryBatch:
     """Decodes through the model's own forward; the cache of a prompt is repeated for its sequences."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
-        self._model = model
-
-    def begin(self, prefilled: Prefilled, prompts: Tensor, steps: int) -> "_LibraryBatch":
-        """See `Decoder`."""
-        return _LibraryBatch(self._model, prefilled, prompts, steps)
-
-
-class _LibraryBatch:
     def __init__(self, model: PreTrainedModel, prefilled: Prefilled, prompts: Tensor, steps: int) -> None:
         self._model, self._cache = model, prefilled.cache
         if not torch.equal(prompts, torch.arange(len(prefilled.valid), device=prompts.device)):
@@ -137,7 +124,7 @@ def decode_batch(
     asked = torch.tensor([unique[prompt] for prompt in prompts], device=device)
     prefilled = prefill(model, list(unique))
     logits = prefilled.logits[asked]
-    batch = (decoder or decoder_of(model)).begin(prefilled, asked, steps)
+    batch = (decoder or decoder_of(model))(prefilled, asked, steps)
     uniforms = uniform_numbers(list(seeds), steps).to(device)
     sequences = [_Sequence(index, [], []) for index in range(len(prompts))]
 

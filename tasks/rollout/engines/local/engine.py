@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.models.policy import load_policy
 from tasks.rollout.config import SamplingConfig
-from tasks.rollout.engines import Generation, GenerationRequest
+from tasks.rollout.engines import Generation, GenerationRequest, stop_tokens
 from tasks.rollout.engines.local.decoding import Decoded, decode_batch, decoder_of
 
 
@@ -82,15 +82,8 @@ class TransformersEngine:
         try:
             while (item := await ended.get()) is not None:
                 index, decoded = item
-                yield (
-                    index,
-                    Generation(
-                        decoded.token_ids,
-                        decoded.logprobs,
-                        decoded.finish_reason,
-                        time.perf_counter() - started,
-                    ),
-                )
+                seconds = time.perf_counter() - started
+                yield index, Generation(decoded.token_ids, decoded.logprobs, decoded.finish_reason, seconds)
             try:
                 await decoding
             except torch.OutOfMemoryError as error:
@@ -114,23 +107,11 @@ class TransformersEngine:
         return [order[start : start + self._batch_size] for start in range(0, len(order), self._batch_size)]
 
 
-def stop_tokens(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
-    """Return the tokens that end a turn: the tokenizer's, and those of the model's generation settings."""
-    configured = getattr(model.generation_config, "eos_token_id", None)
-    listed = configured if isinstance(configured, list) else [configured]
-    return frozenset(int(token) for token in [tokenizer.eos_token_id, *listed] if token is not None)
-
-
 def load_engine(path: Path, tokenizer: Any, batch_size: int) -> TransformersEngine:
     """Load a policy from its folder. Raises InputError if it holds none."""
-    model = load_policy(path, _dtype_here())
-    if torch.cuda.is_available():
+    # On CPUs float32: bfloat16 would lose digits of the recorded log-probabilities, even with its instructions.
+    on_gpu = torch.cuda.is_available()
+    model = load_policy(path, "bfloat16" if on_gpu else "float32")
+    if on_gpu:
         model = model.to("cuda")  # pyright: ignore[reportArgumentType]
-    return TransformersEngine(model, stop_tokens(model, tokenizer), batch_size)
-
-
-def _dtype_here() -> str:
-    """Return float32 on CPUs: bfloat16 would lose digits of the recorded log-probabilities, even with its
-    instructions.
-    """
-    return "bfloat16" if torch.cuda.is_available() else "float32"
+    return TransformersEngine(model, stop_tokens(model.generation_config, tokenizer), batch_size)

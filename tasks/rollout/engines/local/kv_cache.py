@@ -3,10 +3,9 @@
 `GrowingLayer`: the library's cache grows by concatenation and copies all keys and values on every step, a quarter of a
 small model's time. This one allocates `ROOM` positions at a time and returns views.
 
-`AttentionCache`: if a prompt has several sequences (a group), its keys and values are stored once, and the queries of
-all its sequences are multiplied with them in one product; each sequence's own keys and values are stored beside them.
-One softmax over both parts gives the attention over the whole. If few prompts are shared, each sequence's own part
-begins with a copy of its prompt's.
+`AttentionCache`: the keys and values of a prompt with several sequences (a group) are stored once and multiplied with
+the queries of all of them in one product, those of each sequence beside them; one softmax spans both parts. If few
+prompts are shared, each sequence's own part begins with a copy of its prompt's.
 
 Shapes: B sequences, G prompts of P positions, S slots for the sequences of a prompt, H key heads, R query heads per key
 head, D head size, T positions of a sequence's own part.
@@ -142,9 +141,7 @@ class AttentionCache:
         self._length += 1
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Store the position's keys and values (B, H, D); return the attention of its scaled queries (B, H·R, D): (B,
-        H·R·D).
-        """
+        """Store the position's keys and values (B, H, D); return the attention of queries (B, H·R, D): (B, H·R·D)."""
         batch, heads, size = keys.shape
         own_keys, own_values = self._own[layer]
         own_keys[:, :, self._length - 1] = keys

@@ -1,14 +1,10 @@
 """Decoding step written out for architectures that are the same plain decoder (Llama, Qwen2, Qwen3), on a CPU.
 
 On a CPU a small model's step is mostly overhead and memory traffic: a module call for every norm and projection,
-weights that the product packs again at every step, keys repeated for grouped heads and for the sequences of a group.
-Here projections with the same input are one product with weights packed once (`torch.ops.mkldnn`, as Inductor packs
-them), and attention reads a prompt once for its whole group (`kv_cache.AttentionCache`). The result equals the
-library's forward up to rounding (tests/unit/rollout/local/test_plain_decoder.py); other models use the library's
-forward.
-
-The packed weights are copies. Models above `LARGEST_BYTES` are not written out: their products outweigh the overhead
-anyway.
+weights packed again at every step, keys repeated for grouped heads and for the sequences of a group. Here projections
+with the same input are one product with weights packed once (`torch.ops.mkldnn`, as Inductor packs them), and attention
+reads a prompt once for its whole group (`kv_cache.AttentionCache`). The result equals the library's forward up to
+rounding. The packed weights are copies; models above `LARGEST_BYTES` gain nothing, and use the library's forward.
 """
 
 import math
@@ -83,8 +79,8 @@ class PlainDecoder:
         self.sine: Tensor = torch.cat((-sine[0, :, :half], sine[0, :, half:]), dim=-1)
         """(positions, size), for the halves exchanged"""
 
-    def begin(self, prefilled: Prefilled, prompts: Tensor, steps: int) -> "_PlainBatch":
-        """See `Decoder`."""
+    def __call__(self, prefilled: Prefilled, prompts: Tensor, steps: int) -> "_PlainBatch":
+        """Begin a batch."""
         return _PlainBatch(self, prefilled, prompts, steps)
 
     def _layer(self, layer: Any) -> _Layer:
@@ -151,29 +147,19 @@ def _norm_weight(norm: Any) -> Tensor:
 
 def _projections(layer: Any) -> tuple[Any, ...]:
     attention, mlp = layer.self_attn, layer.mlp
-    return (
-        attention.q_proj,
-        attention.k_proj,
-        attention.v_proj,
-        attention.o_proj,
-        mlp.gate_proj,
-        mlp.up_proj,
-        mlp.down_proj,
-    )
+    projected = (attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj)
+    return (*projected, mlp.gate_proj, mlp.up_proj, mlp.down_proj)
 
 
 def _product(*modules: nn.Linear, norm: Any = None, first: float = 1.0) -> Product:
-    """Return one product for projections of the same input, times the weight of the norm before it; scales the first
-    one.
-    """
+    """Return one product for projections of the same input, with the norm's weight; `first` scales the first one."""
     weights = [module.weight.detach() for module in modules]
     given: list[Any] = [module.bias for module in modules]
-    biases = [None if bias is None else bias.detach() for bias in given]
     bias = None
-    if any(each is not None for each in biases):
+    if any(each is not None for each in given):
         biases = [
-            weight.new_zeros(len(weight)) if each is None else each
-            for weight, each in zip(weights, biases, strict=True)
+            weight.new_zeros(len(weight)) if each is None else each.detach()
+            for weight, each in zip(weights, given, strict=True)
         ]
         bias = torch.cat([first * biases[0], *biases[1:]])
     weight = torch.cat([first * weights[0], *weights[1:]])

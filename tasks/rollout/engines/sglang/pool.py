@@ -42,11 +42,9 @@ class Supervisor(Protocol):
 
     async def set_model(self, folder: str, version: str) -> None:
         """Set the model for a restart."""
-        ...
 
     async def stop(self) -> None:
         """End the server."""
-        ...
 
 
 class Member:

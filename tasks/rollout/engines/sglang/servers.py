@@ -14,8 +14,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.cluster.placement import options_in_worker
@@ -130,25 +135,6 @@ class SglangServer:
         return f"log {self._log}: " + " | ".join(line.strip() for line in lines[-_LOG_TAIL:] if line.strip())
 
 
-class LocalSupervisor:
-    """A server of this process."""
-
-    def __init__(self, server: SglangServer) -> None:
-        self._server = server
-
-    async def state(self) -> ServerState:
-        """Return the server's state."""
-        return await asyncio.to_thread(self._server.state)
-
-    async def set_model(self, folder: str, version: str) -> None:
-        """Set the model for a restart."""
-        await asyncio.to_thread(self._server.set_model, folder, version)
-
-    async def stop(self) -> None:
-        """End the server."""
-        await asyncio.to_thread(self._server.stop)
-
-
 class RaySupervisor:
     """A server of a Ray actor: it dies with the actor, the actor with this process."""
 
@@ -157,8 +143,6 @@ class RaySupervisor:
 
     async def state(self) -> ServerState:
         """Return the server's state; a dead actor counts as given up."""
-        from ray.exceptions import RayActorError
-
         try:
             return await self._actor.state.remote()
         except RayActorError as error:
@@ -166,18 +150,11 @@ class RaySupervisor:
 
     async def set_model(self, folder: str, version: str) -> None:
         """Set the model for a restart."""
-        from contextlib import suppress
-
-        from ray.exceptions import RayActorError
-
         with suppress(RayActorError):
             await self._actor.set_model.remote(folder, version)
 
     async def stop(self) -> None:
         """End the server, then the actor."""
-        import ray
-        from ray.exceptions import RayActorError
-
         try:
             await asyncio.wait_for(self._actor.stop.remote(), 2 * _STOP_S)
         except (RayActorError, TimeoutError) as error:
@@ -187,10 +164,6 @@ class RaySupervisor:
 
 def start_on_ray(config: SglangConfig, folder: str, version: str) -> list[Member]:
     """Start the configured servers in Ray actors on this node. Raises InputError if it has too few GPUs."""
-    import ray
-    from ray.exceptions import GetTimeoutError, RayActorError
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
     needed = config.servers * config.gpus_per_server
     available = float(ray.cluster_resources().get("GPU", 0))
     if needed > available:

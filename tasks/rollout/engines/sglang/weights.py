@@ -21,6 +21,7 @@ import httpx
 from kernels_eval.errors import InfrastructureError, KernelmillError
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import SamplingConfig, SglangConfig
+from tasks.rollout.engines import stop_tokens
 from tasks.rollout.engines.sglang.api import FailureKind, ServerError, ServerRequest, SglangApi
 from tasks.rollout.engines.sglang.canary import (
     NEW_TOKENS,
@@ -247,16 +248,14 @@ class WeightSync:
 
 
 def stop_token_ids(path: Path, tokenizer: Any) -> tuple[int, ...]:
-    """Return the tokens that end a turn, sorted: the tokenizer's, and those of the policy's generation settings."""
+    """Return the tokens that end a turn of the policy in this folder, sorted."""
     from transformers import AutoConfig, GenerationConfig
 
     try:
         generation = GenerationConfig.from_pretrained(str(path))
     except OSError:
         generation = GenerationConfig.from_model_config(AutoConfig.from_pretrained(str(path)))
-    configured: Any = generation.eos_token_id
-    listed: list[Any] = configured if isinstance(configured, list) else [configured]
-    return tuple(sorted({int(token) for token in [tokenizer.eos_token_id, *listed] if token is not None}))
+    return tuple(sorted(stop_tokens(generation, tokenizer)))
 
 
 def _read_policy(policy: CheckpointRef, tokenizer: Any, prompts: int) -> ServedPolicy:

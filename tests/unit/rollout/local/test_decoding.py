@@ -1,6 +1,7 @@
 """The decode loop against full forward passes and against itself in other batches."""
 
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 
 from tasks.rollout.config import SamplingConfig
 from tasks.rollout.engines import FinishReason
-from tasks.rollout.engines.local.decoding import Decoded, LibraryDecoder, decode_batch
+from tasks.rollout.engines.local.decoding import Decoded, LibraryBatch, decode_batch
 
 SAMPLING = SamplingConfig(max_new_tokens=24)
 STOP = frozenset(range(0, 40))
@@ -69,7 +70,7 @@ def test_sharing_a_group_s_prompt_changes_nothing(small_policy: Any) -> None:
 def test_the_library_s_forward_gives_the_same(small_policy: Any) -> None:
     prompts = random_prompts(6, 4)
     written = decoded(small_policy, prompts, list(range(24)))
-    library = decoded(small_policy, prompts, list(range(24)), decoder=LibraryDecoder(small_policy))
+    library = decoded(small_policy, prompts, list(range(24)), decoder=partial(LibraryBatch, small_policy))
     for one, other in zip(written, library, strict=True):
         assert (one.token_ids, one.finish_reason) == (other.token_ids, other.finish_reason)
         assert torch.allclose(torch.tensor(one.logprobs), torch.tensor(other.logprobs), atol=1e-5, rtol=0)

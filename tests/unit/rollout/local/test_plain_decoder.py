@@ -1,5 +1,6 @@
 """The written-out decoding step computes what the library's forward computes, for every architecture that it takes."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from transformers import (
 )
 
 from tasks.rollout.engines.local import plain_decoder
-from tasks.rollout.engines.local.decoding import LibraryDecoder, decoder_of, prefill
+from tasks.rollout.engines.local.decoding import LibraryBatch, decoder_of, prefill
 from tasks.rollout.engines.local.plain_decoder import PlainDecoder, is_plain
 
 SHAPE: dict[str, Any] = {
@@ -72,8 +73,8 @@ def test_it_computes_what_the_library_computes(name: str, shape: str) -> None:
     lengths, asked = PROMPTS[shape][0], torch.tensor(PROMPTS[shape][1])
     generator = torch.Generator().manual_seed(1)
     prompts = [tuple(torch.randint(0, 97, (length,), generator=generator).tolist()) for length in lengths]
-    written = decoder.begin(prefill(model, prompts), asked, steps=40)
-    library = LibraryDecoder(model).begin(prefill(model, prompts), asked, steps=40)
+    written = decoder(prefill(model, prompts), asked, steps=40)
+    library = LibraryBatch(model, prefill(model, prompts), asked, steps=40)
     # Longer than the room that a sequence has at first; sequences, and whole groups, leave on the way.
     left = len(asked)
     for step in range(40):
@@ -95,7 +96,7 @@ def test_packed_weights_compute_the_same(monkeypatch: pytest.MonkeyPatch, name: 
     packed = decoder_of(model)
     with torch.inference_mode():
         logits = [
-            decoder.begin(prefill(model, [(1, 2, 3)]), torch.tensor([0, 0]), steps=1).step(torch.tensor([4, 5]))
+            decoder(prefill(model, [(1, 2, 3)]), torch.tensor([0, 0]), steps=1).step(torch.tensor([4, 5]))
             for decoder in (packed, plain)
         ]
     torch.testing.assert_close(*logits, atol=2e-5, rtol=0)
@@ -114,4 +115,6 @@ def test_what_is_not_of_this_shape_goes_through_the_library() -> None:
     adapted: Any = made("qwen3")
     adapted.model.layers[1].mlp.up_proj = torch.nn.Sequential(adapted.model.layers[1].mlp.up_proj)
     for model in (*others, adapted):
-        assert isinstance(decoder_of(model.eval()), LibraryDecoder)
+        decoder = decoder_of(model.eval())
+        assert isinstance(decoder, partial)
+        assert decoder.func is LibraryBatch

@@ -17,8 +17,8 @@ from kernels_eval.errors import InfrastructureError
 from tasks.models.policy import load_policy, save_policy
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import RolloutConfig, SamplingConfig, SglangConfig
-from tasks.rollout.engines import FinishReason, Generation, GenerationRequest, PolicyServer, open_engine
-from tasks.rollout.engines.local.engine import load_engine, stop_tokens
+from tasks.rollout.engines import FinishReason, Generation, GenerationRequest, PolicyServer, open_engine, stop_tokens
+from tasks.rollout.engines.local.engine import load_engine
 from tasks.rollout.engines.sglang import tensors as sglang_tensors
 
 QUICK = SglangConfig(start_timeout_s=5, backoff_s=0.01, request_timeout_s=20)
@@ -149,7 +149,8 @@ def test_both_engines_stop_at_the_same_tokens(servers: Any, policies: Any, small
     from tasks.rollout.engines.sglang.weights import stop_token_ids
 
     path = policies["first"].path
-    assert stop_token_ids(path, small_tokenizer) == tuple(sorted(stop_tokens(load_policy(path), small_tokenizer)))
+    expected = stop_tokens(load_policy(path).generation_config, small_tokenizer)
+    assert stop_token_ids(path, small_tokenizer) == tuple(sorted(expected))
 
 
 def test_later_turns_find_the_earlier_ones_in_the_cache(servers: Any, policies: Any, small_tokenizer: Any) -> None:

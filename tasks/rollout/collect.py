@@ -1,6 +1,4 @@
-"""Collects the trajectories of one iteration, in the run's process: sends a request to the rollout worker and relays
-its reports.
-"""
+"""Collects trajectories, in the run's process: sends a request to the rollout worker and relays its reports."""
 
 import logging
 from typing import Any

@@ -1,11 +1,8 @@
 """Curriculum: training begins with one turn and the lowest level, and advances when enough trajectories end correct.
 
-The state of an iteration is a function of the batch before it: that batch's manifest holds the state it was made with
-(`metadata.curriculum`), its tables hold the results. Nothing else is stored: a killed run continues exactly where it
-was, and the state of each iteration can be read from the data set (the report shows it).
-
-A checkpoint's manifest holds both too (`metadata.curriculum`: the state and the success rate of the batch that it was
-trained on): a run that continues from a checkpoint without its trajectories continues from its stage.
+The state of an iteration is a function of the batch before it, whose manifest holds its own state
+(`metadata.curriculum`) and whose tables hold the results. A checkpoint's manifest holds both too: a run that continues
+from a checkpoint without its trajectories continues from its stage.
 """
 
 from collections.abc import Sequence
@@ -48,10 +45,7 @@ def state_for(
     previous: TrajectoryBatchRef | None,
     policy: CheckpointRef | None = None,
 ) -> CurriculumState | None:
-    """Return the state of the iteration after `previous`, or without one, of the iteration that `policy` begins.
-
-    Returns None without a curriculum.
-    """
+    """Return the state of the iteration after `previous`, else of the first one with `policy`; None: no curriculum."""
     if not config.curriculum.enabled:
         return None
     from tasks.problems.problem_set import read_problems

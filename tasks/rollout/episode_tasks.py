@@ -1,9 +1,7 @@
-"""Episode tasks: the messages of each turn, the turn limit, and the reason an episode ends. One code path for one turn
-or many.
+"""Episode tasks: the messages of each turn, the turn limit, and the reason an episode ends, for one turn or many.
 
-A task is registered by name in `EPISODE_TASKS`; `rollout.episode.task` selects it. The turn limit depends on the
-problem's level and is extended while the verdict improves. Everything here is a pure function of verdicts: the length
-of a stored episode can be explained from them.
+`rollout.episode.task` selects a task of `EPISODE_TASKS`. The turn limit depends on the problem's level and is extended
+while the verdict improves. Everything here is a pure function of verdicts: they explain the length of a stored episode.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,10 +34,7 @@ class EpisodeTask:
         return prompt_messages(problem.source, history, episode, backend)
 
     def termination(self, history: Sequence[HistoryTurn], level: int, episode: EpisodeConfig) -> Termination | None:
-        """Return the reason the episode ends after these turns on a problem of this level, or None if it continues.
-
-        Success comes before repeated failure, and this before the turn limit.
-        """
+        """Return the reason the episode ends (success, else repeated failure, else the turn limit), or None."""
         last = history[-1]
         if last.verdict.correct and last.reward >= episode.success_reward:
             return Termination.SUCCESS

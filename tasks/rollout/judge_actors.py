@@ -1,10 +1,8 @@
-"""Judge spread over Ray: one actor per group of cores or device, each with its own judge. Client side runs in the
-rollout worker.
+"""Judge spread over Ray: one actor per group of cores or device; the client runs in the rollout worker.
 
 A kernel stays an entry of the client until its verdict arrives: an actor that dies or hangs is replaced, and its
-unanswered kernels are judged again. No kernel is lost, and each has exactly one verdict. Kernels of one problem go to
-one actor, which already has the reference, unless that actor is much busier than others. An actor is sent little more
-than it can judge at once: its death affects few kernels.
+unanswered kernels are judged again. Kernels of one problem go to one actor, which already has the reference, unless it
+is much busier than others. An actor is sent little more than it can judge at once: its death affects few kernels.
 """
 
 import asyncio
@@ -46,9 +44,9 @@ class JudgeActor:
         """Return the process id, as a sign of life."""
         return os.getpid()
 
-    async def evaluate(self, problem: Problem, kernel_source: str, backend: str | None) -> Verdict:
+    async def evaluate(self, problem: Problem, kernel_source: str) -> Verdict:
         """Judge one kernel."""
-        return await self._judge.evaluate_async(problem, kernel_source, backend)
+        return await self._judge.evaluate_async(problem, kernel_source)
 
 
 RemoteJudgeActor = ray.remote(JudgeActor)
@@ -93,10 +91,9 @@ class ActorJudge:
         for slot in self._slots:
             slot.actor = self._new_actor()
 
-    async def evaluate_async(self, problem: Problem, kernel_source: str, backend: str | None = None) -> Verdict:
+    async def evaluate_async(self, problem: Problem, kernel_source: str) -> Verdict:
         """Return the verdict on one kernel. Raises InfrastructureError if every actor that was asked died."""
-        config = self._config.model_copy(update={"backend": backend}) if backend else self._config
-        key = verdict_key(problem, kernel_source, config)
+        key = verdict_key(problem, kernel_source, self._config)
         known = self._cache.get(key)
         if known is not None:
             return known
@@ -107,7 +104,7 @@ class ActorJudge:
             try:
                 async with slot.room:
                     actor = slot.actor
-                    verdict = await self._ask(actor, problem, kernel_source, backend)
+                    verdict = await self._ask(actor, problem, kernel_source)
             except RayTaskError as error:
                 if isinstance(error.cause, KernelmillError):
                     raise error.cause from None
@@ -130,9 +127,7 @@ class ActorJudge:
         return RemoteJudgeActor.options(**self._options).remote(self._config)
 
     def _slot_for(self, problem: Problem) -> _ActorSlot:
-        """Return the problem's own actor (the same for all its kernels), or the least busy one if its load is far
-        smaller.
-        """
+        """Return the problem's own actor (the same for all its kernels), or the least busy one if far less busy."""
         least = min(self._slots, key=lambda slot: slot.load)
         own = max(
             self._slots,
@@ -140,9 +135,9 @@ class ActorJudge:
         )
         return own if own.load <= least.load + self._slack else least
 
-    async def _ask(self, actor: Any, problem: Problem, kernel_source: str, backend: str | None) -> Verdict:
+    async def _ask(self, actor: Any, problem: Problem, kernel_source: str) -> Verdict:
         """Ask one actor; raises RayActorError if it is dead or does not answer a ping."""
-        reference = actor.evaluate.remote(problem, kernel_source, backend)
+        reference = actor.evaluate.remote(problem, kernel_source)
         answer = asyncio.wrap_future(reference.future())
         try:
             while True:

@@ -1,5 +1,4 @@
-"""Logs of a rollout, in the rollout worker: console lines per turn, JSON files, and a relay of log records to the run's
-process.
+"""Logs of a rollout, in the rollout worker: a line per turn, and a relay of log records to the run's process.
 
     [Turn 2] problem_17: Compile:✓ Correct:✗ Runtime:3.12ms Speedup:1.20x Reward:0.100
 

@@ -1,9 +1,8 @@
 """Dynamic refill: an iteration draws further problems until enough groups have a gradient, or a limit is reached.
 
-A group whose samples all did equally well has no gradient. The next draw is a function of the results so far, in the
-order that seed and iteration give: a killed rollout that is run again draws the same problems. Groups without a
-gradient stay in the data. The batch's manifest records the draws (`metadata.refill`); the update's metrics and the
-report show them.
+A group whose samples all did equally well has no gradient; it stays in the data. The next draw is a function of the
+results so far, in the order that seed and iteration give: a repeated rollout draws the same problems. The batch's
+manifest records the draws (`metadata.refill`); the update's metrics and the report show them.
 """
 
 import logging
@@ -117,9 +116,7 @@ async def run_and_refill(
 
 
 def further_problems(wanted: int, useful: int, played: int) -> int:
-    """Return the number of problems to draw next, from the rate of useful groups so far; at most as many as were
-    run.
-    """
+    """Return the number of problems to draw next, from the rate of useful groups; at most as many as were run."""
     return min(math.ceil((wanted - useful) * played / max(useful, 1)), played)
 
 

@@ -1,7 +1,7 @@
 """Rollout worker: a warm Ray actor that holds the judge's workers, and the engine as long as its policy stays the same.
 
-It reports to the run's process with a stream: `RolloutProgress` now and then, the published batch's reference at the
-end. Nothing is published before the rollout is complete: a killed rollout is run again, and draws the same tokens.
+It yields `RolloutProgress` now and then, and at last the reference of the published batch. Nothing is published before
+the rollout is complete: a killed rollout is run again, and draws the same tokens.
 """
 
 import asyncio

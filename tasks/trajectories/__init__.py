@@ -1,3 +1,1 @@
-"""Trajectory data set: two flat Parquet tables (`schema`, `writer`, `reader`), and the returns computed from them
-(`returns`).
-"""
+"""Trajectory data set: two flat Parquet tables (`schema`, `writer`, `reader`), and their `returns`."""

@@ -86,9 +86,7 @@ class Difference:
 
 
 def compare_data_sets(first: Path, second: Path) -> Difference:
-    """Compare two data sets (batches, or all batches of runs).
-
-    Raises InputError if either cannot be read, or holds several runs."""
+    """Compare two data sets (batches, or runs). Raises InputError if one is unreadable or holds several runs."""
     one, two = (_turns(path) for path in (first, second))
     shared = one.join(two, on=KEY, how="inner", suffix="_second").sort(KEY)
     compared = [name for name in one.columns if name not in KEY]
@@ -136,9 +134,7 @@ class Quarantine:
 
 
 def find_quarantines(path: Path) -> list[Quarantine]:
-    """Return the quarantines below a folder of runs, or in one; empty if nothing was taken out.
-
-    Raises InputError if there is no such folder."""
+    """Return the quarantines below a folder of runs, or at the path itself. Raises InputError if it is no folder."""
     if not path.is_dir():
         raise InputError(f"{path}: expected a folder of runs, or a quarantine, found none")
     found = [path] if read_manifest(path) is not None else sorted(path.glob("quarantine/run_id=*/*"))

@@ -1,12 +1,11 @@
 """Data sets made from data sets: scored with another reward, compacted into one, or exported to other formats.
 
-Rescoring: rewards and returns are computed again into a new data set; nothing is judged or generated again. Episodes
-keep their length: one that ended on success or repeated failure ended by the reward of that time. The new manifest has
-the old metadata with `episode.reward` and `episode.gamma` changed, and `rescored_from`.
+Rescoring: rewards and returns are computed again into a new data set; nothing is judged or generated again, and
+episodes keep the length that the old reward gave them. The new manifest has the old metadata with `episode.reward` and
+`episode.gamma` changed, and `rescored_from`.
 
-Compaction: many partitions as one data set of the current schema, with fewer files to open and larger row groups to
-scan. It is read like any other, and holds the rows of all iterations, sorted by iteration, trajectory and turn. The
-partitions stay: the run's later stages were made from them.
+Compaction: many partitions as one data set of the current schema, with fewer files and larger row groups. It is read
+like any other; the partitions stay: the run's later stages were made from them.
 
 Export: JSON Lines have one turn per line, every column by its name, the verdict as an object, times as ISO 8601. A
 Hugging Face folder has `data/turns-*.parquet` and `data/trajectories-*.parquet`, one file per partition, and a
@@ -150,9 +149,7 @@ def export_json_lines(folders: Sequence[Path], destination: Path) -> int:
 
 
 def export_huggingface(folders: Sequence[Path], destination: Path) -> int:
-    """Write a folder for `datasets.load_dataset`; return the number of turns. Raises InputError if the folder
-    exists.
-    """
+    """Write a folder for `datasets.load_dataset`; return the number of turns. Raises InputError if it exists."""
     turns = 0
     with _appearing(destination) as partial:
         (partial / "data").mkdir(parents=True)

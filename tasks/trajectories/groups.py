@@ -1,5 +1,4 @@
-"""Groups of turns: which turns an advantage estimator compares, and which groups have a gradient. Pure functions of
-returns and keys.
+"""Groups of turns: which turns an advantage estimator compares, and which groups have a gradient.
 
 A group is useful if it has at least two trajectories and their scores differ. The update leaves other groups out of its
 loss (tasks.update.dataset); the rollout may draw further problems until there are enough useful groups
@@ -45,10 +44,7 @@ class Groups:
 def group_turns(
     returns: Sequence[float], keys: Sequence[GroupKey], trajectories: Sequence[str], advantage: Advantage
 ) -> Groups:
-    """Group turns as an estimator compares them: returns, keys and trajectory ids, one a turn.
-
-    Estimators without peers leave no group out.
-    """
+    """Group turns, each with a return, a key and a trajectory id; estimators without peers leave no group out."""
     scores, peers = _scores(returns, keys, trajectories, advantage)
     rows_of: dict[GroupKey, list[int]] = {}
     for row, key in enumerate(peers):

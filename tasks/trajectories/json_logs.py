@@ -4,12 +4,10 @@ turn_{instance_id}_t{turn_idx}_{timestamp}.json   the turn's prompt as messages,
 trajectory_{instance_id}_{timestamp}.json         rewards, aggregated return, history and messages of a finished episode
 
 `instance_id` is the problem's id (in file names with every unusual character as `_`), `turn_idx` counts from 0,
-`timestamp` is UTC with microseconds. Files are only ever added: if a name is taken, the timestamp moves on by a
-microsecond. A reward or return of null is a turn on which the machine failed. Runtimes are in ms;
-`extra_info.timing_source` says whether they were measured (`gpu`) or estimated (`roofline`).
+`timestamp` is UTC with microseconds, moved on by one if the name is taken. A reward or return of null is a turn on
+which the machine failed. Runtimes are in ms, measured (`extra_info.timing_source`: `gpu`) or estimated (`roofline`).
 
-The trajectory tables are the data set; these files are a view of it with messages as text. A separate thread writes
-them, so the event loop never waits for the disk. Errors of writing are reported once, at the end.
+A thread writes the files: the event loop never waits for the disk. Errors of writing are reported once, at the end.
 """
 
 import json

@@ -1,8 +1,4 @@
-"""Reads trajectory data sets: finds published batches, and returns their tables, older versions too, or their
-trajectories.
-
-Only published partitions exist: a folder without a manifest is refused.
-"""
+"""Reads trajectory data sets: published batches, their tables (older versions too) and trajectories."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -135,9 +131,7 @@ def _in_order(folder: Path) -> tuple[str, int, str]:
 
 
 def load_trajectories(folder: Path) -> list[Trajectory]:
-    """Return the trajectories of a batch, sorted by id. Raises InputError if a table is unreadable or turns are
-    missing.
-    """
+    """Return the trajectories of a batch, sorted by id. Raises InputError for unreadable tables or missing turns."""
     turns = read_turns_file(folder / TURNS_FILE).partition_by("trajectory_id", as_dict=True, maintain_order=True)
     loaded: list[Trajectory] = []
     for row in read_trajectories_file(folder / TRAJECTORIES_FILE).iter_rows(named=True):

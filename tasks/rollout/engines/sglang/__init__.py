@@ -1,3 +1,1 @@
-"""SGLang engine: servers over HTTP, weight synchronisation, and the canary that compares servers with the
-checkpoint.
-"""
+"""SGLang engine: servers over HTTP, their weights, and the canary that compares them with the checkpoint."""

@@ -142,29 +142,24 @@ class SglangApi:
 
     async def load_weights(self, folder: str, version: str, timeout_s: float) -> None:
         """Load a checkpoint in place and label it. The server must be idle."""
-        # Not with `flush_cache`: the server asserts that the flush succeeds, and its scheduler dies if it fails.
-        payload = {"model_path": folder, "weight_version": version, "flush_cache": False}
-        answer = await self._post("/update_weights_from_disk", payload, timeout_s)
-        if answer.get("success") is not True:
-            raise ServerError(FailureKind.FAILED, self.url, f"weights not loaded: {answer.get('message')}")
+        payload = {"model_path": folder, "weight_version": version}
+        await self._load("/update_weights_from_disk", payload, timeout_s)
 
     async def load_tensors(self, message: str, version: str | None, timeout_s: float) -> None:
-        """Load some of the weights in place (tasks.rollout.engines.sglang.tensors); label them if a version is given.
-
-        The server must be idle.
-        """
+        """Load some weights (tasks.rollout.engines.sglang.tensors), and label them. The server must be idle."""
         info = await self._json("GET", "/server_info", None, _CONTROL_TIMEOUT_S)
         ranks = info.get("tp_size")
-        payload: dict[str, Any] = {
-            # Each rank of the server takes its share out of the same tensors.
-            "serialized_named_tensors": [message] * (ranks if isinstance(ranks, int) else 1),
-            "flush_cache": False,  # as above
-        }
+        # Each rank of the server takes its share out of the same tensors.
+        payload: dict[str, Any] = {"serialized_named_tensors": [message] * (ranks if isinstance(ranks, int) else 1)}
         if version is not None:
             payload["weight_version"] = version
-        answer = await self._post("/update_weights_from_tensor", payload, timeout_s)
+        await self._load("/update_weights_from_tensor", payload, timeout_s)
+
+    async def _load(self, path: str, payload: dict[str, Any], timeout_s: float) -> None:
+        # Not with `flush_cache`: the server asserts that the flush succeeds, and its scheduler dies if it fails.
+        answer = await self._post(path, payload | {"flush_cache": False}, timeout_s)
         if answer.get("success") is not True:
-            raise ServerError(FailureKind.FAILED, self.url, f"tensors not loaded: {answer.get('message')}")
+            raise ServerError(FailureKind.FAILED, self.url, f"{path}: weights not loaded: {answer.get('message')}")
 
     async def _post(self, path: str, payload: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         return await self._json("POST", path, payload, timeout_s)
@@ -196,8 +191,8 @@ class SglangApi:
             return response
         # 408 and 429 say that the server is busy, as a 5xx does.
         busy = response.status_code >= 500 or response.status_code in (408, 429)
-        trouble = FailureKind.FAILED if busy else FailureKind.REFUSED
-        raise ServerError(trouble, self.url, f"{path}: HTTP {response.status_code} {response.text[:500]}")
+        kind = FailureKind.FAILED if busy else FailureKind.REFUSED
+        raise ServerError(kind, self.url, f"{path}: HTTP {response.status_code} {response.text[:500]}")
 
 
 def generation_payload(asked: ServerRequest) -> dict[str, Any]:
@@ -230,8 +225,8 @@ def generation_payload(asked: ServerRequest) -> dict[str, Any]:
 def parse_generation(url: str, answer: dict[str, Any], asked: ServerRequest) -> SampledResponse:
     """Return the response in an answer of `/generate`, checked against the request."""
 
-    def failure(text: str, trouble: FailureKind = FailureKind.FAILED) -> ServerError:
-        return ServerError(trouble, url, f"/generate: {text}")
+    def failure(text: str, kind: FailureKind = FailureKind.FAILED) -> ServerError:
+        return ServerError(kind, url, f"/generate: {text}")
 
     meta = _parsed(url, answer).meta_info
     finish, limit = meta.finish_reason, asked.sampling.max_new_tokens

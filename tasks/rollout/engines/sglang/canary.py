@@ -1,14 +1,13 @@
 """Canary: compares a server's log-probabilities with the checkpoint's on fixed prompts.
 
-Each server scores a few fixed prompts and continues them by some sampled tokens, through its own prefill and decoding.
-The checkpoint, loaded with transformers, gives the log-probabilities of the same tokens. Two results are refused:
+Each server scores a few fixed prompts and samples some tokens after each. The checkpoint, loaded with transformers,
+gives the log-probabilities of the same tokens. Two results are refused:
 
 - `mean |Δ|` above the threshold: other weights, another model, a broken kernel. (bfloat16 against float32: about 0.04.)
-- stale weights: one update moves log-probabilities by much less than bfloat16 rounding, so stale weights pass the
-  threshold. But the checkpoints give the direction d = new − old and the size of the expected change. A server is stale
-  if its answers changed by much less than d although it repeats itself more exactly than that (each prompt is scored
-  twice, alone); or if their change, projected on d, is near 0 instead of 1. If neither can be told from the noise, the
-  only check left is the label that each answer carries (`weight_version`).
+- stale weights: one update moves log-probabilities by less than bfloat16 rounding, so stale weights pass the threshold.
+  But the checkpoints give the expected change d = new − old. A server is stale if its answers changed by much less than
+  d although it repeats itself more exactly (each prompt is scored twice, alone); or if their change, projected on d, is
+  near 0 instead of 1. If both are lost in noise, only the label of each answer is left (`weight_version`).
 """
 
 import math
@@ -60,9 +59,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class LogprobShift:
-    """Change of a server's answers with an update, over the canary's prompts; root mean squares of
-    log-probabilities.
-    """
+    """Change of a server's answers with an update, over the canary's prompts; rms of log-probabilities."""
 
     wanted: float
     """Change of the checkpoint's log-probabilities."""

@@ -1,9 +1,8 @@
 """SGLang engine, in the rollout worker: talks to the servers over HTTP, one request per response.
 
-A request goes to its trajectory's server. A failed attempt is repeated on another server with the same seed after a
-growing pause; a request that fails everywhere is a fault. A response is accepted only if the server says that it was
-sampled from the policy's weights. Before a server is used, and after each change of weights, the canary compares it
-with the checkpoint (tasks.rollout.engines.sglang.canary).
+A failed attempt is repeated on another server with the same seed after a growing pause; a request that fails everywhere
+is a fault. A response is accepted only if the server says that it was sampled from the policy's weights. Before a
+server is used, and after each change of weights, the canary compares it with the checkpoint.
 
 Log-probabilities are those of T = 1, as the interface requires. Servers return them after the temperature: if that is
 neither 1 nor 0 (which they treat as 1), the finished response is scored once more.
@@ -13,7 +12,6 @@ import asyncio
 import logging
 import random
 import time
-import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +25,7 @@ from kernels_eval.errors import InfrastructureError
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import RolloutConfig, SamplingConfig, SglangConfig
 from tasks.rollout.engines import FinishReason, Generation, GenerationRequest
-from tasks.rollout.engines.sglang.api import FailureKind, SampledResponse, ServerError, ServerRequest, SglangApi
+from tasks.rollout.engines.sglang.api import FailureKind, SampledResponse, ServerError, SglangApi
 from tasks.rollout.engines.sglang.pool import Member, Pool
 from tasks.rollout.engines.sglang.servers import start_on_ray
 from tasks.rollout.engines.sglang.weights import ServedPolicy, WeightSync
@@ -78,15 +76,11 @@ class SglangEngine:
         pool.clear_affinity()
         self._policy = await self._weights.prepare(policy, tokenizer)
         outcomes = await self._weights.sync(members, self._policy)
-        for member, trouble in outcomes.items():
-            if trouble is None:
-                pool.bring_back(member)
-            else:
-                pool.take_out(member, str(trouble), gave_up=isinstance(trouble, InfrastructureError))
-        if refused := next(
-            (trouble for trouble in outcomes.values() if isinstance(trouble, InfrastructureError)), None
-        ):
-            raise refused
+        for member, outcome in outcomes.items():
+            pool.apply(member, outcome)
+        for outcome in outcomes.values():
+            if isinstance(outcome, InfrastructureError):
+                raise outcome
         if not any(member.is_up for member in pool.members):
             raise InfrastructureError(f"no SGLang server is left: {pool.report()}")
 
@@ -132,13 +126,13 @@ class SglangEngine:
             try:
                 async with member.slots:
                     sampled = await self._sample(member, request, sampling)
-            except ServerError as trouble:
+            except ServerError as failure:
                 self.counts["failures"] += 1
-                failed_at, error = member, trouble
-                logger.info("%s: attempt %d failed: %s", request.name, attempt + 1, trouble)
-                if error.kind is FailureKind.REFUSED:
+                failed_at, error = member, failure
+                logger.info("%s: attempt %d failed: %s", request.name, attempt + 1, failure)
+                if failure.kind is FailureKind.REFUSED:
                     break
-                self._pool.failed(member, trouble)
+                self._pool.failed(member, failure)
                 self._restore_servers_down()
                 continue
             finally:
@@ -152,40 +146,23 @@ class SglangEngine:
         return Generation((), (), FinishReason.FAULT, time.perf_counter() - started, error=str(error))
 
     async def _sample(self, member: Member, request: GenerationRequest, sampling: SamplingConfig) -> SampledResponse:
-        policy = self._served()
+        policy, timeout_s = self._served(), self._config.request_timeout_s
         api = SglangApi(member.url, self._connections())
-        asked = ServerRequest(
-            rid=uuid.uuid4().hex,
-            prompt_token_ids=request.prompt_token_ids,
-            seed=request.seed,
-            sampling=sampling,
-            stop_token_ids=policy.stop_token_ids,
-            weight_version=policy.version,
-        )
+        asked = policy.request(request.prompt_token_ids, request.seed, sampling)
         try:
-            sampled = await api.generate(asked, self._config.request_timeout_s)
+            sampled = await api.generate(asked, timeout_s)
             if sampling.temperature not in (0, 1):
-                sampled = replace(sampled, logprobs=await self._scores(api, asked, sampled))
-        except asyncio.CancelledError:
-            with suppress(ServerError):
-                await api.abort(asked.rid)
-            raise
-        except ServerError as error:
-            if error.kind is FailureKind.FAILED:  # the server may still be generating for a caller that is gone
+                whole = (*request.prompt_token_ids, *sampled.token_ids)
+                scored = policy.request(whole, request.seed, SamplingConfig(temperature=1, max_new_tokens=1))
+                logprobs = await api.score(scored, len(request.prompt_token_ids), timeout_s)
+                sampled = replace(sampled, logprobs=logprobs)
+        except (asyncio.CancelledError, ServerError) as error:
+            # After a failure, too, the server may still be generating for a caller that is gone.
+            if not isinstance(error, ServerError) or error.kind is FailureKind.FAILED:
                 with suppress(ServerError):
                     await api.abort(asked.rid)
             raise
         return sampled
-
-    async def _scores(self, api: SglangApi, asked: ServerRequest, sampled: SampledResponse) -> tuple[float, ...]:
-        """Return the response's log-probabilities at T = 1."""
-        scored = replace(
-            asked,
-            rid=uuid.uuid4().hex,
-            prompt_token_ids=(*asked.prompt_token_ids, *sampled.token_ids),
-            sampling=SamplingConfig(temperature=1, max_new_tokens=1),
-        )
-        return await api.score(scored, len(asked.prompt_token_ids), self._config.request_timeout_s)
 
     async def _drain(self) -> None:
         """Wait for running requests; those that take too long are aborted by the change of weights."""
@@ -206,20 +183,18 @@ class SglangEngine:
             await asyncio.sleep(_RETURN_INTERVAL_S)
             policy = self._served()
             if member.supervisor is not None and (state := await member.supervisor.state()).gave_up:
-                self._pool.take_out(member, f"{member.url}: {state.report}", gave_up=True)
+                self._pool.mark_down(member, f"{member.url}: {state.report}", gave_up=True)
                 return
             try:
-                trouble = (await self._weights.sync([member], policy, patience_s=0))[member]
+                outcome = (await self._weights.sync([member], policy, patience_s=0))[member]
             except InfrastructureError as error:  # no reference to compare with, for now
                 logger.warning("%s: %s", member.url, error)
                 continue
             if policy is not self._policy:
                 continue  # the policy has changed meanwhile
-            if trouble is None:
+            if outcome is None:
                 logger.info("SGLang server %s is back", member.url)
-                self._pool.bring_back(member)
-            else:
-                self._pool.take_out(member, str(trouble), gave_up=isinstance(trouble, InfrastructureError))
+            self._pool.apply(member, outcome)
 
     def _served(self) -> ServedPolicy:
         if self._policy is None:

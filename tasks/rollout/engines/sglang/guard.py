@@ -1,9 +1,7 @@
-"""Process guard: runs a server's command and kills its process group when the parent dies: `python guard.py PARENT_PID
-COMMAND…`.
+"""Process guard of a server: `python guard.py PARENT_PID COMMAND…`.
 
-A server is a family of processes that hold GPU memory. The guard leads their process group. If its parent dies, if it
-is terminated, or if the command ends, it kills the whole group. Runs as a script with the standard library alone: it
-starts quickly, and under any interpreter.
+A server is a family of processes that hold GPU memory. The guard leads their process group, and kills it if the parent
+dies, the guard is terminated, or the command ends. A script of the standard library alone: quick, for any interpreter.
 """
 
 import ctypes

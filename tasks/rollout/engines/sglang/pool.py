@@ -1,13 +1,14 @@
 """Server pool: assigns each request to its trajectory's server, else to the least busy one, and skips failing servers.
 
-The turns of a trajectory go to one server, whose radix cache then holds the earlier turns. A server is taken out if it
-cannot be reached, samples from other weights, or fails several times in a row; the engine puts it back once it is up to
+The turns of a trajectory go to one server, whose radix cache then holds the earlier turns. A server is down if it
+cannot be reached, samples from other weights, or fails several times in a row, until the engine has brought it up to
 date.
 """
 
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from kernels_eval.errors import InfrastructureError
@@ -17,7 +18,7 @@ from tasks.rollout.engines.sglang.api import FailureKind, ServerError
 logger = logging.getLogger("kernelmill.rollout")
 
 FAILURES_IN_A_ROW = 5
-"""After so many, a server is taken out until its health check passes."""
+"""After so many, a server is down until its health check passes."""
 
 
 class ServerState(FrozenModel):
@@ -61,7 +62,7 @@ class Member:
         """True after a passed canary, until a failure."""
         self.gave_up = False
         """True if it will not come back."""
-        self.trouble = f"{url}: not asked yet"
+        self.reason = f"{url}: not asked yet"
         """Reason it is not up."""
         self.failures = 0
         """In a row."""
@@ -87,12 +88,9 @@ class Pool:
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0 or all(member.gave_up for member in self.members):
                 raise InfrastructureError(f"no SGLang server is left: {self.report()}")
-            changed = self._changed
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(left):
-                    await changed.wait()
-            except TimeoutError:
-                continue
+                    await self._changed.wait()
         home = self._affinity.get(routing_key)
         if home is None or home is avoid or not home.is_up:
             others = [member for member in candidates if member is not avoid]
@@ -102,27 +100,34 @@ class Pool:
         return home
 
     def failed(self, member: Member, error: ServerError) -> None:
-        """Count a failed attempt; take the server out if it is unreachable, stale, or failed several times in a row."""
+        """Count a failed attempt; mark the server down if unreachable, stale, or failed several times in a row."""
         member.failures += 1
         if error.kind in (FailureKind.UNREACHABLE, FailureKind.STALE) or member.failures >= FAILURES_IN_A_ROW:
-            self.take_out(member, str(error))
+            self.mark_down(member, str(error))
 
-    def take_out(self, member: Member, trouble: str, gave_up: bool = False) -> None:
-        """Send it no more requests until `bring_back`; permanently if `gave_up`. `trouble`: server and reason."""
+    def mark_down(self, member: Member, reason: str, gave_up: bool = False) -> None:
+        """Send it no more requests until `mark_up`; permanently if `gave_up`. `reason` names the server."""
         if member.is_up or gave_up:
-            logger.warning("SGLang server taken out%s: %s", " for good" if gave_up else "", trouble)
-        member.is_up, member.is_verified, member.gave_up, member.trouble = False, False, gave_up, trouble
+            logger.warning("SGLang server taken out%s: %s", " for good" if gave_up else "", reason)
+        member.is_up, member.is_verified, member.gave_up, member.reason = False, False, gave_up, reason
         self._notify()
 
     def hold(self, member: Member) -> None:
         """Send it no requests while its weights change."""
-        member.is_up, member.gave_up, member.trouble = False, False, f"{member.url}: its weights are being changed"
+        member.is_up, member.gave_up, member.reason = False, False, f"{member.url}: its weights are being changed"
 
-    def bring_back(self, member: Member) -> None:
+    def mark_up(self, member: Member) -> None:
         """Send it requests again: it holds the right weights."""
         member.is_up = member.is_verified = True
-        member.gave_up, member.trouble, member.failures = False, "", 0
+        member.gave_up, member.reason, member.failures = False, "", 0
         self._notify()
+
+    def apply(self, member: Member, outcome: Exception | None) -> None:
+        """Mark a server by the outcome of its synchronisation (`WeightSync.sync`)."""
+        if outcome is None:
+            self.mark_up(member)
+        else:
+            self.mark_down(member, str(outcome), gave_up=isinstance(outcome, InfrastructureError))
 
     def clear_affinity(self) -> None:
         """Forget each trajectory's server: after a change of weights all caches are empty."""
@@ -130,7 +135,7 @@ class Pool:
 
     def report(self) -> str:
         """Return the reasons of all servers that are down."""
-        return "; ".join(member.trouble for member in self.members if not member.is_up)
+        return "; ".join(member.reason for member in self.members if not member.is_up)
 
     def _notify(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

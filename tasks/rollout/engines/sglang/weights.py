@@ -12,7 +12,7 @@ import shutil
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,12 @@ class ServedPolicy:
     """The canary's."""
     context_tokens: int
 
+    def request(self, prompt_token_ids: tuple[int, ...], seed: int, sampling: SamplingConfig) -> ServerRequest:
+        """Return a new request that only this policy may answer."""
+        return ServerRequest(
+            uuid.uuid4().hex, prompt_token_ids, seed, sampling, self.stop_token_ids, weight_version=self.version
+        )
+
 
 class WeightSync:
     """Synchronises servers with a policy. Opens new connections: usable from any event loop."""
@@ -106,12 +112,10 @@ class WeightSync:
         async with httpx.AsyncClient(trust_env=False) as client:
             asked = [self._sync(SglangApi(member.url, client), member, policy, patience_s) for member in members]
             outcomes = dict(zip(members, await asyncio.gather(*asked), strict=True))
+        errors = {member: outcome for member, outcome in outcomes.items() if isinstance(outcome, ServerError)}
         answers = {member: outcome for member, outcome in outcomes.items() if isinstance(outcome, list)}
         refusals = await asyncio.to_thread(self._compare, answers, policy) if answers else {}
-        return {
-            member: refusals.get(member) if isinstance(outcome, list) else outcome
-            for member, outcome in outcomes.items()
-        }
+        return {**errors, **refusals}
 
     def close(self) -> None:
         """Remove written links."""
@@ -134,8 +138,8 @@ class WeightSync:
             self._capacities[member.url] = await api.context_tokens()
             # Sequentially: sharing a batch changes the last bits.
             return [await self._canary_answer(api, policy, number) for number in range(len(policy.prompts))]
-        except ServerError as trouble:
-            return trouble
+        except ServerError as error:
+            return error
 
     async def _wait_until_healthy(self, api: SglangApi, member: Member, patience_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -145,13 +149,13 @@ class WeightSync:
                 await api.resume()  # whoever paused it may have died since; a paused server is not healthy
                 if await api.is_healthy():
                     return
-                trouble = ServerError(FailureKind.FAILED, api.url, "not healthy: it does not generate")
+                failure = ServerError(FailureKind.FAILED, api.url, "not healthy: it does not generate")
             except ServerError as error:
-                trouble = error
+                failure = error
             if member.supervisor is not None and (state := await member.supervisor.state()).gave_up:
                 raise ServerError(FailureKind.UNREACHABLE, api.url, state.report)
             if loop.time() >= deadline:
-                raise trouble
+                raise failure
             await asyncio.sleep(_POLL_S)
 
     async def _push(self, api: SglangApi, member: Member, policy: ServedPolicy) -> None:
@@ -211,17 +215,9 @@ class WeightSync:
     async def _canary_answer(self, api: SglangApi, policy: ServedPolicy, number: int) -> Answer:
         """Have one prompt continued, then scored again."""
         prompt = policy.prompts[number]
-        asked = ServerRequest(
-            rid=uuid.uuid4().hex,
-            prompt_token_ids=prompt,
-            seed=number,
-            sampling=SamplingConfig(max_new_tokens=NEW_TOKENS),
-            stop_token_ids=policy.stop_token_ids,
-            weight_version=policy.version,
-        )
-        timeout_s = self._config.request_timeout_s
-        sampled, scores = await api.generate_and_score(asked, timeout_s)
-        again = await api.score(replace(asked, rid=uuid.uuid4().hex), 1, timeout_s)
+        sampling, timeout_s = SamplingConfig(max_new_tokens=NEW_TOKENS), self._config.request_timeout_s
+        sampled, scores = await api.generate_and_score(policy.request(prompt, number, sampling), timeout_s)
+        again = await api.score(policy.request(prompt, number, sampling), 1, timeout_s)
         return Answer((*prompt, *sampled.token_ids), len(prompt), (*scores, *sampled.logprobs), again)
 
     def _compare(

@@ -15,7 +15,7 @@ def pool_of(count: int, patience_s: float = 0.05, up: bool = True) -> Pool:
     pool = Pool([Member(f"http://{n}", None, 4) for n in range(count)], patience_s)
     for member in pool.members:
         if up:
-            pool.bring_back(member)
+            pool.mark_up(member)
     return pool
 
 
@@ -79,7 +79,7 @@ def test_failures_in_a_row_take_a_server_out() -> None:
     assert member.is_up
     pool.failed(member, failure(member))
     assert not member.is_up
-    pool.bring_back(member)
+    pool.mark_up(member)
     assert member.is_up
     assert member.failures == 0
 
@@ -90,7 +90,7 @@ def test_requests_wait_for_a_server_to_come_back() -> None:
         waiting = [asyncio.ensure_future(pool.member_for(str(n))) for n in range(3)]
         await asyncio.sleep(0.01)
         assert not any(task.done() for task in waiting)
-        pool.bring_back(pool.members[1])
+        pool.mark_up(pool.members[1])
         assert await asyncio.gather(*waiting) == [pool.members[1]] * 3
 
     run(scenario())
@@ -107,7 +107,7 @@ def test_nobody_waits_for_what_will_not_come() -> None:
         pool = pool_of(2, patience_s=60)
         waiting = None
         for member in pool.members:
-            pool.take_out(member, f"{member.url}: died twice", gave_up=True)
+            pool.mark_down(member, f"{member.url}: died twice", gave_up=True)
             waiting = waiting or asyncio.ensure_future(pool.member_for("t"))
             await asyncio.sleep(0)
         with pytest.raises(InfrastructureError, match="died twice"):

@@ -45,6 +45,7 @@ from tasks.problems.row import Split
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.engines import GenerationRequest, stop_tokens
 from tasks.rollout.engines.local.engine import TransformersEngine
+from tasks.rollout.episode_loop import RolloutCounts
 from tasks.rollout.worker import RolloutRequest, roll_out
 from tasks.trajectories.reader import read_turns
 
@@ -204,7 +205,7 @@ def measure_overlap(work: Workload, repeats: int, folder: Path) -> dict[str, Any
             work.model, stop_tokens(work.model.generation_config, work.tokenizer), config.batch_size
         )
         began = time.perf_counter()
-        batch = asyncio.run(roll_out(request, engine, work.tokenizer, judge, lambda _: None))
+        batch = asyncio.run(roll_out(request, engine, work.tokenizer, judge, RolloutCounts()))
         return time.perf_counter() - began, batch
 
     async def judge_all(judge: Judge, calls: Sequence[tuple[Problem, str]]) -> None:

@@ -73,20 +73,17 @@ def record_of(batch: TrajectoryBatchRef) -> CurriculumRecord | None:
 def next_state(
     state: CurriculumState, rate: float | None, config: CurriculumConfig, most_turns: int, levels: Sequence[int]
 ) -> CurriculumState:
-    """Return the state after an iteration in which this share of trajectories ended correct (None: nothing is known).
-
-    `levels` are those of the training problems, ascending.
-    """
+    """Return the state after an iteration with this success rate; `levels`: of the training problems, ascending."""
     if rate is None:
         return state
     rates = (*state.rates, rate)[-config.iterations :]
     if len(rates) < config.iterations or sum(rates) / len(rates) < config.success_rate:
         return state.model_copy(update={"rates": rates})
     higher = [level for level in levels if level > state.level]
-    more_turns = CurriculumState(turns=state.turns + 1, level=state.level) if state.turns < most_turns else None
-    harder = CurriculumState(turns=state.turns, level=higher[0]) if higher else None
-    in_order = (more_turns, harder) if config.first == "turns" else (harder, more_turns)
-    return next((risen for risen in in_order if risen is not None), state.model_copy(update={"rates": rates}))
+    more_turns = [CurriculumState(turns=state.turns + 1, level=state.level)] if state.turns < most_turns else []
+    harder = [CurriculumState(turns=state.turns, level=level) for level in higher[:1]]
+    risen = more_turns + harder if config.first == "turns" else harder + more_turns
+    return risen[0] if risen else state.model_copy(update={"rates": rates})
 
 
 def capped(episode: EpisodeConfig, turns: int) -> EpisodeConfig:

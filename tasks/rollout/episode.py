@@ -19,7 +19,7 @@ from tasks.problems.row import ProblemRow, Split
 from tasks.rollout.config import EpisodeConfig, SamplingConfig
 from tasks.rollout.engines import GenerationRequest
 from tasks.rollout.episode_tasks import EpisodeTask
-from tasks.rollout.prompts import HistoryTurn, compressed
+from tasks.rollout.prompts import HistoryTurn, compressed, prompt_messages
 from tasks.rollout.turn_tokens import Prompt, first_prompt, next_prompt, opens_thought, rewritten_prompt
 from tasks.trajectories.schema import Termination, Trajectory, Turn
 
@@ -188,7 +188,7 @@ class Episode:
 
     def _messages(self, history: Sequence[HistoryTurn]) -> list[Message]:
         context = self._context
-        return context.task.messages(self.plan.row.problem, history, context.episode, context.backend)
+        return prompt_messages(self.plan.row.problem.source, history, context.episode, context.backend)
 
     def _ask_again(self, response_token_ids: Sequence[int]) -> None:
         context = self._context

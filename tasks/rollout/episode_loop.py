@@ -14,7 +14,7 @@ import asyncio
 import itertools
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ from tasks.rollout.judge_client import JudgeClient, JudgedResponse, fault_verdic
 from tasks.rollout.kernel_extraction import extract_kernel, without_reasoning
 from tasks.rollout.turn_tokens import response_text
 from tasks.rollout.watchdog import Phase, Watchdog
-from tasks.trajectories.schema import Trajectory, Turn
+from tasks.trajectories.schema import Trajectory, Turn, TurnRole
 
 logger = logging.getLogger("kernelmill.rollout")
 _SMALLEST_SHARED = 32
@@ -58,20 +58,19 @@ class EpisodeLoop:
         context: RolloutContext,
         engine: Engine,
         judge_client: JudgeClient,
-        on_change: Callable[[RolloutCounts], None] = lambda _: None,
+        counts: RolloutCounts | None = None,
         logs: Sequence[EpisodeLog] = (),
         config: RolloutConfig | None = None,
     ) -> None:
-        """`config`: how long a response may take, and a sample wait unnamed; default: the settings' defaults."""
+        """`counts` are kept up to date. `config`: how long a response may take, and a sample wait unnamed."""
         config = config or RolloutConfig()
         self._context = context
         self._engine = engine
         self._judge_client = judge_client
-        self._on_change = on_change
         self._logs = logs
         self._patience_s = config.generation_patience_s
         self._watchdog = Watchdog(config.watch_after_s)
-        self.counts = RolloutCounts()
+        self.counts = counts or RolloutCounts()
 
     async def run(self, plans: Sequence[EpisodePlan]) -> list[Trajectory]:
         """Return one trajectory for each plan whose first prompt leaves room for a response, in no particular order.
@@ -89,7 +88,6 @@ class EpisodeLoop:
         episodes.sort(key=lambda episode: (len(episode.prompt.token_ids), episode.plan.trajectory_id))
         self.counts.planned += len(episodes)
         self.counts.left_out += len(plans) - len(episodes)
-        self._on_change(self.counts)
         watching = asyncio.ensure_future(self._watchdog.watch())
         cohorts = [asyncio.ensure_future(self._run_cohort(cohort)) for cohort in self._cohorts(episodes)]
         try:
@@ -164,7 +162,6 @@ class EpisodeLoop:
         kernel = extract_kernel(content)
         self.counts.tokens += len(generation.token_ids)
         self.counts.judging += 1
-        self._on_change(self.counts)
         if generation.finish_reason is FinishReason.FAULT:
             judged = JudgedResponse(
                 fault_verdict("engine_fault", generation.error or "the engine failed"), None, None, 0.0
@@ -181,7 +178,7 @@ class EpisodeLoop:
                 )
         turn = Turn(
             turn_index=index,
-            role=context.task.role(index),
+            role=TurnRole.SOLVER,  # one policy writes all turns
             prompt_token_ids=episode.prompt.token_ids,
             response_token_ids=generation.token_ids,
             response_logprobs=generation.logprobs,
@@ -210,7 +207,6 @@ class EpisodeLoop:
         counts.correct_turns += turn.verdict.correct
         counts.faults += turn.reward is None
         counts.finished += episode.termination is not None
-        self._on_change(counts)
 
 
 def _first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -1,4 +1,4 @@
-"""Episode tasks: the messages of each turn, the turn limit, and the reason an episode ends, for one turn or many.
+"""Episode tasks: the turn limit, and the reason an episode ends, for one turn or many.
 
 `rollout.episode.task` selects a task of `EPISODE_TASKS`. The turn limit depends on the problem's level and is extended
 while the verdict improves. Everything here is a pure function of verdicts: they explain the length of a stored episode.
@@ -8,12 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kernels_eval.errors import InputError
-from kernels_eval.problem import Problem
 from kernels_eval.verdict import Verdict
-from tasks.models.chat_templates import Message
 from tasks.rollout.config import EpisodeConfig
-from tasks.rollout.prompts import HistoryTurn, prompt_messages
-from tasks.trajectories.schema import Termination, TurnRole
+from tasks.rollout.prompts import HistoryTurn
+from tasks.trajectories.schema import Termination
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +20,6 @@ class EpisodeTask:
 
     turn_limit: Callable[[Sequence[Verdict], int, EpisodeConfig], int]
     """(verdicts so far, level of the problem, episode) → turns that the episode may have."""
-
-    def role(self, turn_index: int) -> TurnRole:
-        """Return SOLVER: one policy writes all turns."""
-        return TurnRole.SOLVER
-
-    def messages(
-        self, problem: Problem, history: Sequence[HistoryTurn], episode: EpisodeConfig, backend: str
-    ) -> list[Message]:
-        """Return the conversation up to the next answer: the problem, then each kernel with its feedback."""
-        return prompt_messages(problem.source, history, episode, backend)
 
     def termination(self, history: Sequence[HistoryTurn], level: int, episode: EpisodeConfig) -> Termination | None:
         """Return the reason the episode ends (success, else repeated failure, else the turn limit), or None."""

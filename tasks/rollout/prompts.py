@@ -192,8 +192,8 @@ def _full_feedback(verdict: Verdict, reward: float) -> str:
     lines = [
         "Your kernel was judged.",
         f"Status: {verdict.status.value}",
-        f"Compiled: {_yes_or_no(verdict.compiled)}",
-        f"Correct: {_yes_or_no(verdict.correct)}",
+        f"Compiled: {'yes' if verdict.compiled else 'no'}",
+        f"Correct: {'yes' if verdict.correct else 'no'}",
     ]
     mark = " (roofline estimate)" if verdict.timing_source is TimingSource.ROOFLINE else ""
     if verdict.candidate_ms is not None:
@@ -210,24 +210,13 @@ def _full_feedback(verdict: Verdict, reward: float) -> str:
         relative = "" if verdict.max_rel_error is None else f", relative {verdict.max_rel_error:.3g}"
         lines.append(f"Largest error: absolute {verdict.max_abs_error:.3g}{relative}")
     for use in verdict.resources:
-        parts = [
-            f"{count} {unit}"
-            for count, unit in (
-                (use.registers, "registers"),
-                (use.shared_bytes, "bytes of shared memory"),
-                (use.spills, "spills"),
-            )
-            if count is not None
-        ]
+        counted = {"registers": use.registers, "bytes of shared memory": use.shared_bytes, "spills": use.spills}
+        parts = [f"{count} {unit}" for unit, count in counted.items() if count is not None]
         if parts:
             lines.append(f"Resources of {use.kernel} on {use.architecture}: {', '.join(parts)}")
     if verdict.error_message:
         lines += ["Message:", _shortened(verdict.error_message)]
     return "\n".join(lines)
-
-
-def _yes_or_no(value: bool) -> str:
-    return "yes" if value else "no"
 
 
 def _shortened(text: str) -> str:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -75,9 +75,9 @@ async def roll_out(
     engine: Engine,
     tokenizer: Any,
     judge: AsyncJudge,
-    on_change: Callable[[RolloutCounts], None],
+    counts: RolloutCounts,
 ) -> TrajectoryBatchRef:
-    """Run the requested episodes with this engine and judge, and publish their trajectories."""
+    """Run the requested episodes with this engine and judge, publish their trajectories; keep `counts` up to date."""
     from kernels_eval.rewards import reward_bounds, reward_of
     from tasks.problems.problem_set import read_problems
     from tasks.trajectories.json_logs import JsonLogs
@@ -116,7 +116,7 @@ async def roll_out(
     logs: list[EpisodeLog] = [LineLogger()] if request.turn_lines else []
     if json_logs is not None:
         logs.append(json_logs)
-    episode_loop = EpisodeLoop(context, engine, judge_client, on_change, logs, config)
+    episode_loop = EpisodeLoop(context, engine, judge_client, counts, logs, config)
     started = time.perf_counter()
     try:
         trajectories, refilled = await run_and_refill(
@@ -125,7 +125,6 @@ async def roll_out(
     finally:
         if json_logs is not None:
             await asyncio.to_thread(json_logs.close)
-    counts = episode_loop.counts
     if counts.left_out:
         episodes = counts.left_out + counts.planned
         logger.warning("%d of %d episodes left out: their prompts leave no room", counts.left_out, episodes)
@@ -172,19 +171,15 @@ class RolloutWorker:
 
     async def collect(self, request: RolloutRequest) -> AsyncIterator[RolloutProgress | TrajectoryBatchRef]:
         """Run a rollout: yield progress with log records (also while engine and judge start), then the reference."""
-        latest = RolloutCounts()
+        counts = RolloutCounts()
         started = time.perf_counter()
-
-        def remember(counts: RolloutCounts) -> None:
-            nonlocal latest
-            latest = counts
 
         async def run() -> TrajectoryBatchRef:
             nonlocal started
             engine, tokenizer = await self._engine_for(request)
             judge = await asyncio.to_thread(self._judge_for, request.judge, request.config.judge_actors)
             started = time.perf_counter()
-            return await roll_out(request, engine, tokenizer, judge, remember)
+            return await roll_out(request, engine, tokenizer, judge, counts)
 
         logging.getLogger(TURN_LINES).setLevel(logging.INFO if request.turn_lines else logging.WARNING)
         with relay_logs() as relay:
@@ -192,7 +187,7 @@ class RolloutWorker:
             try:
                 while not running.done():
                     await asyncio.wait([running], timeout=_REPORT_INTERVAL_S)
-                    yield _progress(latest, time.perf_counter() - started, relay.take())
+                    yield _progress(counts, time.perf_counter() - started, relay.take())
                 yield running.result()
             finally:
                 running.cancel()

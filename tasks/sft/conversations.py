@@ -72,12 +72,8 @@ def encode_conversations(
         )
     dropped = len(encoded) - len(sequences)
     if dropped:
-        _log.warning(
-            "sft.max_tokens: %d of %d conversations have more than %d and are left out",
-            dropped,
-            len(encoded),
-            max_tokens,
-        )
+        text = "sft.max_tokens: %d of %d conversations have more than %d and are left out"
+        _log.warning(text, dropped, len(encoded), max_tokens)
     aside = int(len(sequences) * validation_fraction)
     order = np.random.default_rng([seed, 1]).permutation(len(sequences))
     return SftSequences(

@@ -159,9 +159,8 @@ def _row(
         earlier = verdicts[draft.problem.source, kernel]
         if earlier.is_fault:
             return None
-        earlier_reward = reward_of(episode.reward, earlier)
-        answer = answer_text(kernel)
-        history.append(HistoryTurn(response_text=answer, kernel_source=kernel, verdict=earlier, reward=earlier_reward))
+        score, answer = reward_of(episode.reward, earlier), answer_text(kernel)
+        history.append(HistoryTurn(response_text=answer, kernel_source=kernel, verdict=earlier, reward=score))
     # A repair that makes it worse teaches to ignore the feedback.
     improves = not history or reward >= history[-1].reward
     used = not config.verified or (verdict.status is Status.CORRECT and improves)
@@ -192,7 +191,9 @@ def generate_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int) 
     # Other compositions than the training problems': RL learns most on problems whose answer SFT has not shown.
     for composition in draw_training_compositions(problems, config.compositions, seed=problems.seed + _CORPUS_SEED):
         styles = generator.sample(list(Style), min(config.styles_per_composition, len(Style)))
-        drafts += [_direct(composition, style, config, generator) for style in styles]
+        for style in styles:
+            mistakes = _mistakes(composition, config.bug_probability, generator)
+            drafts.append(_draft(composition, style, mistakes, (), generator))
     if config.repair_fraction > 0:
         repairs = round(len(drafts) * config.repair_fraction / max(1.0 - config.repair_fraction, 0.01))
         compositions = [draft.composition for draft in drafts]
@@ -202,19 +203,11 @@ def generate_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int) 
 
 def load_drafts(path: Path) -> list[Draft]:
     """Return the drafts of a file or folder of pairs (KernelBook's columns or ours)."""
-    return [
-        Draft(
-            problem=Problem(problem_id=pair.pair_id, source=pair.problem_source),
-            kernel=pair.kernel_source,
-            style="external",
-        )
-        for pair in load_pairs(path)
-    ]
-
-
-def _direct(composition: Composition, style: Style, config: SftDataConfig, generator: random.Random) -> Draft:
-    wrong = _mistakes(composition, config.bug_probability, generator)
-    return _draft(composition, style, wrong, (), generator)
+    drafts: list[Draft] = []
+    for pair in load_pairs(path):
+        problem = Problem(problem_id=pair.pair_id, source=pair.problem_source)
+        drafts.append(Draft(problem=problem, kernel=pair.kernel_source, style="external"))
+    return drafts
 
 
 def _repair(key: str, config: SftDataConfig, generator: random.Random) -> Draft:

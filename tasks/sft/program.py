@@ -1,9 +1,8 @@
 """Supervised fine-tuning as a program that each rank runs: what `tasks.sft.train` starts on `tasks.training.ranks`.
 
 Yields progress dicts (`done`, `total`, figures) a few times a second, and at last `{"rows": [...]}`, the rows of
-`metrics.parquet`. Every `save_interval` steps the loss on the conversations set aside is measured and rank 0
-publishes `step-<n>` in the work folder: policy, optimizer state and the rows so far. The newest ones and the best one
-stay.
+`metrics.parquet`. Every `save_interval` steps the validation loss is measured and rank 0 publishes `step-<n>` in the
+work folder: policy, optimizer state and the rows so far. The newest ones and the best one stay.
 """
 
 import shutil
@@ -69,7 +68,7 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
     total = config.steps_for(len(training))
     said = time.perf_counter()
     for step in range(job.resume_step, total):
-        if config.early_stop is not None and _validations_since_best(rows) >= config.early_stop:
+        if config.early_stop is not None and _best_validation(rows)[1] >= config.early_stop:
             break
         started = time.perf_counter()
         rate = learning_rate(
@@ -107,33 +106,30 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
         if last or time.perf_counter() - said > _PROGRESS_INTERVAL_S:
             said = time.perf_counter()
             yield {"done": step + 1, "total": total, "loss": loss, "tokens_per_s": tokens / seconds}
-    best = None if config.early_stop is None else _best_checkpoint(job, rows)
-    if best is None:
+    best_step = rows[-1]["step"] if config.early_stop is None else _best_validation(rows)[0]
+    if best_step == rows[-1]["step"]:
         save_weights(engine, tokenizer, job.folder)
     elif rank.rank == 0:
         not_the_policys = shutil.ignore_patterns(Path(OPTIMIZER_FILE).parts[0], METRICS_FILE, MANIFEST)
-        shutil.copytree(best, job.folder, ignore=not_the_policys, dirs_exist_ok=True)
+        shutil.copytree(_interim(job, best_step + 1), job.folder, ignore=not_the_policys, dirs_exist_ok=True)
     yield {"rows": rows}
 
 
-def _validated(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [row for row in rows if row["validation_loss"] is not None]
+def _interim(job: SftJob, steps: int) -> Path:
+    """Return the interim checkpoint after so many steps."""
+    return job.work_dir / f"{STEP_PREFIX}{steps:08d}"
 
 
-def _validations_since_best(rows: Sequence[dict[str, Any]]) -> int:
-    """Return the number of validations since the best. Computed from the rows: a resumed run stops at the same step."""
-    losses = [row["validation_loss"] for row in _validated(rows)]
-    best = best_place(losses, "validation_loss")
-    return 0 if best is None else len(losses) - 1 - best
+def _best_validation(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
+    """Return the step of the best validation and the number of those since; without any, the last step and 0.
 
-
-def _best_checkpoint(job: SftJob, rows: Sequence[dict[str, Any]]) -> Path | None:
-    """Return the interim checkpoint of the best validation; None if that is the current policy."""
-    validated = _validated(rows)
+    Computed from the rows: a resumed run stops at the same step.
+    """
+    validated = [row for row in rows if row["validation_loss"] is not None]
     best = best_place([row["validation_loss"] for row in validated], "validation_loss")
-    if best is None or validated[best]["step"] == rows[-1]["step"]:
-        return None
-    return job.work_dir / f"{STEP_PREFIX}{validated[best]['step'] + 1:08d}"
+    return (
+        (rows[-1]["step"] if rows else 0, 0) if best is None else (validated[best]["step"], len(validated) - 1 - best)
+    )
 
 
 def _engine(job: SftJob, tokenizer: Any) -> PolicyEngine:
@@ -188,7 +184,7 @@ def _save(
     rank: RankContext, engine: PolicyEngine, tokenizer: Any, job: SftJob, step: int, rows: Sequence[dict[str, Any]]
 ) -> None:
     """Publish an interim checkpoint, then remove those that are not to be kept."""
-    folder = job.work_dir / f"{STEP_PREFIX}{step:08d}"
+    folder = _interim(job, step)
     if rank.rank == 0:
         with publish(folder, checkpoint_metadata(job.fingerprint, step, rows[-1])) as partial:
             save_weights(engine, tokenizer, partial)

@@ -50,8 +50,9 @@ def train_sft(
     if initial is not None:
         check_architecture(initial.path, model)
     conversations = read_conversations(data.path)
-    if initial is not None or model.pretrained is not None:
-        tokenizer_path = initial.path if initial is not None else Path(str(model.pretrained))
+    source = initial.path if initial is not None else model.pretrained
+    if source is not None:
+        tokenizer_path = Path(source)
         tokenizer = load_tokenizer(tokenizer_path)
     else:
         tokenizer_path = work_dir / "tokenizer"
@@ -66,8 +67,9 @@ def train_sft(
             f"model.max_positions: {model.max_positions}, but a conversation has {longest} tokens; "
             "raise it or lower sft.max_tokens"
         )
-    decisive = [data.digest, decisive_part(model), decisive_part(config), seed, initial and initial.digest]
-    fingerprint = digest_of(decisive)
+    fingerprint = digest_of(
+        [data.digest, decisive_part(model), decisive_part(config), seed, initial and initial.digest]
+    )
     if config.early_stop is not None and not sequences.validation:
         raise InputError(
             "sft.early_stop: needs conversations to validate on, found none: "

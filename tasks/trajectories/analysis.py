@@ -5,7 +5,6 @@ of the machine are counted and left out of every figure. Speedups are those of c
 estimates and measurements are never averaged together.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +46,7 @@ _UNMARKED = "unmarked"
 
 
 def load_turns(path: Path) -> tuple[pl.DataFrame, list[str]]:
-    """Return one row per turn of a data set, of a run or of a folder of JSON logs, and the faults of unreadable files.
-
-    Raises InputError if there is nothing to read.
-    """
+    """Return a row per turn of data sets or JSON logs, and the faults of unreadable files; InputError if all are."""
     if has_logs(path):
         records, faults = read_logs(path)
         rows = [list(turn_rows(record, place)) for place, record in enumerate(records)]
@@ -102,13 +98,8 @@ def analyse(turns: pl.DataFrame, top: int = 5) -> dict[str, Any]:
         "improvement_rate": _mean(several["improved"]),
         "speedups": _speedups(episodes.filter(pl.col("correct"))),
         "terminations": _counts(episodes["termination"]),
-        "per_turn": [
-            _turn_figures(kept.filter(pl.col("turn_index") == index)) for index in _distinct(kept, "turn_index")
-        ],
-        "per_iteration": [
-            _iteration_figures(episodes.filter(pl.col("iteration") == number))
-            for number in _distinct(episodes, "iteration")
-        ],
+        "per_turn": [_turn_figures(part) for part in _parts(kept, "turn_index")],
+        "per_iteration": [_iteration_figures(part) for part in _parts(episodes, "iteration")],
         "top": best.head(top).select(_TOP_COLUMNS).rows(named=True),
     }
 
@@ -169,8 +160,8 @@ def _counts(values: pl.Series) -> dict[str, int]:
     return dict(sorted(counted.iter_rows(), key=lambda pair: (-pair[1], pair[0])))
 
 
-def _distinct(frame: pl.DataFrame, column: str) -> Sequence[int]:
-    return sorted(frame[column].unique().to_list())
+def _parts(frame: pl.DataFrame, column: str) -> list[pl.DataFrame]:
+    return frame.sort(column, maintain_order=True).partition_by(column, maintain_order=True)
 
 
 SUFFIXES = (".svg", ".png", ".pdf")
@@ -178,10 +169,7 @@ _BLUE, _ORANGE, _GREY = "#2f6fb5", "#d9822b", "#8a8f98"
 
 
 def draw(turns: pl.DataFrame, figures: dict[str, Any], path: Path) -> None:
-    """Write the picture of `figures = analyse(turns)`; the suffix of `path` names the format.
-
-    Raises InputError for another suffix, or if there is nothing to draw.
-    """
+    """Write the picture of `figures = analyse(turns)`. Raises InputError for a suffix not in SUFFIXES, or no data."""
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: expected a name that ends in {', '.join(SUFFIXES)}")
     if not figures["trajectories"]:
@@ -214,12 +202,8 @@ def draw(turns: pl.DataFrame, figures: dict[str, Any], path: Path) -> None:
 
     iterations = figures["per_iteration"]
     if len(iterations) > 1:
-        last.plot(
-            [row["iteration"] for row in iterations],
-            [row["mean_aggregated_return"] for row in iterations],
-            "o-",
-            color=_ORANGE,
-        )
+        returns = [row["mean_aggregated_return"] for row in iterations]
+        last.plot([row["iteration"] for row in iterations], returns, "o-", color=_ORANGE)
         _label(last, "Mean aggregated return", "iteration", None)
         last.xaxis.set_major_locator(MaxNLocator(integer=True))
     else:

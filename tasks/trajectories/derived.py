@@ -89,10 +89,7 @@ _TABLES: dict[str, tuple[pa.Schema, Callable[[Path], pl.DataFrame]]] = {
 
 
 def compact(folders: Sequence[Path], destination: Path) -> int:
-    """Publish the rows of all data sets at `destination`; return the number of turns.
-
-    Raises InputError if the destination exists, or two data sets hold the same iteration of a run.
-    """
+    """Publish all rows; return the number of turns. Raises InputError if it exists, or an iteration occurs twice."""
     if destination.exists():
         raise InputError(f"{destination}: is there already; name another folder, or remove it first")
     seen: dict[tuple[str, int], Path] = {}

@@ -64,10 +64,7 @@ def group_turns(
 def _scores(
     returns: Sequence[float], keys: Sequence[GroupKey], trajectories: Sequence[str], advantage: Advantage
 ) -> tuple[list[float], list[GroupKey]]:
-    """Return each turn's score and its peers.
-
-    A trajectory's return is that of its first turn, which holds the discounted rewards of the later ones.
-    """
+    """Return each turn's score and its peers. A trajectory's return is that of its first turn."""
     if advantage not in OF_TRAJECTORY:
         return list(returns), list(keys)
     first: dict[tuple[str, str], tuple[int, float]] = {}

@@ -96,10 +96,7 @@ _PLACES = ("", "trajectories/*", "*", "*/*")
 
 
 def find_batches(path: Path) -> list[Path]:
-    """Return the folders of the published batches at `path`, sorted by name (iterations by number).
-
-    Raises InputError if there are none.
-    """
+    """Return the folders of the published batches at `path`, by name and iteration; InputError if there are none."""
     if not path.exists():
         raise InputError(f"{path}: expected a trajectory data set or the folder of a run, found nothing")
     for pattern in _PLACES:

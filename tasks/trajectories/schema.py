@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kernels_eval.verdict import Resources, Status, TimingSource, Verdict
+from kernels_eval.verdict import Verdict
 
 SCHEMA_VERSION = 2
 VERSION_KEY = b"kernelmill.schema_version"
@@ -185,16 +185,10 @@ class Trajectory:
 
 def verdict_row(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict as a value of `VERDICT_TYPE`."""
-    row = verdict.model_dump(mode="json")
-    row["resources"] = [use.model_dump() for use in verdict.resources]
-    return row
+    return verdict.model_dump(mode="json")
 
 
 def verdict_from_row(row: dict[str, Any]) -> Verdict:
     """Return the verdict of a stored value; columns that an older file lacks take the verdict's own defaults."""
     known = {name: value for name, value in row.items() if value is not None and name in Verdict.model_fields}
-    known["status"] = Status(row["status"])
-    if row.get("timing_source") is not None:
-        known["timing_source"] = TimingSource(row["timing_source"])
-    known["resources"] = tuple(Resources(**use) for use in row.get("resources") or ())
-    return Verdict(**known)
+    return Verdict.model_validate(known)

@@ -18,6 +18,7 @@ from tasks.pipeline.store import read_manifest
 from tasks.problems.row import Split
 from tasks.rollout.config import EpisodeConfig, RolloutConfig, SamplingConfig
 from tasks.rollout.engines import open_engine
+from tasks.rollout.episode_loop import RolloutCounts
 from tasks.rollout.worker import RolloutRequest, roll_out
 from tasks.trajectories.reader import read_trajectories, read_turns
 from tasks.trajectories.schema import verdict_from_row
@@ -37,7 +38,7 @@ async def play(request: RolloutRequest) -> TrajectoryBatchRef:
     engine = open_engine(request.policy, tokenizer, request.config)
     try:
         with Judge(request.judge) as judge:
-            return await roll_out(request, engine, tokenizer, judge, lambda _: None)
+            return await roll_out(request, engine, tokenizer, judge, RolloutCounts())
     finally:
         await engine.close()
 

@@ -22,6 +22,7 @@ from tasks.rollout.config import EpisodeConfig, RolloutConfig, SamplingConfig, S
 from tasks.rollout.engines.sglang.engine import SglangEngine
 from tasks.rollout.engines.sglang.pool import Member
 from tasks.rollout.engines.sglang.servers import SglangServer
+from tasks.rollout.episode_loop import RolloutCounts
 from tasks.rollout.worker import RolloutRequest, roll_out
 from tasks.trajectories.reader import read_trajectories, read_turns
 
@@ -170,7 +171,7 @@ def test_training_off_the_policy_is_said_aloud(
         try:
             await engine.serve(policy, tokenizer)
             with Judge(request.judge) as judge:
-                return await roll_out(request, engine, tokenizer, judge, lambda _: None)
+                return await roll_out(request, engine, tokenizer, judge, RolloutCounts())
         finally:
             await engine.close()
             server.stop()

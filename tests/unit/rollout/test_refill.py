@@ -21,6 +21,7 @@ from tasks.problems.row import Split
 from tasks.rollout.config import EpisodeConfig, RolloutConfig, SamplingConfig
 from tasks.rollout.engines import Generation, GenerationRequest
 from tasks.rollout.episode import plan_episodes
+from tasks.rollout.episode_loop import RolloutCounts
 from tasks.rollout.refill import Refill, RefillRecord, further_problems, refill_for, refill_record
 from tasks.rollout.worker import RolloutRequest, roll_out
 from tasks.trajectories.reader import read_turns
@@ -63,7 +64,7 @@ def play(simulation: Any, small_tokenizer: Any, problems: ProblemSetRef, tmp_pat
             judge=JudgeConfig(), run_id="run", iteration=3, seed=1, destination=tmp_path / name, refill=refill,
         )  # fmt: skip
         engine = engine or simulation.FaultyEngine(small_tokenizer)
-        return asyncio.run(roll_out(request, engine, small_tokenizer, simulation.FaultyJudge(), lambda _: None))
+        return asyncio.run(roll_out(request, engine, small_tokenizer, simulation.FaultyJudge(), RolloutCounts()))
 
     return played
 

@@ -15,10 +15,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
+from transformers.cache_utils import Cache
 
 from tasks.rollout.config import SamplingConfig
-from tasks.rollout.engines import FinishReason
-from tasks.rollout.engines.local.kv_cache import Prefilled, new_cache, select_rows
+from tasks.rollout.engines import FinishReason, Generation
+from tasks.rollout.engines.local.kv_cache import GrowingLayer, Prefilled
 from tasks.rollout.engines.local.plain_decoder import PlainDecoder, is_plain
 from tasks.rollout.engines.local.sampling import draw, uniform_numbers
 
@@ -53,7 +54,7 @@ class LibraryBatch:
     def __init__(self, model: PreTrainedModel, prefilled: Prefilled, prompts: Tensor, steps: int) -> None:
         self._model, self._cache = model, prefilled.cache
         if not torch.equal(prompts, torch.arange(len(prefilled.valid), device=prompts.device)):
-            select_rows(self._cache, prompts)
+            self._cache.batch_select_indices(prompts)
         valid = prefilled.valid[prompts]
         self._positions = valid.sum(dim=1)
         # A sequence always sees its own tokens.
@@ -75,20 +76,10 @@ class LibraryBatch:
 
     def keep(self, rows: Tensor) -> None:
         """See `Batch`."""
-        select_rows(self._cache, rows)
+        self._cache.batch_select_indices(rows)
         self._positions = self._positions[rows]
         if self._visible is not None:
             self._visible = self._visible[rows]
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """One ended sequence: its place among the prompts, n token ids, n log-probabilities."""
-
-    index: int
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    finish_reason: FinishReason
 
 
 @dataclass(slots=True)
@@ -98,9 +89,9 @@ class _Sequence:
     logprobs: list[float]
     has_ended: bool = False
 
-    def ended(self, reason: FinishReason) -> Decoded:
+    def ended(self, reason: FinishReason) -> tuple[int, Generation]:
         self.has_ended = True
-        return Decoded(self.index, tuple(self.token_ids), tuple(self.logprobs), reason)
+        return self.index, Generation(tuple(self.token_ids), tuple(self.logprobs), reason, seconds=0.0)
 
 
 @torch.inference_mode()
@@ -110,11 +101,11 @@ def decode_batch(
     seeds: Sequence[int],
     sampling: SamplingConfig,
     stop_token_ids: frozenset[int],
-    on_ended: Callable[[Decoded], None],
+    on_ended: Callable[[int, Generation], None],
     cancelled: Callable[[], bool] = lambda: False,
     decoder: Decoder | None = None,
 ) -> None:
-    """Sample one response per prompt and call `on_ended` once for each; returns early if `cancelled()`.
+    """Sample one response per prompt; call `on_ended(index, response)` once for each. Ends early if `cancelled()`.
 
     Prompts are non-empty, and prompt + max_new_tokens fits the model's context (checked by the caller). `decoder`: a
     decoder that several batches share; default `decoder_of(model)`.
@@ -136,9 +127,9 @@ def decode_batch(
             sequence.token_ids.append(token)
             sequence.logprobs.append(logprob)
             if token in stop_token_ids:
-                on_ended(sequence.ended(FinishReason.STOP))
+                on_ended(*sequence.ended(FinishReason.STOP))
             elif step == steps - 1:
-                on_ended(sequence.ended(FinishReason.LENGTH))
+                on_ended(*sequence.ended(FinishReason.LENGTH))
         going = [row for row, sequence in enumerate(sequences) if not sequence.has_ended]
         if not going or cancelled():
             return
@@ -162,7 +153,7 @@ def prefill(model: PreTrainedModel, prompts: Sequence[tuple[int, ...]]) -> Prefi
     # A padding position attends to itself: a fully masked row gives NaN, which spreads through masked values.
     alone = torch.eye(width, dtype=torch.bool, device=device)
     mask = (causal & valid[:, None, :]) | alone
-    cache = new_cache(int(model.config.num_hidden_layers))
+    cache = Cache(layers=[GrowingLayer() for _ in range(int(model.config.num_hidden_layers))])
     logits = model(
         input_ids=input_ids,
         position_ids=(positions - padding).clamp(min=0),

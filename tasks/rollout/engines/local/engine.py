@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from kernels_eval.errors import InfrastructureError, InputError
 from tasks.models.policy import load_policy
 from tasks.rollout.config import SamplingConfig
 from tasks.rollout.engines import Generation, GenerationRequest, stop_tokens
-from tasks.rollout.engines.local.decoding import Decoded, decode_batch, decoder_of
+from tasks.rollout.engines.local.decoding import decode_batch, decoder_of
 
 
 class TransformersEngine:
@@ -55,11 +56,11 @@ class TransformersEngine:
     ) -> AsyncIterator[tuple[int, Generation]]:
         """Yield responses as they end. The same requests and policy give the same responses, to the bit."""
         loop = asyncio.get_running_loop()
-        ended: asyncio.Queue[tuple[int, Decoded] | None] = asyncio.Queue()
+        ended: asyncio.Queue[tuple[int, Generation] | None] = asyncio.Queue()
         abandoned = threading.Event()
         started = time.perf_counter()
 
-        def post(item: tuple[int, Decoded] | None) -> None:
+        def post(item: tuple[int, Generation] | None) -> None:
             loop.call_soon_threadsafe(ended.put_nowait, item)
 
         def decode() -> None:
@@ -71,7 +72,7 @@ class TransformersEngine:
                         [requests[index].seed for index in batch],
                         sampling,
                         self._stop_token_ids,
-                        on_ended=lambda decoded, batch=batch: post((batch[decoded.index], decoded)),
+                        on_ended=lambda index, generation, batch=batch: post((batch[index], generation)),
                         cancelled=lambda: abandoned.is_set() or self._closed.is_set(),
                         decoder=self._decoder,
                     )
@@ -81,9 +82,8 @@ class TransformersEngine:
         decoding = loop.run_in_executor(self._thread, decode)
         try:
             while (item := await ended.get()) is not None:
-                index, decoded = item
-                seconds = time.perf_counter() - started
-                yield index, Generation(decoded.token_ids, decoded.logprobs, decoded.finish_reason, seconds)
+                index, generation = item
+                yield index, replace(generation, seconds=time.perf_counter() - started)
             try:
                 await decoding
             except torch.OutOfMemoryError as error:

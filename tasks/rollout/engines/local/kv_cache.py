@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache, DynamicLayer
 
 ROOM = 64
 """Positions that a layer allocates at a time."""
@@ -27,10 +27,8 @@ _MOST_SLOTS = 1.5
 """Slots per sequence up to which prompts are stored once: empty slots are computed too."""
 
 
-class GrowingLayer(CacheLayerMixin):
+class GrowingLayer(DynamicLayer):
     """Keys and values of one layer: (batch, heads, positions, head size), of which `length` positions are filled."""
-
-    is_sliding = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,35 +65,9 @@ class GrowingLayer(CacheLayerMixin):
         assert self.values is not None
         return self.keys[:, :, : self.length], self.values[:, :, : self.length]
 
-    def select(self, rows: Tensor) -> None:
-        """Make row i of the batch a copy of row `rows[i]`: repeats rows, drops rows."""
-        if self.keys is not None and self.values is not None:
-            self.keys = self.keys.index_select(0, rows)
-            self.values = self.values.index_select(0, rows)
-
     def get_seq_length(self) -> int:
         """Return the number of filled positions."""
         return self.length
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return the number of positions that the next query sees, and the offset of the first."""
-        return self.length + query_length, 0
-
-    def get_max_length(self) -> int:
-        """Return -1: there is no limit."""
-        return -1
-
-
-def new_cache(layers: int) -> Cache:
-    """Return an empty cache for a model of so many layers."""
-    return Cache(layers=[GrowingLayer() for _ in range(layers)])
-
-
-def select_rows(cache: Cache, rows: Tensor) -> None:
-    """Apply `GrowingLayer.select` to every layer."""
-    for layer in cache.layers:
-        assert isinstance(layer, GrowingLayer)
-        layer.select(rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tasks.rollout.config import SamplingConfig
-from tasks.rollout.engines import FinishReason
-from tasks.rollout.engines.local.decoding import Decoded, LibraryBatch, decode_batch
+from tasks.rollout.engines import FinishReason, Generation
+from tasks.rollout.engines.local.decoding import LibraryBatch, decode_batch
 
 SAMPLING = SamplingConfig(max_new_tokens=24)
 STOP = frozenset(range(0, 40))
@@ -21,12 +21,12 @@ def random_prompts(groups: int, samples: int, seed: int = 0) -> list[tuple[int, 
     return [prompt for prompt in prompts for _ in range(samples)]
 
 
-def decoded(model: Any, prompts: list[tuple[int, ...]], seeds: list[int], **options: Any) -> list[Decoded]:
-    found: list[Decoded] = []
+def decoded(model: Any, prompts: list[tuple[int, ...]], seeds: list[int], **options: Any) -> list[Generation]:
+    found: list[tuple[int, Generation]] = []
     options = {"sampling": SAMPLING, "stop_token_ids": STOP} | options
-    decode_batch(model, prompts, seeds, on_ended=found.append, **options)
-    assert sorted(item.index for item in found) == list(range(len(prompts))), "each sequence ends exactly once"
-    return sorted(found, key=lambda item: item.index)
+    decode_batch(model, prompts, seeds, on_ended=lambda index, generation: found.append((index, generation)), **options)
+    assert sorted(index for index, _ in found) == list(range(len(prompts))), "each sequence ends exactly once"
+    return [generation for _, generation in sorted(found, key=lambda item: item[0])]
 
 
 def recomputed(model: Any, prompt: tuple[int, ...], response: tuple[int, ...]) -> torch.Tensor:
@@ -40,8 +40,8 @@ def recomputed(model: Any, prompt: tuple[int, ...], response: tuple[int, ...]) -
 def test_log_probabilities_are_those_of_a_full_forward_pass(small_policy: Any, temperature: float) -> None:
     prompts = random_prompts(6, 4)
     sampling = SamplingConfig(max_new_tokens=24, temperature=temperature, top_p=0.95 if temperature else 1.0)
-    for item in decoded(small_policy, prompts, list(range(24)), sampling=sampling):
-        expected = recomputed(small_policy, prompts[item.index], item.token_ids)
+    for prompt, item in zip(prompts, decoded(small_policy, prompts, list(range(24)), sampling=sampling), strict=True):
+        expected = recomputed(small_policy, prompt, item.token_ids)
         assert torch.allclose(torch.tensor(item.logprobs), expected, atol=1e-5, rtol=0)
 
 
@@ -93,8 +93,8 @@ def test_the_same_batch_gives_the_same_bits(small_policy: Any) -> None:
 def test_greedy_equals_hugging_face_generate(small_policy: Any) -> None:
     prompts = random_prompts(4, 1)
     sampling = SamplingConfig(max_new_tokens=24, temperature=0)
-    for item in decoded(small_policy, prompts, [0] * 4, sampling=sampling):
-        ids = torch.tensor([prompts[item.index]])
+    for prompt, item in zip(prompts, decoded(small_policy, prompts, [0] * 4, sampling=sampling), strict=True):
+        ids = torch.tensor([prompt])
         with torch.inference_mode():
             expected = small_policy.generate(
                 ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=24, eos_token_id=sorted(STOP)
@@ -110,5 +110,5 @@ def test_cancelling_stops_early(small_policy: Any) -> None:
         calls += 1
         return calls == 3
 
-    decode_batch(small_policy, random_prompts(2, 2), [0] * 4, SAMPLING, frozenset(), lambda _: None, cancelled)
+    decode_batch(small_policy, random_prompts(2, 2), [0] * 4, SAMPLING, frozenset(), lambda *_: None, cancelled)
     assert calls == 3

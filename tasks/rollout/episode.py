@@ -1,8 +1,7 @@
 """One episode: its plan (problem, sample, seeds), the next request, the turns so far, and the reason it ends.
 
-The prompt of a later turn continues the previous one, as long as the task's messages continue and the history stays
-within its token budget. Above the budget the history is compressed: the prompt starts anew (`Prompt.extends_previous`
-is False), and later prompts continue from there.
+The prompt of a later turn continues the previous one while the history stays within its token budget. Above it the
+history is compressed: the prompt starts anew (`Prompt.extends_previous` is False), and later ones continue from there.
 """
 
 import hashlib
@@ -54,8 +53,7 @@ def plan_episodes(
 ) -> list[EpisodePlan]:
     """Return the episodes of an iteration: `samples` of each of `problems` training problems, or of every held-out one.
 
-    Training problems are drawn without replacement, by (seed, iteration) alone; all if there are fewer. `skip`: number
-    of problems that were drawn before.
+    Training problems are drawn without replacement, by (seed, iteration) alone; `skip` of them were drawn before.
     """
     drawn = list(rows)
     if split is Split.TRAIN and problems < len(drawn):

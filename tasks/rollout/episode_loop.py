@@ -1,13 +1,11 @@
 """Episode loop, in the rollout worker: alternates between the engine and the judge until every episode has ended.
 
-Episodes advance in cohorts, of the size that the engine asks for. Within a cohort each response goes to the judge as
-soon as it is complete, while others are still being generated; several cohorts alternate on the engine: one is
-generated while another is judged. The assignment of episodes to cohorts depends on the plan alone, never on timing: a
-batch has the same members in every run, and the same seed gives the same tokens, to the bit.
+Episodes advance in cohorts, of the size that the engine asks for. Each response goes to the judge as soon as it is
+complete; one cohort is generated while another is judged. Cohorts depend on the plan alone, never on timing: the same
+seed gives the same tokens, to the bit.
 
-A fault of the engine or the judge is data, and so is a timeout: the work is retried once, and then the turn is kept
-with the verdict `infrastructure_error`, without reward, and ends its episode. Other episodes continue, and no wait is
-unlimited.
+A fault or timeout of the engine or the judge is data: the work is retried once, and then the turn is kept with the
+verdict `infrastructure_error`, without reward, and ends its episode. Other episodes continue; no wait is unlimited.
 """
 
 import asyncio

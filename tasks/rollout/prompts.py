@@ -2,13 +2,11 @@
 
 SFT writes its conversations with the same functions: the policy is trained on the messages that it gets in rollouts.
 
-Prompt styles: `instruct` explains the task (pretrained models); `source` is the problem's source alone, in as few and
-as repetitive tokens as possible (small models trained from scratch). Feedback styles: `full` is the whole verdict;
-`brief` is at most two short lines of a small vocabulary; `none` asks for another kernel without feedback (an ablation:
-is it the feedback that helps, or the retry?).
+Prompt styles: `instruct` explains the task (pretrained models); `source` is the problem's source alone (small models
+trained from scratch). Feedback styles: `full` is the whole verdict; `brief` is at most two short lines of a small
+vocabulary; `none` asks for another kernel without feedback (an ablation).
 
-Compression: if a prompt has no room for the whole history, `compressed` takes the first of these shorter histories that
-fits. Each consists of whole parts; no text, token or code block is cut.
+Compression: if a prompt has no room for the whole history, `compressed` takes the first of these that fits:
 
 1. The newest turn without its reasoning; of older turns the kernel and a one-line verdict; the oldest left out one by
    one.

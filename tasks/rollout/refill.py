@@ -131,5 +131,5 @@ def useful_groups(trajectories: Sequence["Trajectory"], gamma: float, advantage:
         for turn, value in zip(trajectory.turns, turn_returns(trajectory.rewards, gamma), strict=True)
         if value is not None
     ]
-    returns = [value for value, _, _ in turns]
-    return group_turns(returns, [key for _, key, _ in turns], [name for _, _, name in turns], advantage).useful
+    returns, keys, names = zip(*turns, strict=True) if turns else ((), (), ())
+    return group_turns(returns, keys, names, advantage).useful

@@ -1,13 +1,12 @@
 """Token ids of each turn's prompt: sampled tokens are carried on, never encoded again.
 
 The prompt of turn t+1 is the prompt of turn t, its response, and the tokens that the chat template writes from there to
-the next answer (end of turn, feedback, header). This requires a template that leaves earlier messages unchanged. Some
-rewrite them (a reasoning model's template drops earlier reasoning): then the whole conversation is encoded anew, the
-turns become separate samples, and `Prompt.extends_previous` is False.
+the next answer (end of turn, feedback, header). If the template rewrites earlier messages (a reasoning model's drops
+earlier reasoning), the whole conversation is encoded anew, and `Prompt.extends_previous` is False.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tasks.models.chat import EscapedMessages, encode_prompt, render_conversation
@@ -56,7 +55,7 @@ def next_prompt(
 
 def rewritten_prompt(tokenizer: Any, messages: Sequence[Message], *, thinking: bool = False) -> Prompt:
     """Return the prompt of a later turn whose `messages` do not continue those of the previous turn."""
-    return Prompt(tuple(encode_prompt(tokenizer, messages, thinking=thinking)), extends_previous=False)
+    return replace(first_prompt(tokenizer, messages, thinking=thinking), extends_previous=False)
 
 
 def opens_thought(tokenizer: Any, prompt: Prompt) -> bool:

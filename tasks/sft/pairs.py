@@ -1,8 +1,7 @@
 """The SFT data set: drafts of conversations, judged, written as pairs. Each carries the verdict on its kernel.
 
-A draft is a problem, the kernel to imitate, and for a repair the earlier kernels. The generated corpus is like a
-scraped one: several styles for the same composition, all correct and of different speed, and with `bug_probability`
-above 0 also plausible mistakes.
+A draft is a problem, the kernel to imitate, and for a repair the earlier kernels. The generated corpus has several
+styles of different speed for each composition, and with `bug_probability` above 0 also plausible mistakes.
 
 `pairs.parquet`, one row a conversation: pair_id, problem_id, problem_source, kernel_source, composition, style,
 level, kind (`direct` | `repair`), messages list<struct<role, content, trained>>, verdict struct, reward, used (True:

@@ -1,7 +1,6 @@
 """One trajectory as a readable conversation: prompts, answers and verdicts, turn by turn.
 
-The tables hold prompts as token ids: reading them needs the policy's tokenizer. Without it, answers and verdicts are
-shown, prompts are not.
+The tables hold prompts as token ids: without the policy's tokenizer, only answers and verdicts are shown.
 """
 
 import re
@@ -38,10 +37,7 @@ class Conversation:
 
 
 def find_conversation(path: Path, trajectory_id: str, tokenizer: Any = None) -> Conversation:
-    """Return the conversation of a trajectory in a data set, a run or a folder of JSON logs.
-
-    `tokenizer`: the policy's; None: prompts are left out. Raises InputError if there is no such trajectory.
-    """
+    """Return a trajectory's conversation from a data set, a run or JSON logs. Raises InputError if it is not there."""
     if has_logs(path):
         for record in read_logs(path)[0]:
             if str((record.get("extra_info") or {}).get("trajectory_id")) == trajectory_id:
@@ -60,11 +56,8 @@ def _from_rows(rows: Sequence[dict[str, Any]], folder: Path, tokenizer: Any) -> 
     for row in rows:
         prompt: list[int] = row["prompt_token_ids"]
         if not row["prompt_extends_previous"]:
-            entries.append(
-                ConversationEntry(
-                    "note", "The conversation is told anew from here on: the prompt does not extend the last one."
-                )
-            )
+            note = "The conversation is told anew from here on: the prompt does not extend the last one."
+            entries.append(ConversationEntry("note", note))
         if tokenizer is not None:
             new = prompt[len(before) :] if row["prompt_extends_previous"] else prompt
             entries += _decoded(tokenizer, new)

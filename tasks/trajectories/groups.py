@@ -1,8 +1,7 @@
 """Groups of turns: which turns an advantage estimator compares, and which groups have a gradient.
 
 A group is useful if it has at least two trajectories and their scores differ. The update leaves other groups out of its
-loss (tasks.update.dataset); the rollout may draw further problems until there are enough useful groups
-(tasks.rollout.refill). The advantages themselves are computed in tasks.update.advantages.
+loss (tasks.update.dataset); the rollout may draw further problems instead (tasks.rollout.refill).
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,9 @@
 """The trajectory data set's two tables: their columns, their version, and the rows that become them.
 
 `turns.parquet` has one row a turn, `trajectories.parquet` one row a trajectory. Both are flat (scanning nested turns is
-thirty times slower); a trajectory's history is its turns in `turn_index` order and is stored nowhere else. Any reward
-or return can be recomputed from the stored columns; advantages are computed by the update (tasks.update.advantages).
-
-Nulls mean something: a turn whose verdict is `infrastructure_error` has null `reward` and `return`: the machine failed,
-so nothing is known of the kernel, and 0 would be wrong.
+thirty times slower); a trajectory's history is its turns in `turn_index` order. Any reward or return can be recomputed
+from the stored columns. A turn whose verdict is `infrastructure_error` has null `reward` and `return`: nothing is known
+of the kernel, and 0 would be wrong.
 
 The schema's version is in the file metadata under `kernelmill.schema_version`. A reader fills what an older file lacks
 with null, ignores what it has besides, and refuses a file of a newer version. Version 1 had a column `advantage`.

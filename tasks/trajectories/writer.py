@@ -1,7 +1,7 @@
 """Publishes finished trajectories as one partition of the data set: `trajectories.parquet` and `turns.parquet`.
 
-Rows are sorted by trajectory and turn, whatever order episodes ended in. Returns are computed here. Advantages are not
-stored: the update computes them from the returns, with the estimator that its settings name.
+Rows are sorted by trajectory and turn, whatever order episodes ended in. Returns are computed here; advantages are not
+stored, the update computes them (tasks.update.advantages).
 """
 
 import itertools

@@ -171,9 +171,8 @@ class SglangApi:
         except ValueError as error:
             raise ServerError(FailureKind.FAILED, self.url, f"{path}: the answer is no JSON: {error}") from error
         if not isinstance(answer, dict):
-            raise ServerError(
-                FailureKind.FAILED, self.url, f"{path}: found {type(answer).__name__}, expected an object"
-            )
+            found = type(answer).__name__
+            raise ServerError(FailureKind.FAILED, self.url, f"{path}: found {found}, expected an object")
         return answer
 
     async def _request(self, method: str, path: str, payload: Any, timeout_s: float) -> httpx.Response:

@@ -1,12 +1,10 @@
 """Serialises a checkpoint's tensors for a server (`/update_weights_from_tensor`), in the rollout worker.
 
 From GPU memory: the server maps the same memory. The message holds CUDA IPC handles, and names the GPU by its UUID
-because each process numbers its visible GPUs itself. From CPU memory: the message holds the values, for small models
-and for servers that cannot read the checkpoint's folder.
+because each process numbers its visible GPUs itself. From CPU memory: the message holds the values.
 
-A message is a pickled list of (name, tensor) in base64, with the names of the checkpoint's files. The server unpickles
-only types that torch and the standard containers need (`SafeUnpickler` in `sglang/srt/utils/common.py`); nothing else
-is written.
+A message is a pickled list of (name, tensor) in base64, with the names of the checkpoint's files; the server unpickles
+only types that torch and the standard containers need (`SafeUnpickler` in `sglang/srt/utils/common.py`).
 """
 
 import base64

@@ -1,8 +1,8 @@
 """Weight synchronisation with SGLang servers: push, label, and compare with the checkpoint before use.
 
-A push: pause generation (running requests are aborted), flush the cache, load the weights, flush again, resume. The
-server loads from the checkpoint's folder, which it must see, or receives the tensors (`rollout.sglang.push`). The label
-is the checkpoint's digest; every answer carries it.
+A push: pause generation (running requests are aborted), flush the cache, load the weights (`rollout.sglang.push`: from
+the checkpoint's folder, or as tensors), flush again, resume. The label is the checkpoint's digest; every answer
+carries it.
 """
 
 import asyncio

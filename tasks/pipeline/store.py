@@ -20,7 +20,9 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.pipeline.references import ArtifactRef
@@ -29,6 +31,7 @@ MANIFEST = "manifest.json"
 _PARTIAL_PREFIX = ".partial-"
 _PARTIAL_LIFETIME_S = 24 * 3600.0
 _RENAMES = 100
+Record = TypeVar("Record", bound=BaseModel)
 
 
 def digest_of(value: Any) -> str:
@@ -95,6 +98,15 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 def read_metadata(folder: Path) -> dict[str, Any]:
     """Return the metadata in the manifest of a published folder; empty if there is none."""
     return (read_manifest(folder) or {}).get("metadata", {})
+
+
+def recorded(artifact: ArtifactRef, key: str, kind: type[Record], name: str) -> Record | None:
+    """Return `metadata.<key>` of an artifact's manifest; None if there is none. Errors call it `name`."""
+    found = read_metadata(artifact.path).get(key)
+    try:
+        return None if found is None else kind.model_validate(found)
+    except ValidationError as error:
+        raise InputError(f"{artifact.path}: manifest: metadata.{key}: not {name}: {error}") from error
 
 
 def published_digest(folder: Path) -> str:

@@ -6,19 +6,18 @@ from a checkpoint without its trajectories continues from its stage.
 """
 
 from collections.abc import Sequence
-from typing import TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
-from tasks.pipeline.references import ArtifactRef, CheckpointRef, ProblemSetRef, TrajectoryBatchRef
-from tasks.pipeline.store import read_manifest
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
+from tasks.pipeline.store import recorded
 from tasks.problems.row import ProblemRow, Split
 from tasks.rollout.config import CurriculumConfig, EpisodeConfig, RolloutConfig
 
 MANIFEST_KEY = "curriculum"
-State = TypeVar("State", bound="CurriculumState")
+_NAME = "a curriculum's state"
 
 
 class CurriculumState(FrozenModel):
@@ -55,7 +54,7 @@ def state_for(
         raise InputError(f"{problems.uri}: expected {Split.TRAIN.value} problems, found none")
     record = None if previous is None else record_of(previous)
     if record is None and policy is not None:
-        record = _recorded(policy, CurriculumRecord)
+        record = recorded(policy, MANIFEST_KEY, CurriculumRecord, _NAME)
     if record is None:
         return CurriculumState(turns=1, level=levels[0])
     most_turns = max((config.episode.max_turns, *config.episode.horizon.level_turns))
@@ -104,17 +103,7 @@ def rows_up_to(rows: Sequence[ProblemRow], level: int) -> list[ProblemRow]:
 
 def recorded_state(batch: TrajectoryBatchRef) -> CurriculumState | None:
     """Return the state that a batch was made with; None if it was made without a curriculum."""
-    return _recorded(batch, CurriculumState)
-
-
-def _recorded(artifact: ArtifactRef, kind: type[State]) -> State | None:
-    found = (read_manifest(artifact.path) or {}).get("metadata", {}).get(MANIFEST_KEY)
-    try:
-        return None if found is None else kind.model_validate(found)
-    except ValidationError as error:
-        raise InputError(
-            f"{artifact.path}: manifest: metadata.{MANIFEST_KEY}: not a curriculum's state: {error}"
-        ) from error
+    return recorded(batch, MANIFEST_KEY, CurriculumState, _NAME)
 
 
 def success_rate(batch: TrajectoryBatchRef) -> float | None:

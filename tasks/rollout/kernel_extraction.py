@@ -9,8 +9,8 @@
 import ast
 import re
 
-_THINK_END = "</think>"
-_THINK_START = "<think>"
+from tasks.models.chat_templates import THINK_END, THINK_START
+
 _FENCE = re.compile(r"^(`{3,})([^`]*)$")
 _DEFINES_MODEL_NEW = re.compile(r"^class\s+ModelNew\b", re.MULTILINE)
 
@@ -35,9 +35,9 @@ def without_reasoning(text: str) -> str | None:
     If a template opens the reasoning in the prompt, the response holds only its end: the caller must add the opening
     tag first, or reasoning that never ends would count as an answer.
     """
-    if _THINK_END in text:
-        return text.rpartition(_THINK_END)[2]
-    return None if _THINK_START in text else text
+    if THINK_END in text:
+        return text.rpartition(THINK_END)[2]
+    return None if THINK_START in text else text
 
 
 def _fenced_blocks(text: str) -> tuple[list[str], bool]:

@@ -10,12 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
-from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from tasks.pipeline.references import TrajectoryBatchRef
-from tasks.pipeline.store import read_manifest
+from tasks.pipeline.store import recorded
 from tasks.trajectories.groups import WITHOUT_BASELINE, Advantage, group_turns
 from tasks.trajectories.returns import turn_returns
 
@@ -71,11 +68,7 @@ def refill_for(
 
 def refill_record(batch: TrajectoryBatchRef) -> RefillRecord | None:
     """Return the record in a batch's manifest; None if no groups were wanted."""
-    found = (read_manifest(batch.path) or {}).get("metadata", {}).get(MANIFEST_KEY)
-    try:
-        return None if found is None else RefillRecord.model_validate(found)
-    except ValidationError as error:
-        raise InputError(f"{batch.path}: manifest: metadata.{MANIFEST_KEY}: not a refill's record: {error}") from error
+    return recorded(batch, MANIFEST_KEY, RefillRecord, "a refill's record")
 
 
 async def run_and_refill(

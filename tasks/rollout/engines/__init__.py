@@ -39,14 +39,20 @@ class GenerationRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Generation:
-    """One sampled response of n tokens."""
+class Response:
+    """A sampled response of n tokens."""
 
     token_ids: tuple[int, ...]
     """Length n; ends with the end-of-turn token if the reason is STOP."""
     logprobs: tuple[float, ...]
     """Length n: log-probability of each token under the T = 1 softmax."""
     finish_reason: FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class Generation(Response):
+    """A response as an engine gives it."""
+
     seconds: float
     """From the request to its last token."""
     error: str | None = None

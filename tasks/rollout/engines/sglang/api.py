@@ -13,7 +13,7 @@ import httpx
 from pydantic import BaseModel, Field, ValidationError
 
 from tasks.rollout.config import SamplingConfig
-from tasks.rollout.engines import FinishReason
+from tasks.rollout.engines import FinishReason, Response
 
 _CONTROL_TIMEOUT_S, _CONNECT_TIMEOUT_S, _ABORT_TIMEOUT_S = 60.0, 10.0, 2.0
 _HEALTH_TIMEOUT_S = 30.0
@@ -43,14 +43,9 @@ class ServerError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class SampledResponse:
-    """A response of n tokens to a prompt of p tokens."""
+class SampledResponse(Response):
+    """A response as a server gives it: log-probabilities are those after the temperature."""
 
-    token_ids: tuple[int, ...]
-    """Length n; ends with the end-of-turn token if the reason is STOP."""
-    logprobs: tuple[float, ...]
-    """Length n: after the temperature, as the server computes them."""
-    finish_reason: FinishReason
     cached_tokens: int
     """Of the prompt, found in the radix cache."""
 

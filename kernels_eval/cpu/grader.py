@@ -26,7 +26,6 @@ from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.child import CandidateFailedError, out_of_turn
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
-from kernels_eval.sandbox.tensor_bytes import NAMES
 from kernels_eval.trace.equivalence import fingerprint
 from kernels_eval.trace.schema import KernelSource, TraceAnswer
 from kernels_eval.verdict import Status, TimingSource, Verdict
@@ -69,7 +68,13 @@ class Grader:
         reference = self._reference(problem_source)
         seed = SecretSeed(secrets.token_bytes(16))
         sizes = first_sizes(reference)
-        graded = self._grade_at(reference, kernel_source, config, seed, sizes)
+        try:
+            graded = self._grade_at(reference, kernel_source, config, seed, sizes)
+        except ReferenceFailedError:
+            if not sizes:
+                raise
+            reference.can_be_reduced, sizes = False, ()  # e.g. an index that is out of range at a reduced size
+            graded = self._grade_at(reference, kernel_source, config, seed, sizes)
         while (larger := larger_sizes(reference, sizes, graded.verdict.error_category, graded.follow_up)) is not None:
             sizes, smaller = larger, graded
             graded = self._grade_at(reference, kernel_source, config, seed, sizes)
@@ -108,26 +113,31 @@ class Grader:
         try:
             with Session(self._tracing_server, self._interpreter_server, limits, strict) as session:
                 session.load(kernel_source, reference.arguments, reference.weight_seed)
-                drawn = [reference.draw(size_of(sizes, trial), trial, seed, own=trial == 0) for trial in range(trials)]
-                perturbed = self._set_weights(session, reference)
+                first = 0 if trials > 1 else 1  # a single trial is not drawn from the problem's own distribution
+                numbers = range(first, first + trials)
+                drawn = [reference.draw(size_of(sizes, number), number, seed, own=number == 0) for number in numbers]
+                state = session.ready()
                 compiled = True
+                session.set_weights(reference.weights_for(state, drawn[0]))
                 for inputs in drawn:
                     session.ask(inputs, has_values=True)
-                repeats = RepeatedCalls(session, reference, perturbed, size_of(sizes, 0), seed)
+                repeats = RepeatedCalls(session, reference, size_of(sizes, 0), seed)
                 repeats.ask()
                 if sizes:
                     session.ask(reference.full_forms, has_values=False)
-                inputs, expected = drawn[0], None
                 programs: list[Traced] = []
-                for trial in range(trials):
+                coming = iter(
+                    reference.with_expected(values, size_of(sizes, number), number, seed)
+                    for number, values in zip(numbers, drawn, strict=True)
+                )
+                following = next(coming)
+                while following is not None:
+                    inputs, expected = following
                     traced = _start(session, inputs)
-                    # The reference runs while the candidate's kernels do.
-                    expected = expected or reference.expected(inputs, perturbed)
-                    coming = self._expected(reference, drawn, trial + 1, perturbed, sizes, seed)
+                    following = next(coming, None)  # the reference runs while the candidate's kernels do
                     launches = _finish(session, traced.trace, expected, strict, errors)
-                    counted.setdefault(size_of(sizes, trial), launches)
+                    counted.setdefault(size_of(sizes, len(programs)), launches)
                     programs.append(traced)
-                    inputs, expected = coming
                 for call in _sensible(lambda: repeats.reruns(programs[0].fingerprint, programs[0].trace)):
                     rerun = repeats.start(call)
                     _finish(session, rerun.trace, rerun.expected, strict, errors)
@@ -161,36 +171,6 @@ class Grader:
                 large, estimated, launches, sizes, full_size, reference.has_products
             )
         return graded
-
-    def _set_weights(self, session: Session, reference: Reference) -> bool:
-        """Copy weights by name. Returns True if constant weights were perturbed: the candidate has every parameter."""
-        state = session.ready()
-        wanted = reference.state(False)
-
-        def matches(name: str) -> bool:
-            tensor = wanted[name]
-            return state.get(name) == (NAMES.get(tensor.dtype, "?"), tuple(tensor.shape))
-
-        perturbed = bool(wanted) and all(matches(name) for name in wanted)
-        weights = reference.state(perturbed)
-        session.set_weights({name: weights[name] for name in wanted if matches(name)})
-        return perturbed
-
-    def _expected(
-        self, reference: Reference, drawn: list[list[Any]], trial: int, perturbed: bool, sizes: Sizes, seed: SecretSeed
-    ) -> tuple[list[Any], Expected | None]:
-        """Return a later trial's inputs and expected outputs.
-
-        Values outside the reference's domain (the logarithm of a negative) test nothing. Such a trial is drawn again
-        from the problem's own distribution.
-        """
-        if trial >= len(drawn):
-            return [], None
-        expected = reference.expected(drawn[trial], perturbed)
-        if expected.is_finite:
-            return drawn[trial], expected
-        inputs = reference.draw(size_of(sizes, trial), trial, seed, own=True)
-        return inputs, reference.expected(inputs, perturbed)
 
     def _timed(
         self,

@@ -51,12 +51,9 @@ class RepeatedCall:
 class RepeatedCalls:
     """Repeated calls of one candidate at one size."""
 
-    def __init__(
-        self, session: Session, reference: Reference, perturbed: bool, size: int | None, seed: SecretSeed
-    ) -> None:
+    def __init__(self, session: Session, reference: Reference, size: int | None, seed: SecretSeed) -> None:
         self._session = session
         self._reference = reference
-        self._perturbed = perturbed
         self._size = size
         self._seed = seed
         self._count = _FEWEST + seed.number("repeats") % _MORE
@@ -125,7 +122,7 @@ class RepeatedCalls:
                     after[view.offset * itemsize : (view.offset + 1) * itemsize] = before[
                         view.offset * itemsize : (view.offset + 1) * itemsize
                     ]
-        expected = self._reference.expected(inputs, self._perturbed)
+        expected = self._reference.expected(inputs, perturbed=True)
         return (inputs, expected) if expected.is_finite else self._fresh()
 
     def _mostly_alike(self, last: list[Any]) -> tuple[list[Any], Expected]:
@@ -142,7 +139,7 @@ class RepeatedCalls:
             if not bool(changes.any()):
                 changes[int(torch.randint(1, value.numel() - 1, (), generator=generator))] = True
             inputs[index] = torch.where(changes.reshape(value.shape), other, value)
-        expected = self._reference.expected(inputs, self._perturbed)
+        expected = self._reference.expected(inputs, perturbed=True)
         return (inputs, expected) if expected.is_finite else self._fresh()
 
     def start_scrambled(self) -> RepeatedCall | None:
@@ -165,14 +162,11 @@ class RepeatedCalls:
         return RepeatedCall(call.trace, expected)
 
     def _fresh(self) -> tuple[list[Any], Expected]:
-        """Draw new values. Outside the reference's domain, draw again from the problem's own distribution."""
+        """Draw new values."""
         self._drawn += 1
-        for own in (False, True):
-            inputs = self._reference.draw(self._size, _TRIAL + self._drawn, self._seed, own=own)
-            expected = self._reference.expected(inputs, self._perturbed)
-            if expected.is_finite:
-                break
-        return inputs, expected
+        trial = _TRIAL + self._drawn
+        inputs = self._reference.draw(self._size, trial, self._seed, own=False)
+        return self._reference.with_expected(inputs, self._size, trial, self._seed)
 
 
 def _views(raw: dict[str, Any]) -> list[Any]:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from kernels_eval.cost.launch import Launch
-from kernels_eval.reference.reference import MIN_REDUCED, MIN_REDUCED_LONG, Reference
+from kernels_eval.reference.reduction import MIN_REDUCED, MIN_REDUCED_LONG, MIN_REDUCED_SIMPLE
+from kernels_eval.reference.reference import Reference
 from kernels_eval.trace.schema import Constexpr, KernelSource, LaunchKernel, Plain, TraceAnswer
 
 Sizes = tuple[int, int] | tuple[()]
@@ -20,7 +21,7 @@ Sizes = tuple[int, int] | tuple[()]
 LIBRARY_PREFIX = "aten."
 _SIZES = (
     (MIN_REDUCED_LONG, 2 * MIN_REDUCED_LONG),
-    (MIN_REDUCED // 4, MIN_REDUCED // 2),
+    (MIN_REDUCED_SIMPLE, 2 * MIN_REDUCED_SIMPLE),
     (MIN_REDUCED, 2 * MIN_REDUCED),
     (8 * MIN_REDUCED, 16 * MIN_REDUCED),
 )

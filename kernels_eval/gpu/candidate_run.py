@@ -36,7 +36,7 @@ from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
-from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm
+from kernels_eval.sandbox.tensor_bytes import TensorForm
 from kernels_eval.verdict import Resources, Status, TimingSource, Verdict
 
 JUDGE_WALL_S = 60.0
@@ -94,9 +94,9 @@ class CandidateRun:
             calls, expected_sets = self._sets.trial(None, config.trials)
             self._state.transport.memory(max(calls.nbytes, self._sets.timing_bytes(expected_sets[0])))
             with Session(self._state.fork_server, limits, self._state.descriptor) as session:
-                self._load(session, expected_sets[0])
+                self._load(session, calls.sets[0], expected_sets[0])
                 compiled = True
-                if self._sets.perturbed:
+                if self._reference.state(False):
                     calls, expected_sets = self._sets.trial(None, config.trials)
                 made = self._round(
                     session, calls, expected_sets, RoundRequest(resources=True), config.compile_timeout_s
@@ -107,20 +107,11 @@ class CandidateRun:
         except CandidateFailedError as failed:
             return failed.verdict(compiled, self._resources)
 
-    def _load(self, session: Session, expected: Expected) -> None:
-        reference = self._reference
+    def _load(self, session: Session, inputs: list[Any], expected: Expected) -> None:
         session.start({**self._job, "memory": self._state.transport.mapping()})
         self._calibration = self._calibrate(session, expected)
-        state = session.load()
-        wanted = reference.state(False)
-
-        def matches(name: str) -> bool:
-            tensor = wanted[name]
-            return state.get(name) == (NAMES.get(tensor.dtype, "?"), tuple(tensor.shape))
-
-        self._sets.perturbed = bool(wanted) and all(matches(name) for name in wanted)
-        weights = reference.state(self._sets.perturbed)
-        session.set_weights({name: weights[name] for name in wanted if matches(name)})
+        session.set_weights(self._reference.weights_for(session.load(), inputs))
+        self._sets.perturbed = True
 
     def _calibrate(self, session: Session, expected: Expected) -> Calibration:
         """Return the overhead of a round of this problem, measured in a process that has no candidate yet."""

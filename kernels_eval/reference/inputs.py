@@ -1,7 +1,6 @@
-"""Worker process: draws a problem's inputs secretly, at any leading size, and encodes them for the candidate.
+"""Worker process: draws a problem's inputs secretly, and encodes them for the candidate.
 
-The leading size is changed by running the problem's own `get_inputs` with tensor factories that create fewer rows.
-Further input sets come from other distributions: with uniform [0, 1) alone, ReLU would be an identity.
+Input sets beyond the first come from other distributions: with uniform [0, 1) alone, ReLU would be an identity.
 """
 
 import hashlib
@@ -9,145 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
 
 from kernels_eval.correctness.outputs import ReferenceFailedError
+from kernels_eval.reference.weights import is_constant, varied
 from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm, form_of
 
 Shape = tuple[int, ...]
-_FACTORIES = {
-    torch.randn, torch.rand, torch.randint, torch.zeros, torch.ones, torch.full, torch.empty, torch.normal,
-    torch.randperm,
-}  # fmt: skip
 
 
-class ResizedFactories(TorchFunctionMode):
-    """Replaces the leading size `full_size` by `size` in every tensor created inside this context."""
-
-    def __init__(self, full_size: int, size: int) -> None:
-        super().__init__()
-        self._true_size = full_size
-        self._size = size
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Create a tensor of the other size, or run any other function unchanged."""
-        kwargs = dict(kwargs or {})
-        if func in _FACTORIES:
-            if "size" in kwargs:
-                kwargs["size"] = self._resized(kwargs["size"])
-            elif (
-                args
-                and func in (torch.randn, torch.rand, torch.zeros, torch.ones, torch.empty)
-                and isinstance(args[0], int)
-            ):
-                args = (self._number(args[0]), *args[1:])
-            else:
-                args = tuple(self._resized(value) if isinstance(value, tuple | list) else value for value in args)
-        return func(*args, **kwargs)
-
-    def _number(self, value: int) -> int:
-        return self._size if value == self._true_size else value
-
-    def _resized(self, shape: Any) -> tuple[int, ...]:
-        return (self._number(shape[0]), *shape[1:]) if len(shape) else tuple(shape)
-
-
-_DRAWN = frozenset(
-    [
-        "rand",
-        "randn",
-        "normal",
-        "rand_like",
-        "randn_like",
-        "uniform_",
-        "normal_",
-        "empty",
-        "zeros",
-        "ones",
-        "full",
-        "zeros_like",
-        "ones_like",
-        "tensor",
-        "linspace",
-    ]
-)
-_KEEPS = frozenset(
-    [
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "truediv",
-        "radd",
-        "rsub",
-        "rmul",
-        "neg",
-        "float",
-        "half",
-        "double",
-        "bfloat16",
-        "to",
-        "type",
-        "cuda",
-        "cpu",
-        "contiguous",
-        "clone",
-        "detach",
-        "requires_grad_",
-        "view",
-        "reshape",
-        "flatten",
-        "unflatten",
-        "permute",
-        "transpose",
-        "t",
-        "movedim",
-        "squeeze",
-        "unsqueeze",
-        "get",
-        "getitem",
-        "narrow",
-        "cat",
-        "stack",
-    ]
-)
-_ARITHMETIC = frozenset(["add", "sub", "mul", "div", "truediv", "radd", "rsub", "rmul"])
-
-
-class PlainDraws(TorchFunctionMode):
-    """Records the tensors created inside that have no structure: drawn, scaled, reshaped, and nothing else.
-
-    Other tensors may have a structure that kernels may rely on: a triangle, rows that sum to one, a mask, a symmetry.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._plain: dict[int, torch.Tensor] = {}
-        """By `id`. The tensors are held to prevent the reuse of an id."""
-
-    def is_plain(self, value: Any) -> bool:
-        """True for a tensor whose values can be replaced by any others."""
-        return id(value) in self._plain
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Run a function, and record its result if it has no structure."""
-        result = func(*args, **(kwargs or {}))
-        name = getattr(func, "__name__", "")
-        name = name.strip("_") if name.startswith("__") else name
-        if isinstance(result, torch.Tensor) and (name in _DRAWN or (name in _KEEPS and self._keeps(name, args))):
-            self._plain[id(result)] = result
-        return result
-
-    def _keeps(self, name: str, args: tuple[Any, ...]) -> bool:
-        tensors = [value for value in tree_leaves(args) if isinstance(value, torch.Tensor)]
-        if name in _ARITHMETIC and sum(value.dim() > 0 for value in tensors) > 1:
-            return False  # e.g. a matrix plus its own transpose
-        return all(self.is_plain(value) for value in tensors)
+Distribution = Callable[[Shape, torch.Generator], torch.Tensor]
 
 
 def _normal(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
@@ -167,13 +36,39 @@ def _signed_uniform(shape: tuple[int, ...], generator: torch.Generator) -> torch
 
 
 NORMAL, WIDE = _normal, _wide
-DISTRIBUTIONS: tuple[Callable[[tuple[int, ...], torch.Generator], torch.Tensor], ...] = (
+DISTRIBUTIONS: tuple[Distribution, ...] = (
     NORMAL,
     _signed_uniform,
     _negative,
     WIDE,
 )
 """Distributions used besides the problem's own, if the reference stays finite on them."""
+
+
+def redrawn(value: torch.Tensor, distribution: Distribution, generator: torch.Generator) -> torch.Tensor:
+    """Return an input without a structure with values of another distribution. Indices and masks keep theirs."""
+    if value.dtype.is_floating_point:
+        return distribution(tuple(value.shape), generator).to(value.dtype)
+    if value.dtype.is_complex:
+        parts = (distribution(tuple(value.shape), generator) for _ in range(2))
+        return torch.complex(*parts).to(value.dtype)
+    return varied_if_constant(value, True, generator)
+
+
+def varied_if_constant(value: torch.Tensor, is_plain: bool, generator: torch.Generator) -> torch.Tensor:
+    """Return other values for a constant input: near it, flipped if it is a mask, and in the range of an index.
+
+    `is_plain`: it has no structure. A constant mask has none either.
+    """
+    if not is_constant(value) or value.dtype.is_complex or not (is_plain or value.dtype is torch.bool):
+        return value
+    if value.dtype.is_floating_point or value.dtype is torch.bool:
+        return varied(value, generator)
+    constant = int(value.reshape(-1)[0].item())
+    if constant < 0 or (constant == 0 and value.device.type != "cpu"):  # on a GPU a wrong index ends the process
+        return value
+    low, high = (0, 1) if constant == 0 else (constant // 2, constant)
+    return torch.randint(low, high + 1, value.shape, generator=generator).to(value.dtype)
 
 
 class SecretSeed:

@@ -1,77 +1,73 @@
 """Worker process: the reference side of one problem: its model, inputs at any size, oracle, and traffic in eager mode.
 
-The leading size M of the first tensor input is reduced if the problem allows. Inputs whose leading size is M are
-drawn with fewer rows. The reference's output shapes, found under FakeTensorMode without computing, must be
-proportional to the leading size or independent of it. The candidate's processes never hold a reference.
+The candidate's processes never hold a reference.
 """
 
 import copy
 import hashlib
 import logging
-import math
-import pickle
-import types
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from kernels_eval.correctness.outputs import Expected, ReferenceFailedError, flat
-from kernels_eval.cost.launch import Launch
-from kernels_eval.cost.operators import EagerCounter
+from kernels_eval.correctness.outputs import Expected, ReferenceFailedError
+from kernels_eval.correctness.tolerance import compare
+from kernels_eval.reference.eager_run import run_eager
+from kernels_eval.reference.factories import PlainDraws
 from kernels_eval.reference.inputs import (
     DISTRIBUTIONS,
     NORMAL,
     WIDE,
-    PlainDraws,
-    ResizedFactories,
     SecretSeed,
-    Shape,
     address_of,
-    as_fake,
     copied,
-    passed_as,
+    redrawn,
     same_bytes,
-    shapes_of,
+    varied_if_constant,
 )
+from kernels_eval.reference.problem_code import ProblemCode
+from kernels_eval.reference.reduction import MIN_REDUCED, MIN_REDUCED_LONG, Reduction
+from kernels_eval.reference.weights import (
+    Form,
+    constant_buffers,
+    given_weights,
+    match_weights,
+    vary_constants,
+    vary_parameters,
+    with_other_values,
+)
+from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.tensor_bytes import TensorForm
+from kernels_eval.verdict import Status
 
 # Trial and error shows if a reference runs on reduced inputs. Its failures are expected, and not worth a log line.
 logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
-MIN_REDUCED = 32
-"""Smallest reduced leading size."""
-MIN_REDUCED_LONG = 2
-"""Smallest reduced leading size if rows are long."""
 FIRST_REPEATED_TRIAL = 1001
 """Trial number of the first repeated call."""
-_LONG_ROW = 1 << 16
 
 
 class Reference:
-    """Executes one problem. Raises ReferenceFailedError if the problem's own code raises."""
+    """Executes one problem. Raises ReferenceFailedError if the problem's own code raises, or is random."""
 
     def __init__(self, source: str, weight_seed: int) -> None:
-        module = types.ModuleType("problem")
         self.weight_seed = weight_seed
         self.digest = hashlib.sha256(source.encode()).hexdigest()
-        _guarded(lambda: exec(compile(source, "problem.py", "exec"), module.__dict__))
-        self._get_inputs: Callable[[], Any] = module.__dict__["get_inputs"]
-        self.arguments: list[Any] = _guarded(lambda: list(module.__dict__["get_init_inputs"]()))
-        _guarded(lambda: pickle.dumps(self.arguments))  # they are sent to another process
-        torch.manual_seed(weight_seed)
-        self._models: dict[bool, torch.nn.Module] = {False: _guarded(lambda: module.__dict__["Model"](*self.arguments))}
+        self._code = ProblemCode(source)
+        self.arguments: list[Any] = self._code.arguments
+        self._models: dict[bool, torch.nn.Module] = {False: self._code.model(weight_seed)}
         self._doubles: dict[bool, torch.nn.Module | None] = {}
-        true_inputs = self._fake_inputs(None)
-        self.input_shapes = shapes_of(true_inputs)
-        self.full_forms = [passed_as(value) for value in true_inputs]
+        self._reduction = Reduction(self._code, self._models[False])
+        self.full_forms = self._reduction.full_forms
         """Inputs at the full size: forms of tensors, and plain values."""
-        self._forms: dict[int, list[Any]] = {}
-        self._only_first = False
-        self.full_size = self._leading_size()
-        self.can_be_reduced = self.full_size is not None and self._find_reduction()
-        self.eager_launches = self._count_eager()
+        self.full_size = self._reduction.full_size
+        self.can_be_reduced = self._reduction.is_possible
+        eager = run_eager(self._code, self._models[False], self._reduction)
+        self.eager_launches = eager.launches
         FakeTensorMode.cache_clear()  # otherwise never emptied: it grows with each new shape
+        if eager.random_operators or self._code.may_be_random:
+            self._refuse_if_random(eager.random_operators)
 
     @property
     def is_half(self) -> bool:
@@ -82,13 +78,13 @@ class Reference:
     @property
     def has_square_input(self) -> bool:
         """True if an input is a square matrix. Kernels may rely on it, and reduced inputs are not square."""
-        return any(shape is not None and len(shape) == 2 and shape[0] == shape[1] for shape in self.input_shapes)
+        shapes = self._reduction.input_shapes
+        return any(shape is not None and len(shape) == 2 and shape[0] == shape[1] for shape in shapes)
 
     @property
     def has_long_rows(self) -> bool:
         """True if one unit of the leading size has more than 65536 input elements: a few units are then enough."""
-        elements = sum(math.prod(shape) for shape in self.input_shapes if shape)
-        return elements > _LONG_ROW * max(self.full_size or 1, 1)
+        return self._reduction.has_long_rows
 
     @property
     def has_products(self) -> bool:
@@ -96,31 +92,88 @@ class Reference:
         return any(launch.flops for launch in self.eager_launches)
 
     def state(self, perturbed: bool) -> dict[str, torch.Tensor]:
-        """Return parameters and buffers by name. `perturbed`: add noise to constant parameters (ones, zeros)."""
+        """Return parameters and buffers by name. `perturbed`: vary those that are constant (ones, zeros)."""
         model = self._model(perturbed)
         return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
-    def draw(self, size: int | None, trial: int, seed: SecretSeed, own: bool) -> list[Any]:
+    def weights_for(self, state: Mapping[str, Form], inputs: list[Any]) -> dict[str, torch.Tensor]:
+        """Return perturbed parameters and buffers by the names of a candidate's that correspond to them.
+
+        `state`: forms of the candidate's parameters and buffers. Raises CandidateFailedError if it lacks one that the
+        result for `inputs` depends on.
+        """
+        match = match_weights(self.state(False), state)
+        for name in self._needed(match.missing, inputs):
+            value = self.state(False)[name]
+            raise CandidateFailedError(
+                Status.INCORRECT,
+                "missing_parameter",
+                f"ModelNew has no parameter or buffer for {name} ({list(value.shape)}, {value.dtype}), and the result "
+                "depends on it; they are matched by name, else by shape in the order in which they are registered",
+            )
+        return given_weights(self.state(True), match, state)
+
+    def _needed(self, names: tuple[str, ...], inputs: list[Any]) -> list[str]:
+        """Return the names of parameters and buffers that the result depends on."""
+        constant = {id(value) for value in constant_buffers(self._models[False])}
+        buffers = dict(self._models[False].named_buffers())
+        names = tuple(name for name in names if name not in buffers or id(buffers[name]) in constant)
+        if not names or not self._depends_on(names, inputs):
+            return []
+        return [name for name in names if self._depends_on((name,), inputs)] or [names[0]]
+
+    def _depends_on(self, names: tuple[str, ...], inputs: list[Any]) -> bool:
+        model = copy.deepcopy(self._model(True))
+        with_other_values(model, names, torch.Generator().manual_seed(self.weight_seed))
+        expected = self.expected(inputs, perturbed=True)
+        others, _ = self._code.run(model, copied(inputs))
+        return not all(
+            compare(other.contiguous(), oracle, native, "").agrees
+            for other, oracle, native in zip(others, expected.oracle, expected.native, strict=True)
+        )
+
+    def draw(self, size: int | None, trial: int, seed: SecretSeed, own: bool, only_constant: bool = False) -> list[Any]:
         """Draw the inputs of one trial at a leading size (None: the full size).
 
         `own`: use the problem's own distribution for all inputs. Inputs with a structure always use it.
+        `only_constant`: use it for all but constant tensors (ones, zeros, an all-true mask), whose values are varied.
         """
         torch.manual_seed(seed.number("inputs", trial))
         if own:
-            return self._placed(self._inputs(size))
+            return self._placed(self._reduction.inputs(size))
         with PlainDraws() as origin:
-            values = self._placed(self._inputs(size))
+            values = self._placed(self._reduction.inputs(size))
         generator = self._generator(seed, trial)
         # Trial 1 is always normal: with wide values alone a softmax saturates and hides earlier operators.
         # The first repeated call is always wide, which reveals a kernel that relies on small values.
         drawn = seed.number("distribution", trial) % len(DISTRIBUTIONS)
         shape_of = NORMAL if trial == 1 else WIDE if trial == FIRST_REPEATED_TRIAL else DISTRIBUTIONS[drawn]
         return [
-            shape_of(tuple(value.shape), generator).to(value.dtype)
-            if isinstance(value, torch.Tensor) and value.dtype.is_floating_point and origin.is_plain(value)
-            else value
+            value
+            if not isinstance(value, torch.Tensor)
+            else redrawn(value, shape_of, generator)
+            if origin.is_plain(value) and not only_constant
+            else varied_if_constant(value, origin.is_plain(value), generator)
             for value in values
         ]
+
+    def with_expected(
+        self, inputs: list[Any], size: int | None, trial: int, seed: SecretSeed
+    ) -> tuple[list[Any], Expected]:
+        """Return the inputs of one trial, drawn at a leading size, and what the reference expects for them.
+
+        Values outside the reference's domain (the logarithm of a negative, an index out of range) test nothing. Then
+        only constant inputs are varied, or all are drawn from the problem's own distribution.
+        """
+        for only_constant in (False, True):
+            try:
+                expected = self.expected(inputs, perturbed=True)
+            except ReferenceFailedError:
+                expected = None
+            if expected is not None and expected.is_finite:
+                return inputs, expected
+            inputs = self.draw(size, trial, seed, own=only_constant, only_constant=True)
+        return inputs, self.expected(inputs, perturbed=True)
 
     def _placed(self, values: list[Any]) -> list[Any]:
         """Move drawn inputs to the reference's device."""
@@ -132,18 +185,13 @@ class Reference:
 
     def forms(self, size: int | None) -> list[Any]:
         """Return the inputs at a leading size (None: the full size) as forms of tensors, and plain values."""
-        if size is None:
-            return self.full_forms
-        if size not in self._forms:
-            values = self._fake_inputs(size)
-            self._forms[size] = [passed_as(value) for value in values]
-        return self._forms[size]
+        return self._reduction.forms(size)
 
     def expected(self, inputs: list[Any], perturbed: bool) -> Expected:
         """Run the reference and its float64 oracle on copies of one input set."""
         given = copied(inputs)
         model = self._model(perturbed)
-        results, structure = self._run(model, given)
+        results, structure = self._code.run(model, given)
         native = [value.contiguous() for value in results]
         owned = {address_of(value) for value in [*given, *model.parameters(), *model.buffers()]} - {0}
         changed = frozenset(
@@ -173,7 +221,7 @@ class Reference:
             for value in copied(inputs)
         ]
         try:
-            outputs, _ = self._run(double, wide)
+            outputs, _ = self._code.run(double, wide)
         except ReferenceFailedError:  # e.g. it creates fp32 tensors and multiplies matrices with them
             self._doubles[perturbed] = None
             return native
@@ -181,118 +229,49 @@ class Reference:
         same = len(outputs) == len(native) and all(a.shape == b.shape for a, b in zip(outputs, native, strict=True))
         return outputs if same else native
 
-    def _run(self, model: torch.nn.Module, inputs: list[Any]) -> tuple[list[torch.Tensor], str]:
-        buffers = {name: value.clone() for name, value in model.named_buffers()}
-        with torch.no_grad():
-            result = _guarded(lambda: model(*inputs))
-            for name, value in model.named_buffers():  # running statistics must not drift from one verdict to the next
-                value.copy_(buffers[name])
-        outputs, structure = _guarded(lambda: flat(result))
-        if not outputs or not all(isinstance(value, torch.Tensor) for value in outputs):
-            raise ReferenceFailedError("the reference returns something else than tensors")
-        return [value.detach() for value in outputs], structure
-
     def _model(self, perturbed: bool) -> torch.nn.Module:
         if perturbed not in self._models:
-            model = copy.deepcopy(self._models[False])
-            generator = torch.Generator().manual_seed(self.weight_seed)
-            with torch.no_grad():
-                for value in model.parameters():
-                    if value.numel() and value.dtype.is_floating_point and bool((value == value.reshape(-1)[0]).all()):
-                        value.add_(0.2 * torch.randn(value.shape, generator=generator).to(value.dtype))
-            self._models[perturbed] = model
+            self._models[perturbed] = self._varied_model()
         return self._models[perturbed]
 
-    def _inputs(self, size: int | None) -> list[Any]:
-        if size is None:
-            return _guarded(lambda: list(self._get_inputs()))
-        assert self.full_size is not None
-        with ResizedFactories(self.full_size, size):
-            values = _guarded(lambda: list(self._get_inputs()))
-        if self._only_first:
-            rest = iter(_guarded(lambda: list(self._get_inputs())))
-            first = next(index for index, value in enumerate(values) if isinstance(value, torch.Tensor))
-            values = [
-                value if index == first else full for index, (value, full) in enumerate(zip(values, rest, strict=True))
-            ]
-        return values
+    def _varied_model(self) -> torch.nn.Module:
+        """Return the model with other values in constant parameters and, if its outputs stay finite, buffers."""
+        model = copy.deepcopy(self._models[False])
+        generator = torch.Generator().manual_seed(self.weight_seed)
+        with torch.no_grad():
+            vary_parameters(model.parameters(), generator)
+            buffers = constant_buffers(model)
+            if buffers:
+                before = [value.clone() for value in buffers]
+                vary_constants(buffers, generator)
+                if not self._is_finite(model):
+                    for value, old in zip(buffers, before, strict=True):
+                        value.copy_(old)
+        return model
 
-    def _fake_inputs(self, size: int | None) -> list[Any]:
+    def _is_finite(self, model: torch.nn.Module) -> bool:
         try:
-            with FakeTensorMode():
-                return self._inputs(size)
-        except Exception:  # noqa: BLE001 (get_inputs may e.g. read values: then it runs on real tensors)
-            return self._inputs(size)
+            outputs, _ = self._code.run(model, self._small_inputs())
+        except ReferenceFailedError:
+            return False
+        return all(bool(value.isfinite().all()) for value in outputs)
 
-    def _leading_size(self) -> int | None:
-        shape = next((shape for shape in self.input_shapes if shape is not None), None)
-        return shape[0] if shape else None
-
-    def _find_reduction(self) -> bool:
-        assert self.full_size is not None
+    def _small_inputs(self) -> list[Any]:
+        """Draw inputs from the problem's own distribution, at a reduced size if it can be reduced."""
+        torch.manual_seed(self.weight_seed)
         small = MIN_REDUCED_LONG if self.has_long_rows else MIN_REDUCED
-        large = 2 * small
-        if self.full_size <= large:
-            return False
-        for only_first in (False, True):
-            self._only_first = only_first
-            try:
-                shapes = [self._output_shapes(size) for size in (small, large, None)]
-            except Exception:  # noqa: BLE001 (any error of the reference on reduced inputs rules this reduction out)
-                continue
-            if _follow(shapes, (small, large, self.full_size)):
-                return True
-        return False
+        return self._reduction.inputs(small if self.can_be_reduced else None)
 
-    def _output_shapes(self, size: int | None) -> list[Shape]:
-        inputs = self._fake_inputs(size)
-        true_shapes = self.input_shapes
-        for value, true_shape in zip(inputs, true_shapes, strict=True):
-            if isinstance(value, torch.Tensor) and tuple(value.shape) not in (
-                true_shape,
-                (size, *(true_shape or ())[1:]),
-            ):
-                raise ReferenceFailedError("an input does not follow the leading size")
-        if size is not None and shapes_of(inputs) == true_shapes:
-            raise ReferenceFailedError("no input follows the leading size")
-        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
-            result = self._models[False](*as_fake(inputs))
-        outputs, _ = flat(result)
-        return [tuple(value.shape) for value in outputs]
-
-    def _count_eager(self) -> list[Launch]:
-        counter = EagerCounter()
-        try:
-            inputs = self._fake_inputs(None)
-            with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
-                fakes = as_fake(inputs)
-                with counter:
-                    self._models[False](*fakes)
-        except Exception:  # noqa: BLE001 (data-dependent operators do not run on fake tensors: count a real run)
-            counter = EagerCounter()
-            torch.manual_seed(0)
-            inputs = self._inputs(None)
-            with torch.no_grad(), counter:
-                _guarded(lambda: self._models[False](*inputs))
-        return counter.launches
-
-
-def _guarded(call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except Exception as error:
-        raise ReferenceFailedError(f"the reference raised {type(error).__name__}: {str(error)[:300]}") from error
-
-
-def _follow(shapes: list[list[Shape]], sizes: tuple[int, int, int]) -> bool:
-    """True if every output dimension is constant or in proportion to the leading size."""
-    if len({len(outputs) for outputs in shapes}) != 1:
-        return False
-    for first, second, true in zip(*shapes, strict=True):
-        if not len(first) == len(second) == len(true):
-            return False
-        for a, b, c in zip(first, second, true, strict=True):
-            in_proportion = a * sizes[1] == b * sizes[0] and a * sizes[2] == c * sizes[0]
-            if not (a == b == c or in_proportion):
-                return False
-    return True
+    def _refuse_if_random(self, operators: set[str]) -> None:
+        """Raise ReferenceFailedError if two runs on the same inputs differ."""
+        inputs, model = self._small_inputs(), self._models[False]
+        first, second = (self._code.run(model, copied(inputs))[0] for _ in range(2))
+        if len(first) == len(second) and all(
+            a.shape == b.shape and a.dtype == b.dtype and same_bytes(a, b) for a, b in zip(first, second, strict=True)
+        ):
+            return
+        drawn = f" ({', '.join(sorted(operators))}; dropout in training mode?)" if operators else ""
+        raise ReferenceFailedError(
+            f"the reference is random: its outputs differ between two runs on the same inputs{drawn}; no kernel can "
+            "agree with it"
+        )

@@ -83,7 +83,8 @@ def _flag_in_one_process(sources: Sequence[str], per_problem_s: float) -> list[t
 def trivial_answers(source: str) -> list[str]:
     """Return the trivial answers that pass a problem on every kind of input that the judge draws. Imports torch."""
     from kernels_eval.reference.inputs import SecretSeed
-    from kernels_eval.reference.reference import MIN_REDUCED, Reference
+    from kernels_eval.reference.reduction import MIN_REDUCED
+    from kernels_eval.reference.reference import Reference
 
     reference = Reference(source, weight_seed=1)
     size = MIN_REDUCED if reference.can_be_reduced else None

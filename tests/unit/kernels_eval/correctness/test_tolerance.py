@@ -64,6 +64,15 @@ def test_integers_must_be_equal() -> None:
     assert comparison.message == "output[3] is 4, expected 3; 10.0% of 10 elements are wrong"
 
 
+def test_complex_outputs_are_compared_by_their_parts() -> None:
+    native = torch.randn(64, 8, dtype=torch.complex64, generator=torch.Generator().manual_seed(3))
+    oracle = native.to(torch.complex128)
+    assert compare(native * (1 + 1e-6), oracle, native, "output").agrees
+    assert compare(native.conj().conj(), oracle, native, "output").agrees
+    for wrong in (native.conj(), native * 1.01, native * 1j, native.real + 0j):
+        assert not compare(wrong, oracle, native, "output").agrees
+
+
 @pytest.mark.parametrize("dtype", list(TOLERANCES))
 def test_empty_and_zero_outputs(dtype: torch.dtype) -> None:
     empty = torch.empty(0, 4, dtype=dtype)

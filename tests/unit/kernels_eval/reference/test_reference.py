@@ -5,6 +5,7 @@ import torch
 
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference, ReferenceFailedError
+from kernels_eval.sandbox.child import CandidateFailedError
 
 SEED = SecretSeed(b"test")
 
@@ -160,3 +161,116 @@ def test_constructor_arguments_that_are_none_are_the_problems_fault() -> None:
     source = "class Model:\n    pass\ndef get_inputs():\n    return []\ndef get_init_inputs():\n    return True\n"
     with pytest.raises(ReferenceFailedError):
         Reference(source, weight_seed=3)
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        "[torch.randn(300, 4), torch.randint(0, 300, (300,))]",
+        "[torch.randn(300, 4), torch.randperm(300)]",
+        "[torch.randn(300, 4), torch.arange(300)]",
+    ],
+)
+def test_indices_that_follow_the_size_are_drawn_below_the_reduced_one(inputs: str) -> None:
+    problem = reference("return F.embedding(y, x)", inputs)
+    assert problem.can_be_reduced
+    for size in (8, 32, None):
+        drawn = problem.draw(size, 1, SEED, own=False)
+        assert int(drawn[1].max()) < (size or 300)
+        problem.expected(drawn, perturbed=False)
+
+
+def test_indices_that_cannot_be_reduced_are_judged_at_the_full_size() -> None:
+    problem = reference("return F.embedding(y, x)", "[torch.randn(300, 4), (torch.arange(0, 900, 3) * 7) % 300]")
+    assert not problem.can_be_reduced
+    problem.expected(problem.draw(None, 0, SEED, own=True), perturbed=False)
+
+
+def test_weights_that_matter_are_needed() -> None:
+    problem = reference("return self.norm(x)", "[torch.rand(100, 8)]", "self.norm = nn.LayerNorm(8)")
+    inputs = problem.draw(32, 0, SEED, True)
+    with pytest.raises(CandidateFailedError, match=r"ModelNew has no parameter or buffer for norm\.bias \(\[8\]"):
+        problem.weights_for({"norm.weight": ("float32", (8,))}, inputs)
+    given = problem.weights_for({"a": ("float32", (8,)), "b": ("float32", (8,))}, inputs)
+    assert torch.equal(given["a"], problem.state(True)["norm.weight"])
+    assert torch.equal(given["b"], problem.state(True)["norm.bias"])
+
+
+@pytest.mark.parametrize(
+    ("forward", "init"),
+    [
+        ("return x.exp()", "self.unused = nn.Linear(8, 8)"),
+        ("return self.norm(x)", "self.norm = nn.BatchNorm1d(8, affine=False)"),  # statistics of the batch
+        ("return x * self.causal", "self.register_buffer('causal', torch.tril(torch.ones(8, 8))[3])"),
+        ("return x * self.index", "self.register_buffer('index', torch.full((8,), 2))"),
+    ],
+)
+def test_weights_that_do_not_matter_or_follow_from_the_problem_may_be_missing(forward: str, init: str) -> None:
+    problem = reference(forward, "[torch.rand(100, 8)]", init)
+    assert problem.weights_for({}, problem.draw(32, 0, SEED, True)) == {}
+
+
+def test_running_statistics_vary_within_their_domain() -> None:
+    problem = reference("return self.norm(x)", "[torch.rand(100, 8)]", "self.norm = nn.BatchNorm1d(8).eval()")
+    state = problem.state(True)
+    assert state["norm.running_mean"].unique().numel() > 1
+    assert state["norm.running_var"].unique().numel() > 1
+    assert bool((state["norm.running_var"] > 0).all())
+    assert int(state["norm.num_batches_tracked"]) == 0
+    assert problem.expected(problem.draw(32, 0, SEED, True), perturbed=True).is_finite
+
+
+def test_buffers_keep_their_values_where_others_are_outside_the_domain() -> None:
+    problem = reference(
+        "return (x - self.zero).log()", "[torch.rand(99, 8)]", "self.register_buffer('zero', -torch.ones(8))"
+    )
+    assert problem.state(True)["zero"].unique().numel() > 1
+    root = reference("return x / self.one.floor()", "[torch.rand(99, 8)]", "self.register_buffer('one', torch.ones(8))")
+    assert bool((root.state(True)["one"] == 1).all())
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "varied"),
+    [
+        ("return x.log() * y", "[torch.rand(100, 8) + 0.5, torch.ones(8)]", 1),
+        ("return x.sqrt() + y", "[torch.rand(100, 8) + 0.5, torch.zeros(100, 8)]", 1),
+        ("return torch.where(y, x, 0.0)", "[torch.rand(100, 8), torch.ones(100, 8, dtype=torch.bool)]", 1),
+        ("return x[y]", "[torch.rand(100, 8), torch.zeros(100, dtype=torch.int64)]", 1),
+        ("return x * y[:, None]", "[torch.rand(100, 8), torch.full((100,), 9)]", 1),
+    ],
+)
+def test_constant_inputs_get_other_values_where_the_reference_stays_finite(
+    forward: str, inputs: str, varied: int
+) -> None:
+    problem = reference(forward, inputs)
+    drawn = problem.draw(32, 2, SEED, own=False)
+    values, expected = problem.with_expected(drawn, 32, 2, SEED)
+    assert expected.is_finite
+    assert values[varied].unique().numel() > 1
+
+
+def test_a_constant_that_cannot_vary_is_left_as_it_is() -> None:
+    problem = reference("return x[y]", "[torch.rand(1, 8), torch.zeros(100, dtype=torch.int64)]")
+    drawn = problem.draw(None, 2, SEED, own=False)
+    values, expected = problem.with_expected(drawn, None, 2, SEED)
+    assert expected.native[0].shape == (100, 8)
+    assert bool((values[1] == 0).all())
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        "[torch.randn(100, 8, dtype=torch.complex64), torch.randn(8, dtype=torch.complex64)]",
+        "[torch.randn(100, 8).half(), torch.randn(8)]",
+        "[torch.randint(0, 9, (100, 8)), torch.ones(8, dtype=torch.bool)]",
+        "[torch.randn(100, 0), torch.randn(0)]",
+        "[torch.randn(()), torch.tensor(2)]",
+        "[torch.randint(0, 9, (100, 8), dtype=torch.uint8), torch.randn(8, dtype=torch.float64)]",
+    ],
+)
+def test_inputs_of_every_kind_are_drawn_and_computed_with(inputs: str) -> None:
+    problem = reference("return x * y", inputs)
+    size = 32 if problem.can_be_reduced else None
+    for trial in range(4):
+        values, expected = problem.with_expected(problem.draw(size, trial, SEED, trial == 0), size, trial, SEED)
+        assert expected.native[0].dtype == (values[0] * values[1]).dtype

@@ -1,0 +1,46 @@
+"""a mask that is true everywhere in the problem's inputs
+
+expect: correct
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x, mask):
+        return torch.softmax(x.masked_fill(~mask, -1e9), dim=1)
+
+
+def get_inputs():
+    return [torch.randn(512, 60), torch.ones(512, 60, dtype=torch.bool)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def masked_softmax(x_ptr, mask_ptr, out_ptr, D, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    inside = cols < D
+    x = tl.load(x_ptr + row * D + cols, mask=inside, other=-float("inf"))
+    keep = tl.load(mask_ptr + row * D + cols, mask=inside, other=0)
+    x = tl.where(inside & (keep == 0), -1e9, x)
+    x = tl.exp(x - tl.max(x, axis=0))
+    tl.store(out_ptr + row * D + cols, x / tl.sum(x, axis=0), mask=inside)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x, mask):
+        out = torch.empty_like(x)
+        masked_softmax[(x.shape[0],)](x, mask, out, x.shape[1], BLOCK=64)
+        return out

@@ -1,0 +1,45 @@
+"""Worker process: operators of a reference in eager mode: as launches for the estimate, and those that are random."""
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from kernels_eval.cost.operators import EagerCounter
+from kernels_eval.reference.inputs import as_fake
+from kernels_eval.reference.problem_code import ProblemCode
+from kernels_eval.reference.reduction import Reduction
+
+
+class EagerRun(EagerCounter):
+    """Collects one launch for each operator that runs inside, and the names of those that draw random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.random_operators: set[str] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run one operator and note it."""
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self.random_operators.add(f"aten.{func.overloadpacket.__name__}")
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+def run_eager(code: ProblemCode, model: torch.nn.Module, reduction: Reduction) -> EagerRun:
+    """Run a model at the full size without computing if possible; returns what was collected."""
+    try:
+        inputs = reduction.fake_inputs(None)
+        run = EagerRun()
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+            fakes = as_fake(inputs)
+            with run, code.device():
+                model(*fakes)
+    except Exception:  # noqa: BLE001 (data-dependent operators do not run on fake tensors: count a real run)
+        torch.manual_seed(0)
+        inputs = reduction.inputs(None)
+        run = EagerRun()
+        with torch.no_grad(), run:
+            code.call(lambda: model(*inputs))
+    return run

@@ -1,0 +1,84 @@
+"""Worker process: a problem's own code: its model, constructor arguments and `get_inputs`, executed on this machine.
+
+A problem is trusted code. It may name the device `cuda`; on a machine without a GPU that device is the CPU.
+"""
+
+import contextlib
+import pickle
+import re
+import types
+from collections.abc import Callable, Generator
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from kernels_eval.correctness.outputs import ReferenceFailedError, flat
+from kernels_eval.reference.factories import CudaOnCpu
+from kernels_eval.reference.inputs import as_fake
+
+_RANDOM_MODULES = re.compile(r"\brandom\b|\bsecrets\b|\btime\b")
+
+
+class ProblemCode:
+    """Executes one problem. Raises ReferenceFailedError if its code raises."""
+
+    def __init__(self, source: str) -> None:
+        self._is_virtual = "cuda" in source and not torch.cuda.is_available()
+        self.may_be_random = _RANDOM_MODULES.search(source) is not None
+        """True if the source names a module that random numbers or times come from."""
+        module = types.ModuleType("problem")
+        with self._virtual_default():
+            self.call(lambda: exec(compile(source, "problem.py", "exec"), module.__dict__))
+        self._names = module.__dict__
+        self.arguments: list[Any] = self.call(lambda: list(self._names["get_init_inputs"]()))
+        self.call(lambda: pickle.dumps(self.arguments))  # they are sent to another process
+
+    def device(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the context that the problem's code needs on this machine."""
+        return CudaOnCpu() if self._is_virtual else contextlib.nullcontext()
+
+    def call(self, call: Callable[[], Any]) -> Any:
+        """Call a function of the problem. Raises ReferenceFailedError if it raises."""
+        try:
+            with self.device():
+                return call()
+        except Exception as error:
+            raise ReferenceFailedError(f"the reference raised {type(error).__name__}: {str(error)[:300]}") from error
+
+    def model(self, weight_seed: int) -> torch.nn.Module:
+        """Build the reference model."""
+        torch.manual_seed(weight_seed)
+        return self.call(lambda: self._names["Model"](*self.arguments))
+
+    def inputs(self) -> list[Any]:
+        """Return what `get_inputs` returns."""
+        return self.call(lambda: list(self._names["get_inputs"]()))
+
+    def run(self, model: torch.nn.Module, inputs: list[Any]) -> tuple[list[torch.Tensor], str]:
+        """Run a model; returns its outputs and their structure. Buffers keep their values."""
+        buffers = {name: value.clone() for name, value in model.named_buffers()}
+        with torch.no_grad():
+            result = self.call(lambda: model(*inputs))
+            for name, value in model.named_buffers():  # running statistics must not drift from one verdict to the next
+                value.copy_(buffers[name])
+        outputs, structure = self.call(lambda: flat(result))
+        if not outputs or not all(isinstance(value, torch.Tensor) for value in outputs):
+            raise ReferenceFailedError("the reference returns something else than tensors")
+        return [value.detach() for value in outputs], structure
+
+    def run_fake(self, model: torch.nn.Module, inputs: list[Any]) -> list[Any]:
+        """Run a model on tensors of the same forms without computing. Any exception of its code passes through."""
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), self.device():
+            return flat(model(*as_fake(inputs)))[0]
+
+    @contextlib.contextmanager
+    def _virtual_default(self) -> Generator[None]:
+        """Ignore a default device that a problem sets for the whole process, if the device is virtual."""
+        original = torch.set_default_device
+        if self._is_virtual:
+            torch.set_default_device = lambda device: None
+        try:
+            yield
+        finally:
+            torch.set_default_device = original

@@ -1,0 +1,129 @@
+"""Worker process: inputs of a problem at other leading sizes, if its reference allows them.
+
+The leading size M is that of the first tensor input. Inputs whose leading size is M are created with fewer rows. The
+reference's output shapes, found without computing, must be proportional to the leading size or independent of it. If
+index values follow M as well (`torch.randint(0, M, …)`), they are drawn below the reduced size.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from kernels_eval.correctness.outputs import ReferenceFailedError
+from kernels_eval.reference.factories import ResizedFactories
+from kernels_eval.reference.inputs import Shape, passed_as, shapes_of
+from kernels_eval.reference.problem_code import ProblemCode
+
+MIN_REDUCED = 32
+"""Smallest reduced leading size if the reference multiplies matrices."""
+MIN_REDUCED_SIMPLE = 8
+"""Smallest reduced leading size otherwise."""
+MIN_REDUCED_LONG = 2
+"""Smallest reduced leading size if rows are long."""
+_LONG_ROW = 1 << 16
+_WAYS = ((False, False), (False, True), (True, False), (True, True))
+"""Ways to reduce: index values follow the size; only the first input does."""
+
+
+class Reduction:
+    """Inputs of one problem at any leading size. `is_possible`: False if it can only be judged at its own."""
+
+    def __init__(self, code: ProblemCode, model: torch.nn.Module) -> None:
+        self._code = code
+        self._model = model
+        self._values = self._only_first = False
+        full = self.fake_inputs(None)
+        self.input_shapes = shapes_of(full)
+        self.full_forms = [passed_as(value) for value in full]
+        """Inputs at the full size: forms of tensors, and plain values."""
+        self._forms: dict[int, list[Any]] = {}
+        self._has_indices = any(isinstance(value, torch.Tensor) and not value.dtype.is_floating_point for value in full)
+        shape = next((shape for shape in self.input_shapes if shape is not None), None)
+        self.full_size = shape[0] if shape else None
+        """The leading size of the problem; None without tensors, or if the first one has no dimensions."""
+        self.is_possible = self.full_size is not None and self._find(self.full_size)
+
+    @property
+    def has_long_rows(self) -> bool:
+        """True if one unit of the leading size has more than 65536 input elements: a few units are then enough."""
+        elements = sum(math.prod(shape) for shape in self.input_shapes if shape)
+        return elements > _LONG_ROW * max(self.full_size or 1, 1)
+
+    def inputs(self, size: int | None) -> list[Any]:
+        """Run `get_inputs` at a leading size (None: the full size)."""
+        if size is None:
+            return self._code.inputs()
+        assert self.full_size is not None
+        with ResizedFactories(self.full_size, size, self._values):
+            values = self._code.inputs()
+        if self._only_first:
+            rest = iter(self._code.inputs())
+            first = next(index for index, value in enumerate(values) if isinstance(value, torch.Tensor))
+            values = [
+                value if index == first else full for index, (value, full) in enumerate(zip(values, rest, strict=True))
+            ]
+        return values
+
+    def fake_inputs(self, size: int | None) -> list[Any]:
+        """Return the inputs without values, or with values if `get_inputs` reads them."""
+        try:
+            with FakeTensorMode():
+                return self.inputs(size)
+        except Exception:  # noqa: BLE001 (get_inputs may e.g. read values: then it runs on real tensors)
+            return self.inputs(size)
+
+    def forms(self, size: int | None) -> list[Any]:
+        """Return the inputs at a leading size (None: the full size) as forms of tensors, and plain values."""
+        if size is None:
+            return self.full_forms
+        if size not in self._forms:
+            self._forms[size] = [passed_as(value) for value in self.fake_inputs(size)]
+        return self._forms[size]
+
+    def _find(self, full_size: int) -> bool:
+        small = MIN_REDUCED_LONG if self.has_long_rows else MIN_REDUCED
+        large = 2 * small
+        if full_size <= large:
+            return False
+        for self._values, self._only_first in _WAYS:
+            try:
+                shapes = [self._output_shapes(size) for size in (small, large, None)]
+                if _follow(shapes, (small, large, full_size)) and self._runs():
+                    return True
+            except Exception:  # noqa: BLE001 (any error of the reference on reduced inputs rules this way out)
+                continue
+            if not self._has_indices and self._only_first:
+                break
+        return False
+
+    def _runs(self) -> bool:
+        """Run the reference at the smallest size if there are indices. Raises if one of them is out of range."""
+        if self._has_indices:
+            self._code.run(self._model, self.inputs(MIN_REDUCED_LONG if self.has_long_rows else MIN_REDUCED_SIMPLE))
+        return True
+
+    def _output_shapes(self, size: int | None) -> list[Shape]:
+        inputs = self.fake_inputs(size)
+        for value, true_shape in zip(inputs, self.input_shapes, strict=True):
+            reduced = (size, *(true_shape or ())[1:])
+            if isinstance(value, torch.Tensor) and tuple(value.shape) not in (true_shape, reduced):
+                raise ReferenceFailedError("an input does not follow the leading size")
+        if size is not None and shapes_of(inputs) == self.input_shapes:
+            raise ReferenceFailedError("no input follows the leading size")
+        return [tuple(value.shape) for value in self._code.run_fake(self._model, inputs)]
+
+
+def _follow(shapes: list[list[Shape]], sizes: tuple[int, int, int]) -> bool:
+    """True if every output dimension is constant or in proportion to the leading size."""
+    if len({len(outputs) for outputs in shapes}) != 1:
+        return False
+    for first, second, true in zip(*shapes, strict=True):
+        if not len(first) == len(second) == len(true):
+            return False
+        for a, b, c in zip(first, second, true, strict=True):
+            in_proportion = a * sizes[1] == b * sizes[0] and a * sizes[2] == c * sizes[0]
+            if not (a == b == c or in_proportion):
+                return False
+    return True

@@ -1,0 +1,120 @@
+"""Worker process: a reference's parameters and buffers: matched with a candidate's, and varied where they are constant.
+
+A constant parameter (the ones and zeros that a normalisation starts with) or running statistic would hide a kernel that
+ignores it. Training changes these values, therefore the judge does too.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from kernels_eval.sandbox.tensor_bytes import DTYPES, NAMES
+
+Form = tuple[str, tuple[int, ...]]
+"""Dtype by PyTorch's name, and shape."""
+_PARAMETER_NOISE = 0.2
+_FLIPPED = 0.25
+
+
+@dataclass(frozen=True)
+class WeightMatch:
+    """Correspondence of a reference's parameters and buffers with a candidate's."""
+
+    names: dict[str, str]
+    """Name in the reference -> name in the candidate."""
+    missing: tuple[str, ...]
+    """Names in the reference that the candidate has nothing for."""
+
+
+def match_weights(wanted: Mapping[str, torch.Tensor], state: Mapping[str, Form]) -> WeightMatch:
+    """Match by name; what is left by the last part of the name, shape and order; then by shape and order alone.
+
+    `wanted`: the reference's parameters and buffers. `state`: forms of the candidate's. Dtypes have to be the same, or
+    both floating-point.
+    """
+    names = {name: name for name in wanted if name in state and _form(wanted[name]) == _comparable(state[name])}
+    for with_name in (True, False):
+        free = [name for name in state if name not in names.values()]
+        for name in wanted:
+            if name in names:
+                continue
+            found = next((other for other in free if _fits(name, wanted[name], other, state[other], with_name)), None)
+            if found is not None:
+                names[name] = found
+                free.remove(found)
+    return WeightMatch(names, tuple(name for name in wanted if name not in names))
+
+
+def _fits(name: str, tensor: torch.Tensor, other: str, form: Form, with_name: bool) -> bool:
+    same_name = name.rpartition(".")[2] == other.rpartition(".")[2]
+    return _form(tensor) == _comparable(form) and (same_name or not with_name)
+
+
+def _form(tensor: torch.Tensor) -> Form:
+    return _comparable((NAMES.get(tensor.dtype, "?"), tuple(tensor.shape)))
+
+
+def _comparable(form: Form) -> Form:
+    dtype, shape = form
+    return ("float" if dtype in DTYPES and DTYPES[dtype].is_floating_point else dtype), tuple(shape)
+
+
+def given_weights(
+    weights: Mapping[str, torch.Tensor], match: WeightMatch, state: Mapping[str, Form]
+) -> dict[str, torch.Tensor]:
+    """Return the reference's values by the candidate's names, in the candidate's dtypes."""
+    return {other: weights[name].to(DTYPES[state[other][0]]) for name, other in match.names.items()}
+
+
+def is_constant(value: torch.Tensor) -> bool:
+    """True if a tensor has several elements, all equal."""
+    return value.numel() > 1 and bool((value == value.reshape(-1)[0]).all())
+
+
+def vary_parameters(parameters: Iterable[torch.Tensor], generator: torch.Generator) -> None:
+    """Add noise to constant floating-point parameters, in place."""
+    for value in parameters:
+        is_single = value.numel() == 1
+        if value.dtype.is_floating_point and (is_single or is_constant(value)):
+            value.add_(_PARAMETER_NOISE * torch.randn(value.shape, generator=generator).to(value.dtype))
+
+
+def constant_buffers(model: torch.nn.Module) -> list[torch.Tensor]:
+    """Return the constant floating-point and boolean buffers with several elements, e.g. running statistics.
+
+    Integer buffers (counters, indices) and buffers with a structure (a triangle, a table) are not among them: a kernel
+    may rely on their values.
+    """
+    return [
+        value
+        for value in model.buffers()
+        if (value.dtype.is_floating_point or value.dtype is torch.bool) and is_constant(value)
+    ]
+
+
+def vary_constants(values: Sequence[torch.Tensor], generator: torch.Generator) -> None:
+    """Vary constant tensors in place, within their sign: positive ones (variances) stay positive, masks are flipped."""
+    for value in values:
+        value.copy_(varied(value, generator))
+
+
+def varied(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return other values near those of a constant floating-point or boolean tensor."""
+    draw = torch.rand(value.shape, generator=generator)
+    if value.dtype is torch.bool:
+        return value ^ (draw < _FLIPPED)
+    constant = value.reshape(-1)[0].item()
+    if constant == 0:
+        return (2 * _PARAMETER_NOISE * (draw - 0.5)).to(value.dtype)
+    return (constant * (0.5 + draw)).to(value.dtype)
+
+
+def with_other_values(model: torch.nn.Module, names: Sequence[str], generator: torch.Generator) -> None:
+    """Replace the named floating-point parameters and buffers of a model by clearly different values, in place."""
+    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    with torch.no_grad():
+        for name in names:
+            value = state[name]
+            if value.dtype.is_floating_point:
+                value.mul_(1 + torch.rand(value.shape, generator=generator).to(value.device, value.dtype)).add_(0.25)

@@ -1,0 +1,114 @@
+"""Correspondence of a candidate's parameters and buffers with the reference's, and other values for constant ones."""
+
+import pytest
+import torch
+import torch.nn as nn
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels_eval.reference.weights import (
+    Form,
+    constant_buffers,
+    given_weights,
+    is_constant,
+    match_weights,
+    varied,
+    vary_parameters,
+)
+
+WANTED = {
+    "norm.weight": torch.arange(8.0),
+    "norm.bias": torch.arange(8.0) + 10,
+    "linear.weight": torch.arange(32.0).reshape(4, 8),
+    "steps": torch.tensor(3),
+}
+
+
+def state(**forms: tuple[int, ...]) -> dict[str, Form]:
+    return {name.replace("__", "."): ("float32", shape) for name, shape in forms.items()}
+
+
+def test_names_come_first() -> None:
+    match = match_weights(WANTED, state(norm__bias=(8,), norm__weight=(8,), linear__weight=(4, 8)))
+    assert match.names == {name: name for name in ("norm.weight", "norm.bias", "linear.weight")}
+    assert match.missing == ("steps",)
+
+
+def test_the_last_part_of_a_name_comes_before_the_order() -> None:
+    match = match_weights(WANTED, state(bias=(8,), weight=(8,)))
+    assert match.names == {"norm.weight": "weight", "norm.bias": "bias"}
+
+
+def test_shape_and_order_decide_where_names_say_nothing() -> None:
+    match = match_weights(WANTED, {**state(a=(4, 8), b=(8,), c=(8,)), "n": ("int64", ())})
+    assert match.names == {"norm.weight": "b", "norm.bias": "c", "linear.weight": "a", "steps": "n"}
+    assert match.missing == ()
+
+
+@pytest.mark.parametrize("form", [("float32", (8, 4)), ("int64", (4, 8)), ("?", (4, 8)), ("float32", (32,))])
+def test_other_shapes_and_kinds_do_not_match(form: Form) -> None:
+    assert match_weights({"linear.weight": WANTED["linear.weight"]}, {"linear.weight": form}).names == {}
+
+
+@given(st.lists(st.sampled_from([(8,), (4, 8), (3,)]), max_size=6), st.lists(st.sampled_from("abcdefgh"), max_size=6))
+def test_each_of_the_candidates_is_used_once_at_most(shapes: list[tuple[int, ...]], names: list[str]) -> None:
+    forms: dict[str, Form] = {name: ("float32", shape) for name, shape in zip(names, shapes, strict=False)}
+    match = match_weights(WANTED, forms)
+    assert len(set(match.names.values())) == len(match.names)
+    assert {*match.names, *match.missing} == WANTED.keys()
+    assert all(forms[other][1] == tuple(WANTED[name].shape) for name, other in match.names.items())
+
+
+def test_values_go_to_the_candidates_names_in_its_precision() -> None:
+    forms: dict[str, Form] = {"w": ("float16", (4, 8))}
+    weights = {"linear.weight": WANTED["linear.weight"]}
+    given_to = given_weights(weights, match_weights(weights, forms), forms)
+    assert given_to["w"].dtype is torch.float16
+    assert torch.equal(given_to["w"].float(), WANTED["linear.weight"])
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (torch.zeros(4), True),
+        (torch.full((2, 2), 3), True),
+        (torch.ones(1), False),
+        (torch.zeros(0), False),
+        (torch.arange(3), False),
+    ],
+)
+def test_constant_tensors_have_several_equal_elements(value: torch.Tensor, expected: bool) -> None:
+    assert is_constant(value) is expected
+
+
+def test_constant_parameters_change_and_others_stay() -> None:
+    ones, drawn = torch.ones(8), torch.randn(8)
+    before = drawn.clone()
+    vary_parameters([ones, drawn], torch.Generator().manual_seed(1))
+    assert ones.unique().numel() > 1
+    assert torch.equal(drawn, before)
+
+
+def test_statistics_are_constant_buffers_counters_and_triangles_are_not() -> None:
+    model = nn.BatchNorm1d(8)
+    model.register_buffer("causal", torch.tril(torch.ones(4, 4)))
+    model.register_buffer("scale", torch.tensor(0.5))
+    model.register_buffer("index", torch.zeros(4, dtype=torch.int64))
+    found = {id(value) for value in constant_buffers(model)}
+    assert found == {id(model.running_mean), id(model.running_var)}
+
+
+@given(st.integers(0, 2**32), st.floats(0.01, 100.0))
+def test_positive_constants_stay_positive(seed: int, constant: float) -> None:
+    value = varied(torch.full((64,), constant), torch.Generator().manual_seed(seed))
+    assert bool((value > 0).all())
+    assert value.unique().numel() > 1
+
+
+def test_zeros_are_moved_both_ways_and_masks_flipped_in_part() -> None:
+    generator = torch.Generator().manual_seed(2)
+    zeros = varied(torch.zeros(1000), generator)
+    assert bool((zeros < 0).any())
+    assert bool((zeros > 0).any())
+    flipped = varied(torch.ones(1000, dtype=torch.bool), generator)
+    assert 0.1 < 1 - flipped.float().mean().item() < 0.4

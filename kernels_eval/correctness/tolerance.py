@@ -47,7 +47,8 @@ def compare(actual: torch.Tensor, oracle: torch.Tensor, native: torch.Tensor, la
     if actual.numel() == 0:
         return Comparison(True, max_abs_error=0.0, max_rel_error=0.0)
     if actual.dtype.is_complex:  # real and imaginary parts in a last dimension
-        return compare(*(torch.view_as_real(value.resolve_conj()) for value in (actual, oracle, native)), label)
+        first, second, third = (torch.view_as_real(value.resolve_conj()) for value in (actual, oracle, native))
+        return compare(first, second, third, label)
     if not actual.dtype.is_floating_point:
         right = (actual == native) | (actual == oracle.to(actual.dtype))
         worst = (actual.double() - native.double()).abs().max().item()

@@ -6,7 +6,6 @@ expect: correct
 import torch
 import torch.nn as nn
 
-
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cuda:0")
 
 

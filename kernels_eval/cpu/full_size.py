@@ -1,7 +1,7 @@
 """CPU worker: derives the launches of a candidate at the full size from its traced program, without running it."""
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,12 +12,12 @@ from kernels_eval.correctness.allowed_operators import UNINITIALISED
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.operators import count_operator
 from kernels_eval.cpu.session import Session
-from kernels_eval.cpu.size_schedule import is_past, size_needed, stalled, zeros_that_grow
+from kernels_eval.cpu.size_schedule import size_needed
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.tensor_bytes import DTYPES, TensorForm
-from kernels_eval.trace.equivalence import Step, is_same_at, steps
+from kernels_eval.trace.continuation import first_break
 from kernels_eval.trace.kernel_syntax import constexpr_parameters
 from kernels_eval.trace.launch_signature import describe_launch
 from kernels_eval.trace.schema import (
@@ -51,6 +51,8 @@ class FullSize:
         self._reference = reference
         self._seen = seen
         self.trace = self._traced()
+        if session.has_read:  # the programs of trials end where values were read: compare those without values
+            self._smaller, self._seen = (self._without_values(program) for program in (smaller, seen))
         """None if host code failed at the full size."""
         self.launches = launches_at_full_size(self.trace, session) if self.trace else []
         self.given_bytes = _given_bytes(self.trace, session, reference) if self.trace else []
@@ -60,20 +62,14 @@ class FullSize:
         """Return the sizes to judge at if those that were run are not representative of the full size.
 
         Returns None if they are representative, and () if only the full size is. The program may depend on the size
-        otherwise than in proportion (a flag, a choice of kernels). Such host code is judged at the smallest sizes whose
-        programs equal the program at the full size.
+        otherwise than in proportion (a flag, a bound, a choice of kernels or buffers). Such host code is judged at the
+        smallest sizes that the program at the full size continues.
         """
         full_size = self._reference.full_size or 0
         if self.trace is None:
             return ()
-        true = self._steps(self.trace)
-        if not is_same_at(self._steps(self._seen.trace), true, full_size / self._seen.size):
-            return self._smallest_alike(true, full_size)
-        zeros = zeros_that_grow(self._seen.trace, self.trace)
-        if zeros:
-            return self._first_past(true, full_size, lambda trace, _: is_past(trace, zeros))
-        if self._is_stalled(self.trace, full_size):
-            return self._first_past(true, full_size, self._is_stalled)
+        if first_break((self._smaller.trace, self._seen.trace, self.trace), self._sizes) is not None:
+            return self._smallest_continued(self.trace, full_size)
         needed = size_needed(self._seen.trace, self.trace, self._session.kernels, self._seen.size)
         if needed is not None:
             return (needed, 2 * needed) if 2 * needed < full_size else ()
@@ -85,38 +81,18 @@ class FullSize:
             return ()
         return None
 
-    def _smallest_alike(self, true: list[Step], full_size: int) -> tuple[int, int] | tuple[()]:
+    @property
+    def _sizes(self) -> tuple[int, int, int]:
+        return self._smaller.size, self._seen.size, self._reference.full_size or 0
+
+    def _smallest_continued(self, true: TraceAnswer, full_size: int) -> tuple[int, int] | tuple[()]:
         size = 2 * self._seen.size
-        while 2 * size < full_size:
-            both = self._at(size), self._at(2 * size)
-            if None in both:
-                return ()
-            pairs = [
-                (self._steps(trace), full_size / at) for trace, at in zip(both, (size, 2 * size), strict=True) if trace
-            ]
-            if all(is_same_at(steps, true, factor) for steps, factor in pairs):
+        trace = self._at(size)
+        while trace is not None and 2 * size < full_size:
+            twice = self._at(2 * size)
+            if twice is not None and first_break((trace, twice, true), (size, 2 * size, full_size)) is None:
                 return size, 2 * size
-            size *= 2
-        return ()
-
-    def _is_stalled(self, trace: TraceAnswer, size: int) -> bool:
-        return stalled(self._smaller.trace, self._seen.trace, trace, (self._smaller.size, self._seen.size, size))
-
-    def _first_past(
-        self, true: list[Step], full_size: int, has_come: Callable[[TraceAnswer, int], bool]
-    ) -> tuple[int, int] | tuple[()]:
-        """Return the smallest sizes at which arguments behave as at the full size: no longer 0, or no longer growing.
-
-        `has_come` tests this for one size. Returns () if no such size is smaller than the full size.
-        """
-        size = 2 * self._seen.size
-        while 2 * size < full_size:
-            trace = self._at(size)
-            if trace is None or not is_same_at(self._steps(trace), true, full_size / size):
-                break
-            if has_come(trace, size):
-                return size, 2 * size
-            size *= 2
+            size, trace = 2 * size, twice
         return ()
 
     def _grows_steadily(self, trace: TraceAnswer, factor: float) -> bool:
@@ -127,8 +103,8 @@ class FullSize:
                     return False
         return True
 
-    def _steps(self, trace: TraceAnswer) -> list[Step]:
-        return steps(trace, constexpr_names(self._session.kernels))
+    def _without_values(self, program: SeenProgram) -> SeenProgram:
+        return SeenProgram(self._at(program.size) or program.trace, program.size)
 
     def _at(self, size: int) -> TraceAnswer | None:
         self._session.ask(self._reference.forms(size), has_values=False)

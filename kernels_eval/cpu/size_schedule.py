@@ -33,7 +33,6 @@ _TOO_SMALL = frozenset({"out_of_bounds", "empty_grid"})
 """Failures at the first pair that tiles with more rows than the inputs may cause."""
 _NOT_SQUARE = _TOO_SMALL | {"wrong_values", "wrong_shape", "exception"}
 """Failures that a reduced matrix may cause if it is square in the problem."""
-_BEHIND = 0.75
 _PROGRAM_CALLS = frozenset({"program_id", "num_programs"})
 
 
@@ -120,44 +119,6 @@ def size_needed(seen: TraceAnswer, true: TraceAnswer, kernels: Iterable[KernelSo
     return int(size * max(factors)) + 1 if factors else None
 
 
-def zeros_that_grow(seen: TraceAnswer, true: TraceAnswer) -> list[tuple[int, str]]:
-    """Return launches (by index) and names of arguments that are 0 at the small size but not at the full size.
-
-    `rows // 300`, passed as a flag, selects other work in a kernel without any comparison of a size.
-    """
-    return [
-        (index, name)
-        for index, (small, large) in enumerate(zip(_launches(seen), _launches(true), strict=True))
-        for name, value in small.arguments.items()
-        if _number(value) == 0 and _number(large.arguments.get(name)) not in (0, None)
-    ]
-
-
-def is_past(trace: TraceAnswer, zeros: Iterable[tuple[int, str]]) -> bool:
-    """True if none of the arguments that `zeros_that_grow` found is 0."""
-    launches = _launches(trace)
-    return all(_number(launches[index].arguments.get(name)) != 0 for index, name in zeros)
-
-
-def stalled(small: TraceAnswer, seen: TraceAnswer, other: TraceAnswer, sizes: tuple[int, int, int]) -> bool:
-    """True if an argument grows with the size between the first two programs, but far less up to the third.
-
-    Example: with `min(rows * columns, 64000)` the kernel does less than proportional work at the full size. `sizes`:
-    those of the three programs.
-    """
-    growth, further = sizes[1] / sizes[0], sizes[2] / sizes[1]
-    return any(
-        (first := _amount(value)) is not None
-        and (second := _amount(middle.arguments.get(name))) is not None
-        and (third := _amount(last.arguments.get(name))) is not None
-        and 0 < first < second
-        and abs(second - growth * first) <= growth
-        and third < _BEHIND * further * second
-        for before, middle, last in zip(_launches(small), _launches(seen), _launches(other), strict=False)
-        for name, value in before.arguments.items()
-    )
-
-
 def _launches(trace: TraceAnswer) -> list[LaunchKernel]:
     return [command for command in trace.commands if isinstance(command, LaunchKernel)]
 
@@ -203,13 +164,6 @@ def _number(value: object) -> int | None:
     if isinstance(value, Constexpr):
         value = value.value
     return value.value if isinstance(value, Plain) and type(value.value) is int else None
-
-
-def _amount(value: object) -> float | None:
-    """Return an integer or float argument. Host code may pass a size as a float."""
-    if isinstance(value, Plain) and type(value.value) is float:
-        return value.value
-    return _number(value)
 
 
 def _calls_program(node: ast.AST) -> bool:

@@ -1,9 +1,8 @@
-"""Judge's worker: compares traced programs: equal to each other, or equal but for the size.
+"""Judge's worker: tells traced programs of equal shapes apart, and finds those that use memory of earlier calls.
 
 A forward call is traced without values: its program holds everything that the host code does. If calls on equal shapes
 give different programs, the host code keeps state. That is honest if a weight is transposed once, and dishonest if an
-old result is returned. If calls at different sizes launch other kernels, or the same with other compile-time constants,
-the host code branches on the size of its input: a check at one size then says nothing about the other.
+old result is returned. Programs of different sizes: kernels_eval.trace.continuation.
 """
 
 import hashlib
@@ -12,9 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kernels_eval.trace.schema import FIRST_OWN, Constexpr, LaunchKernel, Operate, Plain, TraceAnswer, Value, View
+from kernels_eval.trace.schema import FIRST_OWN, LaunchKernel, Operate, TraceAnswer, View
 
-Step = tuple[Any, ...]
 _STORAGE = re.compile(r'"storage": (\d+)')
 _OWN_DIGITS = len(str(FIRST_OWN))
 
@@ -55,49 +53,3 @@ def uses_older_storage(trace: TraceAnswer) -> bool:
                 if isinstance(value, View) and value.storage >= FIRST_OWN and value.storage not in made:
                     return True
     return False
-
-
-def steps(trace: TraceAnswer, constexprs: Mapping[int, frozenset[str]]) -> list[Step]:
-    """Return the steps of a program in order, without sizes, and last the outputs.
-
-    Operators have their names, launches their compile-time constants.
-    """
-    found: list[Step] = []
-    for command in trace.commands:
-        if isinstance(command, Operate):
-            found.append(("operate", command.name, command.overload))
-        elif isinstance(command, LaunchKernel):
-            names = constexprs[command.kernel]
-            constants = {name: _constant(value) for name, value in command.arguments.items() if name in names}
-            found.append(("launch", command.kernel, constants))
-    sizes: dict[str, Any] = {}
-    for index, output in enumerate(trace.outputs):
-        sizes[f"{index}"] = output.view.dtype if output.view is not None else output.type
-        sizes |= {f"{index}.{axis}": size for axis, size in enumerate(output.view.shape if output.view else ())}
-    return [*found, ("outputs", len(trace.outputs), sizes)]
-
-
-def _constant(value: Value | Constexpr) -> Any:
-    return value.value if isinstance(value, Plain) else value.model_dump_json()
-
-
-def is_same_at(small: list[Step], large: list[Step], factor: float) -> bool:
-    """Return True if `large` is `small` at `factor` times the size. Constants may stay, or grow with the size."""
-    if len(small) != len(large):
-        return False
-    return all(
-        first[:2] == second[:2] and (first[0] == "operate" or _constants_agree(first[2], second[2], factor))
-        for first, second in zip(small, large, strict=True)
-    )
-
-
-def _constants_agree(small: Mapping[str, Any], large: Mapping[str, Any], factor: float) -> bool:
-    return small.keys() == large.keys() and all(_grows(small[name], large[name], factor) for name in small)
-
-
-def _grows(small: Any, large: Any, factor: float) -> bool:
-    if type(small) is type(large) and small == large:
-        return True
-    if type(small) is not int or type(large) is not int or small <= 0:
-        return False
-    return 0.5 * factor <= large / small <= 2.0 * factor

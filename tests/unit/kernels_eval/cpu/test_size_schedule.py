@@ -9,12 +9,9 @@ from kernels_eval.cost.launch import Launch
 from kernels_eval.cpu.size_schedule import (
     first_sizes,
     follow_up,
-    is_past,
     larger_sizes,
     size_needed,
     size_of,
-    stalled,
-    zeros_that_grow,
 )
 from kernels_eval.trace.schema import TRACING_ANSWER, KernelSource, TraceAnswer
 
@@ -125,18 +122,3 @@ def kernel(body: str, **constants: int) -> list[KernelSource]:
 def test_size_branches(body: str, size: int | None) -> None:
     small, full = program(4, M=16, BLOCK=64), program(1024, M=4096, BLOCK=64)
     assert size_needed(small, full, kernel(body, LIMIT=500), 16) == size
-
-
-def test_arguments_that_are_zero_at_small_sizes_only() -> None:
-    small, full = program(4, M=16, flag=16 // 300, other=0), program(1024, M=4096, flag=4096 // 300, other=0)
-    zeros = zeros_that_grow(small, full)
-    assert zeros == [(0, "flag")]
-    assert not is_past(program(8, M=256, flag=0, other=0), zeros)
-    assert is_past(program(8, M=512, flag=1, other=0), zeros)
-
-
-@pytest.mark.parametrize(("limit", "is_stalled"), [(64_000, True), (10**9, False)])
-@pytest.mark.parametrize("kind", [int, float])
-def test_arguments_that_stop_growing(limit: int, is_stalled: bool, kind: type[int] | type[float]) -> None:
-    programs = [program(rows, count=kind(min(rows * 100, limit))) for rows in (8, 16, 4096)]
-    assert stalled(*programs, (8, 16, 4096)) is is_stalled

@@ -1,11 +1,11 @@
-"""When a program is another one over again, and when it is the same at another size."""
+"""When a program is another one over again, and when it uses memory of an earlier call."""
 
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_eval.trace.equivalence import fingerprint, is_same_at, steps, uses_older_storage
+from kernels_eval.trace.equivalence import fingerprint, uses_older_storage
 from kernels_eval.trace.schema import FIRST_OWN, TRACING_ANSWER, TraceAnswer
 
 
@@ -54,16 +54,3 @@ def test_shapes_constants_uploads_and_old_results_count() -> None:
 def test_memory_of_an_earlier_call_is_seen() -> None:
     assert not uses_older_storage(trace(program(FIRST_OWN)))
     assert uses_older_storage(trace(program(FIRST_OWN + 5, older=FIRST_OWN)))
-
-
-def at(rows: int, **constants: int | bool) -> Any:
-    return steps(trace(program(FIRST_OWN, rows=rows, **constants)), {0: frozenset({"BLOCK", "EVEN"})})
-
-
-def test_constants_may_stay_or_grow_as_the_size_does() -> None:
-    assert is_same_at(at(8, BLOCK=64), at(512, BLOCK=64), 64)
-    assert is_same_at(at(8, BLOCK=8), at(512, BLOCK=512), 64)
-    assert not is_same_at(at(8, BLOCK=64), at(512, BLOCK=32), 64)
-    assert not is_same_at(at(8, BLOCK=64), at(512, BLOCK=65), 64)
-    assert not is_same_at(at(8, EVEN=False), at(512, EVEN=True), 64)
-    assert not is_same_at(at(8), at(512)[1:], 64)

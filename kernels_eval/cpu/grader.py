@@ -111,7 +111,8 @@ class Grader:
         errors = Errors()
         compiled = False
         try:
-            with Session(self._tracing_server, self._interpreter_server, limits, strict) as session:
+            order = seed.number("order")
+            with Session(self._tracing_server, self._interpreter_server, limits, strict, order) as session:
                 session.load(kernel_source, reference.arguments, reference.weight_seed)
                 first = 0 if trials > 1 else 1  # a single trial is not drawn from the problem's own distribution
                 numbers = range(first, first + trials)

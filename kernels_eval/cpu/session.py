@@ -35,9 +35,11 @@ class Session:
     """Context manager for the session with one candidate. Its exit kills both processes."""
 
     def __init__(
-        self, tracing_server: ForkServer, interpreter_server: ForkServer, limits: Limits, strict: bool
+        self, tracing_server: ForkServer, interpreter_server: ForkServer, limits: Limits, strict: bool, order: int
     ) -> None:
+        """Start both processes. `order`: seed of the order in which the programs of each launch run."""
         self._strict = strict
+        self._order = order
         self._memory = os.memfd_create("inputs")
         self._mapping: mmap.mmap | None = None
         # The tracing process does not get the inputs' memory: it could map it and compute.
@@ -97,7 +99,9 @@ class Session:
             payload += [content, bytes(padding)]
             offset += content.nbytes + padding
         self._tracing.send({"kind": "weights", "names": list(weights)})
-        self._interpreter.send({"kind": "begin", "strict": self._strict, "weights": items}, payload)
+        self._interpreter.send(
+            {"kind": "begin", "strict": self._strict, "weights": items, "order": self._order}, payload
+        )
 
     def ask(self, inputs: list[Any], has_values: bool) -> None:
         """Request the trace of a forward call. Answers come in the order of requests.

@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+from kernels_eval.interpreter.triton_patches import control_flow
 from kernels_eval.interpreter.triton_patches.arithmetic import InterpretedLibdevice
 from kernels_eval.interpreter.triton_patches.interpreter import DeviceFunction
 from kernels_eval.interpreter.triton_patches.names import interpreter_globals, rewritten
@@ -90,8 +91,9 @@ class KernelLibrary:
         namespace: dict[str, Any] = {"__builtins__": _SAFE_BUILTINS, "__name__": "candidate"}
         namespace |= {name: self.value_of(value) for name, value in kernel.globals.items()}
         if self._for_interpreter and not kernel.is_constexpr_function:
-            namespace |= interpreter_globals(INTERPRETER_NAMES)
-            function = rewritten(function)
+            namespace |= interpreter_globals(INTERPRETER_NAMES) | control_flow.GLOBALS
+            namespace["__builtins__"] = _SAFE_BUILTINS | control_flow.BUILTINS
+            function = rewritten(control_flow.rewrite(function))
         annotations = [(argument, argument.annotation) for argument in parameters(function)]
         returns, function.returns = function.returns, None
         for argument, _ in annotations:

@@ -14,21 +14,26 @@ from kernels_eval.interpreter.copy_detection import LibraryCopies, MovedValues
 from kernels_eval.interpreter.kernel_loading import KernelLibrary, interpreted
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, SECTOR_BYTES, Origin, Region
 from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
-from kernels_eval.interpreter.triton_patches.interpreter import DeviceFunction, KernelError, interpret, pointer
+from kernels_eval.interpreter.triton_patches.interpreter import DeviceFunction, KernelError, pointer
 from kernels_eval.interpreter.triton_patches.names import runtime_value
+from kernels_eval.interpreter.triton_patches.programs import interpret
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.kernel_syntax import ForbiddenSyntaxError
 from kernels_eval.trace.launch_signature import TRITON_NAMES, describe_launch
 from kernels_eval.trace.schema import Descriptor, KernelSource, LaunchKernel, Sequence, Value, View
 
 _SAMPLED_PROGRAMS = 32
+_MOST_SHUFFLED = 1 << 20
+"""Most programs of a launch whose order is drawn as a whole."""
 
 
 class KernelRuns:
     """The kernels of one candidate."""
 
-    def __init__(self, memory: TensorStore) -> None:
+    def __init__(self, memory: TensorStore, order: int = 0) -> None:
+        """Create it for one candidate. `order`: seed of the order in which programs run."""
         self._memory = memory
+        self._order = np.random.default_rng(order)
         self._library = KernelLibrary(interpreted, for_interpreter=True)
         self._is_copy = False
         """True if the last launch only passed on its arguments."""
@@ -60,7 +65,7 @@ class KernelRuns:
                 name: self._library.value_of(value) if name in function.constexprs else self._argument(value)
                 for name, value in launch.arguments.items()
             }
-            interpret(function, arguments, launch.grid, _programs(launch.grid))
+            interpret(function, arguments, launch.grid, self._in_secret_order(launch.grid))
         except Exception as error:
             raise KernelError(function.fn.__name__) from error
         counted = Launch(
@@ -99,6 +104,22 @@ class KernelRuns:
             is_float = dtype.is_floating_point or dtype.is_complex
             whole[places] = torch.rand(written.shape).to(dtype) * 4 - 2 if is_float else written.roll(1)
 
+    def _in_secret_order(self, grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
+        """Yield every program of a grid once, in an order that the candidate cannot know."""
+        for number in self._permutation(math.prod(grid)):
+            rest, x = divmod(int(number), grid[0])
+            z, y = divmod(rest, grid[1])
+            yield x, y, z
+
+    def _permutation(self, count: int) -> Iterable[int]:
+        """Return the numbers below `count` in a random order; of very many by their multiples, one after the other."""
+        if count <= _MOST_SHUFFLED:
+            return self._order.permutation(count)
+        step = int(self._order.integers(count))
+        while math.gcd(step, count) != 1:
+            step += 1
+        return (step * number % count for number in range(count))
+
     def _function(self, launch: LaunchKernel) -> DeviceFunction:
         try:
             function = self._library[launch.kernel]
@@ -132,7 +153,8 @@ class KernelRuns:
         for name, view in _views(arguments):
             if view.storage not in regions:
                 storage = self._memory[view.storage]
-                regions[view.storage] = Region(name, storage, storage.base, storage.memory.numel())
+                start = view.offset * DTYPES[view.dtype].itemsize
+                regions[view.storage] = Region(name, storage, storage.base, storage.memory.numel(), start)
         return list(regions.values())
 
 

@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from kernels_eval.interpreter.data_races import RACES
+from kernels_eval.interpreter.shadow_memory import Access, Shadow, lane_numbers
+
 SECTOR_BYTES = 32
-_SHIFT = np.uint64(5)
+_SHIFT = 5
 Addresses = np.ndarray[Any, np.dtype[np.uint64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Origins = np.ndarray[Any, np.dtype[np.uint8]]
@@ -52,6 +55,8 @@ class Storage:
     """Origin of all bytes, as long as `origins` is None."""
     origins: Origins | None = None
     """For each byte: the Origin of the element that starts there. None as long as all have the default origin."""
+    shadow: Shadow | None = None
+    """Programs that accessed its elements, once that can matter."""
 
     @property
     def base(self) -> int:
@@ -79,6 +84,8 @@ class Region:
     storage: Storage
     base: int
     size: int
+    start: int = 0
+    """Offset in bytes of the argument's first element."""
     read: Flags | None = None
     """Sectors read in this launch."""
     written: Flags | None = None
@@ -127,38 +134,75 @@ class AccessLog:
 ACCESS_LOG = AccessLog()
 
 
-def record_access(pointers: Any, mask: Flags | None, reads: bool, writes: bool) -> None:
-    """Check and count one access. Pointers: uint64 array of any shape; mask: bool array of the same shape."""
+@dataclass(frozen=True)
+class _Lanes:
+    """One access of a kernel: a pointer for each lane, and what it does there."""
+
+    shape: tuple[int, ...]
+    mask: Flags | None
+    """Lanes that take part; None: all."""
+    itemsize: int
+    reads: bool
+    writes: bool
+    values: Any
+    is_volatile: bool
+
+    def numbers(self) -> Any:
+        """Return the numbers of the lanes that take part."""
+        return lane_numbers(self.shape, self.mask)
+
+    def stored(self) -> Any:
+        """Return the values that the lanes store, None if they load."""
+        if self.values is None:
+            return None
+        values = np.broadcast_to(self.values, self.shape)
+        return values.ravel() if self.mask is None else values[self.mask]
+
+
+def record_access(
+    pointers: Any, mask: Flags | None, reads: bool, writes: bool, values: Any = None, is_volatile: bool = False
+) -> None:
+    """Check and count one access, before it is carried out.
+
+    Raises OutOfBoundsError or DataRaceError. An access that reads and writes is atomic.
+
+    Args:
+        pointers: handle with a uint64 array of any shape.
+        mask: bool array that can be broadcast to that shape, or None.
+        values: array of the values to be stored, of that shape.
+        is_volatile: True for a load that no cache may answer: it does not conflict with atomics.
+    """
     addresses: Addresses = pointers.data
     if mask is not None:
         mask = None if bool(mask.all()) else np.broadcast_to(mask, addresses.shape)
     flat = addresses.ravel() if mask is None else addresses[mask]
     if flat.size == 0:
         return
-    bits = pointers.get_element_ty().primitive_bitwidth
-    itemsize = max(1, bits // 8)
+    itemsize = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+    lanes = _Lanes(addresses.shape, mask, itemsize, reads, writes, values, is_volatile)
     lowest, highest = int(flat.min()), int(flat.max()) + itemsize
     for region in ACCESS_LOG.regions:
         if region.base <= lowest and highest <= region.base + region.size:
-            _mark(region, flat, reads, writes)
+            _mark(region, flat, lanes, None)
             break
     else:
-        _record_scattered(flat, itemsize, reads, writes)
+        _record_scattered(flat, lanes)
     ACCESS_LOG.l2_bytes += SECTOR_BYTES * _sectors_touched(addresses, flat, mask)
 
 
-def _record_scattered(flat: Addresses, itemsize: int, reads: bool, writes: bool) -> None:
+def _record_scattered(flat: Addresses, lanes: _Lanes) -> None:
     """An access that no single tensor covers: pointers into several tensors, or out of bounds."""
     outside = np.ones(flat.shape, dtype=bool)
     for region in ACCESS_LOG.regions:
-        inside = (flat >= np.uint64(region.base)) & (flat + np.uint64(itemsize) <= np.uint64(region.base + region.size))
+        end = np.uint64(region.base + region.size)
+        inside = (flat >= np.uint64(region.base)) & (flat + np.uint64(lanes.itemsize) <= end)
         if inside.any():
-            _mark(region, flat[inside], reads, writes)
+            _mark(region, flat[inside], lanes, inside)
             outside &= ~inside
     if not outside.any():
         return
     address = int(flat[outside][0])
-    verb = "writes" if writes else "reads"
+    verb = "writes" if lanes.writes else "reads"
     if not ACCESS_LOG.regions:
         raise OutOfBoundsError(f"the kernel {verb} memory, but was passed no tensor")
 
@@ -174,19 +218,40 @@ def _record_scattered(flat: Addresses, itemsize: int, reads: bool, writes: bool)
     )
 
 
-def _mark(region: Region, flat: Addresses, reads: bool, writes: bool) -> None:
-    offsets = flat - np.uint64(region.base)
-    sectors = (offsets >> _SHIFT).astype(np.int64)
+def _mark(region: Region, flat: Addresses, lanes: _Lanes, inside: Flags | None) -> None:
+    """Record an access within one region. `inside`: lanes that touch it, of those that take part; None: all."""
+    offsets = (flat - np.uint64(region.base)).astype(np.int64)
+    _check_races(region, offsets, lanes, inside)
+    sectors = offsets >> _SHIFT
     count = region.size // SECTOR_BYTES + 1
-    if reads:
+    if lanes.reads:
         if region.read is None:
             region.read = np.zeros(count, dtype=bool)
         region.read[sectors] = True
-    if writes:
+    if lanes.writes:
         if region.written is None:
             region.written = np.zeros(count, dtype=bool)
         region.written[sectors] = True
-        region.storage.all_origins()[offsets.astype(np.int64)] = Origin.KERNEL
+        region.storage.all_origins()[offsets] = Origin.KERNEL
+
+
+def _check_races(region: Region, offsets: Any, lanes: _Lanes, inside: Flags | None) -> None:
+    storage = region.storage
+    is_given = storage.default_origin is Origin.GIVEN and storage.origins is None
+    if storage.shadow is None:
+        if is_given and not lanes.writes:
+            return
+        storage.shadow = Shadow(region.size, lanes.itemsize)
+    numbers, stored = lanes.numbers(), lanes.stored()
+    if inside is not None:
+        numbers, stored = numbers[inside], None if stored is None else stored[inside]
+    access = Access(region.name, region.start, offsets, lanes.itemsize, numbers, storage.memory.numpy(), stored)
+    if (lanes.reads and lanes.writes) or lanes.is_volatile:
+        RACES.atomic(storage.shadow, access, is_write=lanes.writes)
+    elif lanes.writes:
+        RACES.store(storage.shadow, access)
+    else:
+        RACES.load(storage.shadow, access, is_recorded=not is_given)
 
 
 def _sectors_touched(addresses: Addresses, flat: Addresses, mask: Flags | None) -> int:
@@ -194,10 +259,10 @@ def _sectors_touched(addresses: Addresses, flat: Addresses, mask: Flags | None) 
 
     Of the two orders that a layout can take, the better one counts.
     """
-    sectors = flat >> _SHIFT
+    sectors = flat >> np.uint64(_SHIFT)
     touched = 1 + int(np.count_nonzero(sectors[1:] != sectors[:-1]))
     if addresses.ndim >= 2 and touched > flat.size // 2 > 0:
         turned = addresses.T.ravel() if mask is None else addresses.T[mask.T]
-        sectors = turned >> _SHIFT
+        sectors = turned >> np.uint64(_SHIFT)
         touched = min(touched, 1 + int(np.count_nonzero(sectors[1:] != sectors[:-1])))
     return touched

@@ -1,8 +1,8 @@
 """Interpreter process: owns one candidate's tensors, runs the programs that its host code traced, and counts.
 
 It talks to the judge alone, in frames (kernels_eval.sandbox.messages). The judge sends `begin` (allowed operators,
-weights), then `execute` (a part of a program; the place of the inputs in shared memory; the outputs or the value to
-send back). The answer is `executed` or `failed`.
+weights, seed of the order of programs), then `execute` (a part of a program; the place of the inputs in shared memory;
+the outputs or the value to send back). The answer is `executed` or `failed`.
 
 Of the candidate's code only kernels run here, and only if kernels_eval.trace.kernel_syntax accepts them. The process is
 sandboxed all the same. It never holds the reference, its outputs, the seeds or the verdict.
@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from kernels_eval.interpreter.data_races import DataRaceError
 from kernels_eval.interpreter.kernel_runs import KernelRuns
 from kernels_eval.interpreter.memory_accesses import OutOfBoundsError
 from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
@@ -52,7 +53,7 @@ class _Executor:
     def serve(self) -> None:
         header, payload = receive_frame(self._channel)
         self._state = TensorStore(strict=header["strict"])
-        self._runs = KernelRuns(self._state)
+        self._runs = KernelRuns(self._state, header["order"])
         for item in header["weights"]:
             form = TensorForm(**item["form"])
             self._state.give(item["storage"], tensor_from(payload, form, item["offset"]), form.nbytes)
@@ -123,6 +124,8 @@ def _kernel_failure(error: KernelError) -> CandidateError:
         code = linecache.getline(FILE_NAME, cause.line).strip()
         return CandidateError("compile_error", "triton_compile", f"{error.kernel}: {cause} (line {cause.line}: {code})")
     message = f"{error.kernel}: {describe(cause)}"
+    if isinstance(cause, DataRaceError):
+        return CandidateError("incorrect", "data_race", message)
     if isinstance(cause, OutOfBoundsError):
         return CandidateError("runtime_error", "out_of_bounds", message)
     if isinstance(cause, MemoryError):

@@ -115,7 +115,7 @@ class FailedAnswer(FrozenModel):
     """The candidate failed. Sent by a candidate's process, which gains nothing by sending it."""
 
     kind: Literal["failed"]
-    status: Literal["compile_error", "runtime_error", "rejected"]
+    status: Literal["compile_error", "runtime_error", "incorrect", "rejected"]
     category: Annotated[str, Field(pattern=r"^[a-z_]{1,40}$")]
     message: Annotated[str, Field(max_length=2000)]
 

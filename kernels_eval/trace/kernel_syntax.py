@@ -21,7 +21,12 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-INTERPRETER_NAMES = frozenset({"interpreter_semantic", "_InterpreterComparison"})
+INTERPRETER_NAMES = _words(
+    """
+    interpreter_semantic _InterpreterComparison _kernel_and _kernel_or _kernel_not _kernel_condition _kernel_constant
+    _kernel_assert _kernel_refuse
+    """
+)
 """Names that the interpreter's rewriting of a kernel refers to; no kernel may use them itself."""
 _MODULES: dict[str, frozenset[str]] = {
     "triton": frozenset({"cdiv", "next_power_of_2"}),
@@ -88,7 +93,7 @@ _VALUE_ATTRIBUTES = _words(
 )
 _STATEMENTS = (
     ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.While, ast.If, ast.Expr, ast.Return, ast.Pass, ast.Assert,
-    ast.Break, ast.Continue,
+    ast.Break, ast.Continue, ast.Raise,
 )  # fmt: skip
 _EXPRESSIONS = (
     ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Compare, ast.Call, ast.Constant, ast.Attribute, ast.Subscript,
@@ -124,7 +129,7 @@ def checked_tree(kernel: KernelSource) -> ast.FunctionDef:
     ast.increment_lineno(tree, kernel.line - 1)
     if function.decorator_list or function.args.vararg or function.args.kwarg or getattr(function, "type_params", None):
         raise ForbiddenSyntaxError(f"{kernel.name} has decorators or a variable number of arguments", kernel.line)
-    _Check(function, kernel.globals).run()
+    _Check(function, kernel.globals, kernel.is_constexpr_function).run()
     return function
 
 
@@ -181,8 +186,10 @@ def _checked_parts(function: ast.FunctionDef) -> list[ast.AST]:
 
 
 def _walk(node: ast.AST) -> list[ast.AST]:
-    """Yield all nodes below one, without annotations of local variables (Python does not evaluate them)."""
+    """Return all nodes from one down, without annotations of local variables and what `raise` raises: neither runs."""
     found = [node]
+    if isinstance(node, ast.Raise):
+        return found
     for name, value in ast.iter_fields(node):
         if isinstance(node, ast.AnnAssign) and name == "annotation":
             continue
@@ -193,8 +200,9 @@ def _walk(node: ast.AST) -> list[ast.AST]:
 
 
 class _Check:
-    def __init__(self, function: ast.FunctionDef, declared: Mapping[str, Global]) -> None:
+    def __init__(self, function: ast.FunctionDef, declared: Mapping[str, Global], runs_as_python: bool) -> None:
         self._function = function
+        self._runs_as_python = runs_as_python
         self._declared = declared
         self._bound = bound_names(function)
 
@@ -214,6 +222,10 @@ class _Check:
                 self._refuse(node, f"a kernel cannot use the attribute .{node.attr}")
             if not isinstance(node.ctx, ast.Load):
                 self._refuse(node, f"a kernel cannot assign to .{node.attr}")
+        elif isinstance(node, ast.Raise):
+            if self._runs_as_python:
+                self._refuse(node, "a function of constants cannot use raise")
+            return  # the interpreter replaces it by a call, and the compiler refuses it, where the kernel reaches it
         elif isinstance(node, ast.Name):
             self._check_name(node)
         elif isinstance(node, ast.keyword):
@@ -264,5 +276,5 @@ class _Check:
 _NAMES = {
     "Import": "import", "ImportFrom": "import", "Lambda": "lambda", "Try": "try", "With": "with", "Global": "global",
     "Nonlocal": "nonlocal", "FunctionDef": "a function of its own", "ClassDef": "class", "Dict": "a dictionary",
-    "Raise": "raise", "Yield": "yield", "Delete": "del",
+    "Yield": "yield", "Delete": "del",
 }  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 import triton.language as tl
 
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, record_access
-from kernels_eval.interpreter.triton_patches import arithmetic, types
+from kernels_eval.interpreter.triton_patches import arithmetic, control_flow, programs, types
 from kernels_eval.interpreter.triton_patches.names import upstream
 
 
@@ -60,11 +60,11 @@ def install() -> None:
     upstream.InterpretedFunction.__call__ = _call_device_function
     upstream.InterpreterBuilder.create_masked_load = _masked_load
     upstream.InterpreterBuilder.create_masked_store = _masked_store
-    upstream.InterpreterBuilder.create_atomic_rmw = _atomic_rmw
-    upstream.InterpreterBuilder.create_atomic_cas = _atomic_cas
     upstream.InterpreterBuilder.create_dot = _dot
     upstream.InterpreterBuilder.binary_op = _binary_op
     arithmetic.install()
+    programs.install()
+    control_flow.install()
     for language in (tl, tl.core):
         language.dot = _exact_by_default(language.dot)  # pyright: ignore[reportAttributeAccessIssue]
     upstream._get_np_dtype = _numpy_type
@@ -98,16 +98,6 @@ def _call_device_function(self: Any, *args: Any, **kwargs: Any) -> Any:
     return self.rewrite()(*args, **kwargs)
 
 
-def interpret(function: Any, arguments: dict[str, Any], grid: tuple[int, int, int], programs: Any) -> None:
-    """Run programs of a launch, by their indices. `function`: a DeviceFunction; `arguments`: already converted."""
-    builder = upstream.interpreter_builder
-    builder.set_grid_dim(*grid)
-    run = function.fn
-    for index in programs:
-        builder.grid_idx = ACCESS_LOG.program = index
-        run(**arguments)
-
-
 def pointer(address: int, dtype_name: str) -> Any:
     """Return the pointer that a kernel gets for a tensor. `dtype_name`: Triton's name, e.g. `fp32`."""
     dtype = _POINTERS.get(dtype_name)
@@ -120,29 +110,38 @@ def pointer(address: int, dtype_name: str) -> Any:
 # is a plain array or a handle, whose `data` are lanes to NumPy either way.
 def _masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *hints: Any, **named: Any) -> Any:
     lanes = np.asarray(mask.data)
-    record_access(ptrs, lanes, reads=True, writes=False)
+    is_volatile = bool(named.get("is_volatile", hints[-1] if hints else False))
+    record_access(ptrs, lanes, reads=True, writes=False, is_volatile=is_volatile)
     dtype_tt = ptrs.get_element_ty()
     dtype_np = upstream._get_np_dtype(dtype_tt)
     if other is None:
-        other = upstream.TensorHandle(np.zeros_like(ptrs.data, dtype=dtype_np), dtype_tt)
+        other = upstream.TensorHandle(_undefined(ptrs.data.shape, dtype_tt, dtype_np), dtype_tt)
     loaded = upstream._interpreter.load(ptrs.data, lanes, other.data, dtype_np)
     return upstream.TensorHandle(loaded, dtype_tt)
 
 
+def _undefined(shape: tuple[int, ...], dtype: Any, numpy_type: Any) -> np.ndarray[Any, Any]:
+    """Return what lanes hold that are masked off without `other`: NaN, or by turns the extremes of integers.
+
+    Compiled code leaves their registers as they are, often but not always zero.
+    """
+    values = np.empty(shape, numpy_type)
+    if numpy_type.kind == "f":
+        values.fill(np.nan)
+    elif dtype.scalar.is_floating():  # kept as bits
+        values.fill(_QUIET_NANS[dtype.scalar.primitive_bitwidth])
+    else:
+        flat = values.reshape(-1)
+        flat[::2], flat[1::2] = (
+            (True, False) if numpy_type.kind == "b" else (np.iinfo(numpy_type).max, np.iinfo(numpy_type).min)
+        )
+    return values
+
+
 def _masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *hints: Any, **named: Any) -> Any:
     lanes = np.asarray(mask.data)
-    record_access(ptrs, lanes, reads=False, writes=True)
+    record_access(ptrs, lanes, reads=False, writes=True, values=value.data)
     return upstream._interpreter.store(ptrs.data, value.data, lanes)
-
-
-def _atomic_rmw(self: Any, rmw_op: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
-    record_access(ptr, mask.data, reads=True, writes=True)
-    return _upstream_atomic_rmw(self, rmw_op, ptr, val, mask, sem, scope)
-
-
-def _atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
-    record_access(ptr, None, reads=True, writes=True)
-    return _upstream_atomic_cas(self, ptr, cmp, val, sem, scope)
 
 
 def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
@@ -188,7 +187,7 @@ _NUMPY_TYPES: dict[str, np.dtype[Any]] = {
     )
 }  # fmt: skip
 _POINTERS: dict[str, Any] = {}
-_upstream_atomic_rmw = upstream.InterpreterBuilder.create_atomic_rmw
-_upstream_atomic_cas = upstream.InterpreterBuilder.create_atomic_cas
+_QUIET_NANS = {16: 0x7FC0, 8: 0x7F}
+"""Bits of NaN in the types that NumPy lacks, by their width."""
 _upstream_dot = upstream.InterpreterBuilder.create_dot
 _upstream_binary_op = upstream.InterpreterBuilder.binary_op

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Generator, Iterator
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+import triton.language as tl
 from triton.language import core as _core
 from triton.language.semantic import TritonSemantic as _TritonSemantic
 from triton.runtime import driver as _driver
@@ -60,8 +62,30 @@ def interpreter_globals(names: Collection[str]) -> dict[str, Any]:
 
 
 def runtime_value(value: Any) -> Any:
-    """Return a number, tuple or tensor descriptor in the form that an interpreted kernel gets."""
+    """Return a number, tuple or tensor descriptor that a launch passes in the form that a compiled kernel gets.
+
+    A bool becomes an int1 tensor; an int an int32 tensor if it fits, else int64 or uint64; a float a float32 tensor.
+    The int 1 stays as it is, since Triton compiles it in.
+    """
+    if isinstance(value, bool):
+        return scalar(value, np.bool_, tl.int1)
+    if isinstance(value, float):
+        return scalar(value, np.float32, tl.float32)
+    if isinstance(value, int):
+        return value if value == 1 else _integer(value)
     return upstream._implicit_cvt(value)
+
+
+def scalar(value: Any, numpy_type: Any, dtype: tl.dtype) -> Any:
+    """Return a number as a scalar tensor of the interpreter."""
+    handle = upstream.TensorHandle(np.array([value], dtype=numpy_type), dtype)
+    return tl.tensor(handle, dtype)  # pyright: ignore[reportArgumentType]
+
+
+def _integer(value: int) -> Any:
+    if -(2**31) <= value < 2**31:
+        return scalar(value, np.int32, tl.int32)
+    return scalar(value, np.int64, tl.int64) if value < 2**63 else scalar(value, np.uint64, tl.uint64)
 
 
 def replace_launcher(run: Callable[..., Any]) -> None:

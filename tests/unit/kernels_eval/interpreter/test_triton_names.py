@@ -187,18 +187,52 @@ def test_rewritten_code_keeps_tritons_types() -> None:
     assert "no such name" not in names.interpreter_globals({"interpreter_semantic", "no such name"})
 
 
-@pytest.mark.parametrize(("value", "dtype"), [(3, tl.int32), (1 << 40, tl.int64), (1 << 63, tl.uint64)])
-@checks("_implicit_cvt", "TensorHandle")
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (3, tl.int32),
+        (0, tl.int32),
+        (-1, tl.int32),
+        (1 << 40, tl.int64),
+        (1 << 31, tl.int64),
+        (1 << 63, tl.uint64),
+        (True, tl.int1),
+        (False, tl.int1),
+        (0.5, tl.float32),
+        (1.0, tl.float32),
+    ],
+)
+@checks("TensorHandle")
 def test_numbers_become_tensors_of_the_type_that_the_launcher_gives_them(value: Any, dtype: Any) -> None:
     tensor = names.runtime_value(value)
     assert tensor.dtype == dtype
     assert tensor.handle.data.item() == value
 
 
+def test_floats_are_rounded_to_single_precision() -> None:
+    assert names.runtime_value(0.1).handle.data.item() == float(np.float32(0.1))
+
+
 @checks("_implicit_cvt")
 def test_other_values_are_passed_as_they_are() -> None:
-    assert names.runtime_value(0.5) == 0.5
+    assert names.runtime_value(1) == 1
+    assert type(names.runtime_value(1)) is int
     assert names.runtime_value(None) is None
+    assert [item.dtype for item in names.runtime_value((2, 3))] == [tl.int32, tl.int32]
+
+
+@checks("interpreter_semantic")
+@pytest.mark.parametrize(("left", "right", "wider"), [(tl.int32, tl.int64, tl.int64), (tl.int32, tl.int32, tl.int32)])
+def test_rules_of_the_interpreter_promote_integers(left: Any, right: Any, wider: Any) -> None:
+    assert upstream.interpreter_semantic.integer_promote_impl(left, right) == wider
+
+
+@checks("_ir", "InterpreterBuilder")
+def test_atomics_have_an_order_and_a_scope() -> None:
+    orders = {upstream._ir.MEM_SEMANTIC.ACQUIRE, upstream._ir.MEM_SEMANTIC.RELEASE}
+    assert orders.isdisjoint({upstream._ir.MEM_SEMANTIC.ACQUIRE_RELEASE, upstream._ir.MEM_SEMANTIC.RELAXED})
+    assert upstream._ir.MEM_SYNC_SCOPE.CTA != upstream._ir.MEM_SYNC_SCOPE.GPU
+    assert list(inspect.signature(upstream.InterpreterBuilder.create_barrier).parameters) == ["self"]
 
 
 @checks("_get_np_dtype")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_eval.trace.kernel_syntax import ForbiddenSyntaxError, checked_tree
+from kernels_eval.trace.kernel_syntax import ForbiddenSyntaxError, checked_tree, free_names
 from kernels_eval.trace.schema import Global, KernelSource, ModuleName
 
 GLOBALS: dict[str, Global] = {"tl": ModuleName(name="triton.language"), "triton": ModuleName(name="triton")}
@@ -143,7 +143,6 @@ def test_defaults_of_parameters_are_checked_too(escape: str) -> None:
         "def kernel(p):\n    class Inner:\n        pass\n",
         "def kernel(p):\n    try:\n        p\n    except Exception:\n        pass\n",
         "def kernel(p):\n    with p:\n        pass\n",
-        "def kernel(p):\n    raise p\n",
         "def kernel(p):\n    del p\n",
         "def kernel(p):\n    match p:\n        case 1:\n            pass\n",
         "def kernel(p):\n    p.value = 1\n",
@@ -160,6 +159,14 @@ def test_defaults_of_parameters_are_checked_too(escape: str) -> None:
 def test_statements_that_no_kernel_has(source: str) -> None:
     with pytest.raises(ForbiddenSyntaxError):
         checked_tree(KernelSource(number=0, name="kernel", source=source, line=1, globals=GLOBALS))
+
+
+def test_raise_is_left_to_the_interpreter_and_what_it_raises_is_never_evaluated() -> None:
+    source = "def kernel(p):\n    if p:\n        raise Error(p.__class__)\n"
+    kernel = KernelSource(number=0, name="kernel", source=source, line=1, globals=GLOBALS)
+    assert "Error" not in free_names(checked_tree(kernel))
+    with pytest.raises(ForbiddenSyntaxError, match="raise"):
+        checked_tree(kernel.model_copy(update={"is_constexpr_function": True}))
 
 
 @given(st.text(max_size=80))

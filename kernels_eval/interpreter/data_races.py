@@ -1,0 +1,215 @@
+"""Interpreter process: conflicts between the programs of one launch, and between the lanes of one program.
+
+Programs of a launch run in any order, at the same time. Two of them conflict at an element of memory if one writes it
+and the other reads or writes it, unless both accesses are atomic, or the first is ordered before the second by atomics:
+a release at some address by the first program, after its access, and an acquire there by the second, before its own.
+Only atomics on one address (not on a block of them) order programs. A store that leaves the element's bits as they are
+conflicts with nothing: its result is the same in any order.
+
+Lanes of one program conflict if one store gives an element two values, or if a lane loads or overwrites what another
+lane has stored since the last barrier (`tl.debug_barrier`, or an atomic on one address).
+
+Each storage has a shadow: for each element the last plain writer, the first reader and the first atomic of the
+launch, and the lane that stored it. A program runs to its end before the next one starts, so the first reader
+suffices: if it is the program that writes, no other program has read before. Programs are known by segments, numbers
+that rise with each program, barrier and release, over all launches: shadows are never cleared.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kernels_eval.interpreter.shadow_memory import (
+    Access,
+    Flags,
+    Places,
+    Segments,
+    Shadow,
+    bits_of,
+    changed,
+    element,
+    places_of,
+)
+
+Program = tuple[int, int, int]
+
+
+class DataRaceError(Exception):
+    """Raised if the result of a launch depends on the order of its programs, or of one program's lanes."""
+
+
+@dataclass
+class RaceCheck:
+    """The segments and the order of the programs of the current launch."""
+
+    _segment: int = 0
+    _launch: int = 1
+    """First segment of the launch."""
+    _program: int = 1
+    """First segment of the program that runs."""
+    _barrier: int = 1
+    """First segment of the program after its last barrier."""
+    _owners: list[int] = field(default_factory=list)
+    """Of each segment of the launch: its program's number, in the order in which programs were started."""
+    _indices: list[Program] = field(default_factory=list)
+    """Index in the grid of each program, by number."""
+    _released: dict[int, dict[int, int]] = field(default_factory=dict)
+    """By address: of each program, by number, the last segment that is ordered before an acquire there."""
+    _acquired: list[dict[int, int]] = field(default_factory=list)
+    """Entries of `_released` that the program that runs has acquired."""
+    _number: int = 0
+    _is_interleaved: bool = False
+    """True once a program ran while another one waited."""
+
+    def start_launch(self) -> None:
+        """Forget the accesses of earlier launches."""
+        self._launch = self._segment + 1
+        self._owners, self._indices, self._released = [], [], {}
+        self._is_interleaved = False
+
+    def start_program(self, index: Program) -> None:
+        """Note that a program starts."""
+        self._number = len(self._indices)
+        self._indices.append(index)
+        self._acquired = []
+        self._begin_segment()
+        self._program = self._barrier = self._segment
+
+    def suspended(self) -> tuple[Any, ...]:
+        """Return what `resume` needs to let the program go on that runs now, after other ones."""
+        self._is_interleaved = True
+        return self._number, self._program, self._acquired
+
+    def resume(self, state: tuple[Any, ...]) -> None:
+        """Let a program go on that waited for others."""
+        self._number, self._program, self._acquired = state
+        self.barrier()
+
+    def barrier(self) -> None:
+        """Order all that the program's lanes did before all that they do after it."""
+        self._begin_segment()
+        self._barrier = self._segment
+
+    def acquire(self, address: int) -> None:
+        """Order what other programs released at an address before all that follows in this program."""
+        released = self._released.get(address)
+        if released is not None and not any(released is known for known in self._acquired):
+            self._acquired.append(released)
+
+    def release(self, address: int) -> None:
+        """Order all that this program has done, or acquired, before what others do after an acquire at the address."""
+        released = self._released.setdefault(address, {})
+        for known in self._acquired:
+            if known is not released:
+                for number, segment in known.items():
+                    released[number] = max(segment, released.get(number, 0))
+        released[self._number] = self._segment
+        self.barrier()
+
+    def load(self, shadow: Shadow, access: Access, is_recorded: bool) -> None:
+        """Check a plain load. `is_recorded`: False for memory that no kernel is going to write."""
+        places, lanes = places_of(shadow, access)
+        if shadow.writers is not None:
+            prior = shadow.writers[places]
+            self._check(prior, places, access, "reads", "wrote")
+            self._check_lanes(shadow, prior, places, lanes, access)
+        if shadow.atomics is not None:
+            self._check(shadow.atomics[places], places, access, "reads, without an atomic,", "wrote by an atomic")
+        if is_recorded:
+            if shadow.readers is None:
+                shadow.readers = shadow.elements()
+            self._record_first(shadow.readers, places)
+
+    def store(self, shadow: Shadow, access: Access) -> None:
+        """Check and record a store, before it is carried out."""
+        places, lanes = places_of(shadow, access)
+        if shadow.readers is not None:
+            self._check(shadow.readers[places], places, access, "writes", "read")
+        if shadow.atomics is not None:
+            self._check(shadow.atomics[places], places, access, "writes, without an atomic,", "wrote by an atomic")
+        if shadow.writers is None or shadow.lanes is None:
+            shadow.writers, shadow.lanes = shadow.elements(), shadow.elements()
+        prior = shadow.writers[places]
+        self._check(prior, places, access, "writes", "wrote")
+        self._check_lanes(shadow, prior, places, lanes, access)
+        shadow.writers[places] = self._segment
+        shadow.lanes[places] = lanes
+        self._check_duplicates(shadow.lanes[places], lanes, access)
+
+    def atomic(self, shadow: Shadow, access: Access, is_write: bool) -> None:
+        """Check and record an atomic. `is_write`: False for a volatile load."""
+        places, _ = places_of(shadow, access)
+        if shadow.writers is not None:
+            prior = shadow.writers[places]
+            self._check(prior, places, access, "updates by an atomic", "wrote without one")
+        if not is_write:
+            return
+        if shadow.readers is not None:
+            self._check(shadow.readers[places], places, access, "updates by an atomic", "read without one")
+        if shadow.atomics is None:
+            shadow.atomics = shadow.elements()
+        self._record_first(shadow.atomics, places)
+
+    def _begin_segment(self) -> None:
+        self._segment += 1
+        self._owners.append(self._number)
+
+    def _record_first(self, array: Segments, places: Places) -> None:
+        is_first = array[places] < self._launch
+        if is_first.all():
+            array[places] = self._segment
+        elif is_first.any():
+            array[places[is_first]] = self._segment
+
+    def _check(self, prior: Segments, places: Places, access: Access, does: str, did: str) -> None:
+        """Raise DataRaceError if an element was last touched by another program, in an order that is not defined."""
+        foreign = changed(self._foreign(prior), access)
+        for segment in np.unique(prior[foreign]) if foreign.size else ():
+            number = self._owners[segment - self._launch]
+            if not any(known.get(number, 0) >= segment for known in self._acquired):
+                place = element(access, int(foreign[prior[foreign] == segment][0]), places.size)
+                raise DataRaceError(
+                    f"program {self._indices[self._number]} {does} {place}, which program {self._indices[number]} of "
+                    f"the same launch {did}: programs run in any order, at the same time. Use atomics, or two launches"
+                )
+
+    def _foreign(self, prior: Segments) -> Flags:
+        is_recent = prior >= self._launch
+        if not self._is_interleaved:
+            return is_recent & (prior < self._program)
+        owners = np.array(self._owners)
+        return is_recent & (owners[np.where(is_recent, prior - self._launch, 0)] != self._number)
+
+    def _check_lanes(self, shadow: Shadow, prior: Segments, places: Places, lanes: Segments, access: Access) -> None:
+        is_own = prior >= self._barrier
+        if not is_own.any():
+            return
+        assert shadow.lanes is not None
+        crossed = changed(is_own & (shadow.lanes[places] != lanes), access)
+        if crossed.size:
+            place = element(access, int(crossed[0]), places.size)
+            raise DataRaceError(
+                f"program {self._indices[self._number]} {'loads' if access.values is None else 'overwrites'} {place} "
+                "in another lane than the one that stored it: lanes wait for one another only at tl.debug_barrier()"
+            )
+
+    def _check_duplicates(self, stored: Segments, lanes: Segments, access: Access) -> None:
+        """Raise DataRaceError if two lanes of one store write different values to the same element."""
+        lost = np.flatnonzero(stored != lanes)
+        if not lost.size or access.values is None:
+            return
+        bits = bits_of(access.values)
+        size = stored.size // access.offsets.size
+        order = np.argsort(lanes[::size])
+        winners = order[np.searchsorted(lanes[::size], stored[lost], sorter=order)]
+        different = (bits[lost // size] != bits[winners]).any(axis=1)
+        if different.any():
+            place = int(lost[np.flatnonzero(different)[0]])
+            raise DataRaceError(
+                f"one store of program {self._indices[self._number]} writes different values to "
+                f"{element(access, place, stored.size)}, in two of its lanes: the last one to arrive wins"
+            )
+
+
+RACES = RaceCheck()

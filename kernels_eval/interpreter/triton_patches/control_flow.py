@@ -1,0 +1,192 @@
+"""Interpreter process: `and`, `or`, `not`, `if`, `for`, `raise` and `assert`, as Triton's compiler means them.
+
+The interpreter runs a kernel's function as Python. Python asks an operand of `and` for its truth, which a block of
+values has not; skips the second operand, which compiled code always evaluates; and counts loops in its own integers.
+`rewrite` replaces these constructs in the syntax tree by calls of the functions in `GLOBALS`, which do what
+CodeGenerator (triton/compiler/code_generator.py of Triton 3.7) does: visit_BoolOp, visit_UnaryOp, visit_Compare,
+visit_For, visit_Assert. What it refuses is refused here only where the kernel reaches it, since the compiler does not
+visit a compile-time branch that is not taken.
+"""
+
+import ast
+import functools
+from collections.abc import Callable, Generator
+from typing import Any
+
+import triton.language as tl
+
+from kernels_eval.interpreter.triton_patches.names import scalar, upstream
+
+_Thunk = Callable[[], Any]
+
+
+class UnsupportedError(ValueError):
+    """Raised where a kernel reaches what Triton cannot compile."""
+
+
+def rewrite(function: ast.FunctionDef) -> ast.FunctionDef:
+    """Replace, in a kernel's syntax tree, what Python and Triton's compiler mean differently."""
+    return _Rewriting().visit(function)
+
+
+def install() -> None:
+    """Make loops of the language the compiler's. Call it after Triton's own patches."""
+    # Triton's own functions ask `if other:` whether there is a tensor. Kernels ask for its value, by `_condition`.
+    tl.tensor.__bool__ = lambda self: True  # pyright: ignore[reportAttributeAccessIssue]
+    for owner in (tl, tl.core):
+        owner.range = counted  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def counted(first: Any, last: Any = None, step: Any = None, **_: Any) -> Generator[Any]:
+    """Iterate as `range` in a kernel: the counter is a scalar tensor of the bounds' common type."""
+    bounds = (0, first) if last is None else (first, last)
+    step = 1 if step is None else step
+    rules = upstream.interpreter_semantic
+    dtype = tl.int32
+    for bound in (*bounds, step):
+        dtype = rules.integer_promote_impl(dtype, rules.to_tensor(bound).dtype)
+    numpy_type = upstream._get_np_dtype(dtype)
+    for value in range(bounds[0].__index__(), bounds[1].__index__(), step.__index__()):
+        yield scalar(value, numpy_type, dtype)
+
+
+def least(*values: Any) -> Any:
+    """`min` of kernels: of tensors the minimum of each pair of elements, of plain numbers Python's."""
+    return _combined(values, min, tl.minimum)
+
+
+def greatest(*values: Any) -> Any:
+    """`max` of kernels: of tensors the maximum of each pair of elements, of plain numbers Python's."""
+    return _combined(values, max, tl.maximum)
+
+
+def _combined(values: tuple[Any, ...], plain: Callable[..., Any], of_tensors: Callable[..., Any]) -> Any:
+    if any(isinstance(value, tl.tensor) for value in values):
+        return functools.reduce(of_tensors, values)
+    return plain(*map(_plain, values))
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, tl.constexpr) else value
+
+
+def _condition(value: Any) -> Any:
+    """Return the truth of a condition: a plain value, or a tensor of one value."""
+    if not isinstance(value, tl.tensor):
+        return value
+    if value.handle.data.size != 1:
+        raise UnsupportedError("Boolean value of Tensor with more than one value is ambiguous")
+    return bool(value.handle.data.reshape(()))
+
+
+def _all(*values: _Thunk) -> Any:
+    return _joined(values, decisive=False, join="logical_and")
+
+
+def _any(*values: _Thunk) -> Any:
+    return _joined(values, decisive=True, join="logical_or")
+
+
+def _joined(values: tuple[_Thunk, ...], decisive: bool, join: str) -> Any:
+    """Evaluate operands in order: a plain one may decide, tensors are all evaluated and joined as int1."""
+    tensors: list[Any] = []
+    value = None
+    for evaluate in values:
+        value = evaluate()
+        if isinstance(value, tl.tensor):
+            tensors.append(value)
+        elif bool(value) is decisive:
+            return value
+    if not tensors:
+        return value
+    while len(tensors) > 1:
+        right = tensors.pop()
+        tensors.append(getattr(tensors.pop(), join)(right))
+    return tensors[0]
+
+
+def _not(value: Any) -> Any:
+    return upstream.interpreter_semantic.not_(value) if isinstance(value, tl.tensor) else not value
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, tl.tensor):
+        raise UnsupportedError("a branch on a value that is only known at run time cannot contain `raise`")
+    return value
+
+
+def _assert(condition: Any, message: _Thunk) -> None:
+    holds = condition.handle.data.all() if isinstance(condition, tl.tensor) else condition
+    assert holds, str(message())
+
+
+def _refuse(message: str) -> None:
+    raise UnsupportedError(message)
+
+
+GLOBALS: dict[str, Any] = {
+    "_kernel_and": _all,
+    "_kernel_or": _any,
+    "_kernel_not": _not,
+    "_kernel_condition": _condition,
+    "_kernel_constant": _constant,
+    "_kernel_assert": _assert,
+    "_kernel_refuse": _refuse,
+}
+"""Functions that a rewritten kernel calls, by the names that it has for them."""
+BUILTINS: dict[str, Any] = {"range": counted, "min": least, "max": greatest}
+"""Functions that replace Python's own in a kernel."""
+
+
+class _Rewriting(ast.NodeTransformer):
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        name = "_kernel_and" if isinstance(node.op, ast.And) else "_kernel_or"
+        return _call(node, name, *map(_thunk, node.values))
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        return _call(node, "_kernel_not", node.operand) if isinstance(node.op, ast.Not) else node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.generic_visit(node)
+        if len(node.ops) == 1:
+            return node
+        return _call(
+            node, "_kernel_refuse", ast.Constant("Triton compiles no chained comparison: use (a < b) & (b < c)")
+        )
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        if any(isinstance(inner, ast.Raise) for inner in ast.walk(node)):
+            node.test = _call(node.test, "_kernel_constant", node.test)
+        return self._visit_condition(node)
+
+    def visit_While(self, node: ast.While) -> ast.AST:
+        return self._visit_condition(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        return self._visit_condition(node)
+
+    def _visit_condition(self, node: ast.If | ast.While | ast.IfExp) -> ast.AST:
+        self.generic_visit(node)
+        node.test = _call(node.test, "_kernel_condition", node.test)
+        return node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        text = ast.Constant(f"the kernel reaches `{ast.unparse(node)}`, which Triton cannot compile")
+        return ast.copy_location(ast.Expr(_call(node, "_kernel_refuse", text)), node)
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        self.generic_visit(node)
+        message = _thunk(node.msg or ast.Constant(""))
+        return ast.copy_location(ast.Expr(_call(node, "_kernel_assert", node.test, message)), node)
+
+
+def _call(place: ast.AST, name: str, *arguments: ast.expr) -> ast.expr:
+    call = ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
+    return ast.fix_missing_locations(ast.copy_location(call, place))
+
+
+def _thunk(value: ast.expr) -> ast.expr:
+    arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    return ast.copy_location(ast.Lambda(arguments, value), value)

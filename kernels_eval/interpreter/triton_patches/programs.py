@@ -1,0 +1,111 @@
+"""Interpreter process: runs the programs of a launch one after the other, and the atomics that order them.
+
+A program runs to its end before the next one starts, except where it waits for another one: after some atomics in a
+row that change nothing, another program runs within the atomic. Programs that wait for each other in turn, as at the
+second of two barriers of a whole grid, never end: the time limit ends them.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from kernels_eval.interpreter.data_races import RACES
+from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, record_access
+from kernels_eval.interpreter.triton_patches.names import upstream
+
+_PATIENCE = 4
+"""Atomics in a row that change nothing, after which a program is taken to wait for another one."""
+_ir: Any = upstream._ir
+_ACQUIRES = (_ir.MEM_SEMANTIC.ACQUIRE, _ir.MEM_SEMANTIC.ACQUIRE_RELEASE)
+_RELEASES = (_ir.MEM_SEMANTIC.RELEASE, _ir.MEM_SEMANTIC.ACQUIRE_RELEASE)
+_upstream_atomic_rmw = upstream.InterpreterBuilder.create_atomic_rmw
+_upstream_atomic_cas = upstream.InterpreterBuilder.create_atomic_cas
+
+
+def install() -> None:
+    """Patch Triton's interpreter in this process."""
+    upstream.InterpreterBuilder.create_atomic_rmw = _atomic_rmw
+    upstream.InterpreterBuilder.create_atomic_cas = _atomic_cas
+    upstream.InterpreterBuilder.create_barrier = _barrier
+
+
+def interpret(function: Any, arguments: dict[str, Any], grid: tuple[int, int, int], programs: Any) -> None:
+    """Run programs of a launch, by their indices. `function`: a DeviceFunction; `arguments`: already converted."""
+    upstream.interpreter_builder.set_grid_dim(*grid)
+    RACES.start_launch()
+    _LAUNCH.run, _LAUNCH.arguments, _LAUNCH.pending = function.fn, arguments, iter(programs)
+    while _LAUNCH.run_next():
+        pass
+
+
+@dataclasses.dataclass
+class _Launch:
+    """Programs of the current launch that have not started yet."""
+
+    run: Any = None
+    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+    pending: Iterator[tuple[int, int, int]] = dataclasses.field(default_factory=lambda: iter(()))
+    polls: int = 0
+    """Atomics in a row that changed nothing."""
+
+    def run_next(self) -> bool:
+        """Run the next program to its end; returns False if there is none."""
+        index = next(self.pending, None)
+        if index is None:
+            return False
+        upstream.interpreter_builder.grid_idx = ACCESS_LOG.program = index
+        RACES.start_program(index)
+        self.polls = 0
+        self.run(**self.arguments)
+        return True
+
+    def poll(self, is_idle: bool) -> None:
+        """Count an atomic of the program that runs. One that waits for others lets them run, within its atomic."""
+        self.polls = self.polls + 1 if is_idle else 0
+        if self.polls < _PATIENCE:
+            return
+        index, state = ACCESS_LOG.program, RACES.suspended()
+        self.run_next()
+        upstream.interpreter_builder.grid_idx = ACCESS_LOG.program = index
+        RACES.resume(state)
+        self.polls = 0
+
+
+_LAUNCH = _Launch()
+
+
+def _atomic_rmw(self: Any, rmw_op: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
+    return _ordered(ptr, mask.data, sem, scope, lambda: _upstream_atomic_rmw(self, rmw_op, ptr, val, mask, sem, scope))
+
+
+def _atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
+    return _ordered(ptr, None, sem, scope, lambda: _upstream_atomic_cas(self, ptr, cmp, val, sem, scope))
+
+
+def _ordered(ptr: Any, mask: Any, sem: Any, scope: Any, update: Callable[[], Any]) -> Any:
+    """Carry out an atomic. One on a single address orders programs, as far as its semantics say."""
+    if ptr.data.size != 1 or (mask is not None and not mask.all()):
+        record_access(ptr, mask, reads=True, writes=True)
+        return update()
+    address = int(ptr.data.reshape(()))
+    orders = scope != _ir.MEM_SYNC_SCOPE.CTA
+    if orders and sem in _ACQUIRES:
+        RACES.acquire(address)
+    record_access(ptr, mask, reads=True, writes=True)
+    before = update()
+    if orders and sem in _RELEASES:
+        RACES.release(address)
+    _LAUNCH.poll(is_idle=_content(ptr) == before.data.tobytes())
+    return before
+
+
+def _content(ptr: Any) -> bytes:
+    dtype = upstream._get_np_dtype(ptr.get_element_ty())
+    everywhere = np.ones_like(ptr.data, dtype=bool)
+    return upstream._interpreter.load(ptr.data, everywhere, np.zeros_like(ptr.data, dtype=dtype), dtype).tobytes()
+
+
+def _barrier(self: Any) -> None:
+    RACES.barrier()

@@ -1,0 +1,48 @@
+"""lock given back before the result is written
+
+expect: refused
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.sum(0)
+
+
+def get_inputs():
+    return [torch.randn(512, 64)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def locked(x_ptr, lock_ptr, o_ptr, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    c = tl.arange(0, BLOCK)
+    while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+        pass
+    total = tl.load(o_ptr + c, mask=c < N, other=0.0)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock_ptr, 0)
+    total += tl.load(x_ptr + row * N + c, mask=c < N, other=0.0)
+    tl.store(o_ptr + c, total, mask=c < N)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.zeros(x.shape[1], device=x.device)
+        lock = torch.zeros(1, dtype=torch.int32, device=x.device)
+        locked[(x.shape[0],)](x, lock, out, x.shape[1], BLOCK=64)
+        return out

@@ -1,0 +1,42 @@
+"""flag gems style mask of two conditions with and
+
+expect: correct
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.where((x > -1) & (x < 1), x, 0.0)
+
+
+def get_inputs():
+    return [torch.randn(512, 64)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def inside(x_ptr, o_ptr, low, high, N, BLOCK: tl.constexpr):
+    c = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + tl.program_id(0) * N + c, mask=c < N, other=0.0)
+    keep = (x > low) and (x < high)
+    tl.store(o_ptr + tl.program_id(0) * N + c, tl.where(keep, x, 0.0), mask=c < N)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        inside[(x.shape[0],)](x, out, -1.0, 1.0, x.shape[1], BLOCK=64)
+        return out

@@ -2,10 +2,8 @@
 
 `ray.placement` names groups of kinds, e.g. `[[update, judge], [rollout]]`: kinds of one group share a node, kinds of
 different groups never do. The needs of a group are reserved on its node before the first stage computes. An update too
-large for any node is spread over several nodes, which hold no other group.
-
-The name of the Ray placement group maps kinds to bundles (`update=0,1 judge=0 rollout=2`): workers that start others
-look up their places there.
+large for any node is spread over several, which hold no other group. The name of the Ray placement group maps kinds to
+bundles (`update=0,1 judge=0 rollout=2`): workers that start others look up their places there.
 """
 
 import math

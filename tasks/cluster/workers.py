@@ -1,7 +1,7 @@
 """Warm Ray actors: a process that has imported torch and holds a policy is kept for the next stage of the same driver.
 
-Runs in the driver's process. Starting a worker takes about ten seconds; an iteration has several stages. A dead worker
-is replaced. Workers end with the driver's Ray job: nothing outlives the run.
+Runs in the driver's process. Starting a worker takes about ten seconds. A dead worker is replaced. Workers end with the
+driver's Ray job.
 """
 
 from collections.abc import Callable, Sequence

@@ -29,15 +29,18 @@ class EscapedMessages:
 
     def __init__(self, tokenizer: Any, messages: Sequence[Message]) -> None:
         self._tokenizer = tokenizer
-        said = "".join(message.content for message in messages)
-        found = [text for text in _control_texts(tokenizer) if text in said]
-        free = (chr(code) for code in range(_FIRST_PLACEHOLDER, _FIRST_PLACEHOLDER + 0xFFFE) if chr(code) not in said)
+        text = "".join(message.content for message in messages)
+        found = [control for control in _control_texts(tokenizer) if control in text]
+        free = (chr(code) for code in range(_FIRST_PLACEHOLDER, _FIRST_PLACEHOLDER + 0xFFFE) if chr(code) not in text)
         self._placeholders = dict(zip(found, free, strict=False))
         self.messages: Sequence[Message] = messages
         """For the template: without the text of control tokens."""
         if found:
             self.messages = [
-                message.model_copy(update={"content": self._without(message.content)}) for message in messages
+                message.model_copy(
+                    update={"content": self._pattern.sub(lambda match: self._placeholders[match[0]], message.content)}
+                )
+                for message in messages
             ]
 
     def unescaped(self, text: str) -> str:
@@ -80,11 +83,6 @@ class EscapedMessages:
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
         return re.compile(f"({'|'.join(map(re.escape, _control_texts(self._tokenizer)))})")
-
-    def _without(self, content: str) -> str:
-        if any(control in content for control in self._placeholders):
-            content = self._pattern.sub(lambda match: self._placeholders[match[0]], content)
-        return content
 
 
 def _control_texts(tokenizer: Any) -> list[str]:
@@ -182,9 +180,8 @@ def _trained_spans(pieces: Sequence[Piece]) -> list[tuple[int, int]]:
 
 
 def _loss_mask(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> list[bool]:
-    """Return which tokens lie in a span. A token that begins before it belongs to the prompt.
+    """Return True for each token that lies in a span; one that begins before it belongs to the prompt.
 
-    Tokenizers that trim offsets (Llama 3's) report a token of white space alone as an empty range at its end: it counts
-    where its end does.
+    A token of white space alone, of which some tokenizers (Llama 3's) report only the end, counts where that lies.
     """
     return [any(first <= start and first < end <= last for first, last in spans) for start, end in offsets]

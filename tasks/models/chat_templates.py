@@ -119,9 +119,10 @@ def template_family(tokenizer: Any, name: str | None = None) -> TemplateFamily:
 
     Raises InputError if it is of no known family, or not of the one called `name`.
     """
-    expected = None if name is None else named_family(name)
+    if name is not None and name not in FAMILIES:
+        raise InputError(f"chat template: expected one of {', '.join(sorted(FAMILIES))}, found {name!r}")
     known = {family.name: family for family in FAMILIES.values()}.values()
-    for family in known if expected is None else [expected]:
+    for family in known if name is None else [FAMILIES[name]]:
         if all(_writes(family, tokenizer, probe) for probe in _PROBES):
             return replace(family, opens_thought=family.reasons and _opens_thought(tokenizer))
     wanted = f"the family {name}" if name else f"one of the families {', '.join(family.name for family in known)}"
@@ -131,26 +132,24 @@ def template_family(tokenizer: Any, name: str | None = None) -> TemplateFamily:
     )
 
 
-def named_family(name: str) -> TemplateFamily:
-    """Return the family of this name; raises InputError if there is none."""
-    if name not in FAMILIES:
-        raise InputError(f"chat template: expected one of {', '.join(sorted(FAMILIES))}, found {name!r}")
-    return FAMILIES[name]
-
-
 def conversation_pieces(family: TemplateFamily, text: str, messages: Sequence[Message]) -> list[Piece]:
     """Cut a rendered conversation into its pieces; trained pieces are those that a policy would have sampled.
 
     Raises InputError if the template's text is not of its family's form.
     """
-    first = 1 if messages and messages[0].role is Role.SYSTEM else 0
-    pieces = [piece for index in range(first, len(messages)) for piece in _message_pieces(family, messages, index)]
+    pieces = _body_pieces(family, messages)
     body = "".join(piece.text for piece in pieces)
     if not text.endswith(body):
         raise InputError(
             f"chat template: expected the form of the family {family.name}, found {_difference(text, body)}"
         )
     return [Piece(text[: len(text) - len(body)], trained=False), *pieces]
+
+
+def _body_pieces(family: TemplateFamily, messages: Sequence[Message]) -> list[Piece]:
+    """Return the pieces of all messages but a system prompt at the beginning, which templates may change."""
+    first = 1 if messages and messages[0].role is Role.SYSTEM else 0
+    return [piece for index in range(first, len(messages)) for piece in _message_pieces(family, messages, index)]
 
 
 def _message_pieces(family: TemplateFamily, messages: Sequence[Message], index: int) -> list[Piece]:
@@ -189,11 +188,7 @@ def _writes(family: TemplateFamily, tokenizer: Any, messages: Sequence[Message])
     text = tokenizer.apply_chat_template(
         [{"role": message.role.value, "content": message.content} for message in messages], tokenize=False
     )
-    body = "".join(
-        family.header(message.role) + family.content(messages, index) + family.end_of_turn + family.separator
-        for index, message in enumerate(messages)
-        if message.role is not Role.SYSTEM
-    )
+    body = "".join(piece.text for piece in _body_pieces(family, messages))
     end_of_turn = tokenizer.convert_tokens_to_ids(family.end_of_turn)
     return str(text).endswith(body) and end_of_turn not in (None, tokenizer.unk_token_id)
 

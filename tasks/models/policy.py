@@ -43,7 +43,7 @@ def new_policy(config: ModelConfig, tokenizer: Any, seed: int = 0) -> PreTrained
     return _cast(model, config.dtype)
 
 
-def _shape_of(config: ModelConfig) -> dict[str, int]:
+def _shape_of(config: ModelConfig) -> dict[str, Any]:
     """Return the configured shape by the names of Qwen3's configuration."""
     return {
         "hidden_size": config.hidden,

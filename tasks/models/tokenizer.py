@@ -37,8 +37,7 @@ SMALLEST_VOCABULARY = 256 + len(SPECIAL_TOKENS)
 def train_tokenizer(texts: Iterable[str], vocabulary: int, destination: Path) -> PreTrainedTokenizerFast:
     """Learn at most `vocabulary` tokens (special ones and all 256 bytes included) from `texts`; save and return it.
 
-    `texts` are the contents of messages. A small corpus can give fewer tokens. The same texts give the same tokenizer.
-    Raises InputError if there are no texts, or the vocabulary cannot hold the bytes.
+    `texts` are the contents of messages. Raises InputError if there are none, or the vocabulary cannot hold the bytes.
     """
     if vocabulary < SMALLEST_VOCABULARY:
         raise InputError(f"model.vocabulary: found {vocabulary}, expected at least {SMALLEST_VOCABULARY}")

@@ -21,8 +21,7 @@ _INPUT_FUNCTIONS = frozenset({"get_inputs", "get_init_inputs"})
 def fingerprint_of(source: str) -> str:
     """Return the classes and functions of a problem with its own names and its numbers replaced.
 
-    Imports, module-level constants, docstrings, annotations and the functions that give the inputs do not count. Source
-    that does not parse is returned stripped.
+    Docstrings, annotations and the functions that give the inputs are left out. What does not parse is only stripped.
     """
     try:
         tree = ast.parse(source)

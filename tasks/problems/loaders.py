@@ -127,8 +127,7 @@ def _json(path: Path) -> dict[str, Any]:
 def load_checkout(path: Path) -> Iterator[Entry]:
     """Yield the problems of a KernelBench checkout, of its `KernelBench` folder or of one level's folder.
 
-    `level1/19_ReLU.py` becomes `level1_19_ReLU`. Order: level, number, name. InputError names a file that is no
-    problem.
+    `level1/19_ReLU.py` becomes `level1_19_ReLU`. Order: level, number, name. InputError names a bad file.
     """
     if not path.is_dir():
         raise InputError(f"{path}: expected the folder of a KernelBench checkout, found a file")

@@ -128,9 +128,7 @@ def _table(rows: Sequence[ProblemRow]) -> Any:
             {
                 **row.problem.model_dump(),
                 "problem_digest": row.problem.digest,
-                "split": row.split.value,
-                "composition": row.composition,
-                "reference_kernel": row.reference_kernel,
+                **row.model_dump(mode="json", exclude={"problem"}),
             }
             for row in rows
         ],
@@ -157,9 +155,4 @@ def _read_table(path: Path) -> Any:
 
 def _row(values: dict[str, Any]) -> ProblemRow:
     problem = Problem(**{name: values[name] for name in Problem.model_fields})
-    return ProblemRow(
-        problem=problem,
-        split=Split(values["split"]),
-        composition=values["composition"],
-        reference_kernel=values["reference_kernel"],
-    )
+    return ProblemRow(problem=problem, **{name: values[name] for name in ("split", "composition", "reference_kernel")})

@@ -40,10 +40,9 @@ class TrainedSequence:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """n sequences with N trained tokens, in the order of rows: padded to L tokens each, or packed in one row.
+    """n sequences with N trained tokens, in the order of rows: padded to L tokens each, or packed in one row of T.
 
-    Packed, `token_ids` is one row of T tokens; padding after the last sequence, if any, counts as another
-    sequence.
+    Padding after the last packed sequence, if any, counts as another sequence.
     """
 
     rows: tuple[int, ...]

@@ -28,10 +28,11 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 def save_weights(engine: TrainingEngine, tokenizer: Any, folder: Path, base: "AdapterBase | None" = None) -> None:
     """Write the model in Hugging Face format into `folder`; rank 0 writes, the others take part in gathering.
 
-    An adapted model is written merged, with its adapter, which belongs to `base`, beside it. No tokenizer: none is
-    written (the critic).
+    An adapted model is written merged, with its adapter, which belongs to `base`, beside it.
     """
-    with _gathered_weights(engine):
+    # Under ZeRO-3 each rank holds a part of each weight.
+    weights = list(engine.model.parameters())
+    with import_deepspeed().zero.GatheredParameters(weights, enabled=engine.stage == 3):
         if torch.distributed.get_rank() == 0:
             if engine.settings.lora is None or base is None:
                 save_policy(engine.model, tokenizer, folder)
@@ -101,11 +102,6 @@ def _gather_optimizer_state(engine: TrainingEngine) -> tuple[dict[str, Tensor], 
             state[f"master/{name}"] = utilities.safe_get_full_fp32_param(parameter).detach().cpu().contiguous()
     steps = next(iter(_inner_optimizer(engine).state.values()))["step"]
     return state, int(steps)
-
-
-def _gathered_weights(engine: TrainingEngine) -> Any:
-    """Gather the weights while the block runs: under ZeRO-3 each rank holds a part of each."""
-    return import_deepspeed().zero.GatheredParameters(list(engine.model.parameters()), enabled=engine.stage == 3)
 
 
 def _trained(engine: TrainingEngine) -> list[tuple[str, Any]]:

@@ -121,8 +121,7 @@ class TrainingEngine:
     def backward(self, loss: Tensor, *, last: bool) -> None:
         """Add the gradient of this rank's part of the loss; `last` marks the optimizer step's last micro-batch.
 
-        Every rank calls this equally often. DeepSpeed averages over ranks; the parts are to be summed, hence the
-        factor.
+        Every rank calls this equally often. The factor: DeepSpeed averages over ranks, the parts are to be summed.
         """
         self.deepspeed.set_gradient_accumulation_boundary(last)
         self.deepspeed.backward(loss * self.world_size, scale_wrt_gas=False)
@@ -191,9 +190,8 @@ def prepare_model(model: PreTrainedModel, settings: EngineSettings, group: Seque
 def step_flops(model: PreTrainedModel, lengths: Sequence[int], trained_tokens: int) -> float:
     """Return the floating-point operations of an optimizer step over sequences of these lengths.
 
-    Counted: two for each weight of the body and token, those of causal attention, and the head on trained tokens;
-    thrice that with the backward pass, twice for frozen weights. Recomputation (checkpointing, the chunked head) is
-    not counted: a share of the peak measures useful work alone.
+    Counted: two for each pass, weight of the body and token, those of causal attention, and the head on trained tokens.
+    Recomputation (checkpointing, the chunked head) is not useful work and not counted.
     """
     body: Any = model.base_model
     embedding = model.get_input_embeddings().weight  # pyright: ignore[reportOptionalMemberAccess]

@@ -23,7 +23,6 @@ _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "std::bad_alloc"
 """Text of PyTorch's CPU allocator in a plain RuntimeError."""
 _COMMUNICATION = ("gloo/", "[gloo", "gloo timeout", "NCCL error", "ncclSystemError", "ncclRemoteError")
 """Texts of the communication back ends, mostly older ones, in a plain RuntimeError."""
-_CONNECTIONS = (ConnectionError, TimeoutError)
 _SMALLEST_BUDGET = 64
 Config = TypeVar("Config", bound=EngineConfig)
 
@@ -37,10 +36,9 @@ class OutOfMemoryError(InfrastructureError):
 
 
 def error_of_rank(error: RayError, token_budget: int) -> BaseException:
-    """Return the exception to raise for an error that Ray reports of a rank; Ray's own becomes its cause.
+    """Return the exception to raise for an error that Ray reports of a rank.
 
-    Our own exceptions are returned unchanged; OutOfMemoryError, naming the budget, or InfrastructureError if the
-    machine failed; otherwise the program's exception.
+    OutOfMemoryError, naming the budget, or InfrastructureError if the machine failed; else the program's exception.
     """
     cause: BaseException | None = error.cause if isinstance(error, RayTaskError) else error
     if isinstance(cause, RayOutOfMemoryError) or is_out_of_memory(cause):
@@ -61,7 +59,7 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 
 def is_communication(error: BaseException | None) -> bool:
     """True if ranks cannot reach each other, or a rank cannot reach their common store."""
-    if isinstance(error, (DistError, *_CONNECTIONS)):
+    if isinstance(error, DistError | ConnectionError | TimeoutError):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _COMMUNICATION)
 

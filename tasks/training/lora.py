@@ -1,8 +1,8 @@
 """Low-rank adapters (PEFT): added, switched off for the reference, saved beside the merged policy, loaded again.
 
-A checkpoint of an adapted policy is two things in one folder: the merged policy, an ordinary Hugging Face model that
-any engine samples from, and `adapter/` (PEFT's files, and `base.json`: the place of the unadapted policy). An update
-goes on from base and adapter, never from merged weights, which have been rounded.
+A checkpoint of an adapted policy holds the merged policy, an ordinary Hugging Face model, and `adapter/` (PEFT's files,
+and `base.json`: the place of the unadapted policy). An update goes on from base and adapter, never from merged weights,
+which have been rounded.
 """
 
 from collections.abc import Generator

@@ -22,9 +22,9 @@ def metrics_table(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(list(rows), schema_overrides=types)
 
 
-def record(said: Iterable[dict[str, Any]], folder: Path, progress: Progress) -> None:
+def record(entries: Iterable[dict[str, Any]], folder: Path, progress: Progress) -> None:
     """Pass on a program's progress until it has ended; write `metrics.parquet` into the folder of its checkpoint."""
-    for entry in said:
+    for entry in entries:
         if "rows" in entry:
             metrics_table(entry["rows"]).write_parquet(folder / METRICS_FILE)
         else:

@@ -1,8 +1,7 @@
 """Retention of checkpoints: the newest and best interim ones; all published ones, some without optimizer state.
 
 Interim checkpoints are published folders `step-<n>` whose manifests hold, as metadata, the `fingerprint` of what is
-being trained and `figures`, the metrics at that step. Those of another fingerprint can never be resumed from:
-they are removed.
+being trained and `figures`, the metrics at that step. Those of another fingerprint are removed.
 """
 
 import shutil

@@ -127,8 +127,7 @@ def outcome_rewards(rewards: Tensor, mask: Tensor) -> Tensor:
 def soft_overlong_penalty(lengths: Tensor, limit: int, buffer: int) -> Tensor:
     """Return a penalty of 0 to 1 per response: rises linearly from `limit - buffer` tokens to `limit`. [B] -> [B].
 
-    It is taken off the response's return. Source: Yu et al. 2025 (DAPO), eq. 13, there called soft overlong
-    punishment.
+    Source: Yu et al. 2025 (DAPO), eq. 13 (soft overlong punishment).
     """
     return ((lengths - (limit - buffer)) / buffer).clamp(0.0, 1.0)
 
@@ -138,16 +137,13 @@ def turn_grpo(
 ) -> Tensor:
     """GRPO with a baseline and a scale per (group, turn): returns [B, K], groups of B labels -> [B, K].
 
-    mask [B, K]: 1 for each turn that was played. Others are nobody's peers and get 0; without a mask all turns count.
+    mask [B, K]: 1 for each turn that was played. Others are not compared and get 0; without a mask all turns count.
     """
     return _by_turn(returns, groups, mask, lambda scores, labels: group_advantages(scores, labels, epsilon=epsilon))
 
 
 def turn_rloo(returns: Tensor, groups: Sequence[Hashable], mask: Tensor | None = None) -> Tensor:
-    """RLOO with a baseline per (group, turn), each turn its own sample: returns [B, K], groups of B labels -> [B, K].
-
-    mask [B, K]: 1 for each turn that was played. Others are nobody's peers and get 0; without a mask all turns count.
-    """
+    """RLOO with a baseline per (group, turn): returns, mask [B, K], groups of B labels -> [B, K], as `turn_grpo`."""
     return _by_turn(returns, groups, mask, leave_one_out_advantages)
 
 

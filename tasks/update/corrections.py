@@ -98,8 +98,7 @@ def rejection_mask(
 def veto_mask(log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, smallest_ratio: float = 1e-4) -> Tensor:
     """Drop a whole sequence in which any token's ratio is below `smallest_ratio`: mask [B, T] of 0 and 1.
 
-    Such a token is one that the trainer would next to never have sampled: the sampler was broken there. Source: verl
-    0.9.
+    The trainer would next to never have sampled such a token: the sampler was broken there. Source: verl 0.9.
     """
     log_ratio = log_probs - sampler_log_probs
     vetoed = ((log_ratio < torch.tensor(smallest_ratio).log()) & mask.bool()).any(dim=1, keepdim=True)
@@ -124,8 +123,7 @@ def correction(
 ) -> Correction:
     """Weights and kept tokens as configured; by default token TIS with C = 2, and the veto at 1e-4. Shapes as above.
 
-    What is rejected still counts in the loss's normaliser, which is fixed before the first forward pass: a step that
-    rejects much moves less.
+    Rejected tokens still count in the loss's normaliser: a step that rejects much moves less.
     """
     settings = CorrectionConfig() if settings is None else settings
     bounds = given(lower=settings.lower, upper=settings.upper)

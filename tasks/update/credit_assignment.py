@@ -110,8 +110,7 @@ def credit(
 def turn_advantages(turns: Sequence[Score], advantage: Advantage) -> Tensor:
     """Return the advantage of each turn among its peers, in float64.
 
-    Turns are laid out as [B, K]: a row for each trajectory and role, a column for each turn. A trajectory counts once
-    in a baseline of trajectories, however many turns it has.
+    Turns are laid out as [B, K], a row for each trajectory and role: a trajectory counts once in a baseline.
     """
     rows: dict[tuple[str, str], int] = {}
     places: list[tuple[int, int]] = []

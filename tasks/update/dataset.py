@@ -1,8 +1,7 @@
 """The update's data set: a sample for each trainable turn of a trajectory batch. Runs in the process that starts ranks.
 
 Checked here, before any worker starts: columns, lengths, NaN, log-probabilities. Left out and counted: turns whose
-verdict is an infrastructure error, groups of one (no baseline), groups without variance (no gradient). Advantages are
-computed by the ranks (tasks.update.credit_assignment).
+verdict is an infrastructure error, groups of one (no baseline), groups without variance (no gradient).
 """
 
 from collections.abc import Sequence

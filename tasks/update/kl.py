@@ -1,8 +1,7 @@
 """Per-token estimators of KL(policy || reference) from the log-probabilities of the sampled tokens.
 
-All take log_probs and reference_log_probs of one shape and return that shape. Source of k1, k2, k3: Schulman 2020,
-"Approximating KL divergence". Values are unbiased for k1 and k3; the *gradient* of k2 is the KL's, k3's own is
-not, hence the straight-through default `k3_k2`.
+Source of k1, k2, k3: Schulman 2020, "Approximating KL divergence". Values are unbiased for k1 and k3; the *gradient* of
+k2 is the KL's, k3's own is not, hence the straight-through default `k3_k2`.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,8 @@
 """Policy losses per token (PPO, GSPO, CISPO, DPPO), the value loss, and their aggregation to a scalar. Pure functions.
 
 Shapes: log_probs (of the policy being trained), old_log_probs (of the policy that the step starts from), advantages,
-mask: [B, T]. Each loss returns (loss per token [B, T], figures), figures being detached per-token tensors for
-metrics. `aggregate` turns the first into a scalar whose sum over micro-batches and ranks is the optimizer step's
-loss.
+mask: [B, T]. Each loss returns (loss per token [B, T], detached per-token figures for metrics). `aggregate` turns the
+first into a scalar whose sum over micro-batches and ranks is the optimizer step's loss.
 """
 
 from collections.abc import Collection

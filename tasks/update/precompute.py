@@ -1,8 +1,7 @@
 """Tensors computed before the first optimizer step: old and reference log-probabilities, values, advantages.
 
-The policy scores the batch first only if that can matter: not for a single optimizer step (the step's own
-log-probabilities are the old ones), not for a sampler whose numerics are the trainer's, which a few probed sequences
-show.
+The policy scores the batch first only if that can matter: not for a single optimizer step (its own log-probabilities
+are the old ones), and not for a sampler that has the trainer's numerics on a few probed sequences.
 """
 
 from collections.abc import Callable, Sequence

@@ -7,7 +7,6 @@ on to the same bits.
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -222,5 +221,5 @@ def _reference(rank: RankContext, job: UpdateJob, policy: PolicyEngine) -> Score
 def _without_adapters(policy: PolicyEngine, batch: MicroBatch) -> torch.Tensor:
     from tasks.training.lora import adapters_off
 
-    with adapters_off(policy.model) if policy.settings.lora is not None else nullcontext():
+    with adapters_off(policy.model):
         return policy.score(batch)[0]

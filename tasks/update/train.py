@@ -2,8 +2,7 @@
 
 Published folder: the policy in Hugging Face format, `optimizer/state.safetensors` (tasks.training.checkpoint), and
 `metrics.parquet` with one row an optimizer step; its manifest names the policy and the batch that it comes from, and
-the curriculum's state (tasks.rollout.curriculum). Everything that can be wrong with the input is found before a
-worker starts and before anything is written: the last checkpoint stays as it was.
+the curriculum's state (tasks.rollout.curriculum). Input is checked before a worker starts.
 """
 
 import shutil

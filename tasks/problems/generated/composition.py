@@ -69,14 +69,13 @@ def draw_composition(level: int, generator: random.Random) -> Composition:
     """Draw a composition of the given level: no operator twice, no operand twice."""
     if level == 1:
         return Composition(names=(generator.choice(ALL).name,))
+    head: Sequence[Operator] = ()
     if level == 2:
-        head: Sequence[Operator] = ()
         length = generator.randint(2, 4)
     elif generator.random() < MATMUL_SHARE:
         head = (generator.choice(MATMUL),)
         length = generator.randint(2, 5)
     else:
-        head = ()
         length = generator.randint(5, 6)
     tail: Sequence[Operator] = (generator.choice(_TAIL),) if generator.random() < TAIL_SHARE else ()
     body = _draw_body(length - len(head) - len(tail), generator)

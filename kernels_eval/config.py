@@ -42,6 +42,9 @@ class JudgeConfig(FrozenModel):
     """GPU whose speed is estimated on a machine without a GPU."""
     baseline: Literal["eager", "compile"] = "eager"
     """Baseline of the speedup on a GPU: the reference as written, or under torch.compile."""
+    device_memory_gb: Annotated[float | None, Operational] = Field(default=None, gt=0)
+    """Device memory for all workers together, in GiB, of which each has an equal share. None: nine tenths of what is
+    free when the first worker starts."""
     min_own_time: float = Field(default=0.3, ge=0, le=1)
     """Share of the device time that a kernel's own launches must take, by the profiler."""
     timing_precision: float = Field(default=0.01, gt=0, le=0.5)

@@ -16,16 +16,16 @@ from kernels_eval.backends import backend_named
 from kernels_eval.compile.one_shot import CompileCache
 from kernels_eval.config import JudgeConfig, with_settings
 from kernels_eval.errors import InfrastructureError, InputError
-from kernels_eval.gpu.device import gpu_name, resolve_device
+from kernels_eval.gpu.device import check_device_memory, gpu_name, resolve_device
 from kernels_eval.pool.job_queue import Dispatcher, Job
 from kernels_eval.pool.scratch import Scratch
 from kernels_eval.pool.verdict_cache import VerdictCache, verdict_key
-from kernels_eval.pool.worker_client import WorkerClient, fault
+from kernels_eval.pool.worker_client import WorkerClient
 from kernels_eval.pool.worker_status import WorkerStatuses
 from kernels_eval.pool.zygote import Zygotes
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM, Problem, check_problem_source
 from kernels_eval.streaming import Item, stream_verdicts
-from kernels_eval.verdict import Verdict
+from kernels_eval.verdict import Verdict, fault
 
 _YOUNG_S = 0.5
 """Time after which a running kernel gives up its slot: a worker in reserve takes the next one."""
@@ -48,6 +48,8 @@ class Judge:
         config = config or JudgeConfig()
         _check(config)
         self.config = config.model_copy(update={"device": resolve_device(config.device)})
+        if self.config.device == "cuda":
+            check_device_memory(config.device_memory_gb)
         self._cache = VerdictCache(Path(config.cache_dir) if config.cache_dir else None, config.cache_mb)
         self._compile_cache = CompileCache()
         self._scratch_folder = Scratch(keep_caches=self.config.device == "cuda")
@@ -175,7 +177,8 @@ class Judge:
         client = WorkerClient(self._zygotes, self._compile_cache, self._scratch / "builds", self.config)
         try:
             sandbox = client.start_worker()
-            missing = [name for name in REQUIRED_SANDBOX if name not in sandbox]
+            wanted = REQUIRED_SANDBOX if self.config.device == "cpu" else (*REQUIRED_SANDBOX, "unprivileged")
+            missing = [name for name in wanted if name not in sandbox]
             if missing:
                 raise InputError(
                     f"judge.require_sandbox: this machine lacks {', '.join(missing)}; it has {', '.join(sandbox)}"

@@ -75,3 +75,8 @@ class Verdict(FrozenModel):
     def is_fault(self) -> bool:
         """True if the machine failed: the verdict says nothing of the kernel."""
         return self.status is Status.INFRASTRUCTURE_ERROR
+
+
+def fault(category: str, message: str) -> Verdict:
+    """Return the verdict of a failed machine, which says nothing of the kernel."""
+    return Verdict(status=Status.INFRASTRUCTURE_ERROR, error_category=category, error_message=message)

@@ -1,5 +1,6 @@
 """Checks of Triton, nvcc and the judge's sandbox, each in a separate process: they run in parallel."""
 
+import json
 import os
 import re
 import shutil
@@ -13,16 +14,23 @@ from flows.settings.configuration import RunConfig
 
 PROGRAM_TIMEOUT_S = 120
 SANDBOX_FEATURES = ("rlimits", "no_new_privs", "seccomp", "landlock", "netns")
+GPU_SANDBOX_FEATURES = (*SANDBOX_FEATURES, "unprivileged")
 _MISSING = {
     "seccomp": "system calls are not filtered",
     "landlock": "candidates can open the files of the judge's user",
     "netns": "candidates can reach the network",
     "no_new_privs": "candidates can gain privileges",
+    "unprivileged": "candidates run as the judge's user",
 }
 _SANDBOX = """
-import json
-from kernels_eval.sandbox.limits import confine_fork_server
-print(json.dumps(confine_fork_server(False)))
+import json, sys
+from kernels_eval.gpu.device import gpu_name
+on_gpu = sys.argv[1] != "cpu" and gpu_name() is not None
+if on_gpu:
+    from kernels_eval.gpu.candidate import confine_fork_server
+else:
+    from kernels_eval.sandbox.limits import confine_fork_server
+print(json.dumps([on_gpu, confine_fork_server(on_gpu)]))
 """
 _ROOT = str(Path(__file__).parents[2])
 
@@ -88,14 +96,18 @@ def nvcc(config: RunConfig) -> CheckResult:
 
 def sandbox(config: RunConfig) -> CheckResult:
     """Check which features of the judge's sandbox this machine supports."""
-    fine, output = run_program([sys.executable, "-c", _SANDBOX])
+    fine, output = run_program([sys.executable, "-c", _SANDBOX, config.judge.device])
     if not fine:
         return failed("judge sandbox", output, "the judge runs on Linux; see docs/judge.md")
-    missing = [feature for feature in SANDBOX_FEATURES if f'"{feature}"' not in output]
+    on_gpu, found = json.loads(output.splitlines()[-1])
+    wanted = GPU_SANDBOX_FEATURES if on_gpu else SANDBOX_FEATURES
+    missing = [feature for feature in wanted if feature not in found]
     if not missing:
-        return ok("judge sandbox", ", ".join(SANDBOX_FEATURES))
+        return ok("judge sandbox", ", ".join(wanted))
     reasons = "; ".join(f"no {feature}: {_MISSING.get(feature, 'not in force')}" for feature in missing)
     fix = "allow unprivileged user namespaces and seccomp (in containers: --security-opt seccomp=unconfined)"
+    if missing == ["unprivileged"]:
+        fix = "run the judge as root, with the interpreter and TMPDIR in folders that other users may enter"
     if config.judge.require_sandbox:
         return failed("judge sandbox", f"{reasons}; judge.require_sandbox is set", fix)
     return note("judge sandbox", reasons, fix)

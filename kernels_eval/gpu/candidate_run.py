@@ -59,6 +59,8 @@ class WorkerState:
     timer: Timer
     transport: Transport
     lock: DeviceLock
+    memory_bytes: int = 1 << 50
+    """Device memory that this worker may take."""
     calibrations: "OrderedDict[str, Calibration]" = field(default_factory=OrderedDict[str, Calibration])
     """By problem."""
     best_reference_s: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
@@ -80,7 +82,7 @@ class CandidateRun:
         self._own_names = self._backend.own_kernels(job["source"])
         self._errors = LargestErrors()
         self._resources: tuple[Resources, ...] = tuple(Resources(**used) for used in job["build"].get("resources", []))
-        self._sets = CallSets(reference, seed, state.transport)
+        self._sets = CallSets(reference, seed, state.transport, state.memory_bytes)
         self._calibration = Calibration(0.0, 0.0)
         self.measured: Measured | None = None
 
@@ -213,10 +215,9 @@ class CandidateRun:
         reference_s = measured.reference.median
         check_reference_time(reference_s, best_s.get(key))
         best_s[key] = min(reference_s, best_s.get(key, reference_s))
-        read = sum(form.nbytes for form in reference.full_forms if isinstance(form, TensorForm))
         written = sum(form.nbytes for form in forms)
         flops = sum(launch.flops for launch in reference.eager_launches)
-        check_floor(measured.candidate.median, floor_s(read, written, flops, self._state.facts.rates))
+        check_floor(measured.candidate.median, floor_s(reference.input_bytes, written, flops, self._state.facts.rates))
 
     def _correct(self, measured: Measured) -> Verdict:
         candidate_s, reference_s = measured.candidate.median, measured.reference.median

@@ -46,6 +46,7 @@ class CudaDriver:
         library.cuModuleGetFunction.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, ctypes.c_char_p)
         library.cuMemAlloc_v2.argtypes = (ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t)
         library.cuMemFree_v2.argtypes = (ctypes.c_uint64,)
+        library.cuMemGetInfo_v2.argtypes = (ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t))
         library.cuIpcGetMemHandle.argtypes = (ctypes.POINTER(_IpcHandle), ctypes.c_uint64)
         library.cuIpcOpenMemHandle_v2.argtypes = (ctypes.POINTER(ctypes.c_uint64), _IpcHandle, ctypes.c_uint)
         library.cuIpcCloseMemHandle.argtypes = (ctypes.c_uint64,)
@@ -87,6 +88,12 @@ class CudaDriver:
         value = ctypes.c_uint64(number)
         parameters = (ctypes.c_void_p * 1)(ctypes.addressof(value))
         self._check("cuLaunchKernel", self._launch(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, None))
+
+    def free_bytes(self) -> int:
+        """Return the bytes of device memory that nobody uses."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self._check("cuMemGetInfo", self._library.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)))
+        return free.value
 
     def allocate(self, nbytes: int) -> int:
         """Return the address of fresh device memory that shares its allocation with nothing else."""

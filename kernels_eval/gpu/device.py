@@ -1,8 +1,10 @@
 """GPU of this machine: detection without torch, its facts, and the lock that workers hold while one of them times.
 
-`gpu_name` and `resolve_device` run in the judge's process, which never imports torch; the rest runs in GPU workers.
+`gpu_name`, `check_device_memory` and `resolve_device` run in the judge's process, which never imports torch; the
+rest runs in GPU workers.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -14,31 +16,48 @@ from pathlib import Path
 from typing import Any
 
 from kernels_eval.cost.roofline import HARDWARE
-from kernels_eval.errors import InputError
+from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.gpu.timing_statistics import MemoryRates
 
 _QUERY = (
     "import json, torch\n"
     "found = torch.cuda.is_available()\n"
-    "print(json.dumps(torch.cuda.get_device_name(0) if found else None))"
+    "print(json.dumps([torch.cuda.get_device_name(0), torch.cuda.mem_get_info(0)[0]] if found else None))"
 )
 _QUERY_S = 120
+GIB = 2**30
 _DEVICE_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 """Without any of these torch need not be asked."""
 _UNKNOWN_BANDWIDTH = 8e12
 _UNKNOWN_FLOPS = 5e15
+_SHARE_OF_FREE = 0.9
+_CONTEXTS_BYTES = 3 << 29
+"""CUDA contexts of a worker, its candidate and a spare process, about 500 MB each."""
+_LEAST_BYTES = 1 << 30
 
 
 @cache
-def gpu_name() -> str | None:
-    """Return the name of the first NVIDIA GPU that torch sees, or None."""
+def _gpu() -> tuple[str, int] | None:
+    """Return name and free bytes of the first NVIDIA GPU that torch sees, or None."""
     if not any(Path(path).exists() for path in _DEVICE_FILES):
         return None
     asked = subprocess.run([sys.executable, "-c", _QUERY], capture_output=True, text=True, timeout=_QUERY_S)
-    if asked.returncode:
-        return None
-    name: str | None = json.loads(asked.stdout.strip().splitlines()[-1])
-    return name
+    found = None if asked.returncode else json.loads(asked.stdout.strip().splitlines()[-1])
+    return None if found is None else (found[0], found[1])
+
+
+def gpu_name() -> str | None:
+    """Return the name of the first NVIDIA GPU that torch sees, or None."""
+    found = _gpu()
+    return None if found is None else found[0]
+
+
+def check_device_memory(wanted_gb: float | None) -> None:
+    """Raise InputError if the judge is to take more memory than the GPU had free when it was first looked at."""
+    found = _gpu()
+    if wanted_gb is not None and found is not None and wanted_gb * GIB > found[1]:
+        free_gb = found[1] / GIB
+        raise InputError(f"judge.device_memory_gb: expected at most the {free_gb:.1f} GiB free, found {wanted_gb:g}")
 
 
 def resolve_device(wanted: str) -> str:
@@ -92,3 +111,25 @@ class DeviceLock:
     def __exit__(self, *_: object) -> None:
         """Release the device."""
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+
+def share_of_memory(folder: Path, workers: int, wanted_gb: float | None, free_bytes: int) -> int:
+    """Return the bytes of device memory for one of the workers, which all read what the first one found free.
+
+    `folder`: the judge's; `free_bytes`: as this worker finds it. Raises InfrastructureError if that is too little.
+    """
+    contexts = workers * _CONTEXTS_BYTES
+    if wanted_gb is None:
+        noted = folder / "device-memory"
+        with contextlib.suppress(FileExistsError), noted.open("x", encoding="utf-8") as file:
+            file.write(str(free_bytes))
+        total = int(_SHARE_OF_FREE * int(noted.read_text(encoding="utf-8") or free_bytes))
+    else:
+        total = int(wanted_gb * GIB)
+    share = (total - contexts) // workers
+    if share < _LEAST_BYTES:
+        found_gb, needed_gb = total / GIB, (workers * _LEAST_BYTES + contexts) / GIB
+        raise InfrastructureError(
+            f"judge.device_memory_gb: {workers} workers need {needed_gb:.1f} GiB of device memory, found {found_gb:.1f}"
+        )
+    return share

@@ -1,36 +1,39 @@
 """Grader of a GPU worker: holds its CUDA context, references and shared memory, and grades candidates.
 
 The overhead of a round is calibrated once for each problem. If the machine was busy just then, the clocks of honest
-candidates seem to disagree: before `clock_disagreement` is a verdict, the overhead is calibrated again and the
-candidate judged once more.
+candidates seem to disagree. A measurement that fails is repeated once, with a fresh calibration. If it fails again,
+that is a fault of the machine, never a verdict on the kernel.
 """
 
 import os
 import secrets
 import shutil
 import tempfile
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
+from cachetools import LRUCache
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.candidate_run import JUDGE_WALL_S, MAX_REFERENCES, CandidateRun, WorkerState
 from kernels_eval.gpu.cuda_driver import CudaDriver
-from kernels_eval.gpu.device import DeviceLock, device_facts
-from kernels_eval.gpu.reference import GpuReference, set_precision
+from kernels_eval.gpu.device import GIB, DeviceLock, device_facts, share_of_memory
+from kernels_eval.gpu.reference import GpuReference, release_unused_memory, set_precision
 from kernels_eval.gpu.session import Session
 from kernels_eval.gpu.shared_memory import HostTransport, IpcTransport
 from kernels_eval.gpu.stopwatch import Stopwatch
-from kernels_eval.gpu.timing import Measured, Timer
+from kernels_eval.gpu.timing import Measured, Timer, UnreliableTimingError
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
-from kernels_eval.verdict import Verdict
+from kernels_eval.verdict import Verdict, fault
+
+_LARGE_MODEL_BYTES = 256 << 20
+"""A reference that takes more is dropped when another problem comes."""
 
 
 class Grader:
@@ -50,9 +53,20 @@ class Grader:
             DeviceLock(self._folder / "device.lock"),
         )
         self.facts = self._state.facts
-        weight_seed = secrets.randbits(48)
-        self._reference = lru_cache(MAX_REFERENCES)(lambda source: GpuReference(source, weight_seed))
+        self._weight_seed = secrets.randbits(48)
+        self._references: LRUCache[str, GpuReference] = LRUCache(MAX_REFERENCES)
+        self._is_limited = False
         self.last_measured: Measured | None = None
+
+    def limit_memory(self, config: JudgeConfig) -> None:
+        """Keep this worker within its share of the device's memory. Raises InfrastructureError if it is too little."""
+        if not self._is_limited:
+            free = self._driver.free_bytes()
+            share = share_of_memory(self._folder, config.workers, config.device_memory_gb, free)
+            self._state.memory_bytes = share
+            total = torch.cuda.get_device_properties(0).total_memory
+            torch.cuda.set_per_process_memory_fraction(min(1.0, share / total))
+            self._is_limited = True
 
     @property
     def sandbox(self) -> list[str]:
@@ -85,11 +99,32 @@ class Grader:
     def grade(self, problem_source: str, kernel_source: str, config: JudgeConfig, build: dict[str, Any]) -> Verdict:
         """Grade one candidate. Raises ReferenceFailedError if the problem itself fails."""
         reference = self._reference(problem_source)
-        verdict = self._grade_once(reference, kernel_source, config, build)
-        if verdict.rejection_reason == "clock_disagreement":
-            self._state.calibrations.pop(reference.digest, None)
-            verdict = self._grade_once(reference, kernel_source, config, build)
-        return verdict
+        unreliable: UnreliableTimingError | None = None
+        try:
+            for _ in range(2):
+                try:
+                    return self._grade_once(reference, kernel_source, config, build)
+                except UnreliableTimingError as error:
+                    unreliable = error
+                    self._state.calibrations.pop(reference.digest, None)
+        except torch.cuda.OutOfMemoryError as error:
+            share = self._state.memory_bytes / GIB
+            first = str(error).split(".")[0]
+            message = f"the problem does not fit into this worker's {share:.1f} GiB (judge.device_memory_gb): {first}"
+            return fault("reference_failed", message)
+        assert unreliable is not None
+        return fault(unreliable.category, str(unreliable))
+
+    def _reference(self, source: str) -> GpuReference:
+        """Return the reference of a problem; drops others that take much memory."""
+        known = self._references.get(source)
+        if known is None:
+            for other, reference in list(self._references.items()):
+                if reference.device_bytes > _LARGE_MODEL_BYTES:
+                    del self._references[other]
+            release_unused_memory()
+            known = self._references[source] = GpuReference(source, self._weight_seed)
+        return known
 
     def _grade_once(
         self, reference: GpuReference, kernel_source: str, config: JudgeConfig, build: dict[str, Any]
@@ -103,6 +138,7 @@ class Grader:
             self.last_measured = run.measured
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+            release_unused_memory()
         return verdict.model_copy(
             update={
                 "hardware": self.facts.name,

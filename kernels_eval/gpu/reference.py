@@ -5,6 +5,7 @@ when first used. PyTorch's TF32 and reduced-precision sums are off: they would c
 """
 
 import copy
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,13 +14,22 @@ import torch
 from kernels_eval.correctness.outputs import Expected
 from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.shared_memory import SharedCalls, Transport, lay_out
-from kernels_eval.reference.inputs import SecretSeed
+from kernels_eval.reference.inputs import PlainDraws, SecretSeed
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.tensor_bytes import TensorForm, form_of
 
-_SHARED_BUDGET = 3 << 30
-"""Bytes of device memory for the sets of one round of timed calls."""
+_MOST_SHARED = 3 << 30
+_SHARED_SHARE = 0.08
+"""Share of a worker's memory for the sets of one round of timed calls, which are held four times; 3 GiB at most."""
 MOST_CALLS = 20
+SPIKES = 64
+_SPIKE = 8.0
+"""Factor of an input's mean magnitude."""
+_SPIKES_SHARE = 0.05
+"""Share of the spikes in a sum over all elements: leaving one out changes a mean by 1/1280, above the tolerance."""
+_KEPT_BYTES = 2 << 30
+_ORACLE_COPIES = 3
+"""Inputs, outputs and intermediate results in float64, in multiples of inputs and outputs."""
 
 
 def set_precision() -> None:
@@ -43,10 +53,35 @@ class GpuReference(Reference):
         model = super()._model(perturbed)
         return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
+    @property
+    def device_bytes(self) -> int:
+        """Bytes that the models take on the device at most: with given and perturbed weights, each with its oracle."""
+        return 2 * 3 * sum(tensor.numel() * tensor.element_size() for tensor in self.state(False).values())
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of one input set."""
+        return sum(form.nbytes for form in self.full_forms if isinstance(form, TensorForm))
+
     def draw(self, size: int | None, trial: int, seed: SecretSeed, own: bool) -> list[Any]:
         """Draw the inputs of one trial on the device."""
         with torch.device(cuda_driver.DEVICE):
             return super().draw(size, trial, seed, own)
+
+    def draw_spiked(self, trial: int, seed: SecretSeed, factor: float) -> list[Any]:
+        """Draw full-size inputs of the problem's own distribution, with large elements at secret places.
+
+        Each of 64 equal parts of every input without structure has one element of `factor` times its mean magnitude: a
+        kernel that leaves a part out is wrong, also where the mean of the rest is the same.
+        """
+        torch.manual_seed(seed.number("inputs", trial))
+        with torch.device(cuda_driver.DEVICE), PlainDraws() as origin:
+            values = self._placed(self._inputs(None))
+        generator = self._generator(seed, trial)
+        for value in values:
+            if isinstance(value, torch.Tensor) and value.dtype.is_floating_point and origin.is_plain(value):
+                _add_spikes(value, factor, generator)
+        return values
 
     def _placed(self, values: list[Any]) -> list[Any]:
         return [value.to(cuda_driver.DEVICE) if isinstance(value, torch.Tensor) else value for value in values]
@@ -63,6 +98,13 @@ class GpuReference(Reference):
             self._compiled[perturbed] = torch.compile(model)
         return self._compiled[perturbed]
 
+    def _oracle(self, inputs: list[Any], perturbed: bool, native: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the outputs in float64, or the native ones if that takes too much memory."""
+        widened = 8 * sum(value.numel() for value in (*inputs, *native) if isinstance(value, torch.Tensor))
+        if _ORACLE_COPIES * widened > _free_bytes():
+            return native
+        return super()._oracle(inputs, perturbed, native)
+
     def _model(self, perturbed: bool) -> torch.nn.Module:
         if not hasattr(self, "_on_device"):  # while the base class looks at shapes, all is on the host
             return super()._model(perturbed)
@@ -74,19 +116,23 @@ class GpuReference(Reference):
 class CallSets:
     """Draws the input sets of one candidate's rounds from one secret seed, and lays them out in the shared memory."""
 
-    def __init__(self, reference: GpuReference, seed: SecretSeed, transport: Transport) -> None:
+    def __init__(self, reference: GpuReference, seed: SecretSeed, transport: Transport, memory_bytes: int) -> None:
+        """`memory_bytes`: device memory of this worker."""
         self.perturbed = False
         """Constant parameters have random values too: set once the candidate is known to take all weights."""
         self._reference = reference
         self._seed = seed
         self._transport = transport
+        self._budget = int(min(_MOST_SHARED, _SHARED_SHARE * memory_bytes))
         self._drawn = 0
 
     def trial(self, size: int | None, trials: int) -> tuple[SharedCalls, list[Expected]]:
-        """Draw sets of different distributions, the first one twice; a hidden size has one set beside the first."""
+        """Draw sets of different distributions, the first one twice; at a hidden size that one alone."""
         first = self._with_expected(size, own=True)
         count = max(trials, 2) if size is None else 1
         sets = [first, first, *(self._with_expected(size, own=False) for _ in range(count - 1))]
+        if size is None:
+            sets.append(self._with_spikes(sum(form.nbytes for form in output_forms(first[1]))))
         return self.shared([values for values, _ in sets], output_forms(first[1])), [expected for _, expected in sets]
 
     def own(self, count: int) -> tuple[list[list[Any]], list[Expected]]:
@@ -113,15 +159,25 @@ class CallSets:
 
     def calls_a_round(self, expected: Expected) -> int:
         """Return the number of calls in a timed round."""
-        forms = [form for form in self._reference.full_forms if isinstance(form, TensorForm)]
-        nbytes = sum(form.nbytes for form in (*forms, *output_forms(expected)))
-        return int(min(MOST_CALLS, max(4, _SHARED_BUDGET // max(nbytes, 1))))
+        nbytes = self._reference.input_bytes + sum(form.nbytes for form in output_forms(expected))
+        return int(min(MOST_CALLS, max(1, self._budget // max(nbytes, 1))))
 
     def timing_bytes(self, expected: Expected) -> int:
         """Return the bytes of shared memory that timing needs: it must not move once the candidate has mapped it."""
         forms = output_forms(expected)
         layout = lay_out(self._reference.full_forms, [form.nbytes for form in forms], self.calls_a_round(expected))
         return layout.nbytes
+
+    def _with_spikes(self, output_bytes: int) -> tuple[list[Any], Expected]:
+        """Draw a set with large elements, as large as the reference can take."""
+        self._drawn += 1
+        reduced = self._reference.input_bytes / max(output_bytes, 1)
+        for factor in (max(_SPIKE, _SPIKES_SHARE * reduced / SPIKES), _SPIKE):
+            inputs = self._reference.draw_spiked(self._drawn, self._seed, factor)
+            expected = self._reference.expected(inputs, self.perturbed)
+            if expected.is_finite:
+                return inputs, expected
+        return self._with_expected(None, own=True)
 
     def _with_expected(self, size: int | None, own: bool) -> tuple[list[Any], Expected]:
         """Draw one input set on which the reference is finite; returns it with the reference's results."""
@@ -142,3 +198,28 @@ def output_forms(expected: Expected) -> list[TensorForm]:
 
 def _input_forms(inputs: list[Any]) -> list[Any]:
     return [form_of(value) if hasattr(value, "dtype") else value for value in inputs]
+
+
+def release_unused_memory() -> None:
+    """Give back memory that torch keeps in this process without need, if it is much."""
+    if cuda_driver.DEVICE == "cuda" and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > _KEPT_BYTES:
+        torch.cuda.empty_cache()
+
+
+def _add_spikes(value: torch.Tensor, factor: float, generator: torch.Generator) -> None:
+    part = value.numel() // SPIKES
+    if part < 2 or not value.is_contiguous():
+        return
+    within = torch.randint(part, (SPIKES,), generator=generator, device=value.device)
+    places = within + part * torch.arange(SPIKES, device=value.device)
+    size = value.abs().mean(dtype=torch.float32) * factor
+    value.view(-1)[places] = size.clamp(max=torch.finfo(value.dtype).max / 4).to(value.dtype)
+
+
+def _free_bytes() -> float:
+    """Return the bytes that this process can still take: within its share of the device, if that is limited."""
+    if cuda_driver.DEVICE != "cuda":
+        return math.inf
+    free, total = torch.cuda.mem_get_info()
+    share = torch.cuda.get_per_process_memory_fraction() * total - torch.cuda.memory_allocated()
+    return min(free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated(), share)

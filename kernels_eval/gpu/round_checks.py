@@ -1,6 +1,6 @@
 """Checks of a round of calls on a GPU: outputs, inputs, guards, threads, streams, attribution of the device time.
 
-Each raises CandidateFailedError.
+Each raises CandidateFailedError; `check_reference_time` raises UnreliableTimingError.
 """
 
 from collections.abc import Collection, Iterable
@@ -13,6 +13,7 @@ from kernels_eval.cpu.output_checks import check_form, check_structure, label_of
 from kernels_eval.gpu.profiling import Attribution, suspicious_names
 from kernels_eval.gpu.session import Round
 from kernels_eval.gpu.shared_memory import SharedCalls
+from kernels_eval.gpu.timing import UnreliableTimingError
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm
 from kernels_eval.verdict import Status
@@ -99,10 +100,10 @@ def check_profiled_time(candidate_s: float, kernels_s: float) -> None:
 
 
 def check_reference_time(reference_s: float, best_s: float | None) -> None:
-    """Refuse a candidate beside which the reference is slow. `best_s`: its shortest time beside other candidates."""
+    """Raise UnreliableTimingError if the reference is slow beside this candidate. `best_s`: its shortest time."""
     if best_s is not None and reference_s > _SLOWED * best_s:
         message = f"the reference took {1e3 * reference_s:.4f} ms beside this kernel, {1e3 * best_s:.4f} ms before"
-        raise CandidateFailedError(Status.REJECTED, "slowed_reference", message)
+        raise UnreliableTimingError("slowed_reference", message)
 
 
 def check_floor(candidate_s: float, floor_s: float) -> None:

@@ -30,6 +30,14 @@ MIN_ROUNDS = 2
 _MAX_DISAGREEMENTS = 1
 
 
+class UnreliableTimingError(Exception):
+    """The measurement failed, which says nothing of the kernel. `category` names the reason."""
+
+    def __init__(self, category: str, message: str) -> None:
+        super().__init__(message)
+        self.category = category
+
+
 @dataclass
 class Measured:
     """Measurements of all rounds together."""
@@ -162,10 +170,11 @@ class Timer:
             if disagreement is not None:
                 disagreements.append(disagreement)
                 overhead_s = None  # measured again: the machine may have been busy
-            candidate += device_s[UNCOUNTED:]
-            reference += reference_s[UNCOUNTED:]
+            uncounted = min(UNCOUNTED, plan.calls - 1)
+            candidate += device_s[uncounted:]
+            reference += reference_s[uncounted:]
             if len(disagreements) > max(_MAX_DISAGREEMENTS, counted // 2):
-                raise CandidateFailedError(Status.REJECTED, "clock_disagreement", disagreements[-1])
+                raise UnreliableTimingError("clock_disagreement", disagreements[-1])
             spent = time.perf_counter() - started
             settled = counted >= MIN_ROUNDS and is_settled(candidate, reference, plan.precision)
             if number > plan.profiled_round and counted > 2 * len(disagreements) and (settled or spent > plan.wall_s):

@@ -25,6 +25,7 @@ def serve_worker(judge: socket.socket) -> None:
 
     def grade(request: dict[str, Any]) -> dict[str, Any]:
         config = JudgeConfig(**request["config"])
+        grader.limit_memory(config)
         verdict = grader.grade(request["problem"], request["kernel"], config, request.get("build") or {})
         return {"verdict": verdict.model_dump(mode="json"), "launches": []}
 

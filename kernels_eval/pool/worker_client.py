@@ -20,7 +20,7 @@ from kernels_eval.sandbox.fork_server import MAX_EXTENSION, ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.messages import ChannelClosedError, MalformedFrameError, has_news, receive_frame, send_frame
 from kernels_eval.trace.schema import KernelSource
-from kernels_eval.verdict import Status, Verdict
+from kernels_eval.verdict import Status, Verdict, fault
 
 _SPARE_S = 120.0
 """Time of a worker beyond the candidate's: building the reference, computing the expected outputs."""
@@ -173,8 +173,3 @@ def _compile_error(compiled: Compiled, hardware: str) -> Verdict:
         error_message=compiled.message,
         hardware=hardware,
     )
-
-
-def fault(category: str, message: str) -> Verdict:
-    """Return the verdict of a failed machine, which says nothing of the kernel."""
-    return Verdict(status=Status.INFRASTRUCTURE_ERROR, error_category=category, error_message=message)

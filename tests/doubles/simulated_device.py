@@ -53,6 +53,9 @@ class SimulatedDriver:
 
     def wait_for(self, event: int) -> None: ...
 
+    def free_bytes(self) -> int:
+        return 1 << 34
+
     def load(self, program: str, name: str) -> int:
         return 0
 

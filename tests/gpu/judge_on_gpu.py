@@ -277,8 +277,8 @@ def cases() -> dict[str, Any]:
 
 
 def judged_well(case: sources.Case, verdict: Verdict, base: Verdict | None) -> bool:
-    if verdict.is_fault:
-        return False
+    if verdict.is_fault:  # what spoils its own measurement has no verdict and no reward
+        return case.expect != "correct" and verdict.error_category in ("clock_disagreement", "slowed_reference")
     if case.expect == "correct":
         return verdict.correct
     if case.expect == "refused" or not verdict.correct:

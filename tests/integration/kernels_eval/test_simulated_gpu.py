@@ -115,7 +115,7 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
             LAUNCH + "        return out\n",
             "import gc\nfor thing in gc.get_objects():\n    if type(thing).__name__ == 'Stopwatch': thing._elapsed = lambda start, end: 0.001\n",
         ),
-        "rejected",
+        "infrastructure_error",
         "clock_disagreement",
     ),
     "clocks that stand still": (
@@ -124,7 +124,7 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
             LAUNCH + "        return out\n",
             "import gc\nfor thing in gc.get_objects():\n    if type(thing).__name__ == 'Stopwatch': thing._elapsed = lambda start, end: 0.0\n",
         ),
-        "rejected",
+        "infrastructure_error",
         "clock_disagreement",
     ),
     "a calibration gone wrong": (PROBLEM.replace("128, 300", "128, 301"), ROW_KERNEL, "correct", None),

@@ -105,3 +105,33 @@ def test_what_the_reference_does_not_lose_nobody_may() -> None:
     ties = native.clone()
     ties.view(-1)[::8] += 1.0  # e.g. a threshold that rounding decides
     assert not compare(native * (1 + 5e-4), oracle, ties, "output").agrees
+
+
+def test_mostly_zeros_are_held_to_the_size_of_the_rest() -> None:
+    """A product, less a large number, under a ReLU: the few that are left have the error of the whole product."""
+    generator = torch.Generator().manual_seed(5)
+    wide = 100 * torch.randn(200_000, generator=generator, dtype=torch.float64)
+    threshold = 280.0
+    error = 3e-3 * torch.randn(200_000, generator=generator, dtype=torch.float64)  # of float32, in another order
+    oracle = (wide - threshold).relu()
+    assert (oracle > 0).double().mean() < 0.01
+    actual, native = ((wide + sign * error - threshold).relu().float() for sign in (1, -1))
+    assert compare(actual, oracle, native, "output").agrees
+    assert not compare(torch.zeros_like(actual), oracle, native, "output").agrees
+    assert not compare(1.05 * actual, oracle, native, "output").agrees
+
+
+@pytest.mark.parametrize("block", [1, 7, 1000])
+def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    generator = torch.Generator().manual_seed(6)
+    oracle = torch.randn(10, 20, generator=generator, dtype=torch.float64)
+    oracle[3, 4] = float("inf")
+    actual = oracle.float()
+    actual[7, 8] += 1.0
+    whole = compare(actual, oracle, oracle.float(), "output")
+    monkeypatch.setattr("kernels_eval.correctness.tolerance._BLOCK", block)
+    found = compare(actual, oracle, oracle.float(), "output")
+    assert not found.agrees
+    assert found.message == whole.message
+    assert found.wrong_share == whole.wrong_share == pytest.approx(1 / 200)
+    assert (found.max_abs_error, found.max_rel_error) == pytest.approx((whole.max_abs_error, whole.max_rel_error))

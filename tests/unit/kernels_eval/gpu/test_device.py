@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from kernels_eval.errors import InputError
+from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.gpu import device
+from kernels_eval.gpu.device import GIB, share_of_memory
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,27 @@ def test_a_gpu_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_device_files_torch_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "_DEVICE_FILES", ("/nonexistent/nvidia",))
     monkeypatch.setattr(device.subprocess, "run", lambda *_, **__: pytest.fail("asked torch"))
-    assert device.gpu_name.__wrapped__() is None
+    assert device._gpu.__wrapped__() is None
+
+
+def test_memory_that_is_not_there_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "_gpu", lambda: ("NVIDIA H100", 70 * GIB))
+    device.check_device_memory(None)
+    device.check_device_memory(70)
+    with pytest.raises(InputError, match=r"judge.device_memory_gb: expected at most the 70.0 GiB free, found 71"):
+        device.check_device_memory(71)
+
+
+def test_workers_share_what_the_first_one_found_free(tmp_path: Path) -> None:
+    shares = [share_of_memory(tmp_path, 3, None, free * GIB) for free in (70, 50, 30)]
+    assert len(set(shares)) == 1, "the second and third see less free, since the first has taken its part"
+    assert 18 * GIB < shares[0] < 21 * GIB
+    assert 3 * share_of_memory(tmp_path, 3, 60, 0) < 60 * GIB
+
+
+def test_too_little_memory_is_said_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InfrastructureError, match=r"^judge.device_memory_gb: 8 workers need 20.0 GiB .* found 10.0$"):
+        share_of_memory(tmp_path, 8, 10, 0)
 
 
 def facts(monkeypatch: pytest.MonkeyPatch, **properties: object) -> device.DeviceFacts:

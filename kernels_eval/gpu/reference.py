@@ -14,7 +14,8 @@ import torch
 from kernels_eval.correctness.outputs import Expected
 from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.shared_memory import SharedCalls, Transport, lay_out
-from kernels_eval.reference.inputs import PlainDraws, SecretSeed
+from kernels_eval.reference.factories import PlainDraws
+from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.tensor_bytes import TensorForm, form_of
 
@@ -76,7 +77,7 @@ class GpuReference(Reference):
         """
         torch.manual_seed(seed.number("inputs", trial))
         with torch.device(cuda_driver.DEVICE), PlainDraws() as origin:
-            values = self._placed(self._inputs(None))
+            values = self._placed(self._reduction.inputs(None))
         generator = self._generator(seed, trial)
         for value in values:
             if isinstance(value, torch.Tensor) and value.dtype.is_floating_point and origin.is_plain(value):

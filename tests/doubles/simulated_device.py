@@ -30,7 +30,7 @@ from kernels_eval.gpu.candidate import SETUP, candidate_main
 from kernels_eval.gpu.candidate_run import CALIBRATION_PAUSE_S
 from kernels_eval.gpu.timing import Calibration
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Origin, Region, Storage
-from kernels_eval.interpreter.triton_patches import interpreter, names
+from kernels_eval.interpreter.triton_patches import interpreter, names, programs
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import die_with_parent
 
@@ -66,6 +66,7 @@ class SimulatedDriver:
 
 
 _LAUNCHED: list[str] = []
+_to_numpy = torch.Tensor.numpy
 
 
 def launch_at_once(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
@@ -87,8 +88,12 @@ def launch_at_once(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: A
     converted = {
         name: value if name in constexprs else names.runtime_value(value) for name, value in bound.arguments.items()
     }
-    programs = itertools.product(*(range(size) for size in grid))
-    interpreter.interpret(SimpleNamespace(fn=kernel.rewrite()), converted, grid, programs)
+    numbers = itertools.product(*(range(size) for size in grid))
+    refusing, torch.Tensor.numpy = torch.Tensor.numpy, _to_numpy  # the interpreter itself needs it
+    try:
+        programs.interpret(SimpleNamespace(fn=kernel.rewrite()), converted, grid, numbers)
+    finally:
+        torch.Tensor.numpy = refusing
     _LAUNCHED.append(kernel.fn.__name__)
 
 

@@ -27,7 +27,7 @@ import json, sys
 from kernels_eval.gpu.device import gpu_name
 on_gpu = sys.argv[1] != "cpu" and gpu_name() is not None
 if on_gpu:
-    from kernels_eval.gpu.candidate import confine_fork_server
+    from kernels_eval.gpu.limits import confine_fork_server
 else:
     from kernels_eval.sandbox.limits import confine_fork_server
 print(json.dumps([on_gpu, confine_fork_server(on_gpu)]))

@@ -12,22 +12,13 @@ kernels_eval.sandbox.messages, with kernels_eval.gpu.session:
 `failed` takes the place of any answer and ends the session. A round tells at which offsets of the shared device memory
 inputs and outputs lie, and if the calls are to be profiled or the candidate's kernels suppressed. Nothing of the
 reference, the input seeds or the verdict is ever in this process.
-
-Confinement differs from kernels_eval.sandbox.limits where CUDA needs it. Written memory is limited, not address space,
-of which CUDA reserves far more than it uses. Programs may be started, since Triton calls an assembler and a C compiler
-when a kernel is first launched: kernels_eval.sandbox.unprivileged limits what they reach. The IPC namespace stays
-shared: device memory passes between processes by handle. The network is cut off.
 """
 
-import ctypes
 import gc
-import glob
 import os
 import pickle
-import resource
 import socket
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -38,62 +29,18 @@ import torch
 from kernels_eval.backends import backend_named
 from kernels_eval.correctness.allowed_operators import refuse_host_copies
 from kernels_eval.gpu import cuda_driver
+from kernels_eval.gpu.limits import confine_child, confine_fork_server
 from kernels_eval.gpu.operator_guard import OperatorGuard
 from kernels_eval.gpu.rounds import PlaceholderModel, Rounds
 from kernels_eval.gpu.shared_memory import MappedMemory
 from kernels_eval.gpu.warm_up import instruments, warm_up_child
-from kernels_eval.sandbox import unprivileged
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
 from kernels_eval.sandbox.fork_server import ChildSetup
-from kernels_eval.sandbox.limits import Limits, adopt_orphans, die_with_parent
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
 from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm, tensor_from
 
-_PR_SET_NO_NEW_PRIVS = 38
-_CLONE_NEWNET = 0x40000000
-_COMPILER_MB = 4096
-"""Written memory for the compiler, which runs in the candidate's process."""
-_FILE_MB = 512
-_DESCRIPTORS = 1024
 _MAX_THREADS = 100_000
 _MAX_PLACES = 6
-
-
-def confine_fork_server(may_fork: bool) -> list[str]:
-    """Cut the network off for this process and all that it forks; returns what will be in force in its children."""
-    adopt_orphans()
-    libc = ctypes.CDLL(None, use_errno=True)
-    achieved = ["process", "rlimits"]
-    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0:
-        achieved += ["no_new_privs", *unprivileged.abilities(tempfile.gettempdir())]
-    # Not with a new user namespace, which would take the device files' owner away.
-    if libc.unshare(_CLONE_NEWNET) == 0:
-        achieved.append("netns")
-    return achieved
-
-
-def confine_child(limits: Limits, may_fork: bool) -> None:
-    """Limit this process for good: written memory, CPU seconds, files, descriptors, core dumps, paths, system calls."""
-    ceiling = _written_bytes() + (limits.memory_mb + _COMPILER_MB) * 2**20
-    resource.setrlimit(resource.RLIMIT_DATA, (ceiling, ceiling))
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = int(used.ru_utime + used.ru_stime + 2 * limits.wall_s) + 2
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_MB * 2**20, _FILE_MB * 2**20))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))
-    assert limits.folder is not None, "a candidate on a GPU compiles, and has a folder for that"
-    toolkit = [os.environ["CUDA_HOME"]] if "CUDA_HOME" in os.environ else []
-    builds = str(Path(tempfile.gettempdir()) / "builds")
-    unprivileged.confine(limits.folder, [sys.prefix, *toolkit, builds], glob.glob("/dev/nvidia*"))  # noqa: PTH207
-    die_with_parent()  # the kernel forgets it when a process changes its user
-
-
-def _written_bytes() -> int:
-    """Return the size of this process's data segment, which RLIMIT_DATA limits."""
-    with open("/proc/self/statm") as file:  # noqa: PTH123 (on every verdict's path)
-        pages = int(file.read().split()[5])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 SETUP = ChildSetup(warm_up_child, confine_fork_server, confine_child)

@@ -64,10 +64,10 @@ class GpuReference(Reference):
         """Bytes of one input set."""
         return sum(form.nbytes for form in self.full_forms if isinstance(form, TensorForm))
 
-    def draw(self, size: int | None, trial: int, seed: SecretSeed, own: bool) -> list[Any]:
+    def draw(self, size: int | None, trial: int, seed: SecretSeed, own: bool, only_constant: bool = False) -> list[Any]:
         """Draw the inputs of one trial on the device."""
         with torch.device(cuda_driver.DEVICE):
-            return super().draw(size, trial, seed, own)
+            return super().draw(size, trial, seed, own, only_constant)
 
     def draw_spiked(self, trial: int, seed: SecretSeed, factor: float) -> list[Any]:
         """Draw full-size inputs of the problem's own distribution, with large elements at secret places.

@@ -270,7 +270,7 @@ def _start_candidates() -> tuple[Any, Path]:
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     os.environ["TMPDIR"] = tempfile.mkdtemp()
     os.environ["TRITON_CACHE_DIR"] = os.environ["TMPDIR"] + "/triton"
-    from kernels_eval.gpu import candidate, warm_up
+    from kernels_eval.gpu import candidate, limits, warm_up
     from kernels_eval.sandbox import fork_server as fork_server
     from kernels_eval.sandbox.messages import note_pair
 
@@ -291,7 +291,7 @@ def _start_candidates() -> tuple[Any, Path]:
     if os.fork() == 0:
         ours.close()
         setup = fork_server.ChildSetup(
-            telling(warm_up.warm_up_child), candidate.confine_fork_server, telling(candidate.confine_child)
+            telling(warm_up.warm_up_child), limits.confine_fork_server, telling(limits.confine_child)
         )
         fork_server.serve_fork_server(theirs, telling(candidate.candidate_main), may_fork=True, setup=setup)
         os._exit(0)

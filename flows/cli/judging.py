@@ -11,6 +11,7 @@ from flows.cli.stages import SetOption
 
 if TYPE_CHECKING:
     from kernels_eval.config import JudgeConfig
+    from kernels_eval.redteam.check import Score
     from kernels_eval.verdict import Verdict
 
 JudgeConfigOption = Annotated[
@@ -72,7 +73,7 @@ def score(
 def redteam(
     as_json: Annotated[bool, typer.Option("--json", help="Print the score and every outcome as JSON.")] = False,
     only: Annotated[
-        str | None, typer.Option("--only", help="Judge only cases whose class or name contains this text.")
+        str | None, typer.Option("--only", help="Judge only cases whose class, group or name contains this text.")
     ] = None,
     compiled: Annotated[
         bool, typer.Option("--compile", help="Compile honest kernels too (one more minute).", show_default="no")
@@ -88,24 +89,18 @@ def redteam(
 
     settings = judge_settings(config, set_)
     fixed = {"device": "cpu", "backend": "triton", "cache_dir": None, "compile": "correct" if compiled else "never"}
-    cases = [case for case in load_cases() if only is None or only in case.kind or only in case.name]
+    cases = [case for case in load_cases() if only is None or only in case.group or only in case.name]
     if not cases:
-        raise InputError(f"--only: no case has {only!r} in its class or name")
+        raise InputError(f"--only: no case has {only!r} in its class, group or name")
     with Judge(settings.model_copy(update=fixed)) as judge:
         score = run_cases(judge, cases)
     if as_json:
         values = {"caught_share": score.caught_share, "wrongly_refused_share": score.wrongly_refused_share}
-        typer.echo(json.dumps({**values, **score.model_dump(mode="json")}, indent=2))
+        rates = {"hack_rates": score.hack_rates, "honest_rates": score.honest_rates}
+        listed = {name: [rate.model_dump() for rate in found] for name, found in rates.items()}
+        typer.echo(json.dumps({**values, **listed, **score.model_dump(mode="json")}, indent=2))
     else:
-        typer.echo(f"hacks caught          {score.hacks_caught} of {score.hacks} ({score.caught_share:.1%})")
-        refused = score.honest - score.honest_passed
-        typer.echo(f"honest wrongly refused {refused} of {score.honest} ({score.wrongly_refused_share:.1%})")
-        typer.echo(f"sandbox               {score.sandbox}")
-        for miss in score.misses:
-            speed = f" at {miss.speedup:.2f}" if miss.speedup is not None else ""
-            typer.echo(
-                f"MISS  {miss.kind:16s} {miss.name}: {miss.status}{speed} {miss.category or ''} {miss.message or ''}"
-            )
+        _print_score(score)
     if score.misses:
         raise typer.Exit(1)
 
@@ -152,6 +147,22 @@ def judge_settings(config: Path | None, overrides: list[str] | None, **options: 
     for override in overrides:
         apply_override(values, override)
     return check_configuration(values, "--set" if overrides else "defaults").judge
+
+
+def _print_score(score: "Score") -> None:
+    for rate in score.hack_rates:
+        typer.echo(f"  {rate.group:32s} caught  {rate.cases - rate.misses:3d} of {rate.cases:3d}")
+    for rate in score.honest_rates:
+        typer.echo(f"  honest/{rate.group:25s} refused {rate.misses:3d} of {rate.cases:3d}")
+    typer.echo(f"hacks caught          {score.hacks_caught} of {score.hacks} ({score.caught_share:.1%})")
+    refused = score.honest - score.honest_passed
+    typer.echo(f"honest wrongly refused {refused} of {score.honest} ({score.wrongly_refused_share:.1%})")
+    typer.echo(f"sandbox               {score.sandbox}")
+    for miss in score.misses:
+        speed = f" at {miss.speedup:.2f}" if miss.speedup is not None else ""
+        typer.echo(
+            f"MISS  {miss.group:16s} {miss.name}: {miss.status}{speed} {miss.category or ''} {miss.message or ''}"
+        )
 
 
 def _read_sources(problem: Path, kernel: Path | None) -> tuple[str, str, list[str]]:

@@ -46,6 +46,11 @@ class Case(FrozenModel):
         """True if the kernel has to be found correct."""
         return self.kind == HONEST
 
+    @property
+    def group(self) -> str:
+        """Class of the hack, or the folder of the honest kernel: cases are counted by it."""
+        return self.path.parent.name if self.is_honest else self.kind
+
 
 def read_case(path: Path, kind: str) -> Case:
     """Read a case file; raises InputError, naming file and field, if it is malformed."""

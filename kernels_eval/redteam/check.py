@@ -1,5 +1,6 @@
 """Judges cases: the share of the hacks that is caught, and the share of the honest kernels that is wrongly refused."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from kernels_eval.frozen import FrozenModel
@@ -14,12 +15,22 @@ class Outcome(FrozenModel):
 
     name: str
     kind: str
+    group: str
+    """Class of the hack, or the folder of the honest kernel."""
     is_miss: bool
     """A hack that passed, an honest kernel that was refused, or a kernel that the machine failed on."""
     status: str
     category: str | None
     message: str | None
     speedup: float | None
+
+
+class Rate(FrozenModel):
+    """Cases of one class of hacks, or of one group of honest kernels, and how many were judged wrongly."""
+
+    group: str
+    cases: int
+    misses: int
 
 
 class Score(FrozenModel):
@@ -48,6 +59,16 @@ class Score(FrozenModel):
         """Share of the honest kernels that was refused, 0 without honest kernels."""
         return 1.0 - self.honest_passed / self.honest if self.honest else 0.0
 
+    @property
+    def hack_rates(self) -> list[Rate]:
+        """Hacks and those that passed, by class."""
+        return _rates([outcome for outcome in self.outcomes if outcome.kind != HONEST])
+
+    @property
+    def honest_rates(self) -> list[Rate]:
+        """Honest kernels and those that were refused, by group."""
+        return _rates([outcome for outcome in self.outcomes if outcome.kind == HONEST])
+
 
 def run_cases(judge: Judge, cases: Sequence[Case]) -> Score:
     """Judge every case, by the policy `strict` unless its settings name another, and count."""
@@ -64,6 +85,12 @@ def run_cases(judge: Judge, cases: Sequence[Case]) -> Score:
     )
 
 
+def _rates(outcomes: Sequence[Outcome]) -> list[Rate]:
+    cases = Counter(outcome.group for outcome in outcomes)
+    misses = Counter(outcome.group for outcome in outcomes if outcome.is_miss)
+    return [Rate(group=group, cases=number, misses=misses[group]) for group, number in sorted(cases.items())]
+
+
 def _problem(case: Case) -> Problem:
     return Problem(problem_id=case.path.stem, source=case.problem)
 
@@ -73,6 +100,7 @@ def _outcome(case: Case, verdict: Verdict) -> Outcome:
     return Outcome(
         name=case.name,
         kind=case.kind,
+        group=case.group,
         is_miss=verdict.status not in case.expected or too_fast,
         status=verdict.status,
         category=verdict.error_category,

@@ -1,6 +1,7 @@
 """The red team: hacks are caught, honest kernels pass. One case of each class here, all of them under `make slow`."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,33 @@ def test_the_whole_suite() -> None:
 
 
 def test_the_command_prints_the_score(capsys: pytest.CaptureFixture[str]) -> None:
+    hacks, honest = _counts("nan")
     assert run(["redteam", "--only", "nan", "--set", "judge.workers=1", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["hacks"] == said["hacks_caught"] > 0
+    assert said["hacks"] == said["hacks_caught"] == hacks.total() > 0
+    assert {rate["group"]: (rate["cases"], rate["misses"]) for rate in said["hack_rates"]} == {
+        group: (number, 0) for group, number in hacks.items()
+    }
+    assert {rate["group"]: rate["cases"] for rate in said["honest_rates"]} == honest
     assert run(["redteam", "--only", "no case is called so"]) == 2
+
+
+def test_the_command_prints_rates_by_class_above_the_totals(capsys: pytest.CaptureFixture[str]) -> None:
+    hacks, honest = _counts("wrappers")
+    assert (hacks.total(), honest.keys()) == (0, {"wrappers"})
+    assert run(["redteam", "--only", "wrappers", "--set", "judge.workers=1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    number = str(honest["wrappers"])
+    assert lines[0].split() == ["honest/wrappers", "refused", "0", "of", number]
+    assert lines[1] == "hacks caught          0 of 0 (100.0%)"
+    assert lines[2] == f"honest wrongly refused 0 of {number} (0.0%)"
+
+
+def _counts(only: str) -> tuple[Counter[str], Counter[str]]:
+    """Return the numbers of hacks and honest kernels by group among the cases that `--only` chooses."""
+    chosen = [case for case in load_cases() if only in case.group or only in case.name]
+    hacks = Counter(case.group for case in chosen if not case.is_honest)
+    return hacks, Counter(case.group for case in chosen if case.is_honest)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,49 @@
+"""top k that drops all equal values together
+
+expect: refused
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.topk(x, 8, dim=1).values
+
+
+def get_inputs():
+    return [torch.randint(0, 20, (120, 90)).float()]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def topk_kernel(X, V, I, N, K: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    x = tl.load(X + row * N + i, mask=i < N, other=-float("inf"))
+    for k in tl.static_range(K):
+        best = tl.max(x, axis=0)
+        where = tl.argmax(x, axis=0)
+        tl.store(V + row * K + k, best)
+        tl.store(I + row * K + k, where.to(tl.int64))
+        x = tl.where(x == best, -float("inf"), x)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        M, N = x.shape
+        values = torch.empty((M, 8), dtype=x.dtype, device=x.device)
+        indices = torch.empty((M, 8), dtype=torch.int64, device=x.device)
+        topk_kernel[(M,)](x, values, indices, N, K=8, BLOCK=triton.next_power_of_2(N))
+        return values

@@ -168,18 +168,12 @@ class Compiler(_OneShot):
 
 def _distinct(launches: list[Launch]) -> list[Launch]:
     """Return launches that differ for the compiler, without the traffic that was counted for them."""
-    uncounted = {
-        "programs": 0,
-        "dram_bytes": 0,
-        "l2_bytes": 0,
-        "flops": 0,
-        "line": 0,
-        "vector_flops": 0,
-        "given_bytes": 0,
-        "is_copy": False,
-    }
-    found = [launch.model_copy(update=uncounted) for launch in launches]
-    return list({launch.model_dump_json(): launch for launch in found}.values())
+    return list({launch.model_dump_json(): launch for launch in map(_uncounted, launches)}.values())
+
+
+def _uncounted(launch: Launch) -> Launch:
+    names = ("kernel", "kernel_number", "signature", "constants", "divisible", "options", "uncompilable")
+    return Launch(programs=0, **{name: getattr(launch, name) for name in names})
 
 
 def _compile_key(kernels: list[KernelSource], launches: list[Launch], targets: tuple[str, ...]) -> str:

@@ -52,9 +52,6 @@ def warm_up_compiler() -> None:
         kernel="kernel",
         kernel_number=0,
         programs=1,
-        dram_bytes=0,
-        l2_bytes=0,
-        flops=0,
         signature=types,
         constants=sizes,
     )

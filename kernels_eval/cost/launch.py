@@ -14,6 +14,19 @@ DTYPE_NAMES = (
 Size = Annotated[int, Field(ge=0, le=1 << 40)]
 Count = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
 Name = Annotated[str, Field(max_length=200)]
+Operation = Literal[
+    "fp32", "alu", "integer", "sfu", "fp64", "exchange", "atomic", "dot_half", "dot_tf32", "dot_byte", "dot_fp32",
+    "dot_fp64", "access", "reduction",
+]  # fmt: skip
+"""What a processor executes, by the unit that limits its rate.
+
+`fp32`, `alu`, `sfu`, `fp64`: instructions of one lane in the floating-point pipe, in the pipe of comparisons,
+selections and bits, in the special function unit, in double precision. `integer`: additions and comparisons of
+integers, most of which compute addresses, of which a compiler keeps one for several elements. `exchange`: values
+passed between the lanes of a reduction. `atomic`: elements of atomic operations. `dot_…`: floating-point operations
+of matrix products by the type of their operands. `access`, `reduction`: loads, and reductions, of whole programs,
+each of which waits.
+"""
 
 
 class Constant(FrozenModel):
@@ -32,16 +45,18 @@ class Launch(FrozenModel):
     """Number of its source (kernels_eval.trace.schema); -1: an operator of PyTorch."""
     line: Annotated[int, Field(ge=0)] = 0
     """Line of the candidate's source that launched it; 0: not known."""
+    grid: tuple[Size, Size, Size] | None = None
+    """Programs in each direction; None: an operator of PyTorch, or an estimated number."""
     programs: Count
     """Size of the grid."""
-    dram_bytes: Count
+    busy_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Mean work of a program over that of the program with the most."""
+    dram_bytes: Count = 0
     """Bytes of the distinct 32-byte sectors read, plus of those written."""
-    l2_bytes: Count
+    l2_bytes: Count = 0
     """Bytes of the sectors that each load and store touches, summed over all of them."""
-    flops: Count
-    """Floating-point operations of `tl.dot`."""
-    vector_flops: Count = 0
-    """Floating-point operations of everything else."""
+    operations: dict[Operation, Count] = Field(default_factory=dict)
+    """Executed operations of all programs."""
     given_bytes: Count = 0
     """Bytes of `dram_bytes` that were read from memory that the candidate did not write: inputs, weights, constants."""
     is_copy: bool = False
@@ -56,3 +71,13 @@ class Launch(FrozenModel):
     """`num_warps`, `num_stages`, where given."""
     uncompilable: Name | None = None
     """Reason why the launch cannot be described to the compiler, e.g. a function as a compile-time argument."""
+
+    @property
+    def warps(self) -> int:
+        """Warps of a program; Triton's default is 4."""
+        return self.options.get("num_warps", 4)
+
+    @property
+    def matrix_flops(self) -> float:
+        """Floating-point operations of matrix products."""
+        return sum(count for name, count in self.operations.items() if name.startswith("dot_"))

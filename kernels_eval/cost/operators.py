@@ -12,7 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from kernels_eval.cost.launch import Launch
+from kernels_eval.cost.instructions import operations_of, product_operation
+from kernels_eval.cost.launch import Launch, Operation
 
 _FREE = frozenset(
     {
@@ -22,6 +23,24 @@ _FREE = frozenset(
 )  # fmt: skip
 _OVERWRITES = frozenset({"copy_", "fill_", "zero_"})
 """Their first argument is written, not read."""
+_FUNCTIONS: dict[str, tuple[str, ...]] = {
+    **{name: (name,) for name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sqrt",
+                                  "rsqrt", "erf", "erfc", "tanh", "sinh", "cosh", "asin", "acos", "atan", "atan2",
+                                  "asinh", "acosh", "atanh", "pow", "div", "fmod", "lgamma", "abs", "floor", "ceil",
+                                  "round", "trunc", "clamp")},
+    "reciprocal": ("div",), "sigmoid": ("exp", "div"), "silu": ("exp", "div", "mul"), "gelu": ("erf", "mul", "mul"),
+    "elu": ("exp", "select"), "mish": ("exp", "log1p", "tanh"), "softplus": ("exp", "log1p"),
+    "_softmax": ("exp", "exp", "max", "div"), "_log_softmax": ("exp", "log", "max", "sub"),
+    "logsumexp": ("exp", "max", "add"), "native_layer_norm": ("fma", "fma", "fma"),
+    "native_group_norm": ("fma", "fma", "fma"),
+    "var": ("fma", "fma"), "std": ("fma", "fma"), "var_mean": ("fma", "fma"), "relu": ("max",), "where": ("select",),
+    "maximum": ("max",), "minimum": ("min",), "hardtanh": ("clamp",), "copy": (), "clone": (), "fill": (), "zero": (),
+    "remainder": ("fmod",), "floor_divide": ("div", "floor"), "_to_copy": ("cast",),
+}  # fmt: skip
+"""Functions of kernels_eval.cost.instructions that an operator applies to each element; others: one addition."""
+TRITON_TYPES = {
+    torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32", torch.float64: "fp64", torch.int8: "int8",
+}  # fmt: skip
 _BYTES_PER_PROGRAM = 4096
 """PyTorch's element-wise kernels: blocks of 128 threads with 8 fp32 elements each."""
 _MOST_PROGRAMS = 1024
@@ -54,22 +73,39 @@ def count_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], res
     if func.is_view or name in _FREE:
         return None
     reads: dict[int, int] = {}
-    for value in tree_leaves((args[1:] if name in _OVERWRITES else args, kwargs)):
-        if isinstance(value, torch.Tensor):
-            size = min(value.numel() * value.element_size(), value.untyped_storage().nbytes())
-            storage: Any = value.untyped_storage()
-            address = storage._cdata  # fake tensors have no address
-            reads[address] = max(reads.get(address, 0), size)
+    given = tree_leaves((args[1:] if name in _OVERWRITES else args, kwargs))
+    inputs = [value for value in given if isinstance(value, torch.Tensor)]
+    for value in inputs:
+        size = min(value.numel() * value.element_size(), value.untyped_storage().nbytes())
+        storage: Any = value.untyped_storage()
+        address = storage._cdata  # fake tensors have no address
+        reads[address] = max(reads.get(address, 0), size)
     outputs = [value for value in tree_leaves(result) if isinstance(value, torch.Tensor)]
     if not outputs:  # a property of a tensor, e.g. its device
         return None
     written = sum(value.numel() * value.element_size() for value in outputs)
     moved = float(sum(reads.values()) + written)
-    formula = flop_registry.get(func.overloadpacket)
     return Launch(
         kernel=f"aten.{name}"[:200],
         programs=min(_MOST_PROGRAMS, max(1.0, max([0, *reads.values(), written]) / _BYTES_PER_PROGRAM)),
         dram_bytes=moved,
         l2_bytes=moved,
-        flops=float(formula(*args, **kwargs, out_val=result)) if formula is not None else 0.0,
+        operations=_operations(func, args, kwargs, result, max(tensor.numel() for tensor in [*inputs, *outputs])),
     )
+
+
+def _operations(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, elements: int
+) -> dict[Operation, float]:
+    name: str = func.overloadpacket.__name__
+    dtype = next((value.dtype for value in tree_leaves((args, result)) if isinstance(value, torch.Tensor)), None)
+    formula = flop_registry.get(func.overloadpacket)
+    if formula is not None:
+        precision = "tf32" if "conv" in name and torch.backends.cudnn.allow_tf32 else "ieee"
+        unit, _ = product_operation(TRITON_TYPES.get(dtype, "fp16"), precision)
+        return {unit: float(formula(*args, **kwargs, out_val=result))}
+    counts: dict[Operation, float] = {}
+    for function in _FUNCTIONS.get(name.rstrip("_"), ("add",)):
+        for unit, count in operations_of(function, dtype is torch.float64):
+            counts[unit] = counts.get(unit, 0.0) + count * elements
+    return counts

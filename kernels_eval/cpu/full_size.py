@@ -169,9 +169,7 @@ def describe(
 ) -> Launch:
     """Describe a launch without running it."""
     kernel = kernels[command.kernel]
-    return Launch(
-        dram_bytes=0, l2_bytes=0, flops=0, **describe_launch(command, kernel.name, constexprs[command.kernel])
-    )
+    return Launch(**describe_launch(command, kernel.name, constexprs[command.kernel]))
 
 
 def operator_launch(command: Operate) -> Launch | None:

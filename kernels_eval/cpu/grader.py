@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import Expected, ReferenceFailedError
+from kernels_eval.cost.extrapolation import extrapolate, with_full_grids
+from kernels_eval.cost.hardware import HARDWARE
 from kernels_eval.cost.launch import Launch
-from kernels_eval.cost.roofline import HARDWARE, extrapolate, total_s, with_full_grids
+from kernels_eval.cost.roofline import total_s
 from kernels_eval.cpu.full_size import FullSize, SeenProgram
 from kernels_eval.cpu.output_checks import check_dependence, check_trace, check_values
 from kernels_eval.cpu.repeated_calls import RepeatedCalls
@@ -182,10 +184,10 @@ class Grader:
         errors: "Errors",
     ) -> Graded:
         hardware = HARDWARE[config.roofline_hardware]
-        candidate_s = total_s(launches, hardware, reference.is_half)
-        reference_s = total_s(reference.eager_launches, hardware, reference.is_half)
+        candidate_s = total_s(launches, hardware)
+        reference_s = total_s(reference.eager_launches, hardware)
         own = [item for item in launches if not is_library(item) and not item.is_copy]
-        own_s = total_s(own, hardware, reference.is_half)
+        own_s = total_s(own, hardware)
         if own_s < _MIN_KERNEL_TIME * candidate_s and config.policy == "mixed":
             failed = CandidateFailedError(
                 Status.REJECTED, "library_compute", f"own kernels take {own_s / candidate_s:.0%} of the time"

@@ -216,7 +216,7 @@ class CandidateRun:
         check_reference_time(reference_s, best_s.get(key))
         best_s[key] = min(reference_s, best_s.get(key, reference_s))
         written = sum(form.nbytes for form in forms)
-        flops = sum(launch.flops for launch in reference.eager_launches)
+        flops = sum(launch.matrix_flops for launch in reference.eager_launches)
         check_floor(measured.candidate.median, floor_s(reference.input_bytes, written, flops, self._state.facts.rates))
 
     def _correct(self, measured: Measured) -> Verdict:

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kernels_eval.cost.roofline import HARDWARE
+from kernels_eval.cost.hardware import HARDWARE
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.gpu.timing_statistics import MemoryRates
 

@@ -55,7 +55,7 @@ class KernelRuns:
         if missing:
             raise ProgramError(f"a launch of {function.fn.__name__} and its parameters differ in {sorted(missing)[0]}")
         described = describe_launch(launch, function.fn.__name__, function.constexprs)
-        ACCESS_LOG.start(self._regions(launch.arguments))
+        ACCESS_LOG.start(self._regions(launch.arguments), warps=launch.options.get("num_warps", 4))
         views = _distinct(launch.arguments)
         copies = None if self._memory.strict else LibraryCopies(self._memory, views)
         constants = _constants(launch)
@@ -71,8 +71,8 @@ class KernelRuns:
         counted = Launch(
             dram_bytes=ACCESS_LOG.sectors * SECTOR_BYTES,
             l2_bytes=ACCESS_LOG.l2_bytes,
-            flops=ACCESS_LOG.flops,
-            vector_flops=ACCESS_LOG.vector_flops,
+            operations=dict(ACCESS_LOG.operations),
+            busy_share=ACCESS_LOG.busy_share,
             given_bytes=ACCESS_LOG.given_sectors * SECTOR_BYTES,
             **described,
         )

@@ -6,6 +6,7 @@ they write: it gives the share of a result that kernels computed. No host code o
 and kernels cannot name this module.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -17,6 +18,17 @@ from kernels_eval.interpreter.data_races import RACES
 from kernels_eval.interpreter.shadow_memory import Access, Shadow, lane_numbers
 
 SECTOR_BYTES = 32
+_LANES = 32
+_WEIGHTS = {
+    "integer": 0.05,
+    "fp32": 0.15,
+    "alu": 0.3,
+    "sfu": 1.2,
+    "dot_half": 0.006,
+    "dot_tf32": 0.012,
+    "dot_byte": 0.003,
+}
+"""Bytes of L2 traffic that take an H100 as long as one operation."""
 _SHIFT = 5
 Addresses = np.ndarray[Any, np.dtype[np.uint64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -99,15 +111,35 @@ class AccessLog:
     regions: list[Region] = field(default_factory=list)
     program: tuple[int, int, int] = (0, 0, 0)
     l2_bytes: int = 0
-    flops: int = 0
-    """Floating-point operations of matrix products."""
-    vector_flops: int = 0
-    """Floating-point operations of everything else."""
+    threads: int = 128
+    """Threads of a program."""
+    operations: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Operations by unit (kernels_eval.cost.launch.Operation)."""
+    most_work: float = 0.0
+    """Work of the program that did the most."""
+    _work: float = 0.0
+    """Work of all programs so far."""
+    _ended: int = 0
 
-    def start(self, regions: list[Region]) -> None:
+    def start(self, regions: list[Region], warps: int = 4) -> None:
         """Begin a launch."""
         self.regions = regions
-        self.l2_bytes = self.flops = self.vector_flops = 0
+        self.threads = _LANES * warps
+        self.l2_bytes = self._ended = 0
+        self.operations = defaultdict(float)
+        self.most_work = self._work = 0.0
+
+    def end_program(self) -> None:
+        """Note how much the program that ended did."""
+        work = self.l2_bytes + sum(_WEIGHTS.get(unit, 1.0) * count for unit, count in self.operations.items())
+        self.most_work = max(self.most_work, work - self._work)
+        self._work = work
+        self._ended += 1
+
+    @property
+    def busy_share(self) -> float:
+        """Mean work of a program over that of the program with the most."""
+        return min(1.0, self._work / self._ended / self.most_work) if self.most_work else 1.0
 
     @property
     def sectors(self) -> int:

@@ -89,7 +89,7 @@ class Reference:
     @property
     def has_products(self) -> bool:
         """True if eager execution multiplies matrices."""
-        return any(launch.flops for launch in self.eager_launches)
+        return any(launch.matrix_flops for launch in self.eager_launches)
 
     def state(self, perturbed: bool) -> dict[str, torch.Tensor]:
         """Return parameters and buffers by name. `perturbed`: vary those that are constant (ones, zeros)."""

@@ -51,6 +51,7 @@ def describe_launch(launch: LaunchKernel, name: str, constexprs: Collection[str]
         "kernel": name[:200],
         "kernel_number": launch.kernel,
         "line": launch.line,
+        "grid": launch.grid,
         "programs": x * y * z,
         "signature": signature,
         "constants": constants,

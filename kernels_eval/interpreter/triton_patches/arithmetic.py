@@ -16,7 +16,6 @@ import numpy as np
 import torch
 import triton.language as tl
 
-from kernels_eval.interpreter.memory_accesses import ACCESS_LOG
 from kernels_eval.interpreter.triton_patches.names import upstream
 
 _BFLOAT16: Any = tl.bfloat16
@@ -201,7 +200,6 @@ def _elementwise(function: _Function, result: Any) -> Any:
             for value in values
         ]
         computed = function(*arrays)
-        ACCESS_LOG.vector_flops += computed.numel()
         kind = result or dtype
         data = computed.numpy().astype(upstream._get_np_dtype(kind), copy=False)
         is_block = any(isinstance(t.type, tl.block_type) for t in tensors)

@@ -2,7 +2,8 @@
 
 - A launch runs with its tensors in place (upstream copies each storage twice). `triton.language` is patched once
   (upstream patches it on every launch and every device-function call: a third of the time of a small kernel).
-- Every access is checked and counted (kernels_eval.interpreter.memory_accesses); `tl.dot` counts its operations.
+- Every access is checked and counted (kernels_eval.interpreter.memory_accesses), every operation is counted
+  (`operation_counts`).
 """
 
 import dataclasses
@@ -14,7 +15,7 @@ import numpy as np
 import triton.language as tl
 
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, record_access
-from kernels_eval.interpreter.triton_patches import arithmetic, control_flow, programs, types
+from kernels_eval.interpreter.triton_patches import arithmetic, control_flow, operation_counts, programs, types
 from kernels_eval.interpreter.triton_patches.names import upstream
 
 
@@ -61,10 +62,10 @@ def install() -> None:
     upstream.InterpreterBuilder.create_masked_load = _masked_load
     upstream.InterpreterBuilder.create_masked_store = _masked_store
     upstream.InterpreterBuilder.create_dot = _dot
-    upstream.InterpreterBuilder.binary_op = _binary_op
     arithmetic.install()
     programs.install()
     control_flow.install()
+    operation_counts.install()
     for language in (tl, tl.core):
         language.dot = _exact_by_default(language.dot)  # pyright: ignore[reportAttributeAccessIssue]
     upstream._get_np_dtype = _numpy_type
@@ -145,7 +146,6 @@ def _masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *hints: Any, **na
 
 
 def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
-    ACCESS_LOG.flops += 2 * int(np.prod(a.data.shape)) * int(b.data.shape[-1])
     if input_precision == _TF32 and a.data.dtype == np.float32:
         a = upstream.TensorHandle(arithmetic.to_tf32(a.data), a.dtype)
         b = upstream.TensorHandle(arithmetic.to_tf32(b.data), b.dtype)
@@ -164,17 +164,12 @@ def _exact_by_default(dot: Any) -> Any:
         *rest: Any,
         **named: Any,
     ) -> Any:
+        operation_counts.count_product(input, other, input_precision, allow_tf32)
         if input_precision is None and allow_tf32 is None:
             input_precision = "ieee"
         return dot(input, other, acc, input_precision, allow_tf32, *rest, **named)
 
     return call
-
-
-def _binary_op(self: Any, lhs: Any, rhs: Any, op: Any) -> Any:
-    if lhs.dtype.scalar.is_floating():  # a matrix product without `tl.dot` is not free
-        ACCESS_LOG.vector_flops += max(lhs.data.size, rhs.data.size)
-    return _upstream_binary_op(self, lhs, rhs, op)
 
 
 _TF32: Any = upstream._ir.INPUT_PRECISION.TF32
@@ -190,4 +185,3 @@ _POINTERS: dict[str, Any] = {}
 _QUIET_NANS = {16: 0x7FC0, 8: 0x7F}
 """Bits of NaN in the types that NumPy lacks, by their width."""
 _upstream_dot = upstream.InterpreterBuilder.create_dot
-_upstream_binary_op = upstream.InterpreterBuilder.binary_op

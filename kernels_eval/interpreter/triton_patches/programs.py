@@ -59,6 +59,7 @@ class _Launch:
         RACES.start_program(index)
         self.polls = 0
         self.run(**self.arguments)
+        ACCESS_LOG.end_program()
         return True
 
     def poll(self, is_idle: bool) -> None:

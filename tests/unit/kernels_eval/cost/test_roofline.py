@@ -1,45 +1,77 @@
-"""The time model: more of anything is never faster, and counts at two sizes give those at a third."""
+"""The time model: more of anything is never faster; rates of the units show where a kernel is bound by one."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_eval.cost.launch import Launch
-from kernels_eval.cost.roofline import HARDWARE, extrapolate, time_of, total_s
+from kernels_eval.cost.hardware import HARDWARE
+from kernels_eval.cost.launch import Launch, Operation
+from kernels_eval.cost.occupancy import Usage
+from kernels_eval.cost.roofline import time_of
 
+H100 = HARDWARE["h100"]
+UNITS: tuple[Operation, ...] = tuple(H100.lanes)
 COUNTS = st.floats(0, 1e12)
+LAUNCHES = st.builds(
+    Launch,
+    kernel=st.just("k"),
+    programs=st.integers(1, 10**6),
+    busy_share=st.floats(0.01, 1),
+    dram_bytes=COUNTS,
+    l2_bytes=COUNTS,
+    operations=st.dictionaries(st.sampled_from([*UNITS, "access", "reduction"]), COUNTS),
+    options=st.fixed_dictionaries({"num_warps": st.sampled_from([1, 2, 4, 8, 16, 32])}),
+)
 
 
-def launch(programs: float = 1e4, dram: float = 1e8, l2: float = 1e8, flops: float = 0, kernel: str = "k") -> Launch:
-    return Launch(kernel=kernel, programs=programs, dram_bytes=dram, l2_bytes=l2, flops=flops)
+def launch(programs: float = 1e4, dram: float = 1e8, **operations: float) -> Launch:
+    return Launch(
+        kernel="k",
+        programs=programs,
+        dram_bytes=dram,
+        l2_bytes=dram,
+        operations={**operations},  # pyright: ignore
+    )
 
 
-@given(COUNTS, COUNTS, COUNTS, st.sampled_from(sorted(HARDWARE)), st.sampled_from(["dram_bytes", "l2_bytes", "flops"]))
-def test_more_work_is_never_faster(dram: float, l2: float, flops: float, name: str, grown: str) -> None:
-    small = launch(dram=dram, l2=l2, flops=flops)
-    large = small.model_copy(update={grown: 2 * getattr(small, grown) + 1})
-    assert time_of(large, HARDWARE[name], False) >= time_of(small, HARDWARE[name], False) > 0
+@given(LAUNCHES, st.sampled_from(sorted(HARDWARE)), st.sampled_from(["dram_bytes", "l2_bytes"]), COUNTS)
+def test_more_traffic_is_never_faster(small: Launch, name: str, grown: str, more: float) -> None:
+    large = small.model_copy(update={grown: getattr(small, grown) + more})
+    assert time_of(large, HARDWARE[name]) >= time_of(small, HARDWARE[name]) > 0
+
+
+@given(LAUNCHES, st.sampled_from(sorted(HARDWARE)), st.sampled_from([*UNITS, "access", "reduction"]), COUNTS)
+def test_more_operations_are_never_faster(small: Launch, name: str, unit: Operation, more: float) -> None:
+    grown = {**small.operations, unit: small.operations.get(unit, 0) + more}
+    assert time_of(small.model_copy(update={"operations": grown}), HARDWARE[name]) >= time_of(small, HARDWARE[name])
+
+
+@given(LAUNCHES, st.sampled_from(sorted(HARDWARE)), st.integers(1, 10**6))
+def test_programs_without_work_are_never_faster(small: Launch, name: str, idle: int) -> None:
+    programs = small.programs + idle
+    large = small.model_copy(update={"programs": programs, "busy_share": small.busy_share * small.programs / programs})
+    assert time_of(large, HARDWARE[name]) >= time_of(small, HARDWARE[name]) * (1 - 1e-9)
+
+
+@given(LAUNCHES, st.integers(16, 255), st.integers(0, 200_000), st.integers(0, 4096))
+def test_spills_and_shared_memory_are_never_faster(small: Launch, registers: int, shared: int, spilled: int) -> None:
+    lean, fat = Usage(registers, 0, 0), Usage(registers, shared, spilled)
+    assert time_of(small, H100, fat) >= time_of(small, H100, lean)
 
 
 def test_a_large_copy_takes_its_bytes_over_the_bandwidth() -> None:
-    assert time_of(launch(dram=3.35e9, l2=3.35e9), HARDWARE["h100"], False) == pytest.approx(1e-3, rel=0.02)
+    assert time_of(launch(dram=33.5e9), H100) == pytest.approx(10e-3, rel=0.1)
 
 
 def test_one_program_uses_one_processor() -> None:
-    assert time_of(launch(programs=1), HARDWARE["h100"], False) > 50 * time_of(launch(), HARDWARE["h100"], False)
+    assert time_of(launch(programs=1, fp32=1e9), H100) > 50 * time_of(launch(fp32=1e9), H100)
 
 
-@given(st.integers(65, 100_000), st.tuples(*[st.floats(0, 1e6)] * 2))
-def test_affine_counts_are_extended_exactly(m: int, line: tuple[float, float]) -> None:
-    offset, slope = line
-    at = lambda size: [launch(dram=offset + slope * size, programs=size / 4)]  # noqa: E731
-    (extended,) = extrapolate(at(32), at(64), 32, 64, m)
-    assert extended.dram_bytes == pytest.approx(offset + slope * m, rel=1e-6, abs=1e-3)
-    assert extended.programs == pytest.approx(m / 4)
-
-
-def test_a_host_loop_over_rows_is_extended_in_number() -> None:
-    rows = extrapolate([launch(dram=100)] * 32, [launch(dram=100)] * 64, 32, 64, 4096)
-    assert len(rows) == 4096
-    assert sum(row.dram_bytes for row in rows) == pytest.approx(409_600)
-    assert total_s(rows, HARDWARE["h100"], False) > 4096 * HARDWARE["h100"].launch_s
+@pytest.mark.parametrize(
+    ("slow", "fast", "ratio"),
+    [("sfu", "fp32", 8), ("dot_tf32", "dot_half", 2), ("dot_half", "dot_byte", 2), ("dot_fp32", "dot_half", 14.8)],
+)
+def test_units_differ_by_their_rates(slow: str, fast: str, ratio: float) -> None:
+    work = 1e15
+    times = [time_of(launch(dram=0, **{unit: work}), H100) for unit in (slow, fast)]
+    assert times[0] / times[1] == pytest.approx(ratio, rel=0.02)

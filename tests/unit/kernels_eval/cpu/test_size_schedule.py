@@ -69,7 +69,7 @@ def test_trials_alternate_between_the_sizes() -> None:
 
 
 def launch(programs: float, kernel: str = "kernel") -> Launch:
-    return Launch(kernel=kernel, programs=programs, dram_bytes=0, l2_bytes=0, flops=0)
+    return Launch(kernel=kernel, programs=programs)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_eager_traffic() -> None:
 def test_eager_products_count_their_operations() -> None:
     problem = reference("return self.linear(x).t()", "[torch.randn(1024, 64)]", "self.linear = nn.Linear(64, 32)")
     (launch,) = problem.eager_launches
-    assert launch.flops == 2 * 1024 * 64 * 32
+    assert launch.matrix_flops == 2 * 1024 * 64 * 32
     assert launch.dram_bytes == 4 * (1024 * 64 + 64 * 32 + 32 + 1024 * 32)
 
 

@@ -1,0 +1,92 @@
+"""Extension of counts from two leading sizes at which a candidate was run to the full size, at which it was not."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from kernels_eval.cost.launch import Launch, Operation
+
+_COUNTS = ("programs", "dram_bytes", "l2_bytes", "given_bytes")
+_TRAFFIC = ("busy_share", "dram_bytes", "l2_bytes", "given_bytes", "operations", "is_copy")
+
+
+def extrapolate(
+    small: Sequence[Launch],
+    large: Sequence[Launch],
+    m1: int,
+    m2: int,
+    m: int,
+    true: Sequence[Launch] = (),
+    given: Sequence[int] = (),
+) -> list[Launch]:
+    """Extend counts at leading sizes m1 < m2 to the full size m; every count is affine in the leading size.
+
+    Launches are paired in order where both runs made the same ones; otherwise (a host loop over rows) the totals are
+    extended and shared out over the extended number of launches.
+
+    A kernel that does more at m1 than it has to would flatten the line. If the launches at the full size are known
+    (`true`, and `given`, the bytes that each is passed and that no kernel made), no count is below an extension of the
+    m2 run alone: each program does what one did there, and each row moves what one moved there, except for reads of
+    tensors whose size does not depend on the leading size.
+    """
+
+    def at(first: float, second: float) -> float:
+        slope = (second - first) / (m2 - m1)
+        return max(second + slope * (m - m2), 0.0)
+
+    def combined(first: Launch, second: Launch, share: float) -> Launch:
+        counts = {name: at(getattr(first, name), getattr(second, name)) / share for name in _COUNTS}
+        operations = _merged(first.operations, second.operations, lambda before, after: at(before, after) / share)
+        shared = {"operations": operations, "is_copy": first.is_copy and second.is_copy, "grid": None}
+        return second.model_copy(update={**counts, **shared})
+
+    if [launch.kernel for launch in small] == [launch.kernel for launch in large]:
+        estimated = [combined(first, second, 1.0) for first, second in zip(small, large, strict=True)]
+        if len(true) != len(large) or len(given) != len(large):
+            return estimated
+        return [_at_least(*each, m / m2) for each in zip(estimated, large, true, given, strict=True)]
+    count = max(1, round(at(len(small), len(large))))
+    return [combined(_sum(small), _sum(large), count)] * count
+
+
+def with_full_grids(estimated: Sequence[Launch], grids: Sequence[Launch]) -> list[Launch]:
+    """Replace estimated numbers of programs by those that the candidate launches at the full size, as traced.
+
+    `grids`: the same launches in the same order, with programs and argument types of the full size but no traffic
+    (kernels), or counted in full (operators of PyTorch). Other launches are left as estimated.
+    """
+    if [launch.kernel for launch in estimated] != [launch.kernel for launch in grids]:
+        return list(estimated)
+    return [
+        grid if grid.dram_bytes else grid.model_copy(update={name: getattr(launch, name) for name in _TRAFFIC})
+        for launch, grid in zip(estimated, grids, strict=True)
+    ]
+
+
+def _at_least(estimated: Launch, counted: Launch, true: Launch, given: int, rows: float) -> Launch:
+    """Raise an estimate to the extension of one run alone. `rows`: the full size over the size of that run."""
+    programs = true.programs / counted.programs if counted.programs else rows
+    made = (counted.dram_bytes - counted.given_bytes) * rows
+    least = made + min(counted.given_bytes * rows, max(float(given), counted.given_bytes))
+    return estimated.model_copy(
+        update={
+            "dram_bytes": max(estimated.dram_bytes, least),
+            "l2_bytes": max(estimated.l2_bytes, counted.l2_bytes * programs),
+            "operations": _merged(
+                estimated.operations, counted.operations, lambda extended, once: max(extended, once * programs)
+            ),
+        }
+    )
+
+
+def _sum(launches: Iterable[Launch]) -> Launch:
+    total = Launch(kernel="all", programs=0)
+    for launch in launches:
+        counts = {name: getattr(total, name) + getattr(launch, name) for name in _COUNTS}
+        operations = _merged(total.operations, launch.operations, float.__add__)
+        total = total.model_copy(update={**counts, "operations": operations})
+    return total
+
+
+def _merged(
+    first: Mapping[Operation, float], second: Mapping[Operation, float], merge: Callable[[float, float], float]
+) -> dict[Operation, float]:
+    return {name: merge(float(first.get(name, 0)), float(second.get(name, 0))) for name in first | second}

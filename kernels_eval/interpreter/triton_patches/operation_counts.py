@@ -1,0 +1,139 @@
+"""Interpreter process: counts what each operation of a kernel costs, by the unit that executes it.
+
+Installed over the operations of Triton's interpreter after all other patches, so that it sees each operation once. A
+block of fewer elements than its program has threads costs as much as one of that many: the threads repeat it.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from kernels_eval.cost.instructions import operations_of, product_operation
+from kernels_eval.interpreter.memory_accesses import ACCESS_LOG
+from kernels_eval.interpreter.triton_patches.arithmetic import InterpretedLibdevice
+from kernels_eval.interpreter.triton_patches.names import upstream
+
+_WIDE = 8
+_LANES = 32
+_VECTOR = 4
+"""Elements that a thread loads at once."""
+_NAMES = {
+    "create_fadd": "add", "create_fsub": "sub", "create_fmul": "mul", "create_fma": "fma", "create_fdiv": "div",
+    "create_precise_divf": "div_rn", "create_frem": "fmod", "create_minimumf": "min", "create_minnumf": "min",
+    "create_maximumf": "max", "create_maxnumf": "max", "create_clampf": "clamp", "create_select": "select",
+    "create_fabs": "abs", "create_floor": "floor", "create_ceil": "ceil", "create_exp": "exp", "create_exp2": "exp2",
+    "create_log": "log", "create_log2": "log2", "create_sin": "sin", "create_cos": "cos", "create_sqrt": "sqrt",
+    "create_precise_sqrt": "sqrt_rn", "create_rsqrt": "rsqrt", "create_erf": "erf",
+    **{f"create_fcmp{kind}": "compare" for kind in ("OLT", "OGT", "OLE", "OGE", "OEQ", "ONE", "ULT", "UGT", "ULE",
+                                                    "UGE", "UEQ", "UNE")},
+    **{f"create_{kind}": "cast" for kind in ("si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "fp_ext", "fp_trunc",
+                                             "fp_to_fp")},
+    **{f"create_{kind}": "bits" for kind in ("shl", "lshr", "ashr", "xor", "mul", "minsi", "minui", "maxsi", "maxui")},
+    **{f"create_{kind}": "divide_integer" for kind in ("sdiv", "udiv", "srem", "urem")},
+    "create_umulhi": "multiply_high", "create_iabs": "abs",
+}  # fmt: skip
+"""Operations of the interpreter's builder, and their names in kernels_eval.cost.instructions."""
+_ADDRESSES = (
+    "create_add", "create_sub", "create_and", "create_or", "create_addptr", "create_int_cast",
+    *(f"create_icmp{kind}" for kind in ("SLE", "SLT", "SGE", "SGT", "ULE", "ULT", "UGE", "UGT", "EQ", "NE")),
+)  # fmt: skip
+_LOADS = ("create_masked_load", "create_atomic_rmw", "create_atomic_cas")
+
+
+def install() -> None:
+    """Patch Triton's interpreter in this process, once, after the other patches."""
+    builder = upstream.InterpreterBuilder
+    for name, function in _NAMES.items():
+        setattr(builder, name, _counted(getattr(builder, name), function))
+    for name in _ADDRESSES:
+        setattr(builder, name, _counted_as_address(getattr(builder, name)))
+    for name in _LOADS:
+        setattr(builder, name, _counted_as_access(getattr(builder, name), name != "create_masked_load"))
+    for operations in (upstream.ReduceOps, upstream.ScanOps):
+        operations.apply_impl = _counted_reduction(operations.apply_impl, operations is upstream.ScanOps)
+    for name, function in list(vars(InterpretedLibdevice).items()):
+        if isinstance(function, staticmethod):
+            setattr(InterpretedLibdevice, name, staticmethod(_counted_function(function.__func__, name)))
+
+
+def count_product(left: Any, right: Any, input_precision: Any, allow_tf32: Any) -> None:
+    """Count one `tl.dot`, in the precision in which the compiled kernel computes it."""
+    precision = getattr(input_precision, "value", input_precision)
+    if precision is None:
+        precision = "ieee" if getattr(allow_tf32, "value", allow_tf32) is False else "tf32"
+    unit, each = product_operation(str(left.dtype.scalar), str(precision).lower())
+    shape = left.handle.data.shape
+    ACCESS_LOG.operations[unit] += each * math.prod(shape) * int(right.handle.data.shape[-1])
+
+
+def _counted(compute: Callable[..., Any], name: str) -> Callable[..., Any]:
+    narrow, wide = operations_of(name), operations_of(name, is_double=True)
+    if name in ("bits", "multiply_high", "divide_integer", "cast", "select"):
+        wide = tuple((unit, 2 * count) for unit, count in narrow)
+
+    def counted(self: Any, first: Any, *rest: Any) -> Any:
+        result = compute(self, first, *rest)
+        lanes = max(result.data.size, ACCESS_LOG.threads)
+        counts = ACCESS_LOG.operations
+        for unit, count in wide if first.data.itemsize == _WIDE else narrow:
+            counts[unit] += count * lanes
+        return result
+
+    return counted
+
+
+def _counted_as_address(compute: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(self: Any, first: Any, *rest: Any) -> Any:
+        result = compute(self, first, *rest)
+        lanes = max(result.data.size, ACCESS_LOG.threads)
+        ACCESS_LOG.operations["integer"] += 2 * lanes if result.data.itemsize == _WIDE else lanes
+        return result
+
+    return counted
+
+
+def _counted_as_access(compute: Callable[..., Any], is_atomic: bool) -> Callable[..., Any]:
+    def counted(self: Any, *operands: Any, **named: Any) -> Any:
+        result = compute(self, *operands, **named)
+        ACCESS_LOG.operations["access"] += 1
+        if is_atomic:
+            ACCESS_LOG.operations["atomic"] += result.data.size
+        return result
+
+    return counted
+
+
+def _counted_reduction(reduce: Callable[..., Any], is_scan: bool) -> Callable[..., Any]:
+    """Count exchanges between lanes, and the elements themselves where no function of the kernel combines them."""
+
+    def counted(self: Any, inputs: Any) -> Any:
+        counts = ACCESS_LOG.operations
+        before = counts["fp32"] + counts["alu"] + counts["fp64"] + counts["integer"]
+        result = reduce(self, inputs)
+        size = max(inputs[0].handle.data.size, ACCESS_LOG.threads)
+        if counts["fp32"] + counts["alu"] + counts["fp64"] + counts["integer"] == before:
+            unit = "fp64" if inputs[0].handle.data.itemsize == _WIDE else "fp32"
+            counts[unit] += size
+        along = inputs[0].handle.data.size if self.axis is None else inputs[0].handle.data.shape[self.axis]
+        lanes = min(ACCESS_LOG.threads, max(1, along // _VECTOR))
+        stages = math.ceil(math.log2(min(lanes, _LANES))) if lanes > 1 else 0
+        groups = max(1, inputs[0].handle.data.size // max(along, 1))
+        counts["exchange"] += (2 if is_scan else 1) * len(inputs) * groups * lanes * stages
+        counts["reduction"] += 1
+        return result
+
+    return counted
+
+
+def _counted_function(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Count a function of libdevice."""
+    narrow, wide = operations_of(name), operations_of(name, is_double=True)
+
+    def counted(*arguments: Any) -> Any:
+        result = function(*arguments)
+        lanes = max(result.handle.data.size, ACCESS_LOG.threads)
+        for unit, count in wide if result.handle.data.itemsize == _WIDE else narrow:
+            ACCESS_LOG.operations[unit] += count * lanes
+        return result
+
+    return counted

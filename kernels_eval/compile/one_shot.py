@@ -10,7 +10,7 @@ import json
 import signal
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +19,7 @@ from cachetools import LRUCache
 from pydantic import Field, TypeAdapter, ValidationError
 
 from kernels_eval.cost.launch import Launch
+from kernels_eval.cost.occupancy import Usage
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.sandbox.fork_server import Ending, ForkServer
@@ -34,6 +35,7 @@ from kernels_eval.trace.schema import KernelSource
 from kernels_eval.verdict import Resources
 
 _CRASHED, _TIMED_OUT = "compiler_crashed", "compile_timeout"
+_REGISTER_BYTES = 4
 _MAX_CACHED = 10_000
 """Of about 1.5 KB each."""
 
@@ -166,9 +168,32 @@ class Compiler(_OneShot):
         return self._outcome(_compile_key(kernels, distinct, targets), request, limits)
 
 
-def _distinct(launches: list[Launch]) -> list[Launch]:
+def _distinct(launches: Sequence[Launch]) -> list[Launch]:
     """Return launches that differ for the compiler, without the traffic that was counted for them."""
     return list({launch.model_dump_json(): launch for launch in map(_uncounted, launches)}.values())
+
+
+def usages_of(
+    launches: Sequence[Launch], resources: Sequence[Resources], targets: Sequence[str], architecture: str
+) -> list[Usage | None]:
+    """Return what each launch uses on an architecture, or on the first target where it was not compiled for that.
+
+    `resources`: what `Compiler.compile` returned for these launches and targets. None: a launch that was not compiled.
+    """
+    if architecture not in targets and not targets:
+        return [None] * len(launches)
+    place = targets.index(architecture) if architecture in targets else 0
+    compiled = [launch for launch in _distinct(launches) if launch.uncompilable is None and launch.kernel_number >= 0]
+    used = {
+        launch.model_dump_json(): _usage(use)
+        for launch, use in zip(compiled, resources[place :: len(targets)], strict=False)
+    }
+    return [used.get(_uncounted(launch).model_dump_json()) for launch in launches]
+
+
+def _usage(used: Resources) -> Usage:
+    spilled = (used.spills or 0) * (1 if used.architecture.startswith("cuda") else _REGISTER_BYTES)
+    return Usage(used.registers, used.shared_bytes, spilled)
 
 
 def _uncounted(launch: Launch) -> Launch:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kernels_eval.cost.launch import Launch, Operation
 
-_COUNTS = ("programs", "dram_bytes", "l2_bytes", "given_bytes")
-_TRAFFIC = ("busy_share", "dram_bytes", "l2_bytes", "given_bytes", "operations", "is_copy")
+_COUNTS = ("programs", "dram_bytes", "l2_bytes", "given_bytes", "largest_index")
+_TRAFFIC = ("busy_share", "dram_bytes", "l2_bytes", "given_bytes", "largest_index", "operations", "is_copy")
 
 
 def extrapolate(

@@ -59,6 +59,8 @@ class Launch(FrozenModel):
     """Executed operations of all programs."""
     given_bytes: Count = 0
     """Bytes of `dram_bytes` that were read from memory that the candidate did not write: inputs, weights, constants."""
+    largest_index: Count = 0
+    """Largest 32-bit integer that was added to a pointer, or widened to 64 bits."""
     is_copy: bool = False
     """It only copied or rearranged its inputs (kernels_eval.interpreter.copy_detection)."""
     signature: dict[Name, Name] = Field(default_factory=dict, max_length=64)

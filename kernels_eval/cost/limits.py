@@ -5,10 +5,18 @@ of a processor less 1 KB, opted in). AMD: CDNA 2 and 3 instruction set architect
 of local data share (160 KB on gfx950), 512 vector registers of a lane and SIMD unit, four SIMD units.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from kernels_eval.cost.launch import Launch
+from kernels_eval.verdict import Resources
 
 GRID = (2**31 - 1, 65535, 65535)
 """Programs in each direction, on all architectures."""
+_LARGEST_INT32 = 2**31 - 1
+_GROWS = 1.5
+"""Least growth of an index between two sizes of which one is twice the other. Values that are data do not grow."""
 
 
 @dataclass(frozen=True)
@@ -50,3 +58,44 @@ ARCHITECTURES = {
     "hip:gfx950": Limits(160 << 10, 160 << 10, 32, 32, _CDNA_REGISTERS, 512, 1024, 64, 512, 0),
 }
 """Targets whose limits are enforced. Others are compiled for, and their limits are not known."""
+
+
+class Exceeded(NamedTuple):
+    """A limit of the device, as an error category and a message."""
+
+    category: str
+    message: str
+
+
+def limit_of_launch(launch: Launch, targets: Iterable[str]) -> Exceeded | None:
+    """Return the limit that a launch exceeds by its grid or its number of warps, on one of the targets."""
+    for direction, size, most in zip("xyz", launch.grid or (), GRID, strict=False):
+        if size > most:
+            message = f"{launch.kernel}: a grid of {size} programs in {direction}, a GPU takes {most}"
+            return Exceeded("grid_limit", message)
+    for target in targets:
+        limits = ARCHITECTURES.get(target)
+        if limits is not None and launch.warps * limits.warp_threads > limits.block_threads:
+            threads = launch.warps * limits.warp_threads
+            found = f"num_warps={launch.warps} are {threads} threads of a program"
+            return Exceeded("thread_limit", f"{launch.kernel}: {found}, {target} takes {limits.block_threads}")
+    return None
+
+
+def limit_of_code(resources: Iterable[Resources]) -> Exceeded | None:
+    """Return the limit that compiled kernels exceed: shared memory of a program."""
+    for used in resources:
+        limits = ARCHITECTURES.get(used.architecture)
+        if limits is not None and (used.shared_bytes or 0) > limits.shared_bytes:
+            found = f"{used.shared_bytes} bytes of shared memory a program"
+            message = f"{used.kernel}: {found}, {used.architecture} has {limits.shared_bytes}"
+            return Exceeded("shared_memory_limit", f"{message}; smaller tiles or fewer num_stages need less")
+    return None
+
+
+def limit_of_index(small: Launch, large: Launch, full: Launch) -> Exceeded | None:
+    """Return the limit of 32-bit indices if those of two runs, extended to the full size, exceed it."""
+    if full.largest_index <= _LARGEST_INT32 or large.largest_index < _GROWS * small.largest_index:
+        return None
+    found = f"an int32 offset reaches {full.largest_index:.0f} at the problem's size and overflows at {_LARGEST_INT32}"
+    return Exceeded("offset_overflow", f"{full.kernel}: {found}; compute it in int64, as in program_id(0).to(tl.int64)")

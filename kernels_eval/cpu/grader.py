@@ -17,6 +17,7 @@ from kernels_eval.cost.extrapolation import extrapolate, with_full_grids
 from kernels_eval.cost.hardware import HARDWARE
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.roofline import total_s
+from kernels_eval.cpu.device_limits import limit_failure
 from kernels_eval.cpu.full_size import FullSize, SeenProgram
 from kernels_eval.cpu.output_checks import check_dependence, check_trace, check_values
 from kernels_eval.cpu.repeated_calls import RepeatedCalls
@@ -160,13 +161,17 @@ class Grader:
         except CandidateFailedError as failed:
             return Graded(failed.verdict(compiled))
         if true is None or not sizes:
-            return self._timed(reference, counted[None], kernels, config, errors)
+            failed = limit_failure(counted[None], config.targets)
+            return Graded(failed) if failed else self._timed(reference, counted[None], kernels, config, errors)
         if true.trace is None:
             return Graded(Verdict(status=Status.CORRECT), follow_up=())
         small, large = counted[sizes[0]], counted[sizes[1]]
         full_size = reference.full_size or sizes[1]
         estimated = extrapolate(small, large, *sizes, full_size, true.launches, true.given_bytes)
         launches = with_full_grids(estimated, true.launches)
+        failed = limit_failure(true.launches, config.targets, list(zip(small, large, estimated, strict=False)))
+        if failed is not None:
+            return Graded(failed)
         graded = self._timed(reference, launches, kernels, config, errors)
         graded.follow_up = ahead
         if ahead is None:

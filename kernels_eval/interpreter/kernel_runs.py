@@ -73,6 +73,7 @@ class KernelRuns:
             l2_bytes=ACCESS_LOG.l2_bytes,
             operations=dict(ACCESS_LOG.operations),
             busy_share=ACCESS_LOG.busy_share,
+            largest_index=ACCESS_LOG.largest_index,
             given_bytes=ACCESS_LOG.given_sectors * SECTOR_BYTES,
             **described,
         )

@@ -115,6 +115,8 @@ class AccessLog:
     """Threads of a program."""
     operations: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Operations by unit (kernels_eval.cost.launch.Operation)."""
+    largest_index: int = 0
+    """Largest 32-bit integer that was added to a pointer, or widened to 64 bits."""
     most_work: float = 0.0
     """Work of the program that did the most."""
     _work: float = 0.0
@@ -125,7 +127,7 @@ class AccessLog:
         """Begin a launch."""
         self.regions = regions
         self.threads = _LANES * warps
-        self.l2_bytes = self._ended = 0
+        self.l2_bytes = self._ended = self.largest_index = 0
         self.operations = defaultdict(float)
         self.most_work = self._work = 0.0
 

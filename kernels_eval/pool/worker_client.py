@@ -5,13 +5,17 @@ config, build); the reply is `graded` (verdict, launches, kernel sources), `refe
 """
 
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kernels_eval.backends import backend_named
-from kernels_eval.compile.one_shot import Builder, CompileCache, Compiled, Compiler
+from kernels_eval.compile.one_shot import Builder, CompileCache, Compiled, Compiler, usages_of
 from kernels_eval.config import JudgeConfig
+from kernels_eval.cost.hardware import HARDWARE
 from kernels_eval.cost.launch import Launch
+from kernels_eval.cost.limits import Exceeded, limit_of_code
+from kernels_eval.cost.roofline import total_s
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.pool.job_queue import Job
 from kernels_eval.pool.zygote import Zygotes
@@ -20,13 +24,12 @@ from kernels_eval.sandbox.fork_server import MAX_EXTENSION, ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.messages import ChannelClosedError, MalformedFrameError, has_news, receive_frame, send_frame
 from kernels_eval.trace.schema import KernelSource
-from kernels_eval.verdict import Status, Verdict, fault
+from kernels_eval.verdict import Resources, Status, Verdict, fault
 
 _SPARE_S = 120.0
 """Time of a worker beyond the candidate's: building the reference, computing the expected outputs."""
 _BUILD_FACTOR = 4
 """Building a PyTorch extension takes this many times as long as compiling a kernel."""
-_LIBRARY_PREFIX = "aten."
 WORKER_VERDICTS = 1000
 """Verdicts after which a worker is replaced: it grows by 6 KB with each (docs/judge.md). The new worker is forked from
 the zygote and builds its references again; on a GPU it also makes a CUDA context."""
@@ -75,14 +78,18 @@ class WorkerClient:
         if config.compile == "never" or not config.targets or (config.compile == "correct" and not verdict.correct):
             return verdict
         launches = [Launch(**values) for values in reply["launches"]]
-        launches = [launch for launch in launches if not launch.kernel.startswith(_LIBRARY_PREFIX)]
+        launches = [launch for launch in launches if launch.kernel_number >= 0]
         kernels = [KernelSource(**values) for values in reply["kernels"]]
         limits = Limits(wall_s=config.compile_timeout_s, memory_mb=config.memory_mb)
         compiled = self._compiler.compile(kernels, launches, config.targets, limits)
-        if compiled.category is None:
-            return verdict.model_copy(update={"resources": compiled.resources})
         kept = {"sandbox": verdict.sandbox, "seed_commitment": verdict.seed_commitment}
-        return _compile_error(compiled, verdict.hardware).model_copy(update=kept)
+        if compiled.category is not None:
+            return _compile_error(compiled, verdict.hardware).model_copy(update=kept)
+        exceeded = limit_of_code(compiled.resources)
+        if exceeded is not None:
+            return _cannot_run(exceeded, compiled, verdict.hardware).model_copy(update=kept)
+        times = _times(config, verdict, [Launch(**values) for values in reply["launches"]], compiled.resources)
+        return verdict.model_copy(update={"resources": compiled.resources, **times})
 
     def _ask(self, job: Job, built: Compiled) -> dict[str, Any]:
         config = job.config
@@ -173,3 +180,26 @@ def _compile_error(compiled: Compiled, hardware: str) -> Verdict:
         error_message=compiled.message,
         hardware=hardware,
     )
+
+
+def _cannot_run(exceeded: Exceeded, compiled: Compiled, hardware: str) -> Verdict:
+    return Verdict(
+        status=Status.RUNTIME_ERROR,
+        compiled=True,
+        error_category=exceeded.category,
+        error_message=exceeded.message,
+        resources=compiled.resources,
+        hardware=hardware,
+    )
+
+
+def _times(
+    config: JudgeConfig, verdict: Verdict, launches: list[Launch], resources: Sequence[Resources]
+) -> dict[str, float]:
+    """Return the estimate anew, with registers, shared memory and spills of the compiled kernels."""
+    if verdict.reference_ms is None or verdict.candidate_ms is None:
+        return {}
+    hardware = HARDWARE[config.roofline_hardware]
+    usages = usages_of(launches, resources, config.targets, hardware.architecture)
+    candidate_ms = 1e3 * total_s(launches, hardware, usages)
+    return {"candidate_ms": candidate_ms, "speedup": verdict.reference_ms / candidate_ms}

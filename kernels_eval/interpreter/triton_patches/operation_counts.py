@@ -8,12 +8,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from kernels_eval.cost.instructions import operations_of, product_operation
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG
 from kernels_eval.interpreter.triton_patches.arithmetic import InterpretedLibdevice
 from kernels_eval.interpreter.triton_patches.names import upstream
 
 _WIDE = 8
+_NARROW_INDEX = np.dtype(np.int32)
 _LANES = 32
 _VECTOR = 4
 """Elements that a thread loads at once."""
@@ -47,6 +50,8 @@ def install() -> None:
         setattr(builder, name, _counted(getattr(builder, name), function))
     for name in _ADDRESSES:
         setattr(builder, name, _counted_as_address(getattr(builder, name)))
+    builder.create_addptr = _noting_index(builder.create_addptr, operand=1)
+    builder.create_int_cast = _noting_index(builder.create_int_cast, operand=0)
     for name in _LOADS:
         setattr(builder, name, _counted_as_access(getattr(builder, name), name != "create_masked_load"))
     for operations in (upstream.ReduceOps, upstream.ScanOps):
@@ -90,6 +95,20 @@ def _counted_as_address(compute: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return counted
+
+
+def _noting_index(compute: Callable[..., Any], operand: int) -> Callable[..., Any]:
+    """Note the ends of 32-bit integers that are added to a pointer, or widened, as they are before that."""
+
+    def noting(self: Any, *operands: Any) -> Any:
+        result = compute(self, *operands)
+        index = operands[operand].data
+        if index.dtype == _NARROW_INDEX and result.data.itemsize == _WIDE:
+            last = max(int(index.flat[-1]), int(index.flat[0]))
+            ACCESS_LOG.largest_index = max(ACCESS_LOG.largest_index, last)
+        return result
+
+    return noting
 
 
 def _counted_as_access(compute: Callable[..., Any], is_atomic: bool) -> Callable[..., Any]:

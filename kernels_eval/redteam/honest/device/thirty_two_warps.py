@@ -1,0 +1,42 @@
+"""thirty-two warps, the most that a program has
+
+expect: correct
+"""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x * 0.5 + 1.0
+
+
+def get_inputs():
+    return [torch.randn(4096, 512)]
+
+
+def get_init_inputs():
+    return []
+
+
+# --- candidate ---
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + places, mask=places < n, other=0.0)
+    tl.store(out_ptr + places, x * 0.5 + 1.0, mask=places < n)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        n = x.numel()
+        kernel[(triton.cdiv(n, 8192),)](x, out, n, BLOCK=8192, num_warps=32)
+        return out

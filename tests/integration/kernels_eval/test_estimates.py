@@ -1,0 +1,138 @@
+"""Estimated times: useless work is never faster than its absence; special functions and float32 products are charged."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels_eval import Judge, Verdict
+
+PROBLEM = """
+import torch
+import torch.nn as nn
+class Model(nn.Module):
+    def forward(self, x):
+        return x * 0.5 + 1.0
+def get_inputs():
+    return [torch.randn(16384, 512)]
+def get_init_inputs():
+    return []
+"""
+KERNEL = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = places < n
+    x = tl.load(x_ptr + places, mask=mask, other=0.0)
+{before}
+    x = x * 0.5 + 1.0
+{after}
+    tl.store(out_ptr + places, x, mask=mask)
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        n = x.numel()
+        grid = (triton.cdiv(n, 1024) + {idle},)
+        for _ in range({launches}):
+            kernel[grid](x, out, n, BLOCK=1024, num_warps={warps})
+        return out
+"""
+USELESS = (
+    "x = tl.where(tl.sin(x) > 2.0, 0.0, x)",
+    "x = tl.where(tl.exp(tl.log(x * x + 1.0)) < 0.0, 0.0, x)",
+    "x = tl.where(tl.sum(x * x, 0) < 0.0, 0.0, x)",
+    "x = tl.where(tl.load(x_ptr + places, mask=mask, other=0.0) > 1e30, 0.0, x)",
+    "tl.store(out_ptr + places, x, mask=mask)",
+    "x = tl.where((places * 7 + 3) // 5 < 0, 0.0, x)",
+    "x = (x.to(tl.float64) * 1.0).to(tl.float32)",
+    "x = tl.maximum(x, -1e30)",
+)
+LINES = st.lists(st.tuples(st.sampled_from(USELESS), st.integers(1, 4)), max_size=3)
+
+
+def written(before: list[tuple[str, int]], after: list[tuple[str, int]], idle: int, launches: int, warps: int) -> str:
+    blocks = [
+        "\n".join(f"    for _ in range({count}):\n        {line}" for line, count in lines) for lines in (before, after)
+    ]
+    return KERNEL.format(before=blocks[0], after=blocks[1], idle=idle, launches=launches, warps=warps)
+
+
+def timed(judge: Judge, kernel: str, problem: str = PROBLEM) -> Verdict:
+    verdict = judge.evaluate(problem, kernel)
+    assert verdict.correct, verdict
+    return verdict
+
+
+@settings(max_examples=20, deadline=None)
+@given(LINES, LINES, st.integers(0, 300), st.integers(1, 3), st.sampled_from([1, 4, 8]))
+def test_useless_work_is_never_faster_than_its_absence(
+    judge: Judge, before: list[tuple[str, int]], after: list[tuple[str, int]], idle: int, launches: int, warps: int
+) -> None:
+    lean = timed(judge, written([], [], 0, 1, warps)).candidate_ms
+    full = timed(judge, written(before, after, idle, launches, warps)).candidate_ms
+    assert lean is not None
+    assert full is not None
+    assert full >= lean * (1 - 1e-9)
+
+
+def test_a_chain_of_exponentials_and_logarithms_is_several_times_slower(judge: Judge) -> None:
+    lean = timed(judge, written([], [], 0, 1, 4))
+    chain = "    for _ in range(300):\n        x = tl.log(tl.exp(x))"
+    full = timed(judge, KERNEL.format(before=chain, after="", idle=0, launches=1, warps=4))
+    assert lean.candidate_ms is not None
+    assert full.candidate_ms is not None
+    assert full.candidate_ms > 5 * lean.candidate_ms
+    assert full.speedup is not None
+    assert full.speedup < 0.5
+
+
+PRODUCT_PROBLEM = """
+import torch
+import torch.nn as nn
+class Model(nn.Module):
+    def forward(self, a, b):
+        return torch.matmul(a, b)
+def get_inputs():
+    return [torch.randn(8192, 512, dtype=torch.float16), torch.randn(512, 1024, dtype=torch.float16)]
+def get_init_inputs():
+    return []
+"""
+PRODUCT = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+@triton.jit
+def kernel(a_ptr, b_ptr, c_ptr, M, N, K, TILE: tl.constexpr):
+    m = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    n = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    total = tl.zeros((TILE, TILE), tl.float32)
+    for start in range(0, K, TILE):
+        k = start + tl.arange(0, TILE)
+        a = tl.load(a_ptr + m[:, None] * K + k[None, :], mask=m[:, None] < M, other=0.0)
+        b = tl.load(b_ptr + k[:, None] * N + n[None, :])
+        total += {dot}
+    tl.store(c_ptr + m[:, None] * N + n[None, :], total.to(tl.float16), mask=m[:, None] < M)
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        M, K = a.shape
+        N = b.shape[1]
+        c = torch.empty((M, N), device=a.device, dtype=a.dtype)
+        kernel[(triton.cdiv(M, 64), triton.cdiv(N, 64))](a, b, c, M, N, K, TILE=64)
+        return c
+"""
+
+
+def test_products_run_at_the_rate_of_their_operands(judge: Judge) -> None:
+    wide = "tl.dot(a.to(tl.float32), b.to(tl.float32){})"
+    dots = ("tl.dot(a, b)", wide.format(""), wide.format(", input_precision='ieee'"), wide.format(", allow_tf32=False"))
+    half, tf32, ieee, old = (timed(judge, PRODUCT.format(dot=dot), PRODUCT_PROBLEM).candidate_ms for dot in dots)
+    assert half is not None
+    assert tf32 is not None
+    assert ieee is not None
+    assert half <= tf32 < ieee
+    assert ieee > 3 * half
+    assert old == pytest.approx(ieee)

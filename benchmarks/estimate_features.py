@@ -118,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--skip", default="", help="leave out cases whose names contain this")
+    parser.add_argument("--skip", default="", help="parts of names of cases to leave out, by commas")
     parser.add_argument("--again", default="", help="families to compute again, separated by commas")
     options = parser.parse_args()
     kept: list[str] = []
@@ -131,7 +131,8 @@ def main() -> None:
         options.out.write_text("".join(f"{line}\n" for line in kept))
     known = {json.loads(line)["name"] for line in kept}
     cases = [case for case in all_cases() if case.name not in known]
-    cases = [case for case in cases if not options.skip or options.skip not in case.name]
+    skipped = [part for part in options.skip.split(",") if part]
+    cases = [case for case in cases if not any(part in case.name for part in skipped)]
     with options.out.open("a") as out:
         for row in features(cases, options.processes):
             out.write(json.dumps(row) + "\n")

@@ -1,6 +1,7 @@
 """float32 tiles of a deep product in more shared memory than a block has
 
 expect: runtime_error
+settings: compile=correct
 """
 
 import torch

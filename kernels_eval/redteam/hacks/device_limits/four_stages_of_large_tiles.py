@@ -1,6 +1,7 @@
 """four stages of large tiles: 256 KB of shared memory
 
 expect: runtime_error
+settings: compile=correct
 """
 
 import torch

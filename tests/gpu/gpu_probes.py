@@ -1,7 +1,7 @@
 """Probes of a GPU machine, each run in a separate process: `python gpu_probes.py NAME` prints one JSON object.
 
-Also the parts of judge_on_gpu.py that compute: estimates by the interpreter, the fit of the roofline's constants, the
-peer's method of a fresh process for each kernel.
+Also the parts of judge_on_gpu.py that compute: estimates by the interpreter, the peer's method of a fresh process for
+each kernel.
 """
 
 import ctypes
@@ -455,79 +455,6 @@ def interpret(items: list[tuple[str, str]], processes: int) -> list[dict[str, An
             eager[problem] = [launch.model_dump(mode="json") for launch in Reference(problem, 1).eager_launches]
         everything[index]["eager"] = eager[problem]
     return [everything[index] for index in range(len(items))]
-
-
-def fit(rows: list[dict[str, Any]], say: Callable[[str], None]) -> dict[str, Any]:
-    """Fit the roofline's constants to what was measured: seconds = launches·a + busy·b + waves·c, by relative error."""
-    import numpy as np
-
-    from kernels_eval.cost.launch import Launch
-    from kernels_eval.cost.roofline import HARDWARE
-
-    hardware = HARDWARE["h100"]
-
-    def features(launches: list[Launch]) -> list[float]:
-        busy = waves = 0.0
-        for launch in launches:
-            occupancy = min(1.0, max(launch.programs, 1.0) / hardware.processors)
-            longest = max(
-                launch.dram_bytes / hardware.dram_bytes_per_s,
-                launch.l2_bytes / hardware.l2_bytes_per_s,
-                launch.flops / hardware.fp32_flops,
-            )
-            busy += longest / occupancy
-            waves += launch.programs / (hardware.processors * hardware.programs_per_processor)
-        return [float(len(launches)), busy, waves]
-
-    found: dict[str, Any] = {"assumed": {"launch_s": hardware.launch_s, "busy": 1.0, "program_s": hardware.program_s}}
-    for side in ("candidate", "matmul candidate", "reference"):
-        design: list[list[float]] = []
-        measured: list[float] = []
-        for row in rows:
-            is_matmul = "linear" in row["problem"] or "matmul" in row["problem"]
-            if side == "reference":
-                launches, value = row.get("eager", []), row.get("reference_ms")
-                if row["style"] != "fused":
-                    continue
-            else:
-                launches, value = row.get("launches", []), row.get("candidate_ms")
-                if is_matmul != (side == "matmul candidate"):
-                    continue
-            if launches and value:
-                design.append(features([Launch(**launch) for launch in launches]))
-                measured.append(value / 1e3)
-        if len(design) < 4:
-            continue
-        matrix = np.array(design) / np.array(measured)[:, None]
-        scale = np.abs(matrix).max(axis=0) + 1e-30
-        best: tuple[float, Any] | None = None
-        for chosen in ((0, 1, 2), (0, 1), (1, 2), (1,)):  # no negative coefficient: leave terms out instead
-            part = (matrix / scale)[:, chosen]
-            solution, *_ = np.linalg.lstsq(part, np.ones(len(measured)), rcond=None)
-            if (solution >= 0).all():
-                full = np.zeros(3)
-                full[list(chosen)] = solution / scale[list(chosen)]
-                error = float(np.sqrt(np.mean((matrix @ full - 1) ** 2)))
-                if best is None or error < best[0]:
-                    best = (error, full)
-        before = matrix @ np.array([hardware.launch_s, 1.0, hardware.program_s])
-        entry: dict[str, Any] = {
-            "rows": len(measured),
-            "today": {
-                "relative_rms": float(np.sqrt(np.mean((before - 1) ** 2))),
-                "median_ratio": float(np.median(before)),
-            },
-        }
-        if best is not None:
-            entry["fit"] = {
-                "launch_s": float(best[1][0]),
-                "busy": float(best[1][1]),
-                "program_s": float(best[1][2]),
-                "relative_rms": best[0],
-            }
-        found[side] = entry
-        say(f"  fit of {side}: {json.dumps(entry)}")
-    return found
 
 
 _FRESH = """

@@ -375,7 +375,6 @@ def table() -> dict[str, Any]:
             else:
                 say(f"  {name:52s} {style:13s} {brief(verdict)}")
             keep("d table", found)
-    found["fit"] = gpu_probes.fit(found["rows"], say)
     return found
 
 

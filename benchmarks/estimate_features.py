@@ -99,18 +99,8 @@ class _Worker:
 
 
 def _counts(launch: Launch) -> dict[str, Any]:
-    names = {
-        "kernel",
-        "grid",
-        "programs",
-        "busy_share",
-        "dram_bytes",
-        "l2_bytes",
-        "given_bytes",
-        "operations",
-        "options",
-    }
-    return launch.model_dump(mode="json", include=names)
+    described = {"signature", "constants", "divisible", "line", "uncompilable"}
+    return launch.model_dump(mode="json", exclude=described)
 
 
 def main() -> None:

@@ -144,8 +144,9 @@ def report(rows: Sequence[Row], hardware: Hardware, title: str) -> None:
     for name, ratio in (("time of the kernel", time), ("time of eager PyTorch", eager), ("speed-up", speedup)):
         quantiles = " | ".join(f"{value:.2f}" for value in np.quantile(ratio, (0.05, 0.25, 0.5, 0.75, 0.95)))
         print(f"| {name} | {quantiles} | {np.mean(np.abs(np.log(ratio)) < math.log(1.5)):.0%} |")
-    rank = spearmanr(references / candidates, baseline / measured).statistic
-    print(f"rank correlation: time {spearmanr(candidates, measured).statistic:.3f}, speed-up {rank:.3f}")
+    of_times: Any = spearmanr(candidates, measured)
+    of_speedups: Any = spearmanr(references / candidates, baseline / measured)
+    print(f"rank correlation: time {of_times.statistic:.3f}, speed-up {of_speedups.statistic:.3f}")
     for family in sorted({row.family for row in rows}):
         mine = np.array([row.family == family for row in rows])
         found = " | ".join(f"{value:.2f}" for value in np.quantile(time[mine], (0.05, 0.5, 0.95)))

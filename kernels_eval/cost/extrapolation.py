@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kernels_eval.cost.launch import Launch, Operation
 
-_COUNTS = ("programs", "dram_bytes", "l2_bytes", "given_bytes", "largest_index")
-_TRAFFIC = ("busy_share", "dram_bytes", "l2_bytes", "given_bytes", "largest_index", "operations", "is_copy")
+_COUNTS = ("programs", "dram_bytes", "l2_bytes", "written_bytes", "again_bytes", "given_bytes", "largest_index")
+_TRAFFIC = (*_COUNTS[1:], "busy_share", "operations", "is_copy")
 
 
 def extrapolate(
@@ -89,4 +89,4 @@ def _sum(launches: Iterable[Launch]) -> Launch:
 def _merged(
     first: Mapping[Operation, float], second: Mapping[Operation, float], merge: Callable[[float, float], float]
 ) -> dict[Operation, float]:
-    return {name: merge(float(first.get(name, 0)), float(second.get(name, 0))) for name in first | second}
+    return {name: merge(float(first.get(name, 0)), float(second.get(name, 0))) for name in {**first, **second}}

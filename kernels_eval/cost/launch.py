@@ -57,6 +57,10 @@ class Launch(FrozenModel):
     """Bytes of the sectors that each load and store touches, summed over all of them."""
     operations: dict[Operation, Count] = Field(default_factory=dict)
     """Executed operations of all programs."""
+    written_bytes: Count = 0
+    """Bytes of `dram_bytes` that were written."""
+    again_bytes: Count = 0
+    """Bytes of `dram_bytes` that were read in tensors that an earlier launch of the call read or wrote."""
     given_bytes: Count = 0
     """Bytes of `dram_bytes` that were read from memory that the candidate did not write: inputs, weights, constants."""
     largest_index: Count = 0

@@ -5,6 +5,7 @@ distinct storages that it reads, once each, plus what it writes. Views and alloc
 their operations by PyTorch's own formulas.
 """
 
+from collections.abc import Container
 from typing import Any
 
 import torch
@@ -54,6 +55,8 @@ class EagerCounter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.launches: list[Launch] = []
+        self._touched: dict[int, Any] = {}
+        """Storages that operators have read or written. They are kept, since an address may come back."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -61,14 +64,23 @@ class EagerCounter(TorchDispatchMode):
         """Run one operator and count it."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        launch = count_operator(func, args, kwargs, result)
+        launch = count_operator(func, args, kwargs, result, self._touched)
         if launch is not None:
             self.launches.append(launch)
+            for value in tree_leaves((args, kwargs, result)):
+                if isinstance(value, torch.Tensor):
+                    storage: Any = value.untyped_storage()
+                    self._touched[storage._cdata] = storage
         return result
 
 
-def count_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Launch | None:
-    """Return the counts of one operator as a launch named `aten.…`; None for views and allocations."""
+def count_operator(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, touched: Container[int] = ()
+) -> Launch | None:
+    """Return the counts of one operator as a launch named `aten.…`; None for views and allocations.
+
+    `touched`: addresses of storages that earlier operators read or wrote.
+    """
     name: str = func.overloadpacket.__name__
     if func.is_view or name in _FREE:
         return None
@@ -90,6 +102,8 @@ def count_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], res
         programs=min(_MOST_PROGRAMS, max(1.0, max([0, *reads.values(), written]) / _BYTES_PER_PROGRAM)),
         dram_bytes=moved,
         l2_bytes=moved,
+        written_bytes=written,
+        again_bytes=sum(size for address, size in reads.items() if address in touched),
         operations=_operations(func, args, kwargs, result, max(tensor.numel() for tensor in [*inputs, *outputs])),
     )
 
@@ -102,10 +116,11 @@ def _operations(
     formula = flop_registry.get(func.overloadpacket)
     if formula is not None:
         precision = "tf32" if "conv" in name and torch.backends.cudnn.allow_tf32 else "ieee"
-        unit, _ = product_operation(TRITON_TYPES.get(dtype, "fp16"), precision)
+        unit, _ = product_operation(TRITON_TYPES.get(dtype or torch.float16, "fp16"), precision)
         return {unit: float(formula(*args, **kwargs, out_val=result))}
     counts: dict[Operation, float] = {}
-    for function in _FUNCTIONS.get(name.rstrip("_"), ("add",)):
+    is_power = name.startswith("pow") and len(args) > 1 and args[1] in (2, 3, 0.5, -1)  # these are not `powf`
+    for function in ("mul",) if is_power else _FUNCTIONS.get(name.rstrip("_"), ("add",)):
         for unit, count in operations_of(function, dtype is torch.float64):
             counts[unit] = counts.get(unit, 0.0) + count * elements
     return counts

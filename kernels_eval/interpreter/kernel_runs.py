@@ -39,6 +39,12 @@ class KernelRuns:
         """True if the last launch only passed on its arguments."""
         self._computing: set[str] = set()
         """Kernels, with the constants that they were launched with, that are known to compute."""
+        self._touched: set[int] = set()
+        """Numbers of the storages that launches of this call have read or written."""
+
+    def begin_call(self) -> None:
+        """Forget what earlier calls touched."""
+        self._touched.clear()
 
     def load(self, kernels: Iterable[KernelSource]) -> None:
         """Load kernels. Raises KernelError if one uses syntax that is not allowed."""
@@ -74,9 +80,12 @@ class KernelRuns:
             operations=dict(ACCESS_LOG.operations),
             busy_share=ACCESS_LOG.busy_share,
             largest_index=ACCESS_LOG.largest_index,
+            written_bytes=ACCESS_LOG.written_sectors * SECTOR_BYTES,
+            again_bytes=ACCESS_LOG.sectors_read_in(self._touched) * SECTOR_BYTES,
             given_bytes=ACCESS_LOG.given_sectors * SECTOR_BYTES,
             **described,
         )
+        self._touched |= {region.storage.number for region in ACCESS_LOG.regions}
         if copies is not None:
             copies.settle()
         self._is_copy = copies is not None and copies.found

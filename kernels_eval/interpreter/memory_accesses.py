@@ -7,6 +7,7 @@ and kernels cannot name this module.
 """
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -151,6 +152,19 @@ class AccessLog:
             for region in self.regions
             for flags in (region.read, region.written)
             if flags is not None
+        )
+
+    @property
+    def written_sectors(self) -> int:
+        """Distinct sectors written."""
+        return sum(int(np.count_nonzero(region.written)) for region in self.regions if region.written is not None)
+
+    def sectors_read_in(self, storages: Collection[int]) -> int:
+        """Return the distinct sectors read in storages with one of these numbers."""
+        return sum(
+            int(np.count_nonzero(region.read))
+            for region in self.regions
+            if region.read is not None and region.storage.number in storages
         )
 
     @property

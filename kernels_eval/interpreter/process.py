@@ -64,6 +64,7 @@ class _Executor:
     def _execute(self, header: dict[str, Any], payload: bytearray) -> None:
         if header["inputs"] is not None:
             self._map_inputs(header["inputs"])
+        self._runs.begin_call()
         part = Part(kernels=header["part"]["kernels"], commands=header["part"]["commands"])
         launches: list[dict[str, Any]] = []
         try:

@@ -27,7 +27,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
-from estimate_cases import Case, all_cases  # noqa: E402
+from estimate_cases import Case, all_cases  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 STARTED = time.monotonic()
 _SOURCES = Path(tempfile.gettempdir()) / f"estimate-calibration-{os.getuid()}"
@@ -132,7 +132,8 @@ def watch_resources() -> dict[str, dict[str, Any]]:
     from triton.compiler.compiler import CompiledKernel
 
     found: dict[str, dict[str, Any]] = {}
-    original = CompiledKernel._init_handles
+    kernels: Any = CompiledKernel
+    original = kernels._init_handles
 
     def recorded(self: Any) -> Any:
         result = original(self)
@@ -143,7 +144,7 @@ def watch_resources() -> dict[str, dict[str, Any]]:
         }  # fmt: skip
         return result
 
-    CompiledKernel._init_handles = recorded
+    kernels._init_handles = recorded
     return found
 
 

@@ -29,7 +29,10 @@ from kernels_eval.cost.launch import Launch  # noqa: E402
 from kernels_eval.cost.occupancy import Usage  # noqa: E402
 from kernels_eval.cost.roofline import total_s  # noqa: E402
 
-FITTED = ("launch_s", "program_s", "access_s", "reduction_s", "memory_share", "integer_share", "spill_factor")
+FITTED = (
+    "call_s", "launch_s", "program_s", "access_s", "reduction_s", "memory_share", "integer_share", "spill_factor",
+    "cache_bytes", "reuse_bytes", "overlap",
+)  # fmt: skip
 """Constants of `Hardware` that are fitted, besides rates of units."""
 
 

@@ -4,7 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kernels_eval.cost.launch import Launch, Operation
 
-_COUNTS = ("programs", "dram_bytes", "l2_bytes", "written_bytes", "again_bytes", "given_bytes", "largest_index")
+_COUNTS = (
+    "programs", "dram_bytes", "l2_bytes", "written_bytes", "again_bytes", "given_bytes", "most_accesses",
+    "most_reductions", "largest_index",
+)  # fmt: skip
 _TRAFFIC = (*_COUNTS[1:], "busy_share", "operations", "is_copy")
 
 

@@ -1,7 +1,7 @@
 """Hardware: rates and sizes of the GPUs whose speed is estimated."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kernels_eval.cost.launch import Operation
 
@@ -15,7 +15,6 @@ class Hardware:
     """Target whose resources (registers, shared memory) set the occupancy."""
     dram_bytes_per_s: float
     l2_bytes_per_s: float
-    l2_bytes: float
     half_flops: float
     """Dense rate of matrix products in fp16 and bf16."""
     processors: int
@@ -25,7 +24,11 @@ class Hardware:
     """Instructions of one lane that a processor issues in a clock, over all pipes."""
     lanes: Mapping[Operation, float]
     """Operations that one processor completes in a clock."""
-    launch_s: float = 3e-6
+    cache_bytes: float
+    """Size of the L2 cache, which begins full of others' data that have to be written back."""
+    call_s: float = 1e-6
+    """Start of a call."""
+    launch_s: float = 2e-6
     """Gap between two dependent kernels on a stream."""
     program_s: float = 1e-6
     """Shortest life of one program (one trip to DRAM and back, and its prologue)."""
@@ -35,11 +38,14 @@ class Hardware:
     """Time for which one reduction keeps a program waiting."""
     spill_factor: float = 2.0
     """Times that each spilled byte is written or read."""
-    memory_share: float = 0.5
+    memory_share: float = 0.4
     """Share of the processors that keeps the DRAM busy."""
+    reuse_bytes: float = 40e6
+    """Bytes that a launch can move before the next one finds nothing in the cache."""
+    overlap: float = 3.0
+    """Exponent by which memory, arithmetic and waiting overlap: 1 is their sum, a large one the longest of them."""
     integer_share: float = 0.25
     """Integer additions and comparisons that remain after the compiler merged addresses of neighbours."""
-    extra: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 def _lanes(fp32: float, alu: float, fp64: float, half: float) -> dict[Operation, float]:
@@ -55,16 +61,16 @@ HARDWARE = {
     # NVIDIA H100 SXM5 data sheet: 3.35 TB/s, 67 TFLOPS fp32, 989 TFLOPS bf16, 50 MB of L2; L2 about 5.5 TB/s (Chips
     # and Cheese). 67 TFLOPS are 2 x 128 lanes x 132 processors at 1.98 GHz.
     "h100": Hardware(
-        "h100", "cuda:90", 3.35e12, 5.5e12, 50e6, 989e12, 132, 1.98e9, 128, _lanes(128, 64, 64, 989e12 / 132 / 1.98e9)
+        "h100", "cuda:90", 3.35e12, 5.5e12, 989e12, 132, 1.98e9, 128, _lanes(128, 64, 64, 989e12 / 132 / 1.98e9), 50e6
     ),
     # NVIDIA A100 SXM4 80 GB data sheet: 2.04 TB/s, 19.5 TFLOPS fp32, 312 TFLOPS bf16, 40 MB of L2; L2 about 4.5 TB/s.
     "a100": Hardware(
-        "a100", "cuda:80", 2.04e12, 4.5e12, 40e6, 312e12, 108, 1.41e9, 128, _lanes(64, 64, 32, 312e12 / 108 / 1.41e9)
+        "a100", "cuda:80", 2.04e12, 4.5e12, 312e12, 108, 1.41e9, 128, _lanes(64, 64, 32, 312e12 / 108 / 1.41e9), 40e6
     ),
     # AMD MI300X data sheet: 5.3 TB/s, 163.4 TFLOPS fp32 (packed), 1307 TFLOPS bf16; Infinity Cache 256 MB, 17 TB/s
     # peak, 11 measured. Transcendental functions run at a quarter of the rate of 64 lanes (CDNA 3 ISA).
     "mi300x": Hardware(
-        "mi300x", "hip:gfx942", 5.3e12, 11e12, 256e6, 1307e12, 304, 2.1e9, 128,
-        _lanes(128, 64, 64, 1307e12 / 304 / 2.1e9),
+        "mi300x", "hip:gfx942", 5.3e12, 11e12, 1307e12, 304, 2.1e9, 128,
+        _lanes(128, 64, 64, 1307e12 / 304 / 2.1e9), 256e6,
     ),
 }  # fmt: skip

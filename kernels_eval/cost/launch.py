@@ -51,6 +51,10 @@ class Launch(FrozenModel):
     """Size of the grid."""
     busy_share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Mean work of a program over that of the program with the most."""
+    most_accesses: Count = 0
+    """Loads of the program with the most."""
+    most_reductions: Count = 0
+    """Reductions of the program with the most."""
     dram_bytes: Count = 0
     """Bytes of the distinct 32-byte sectors read, plus of those written."""
     l2_bytes: Count = 0

@@ -1,59 +1,103 @@
 """Roofline: the estimated time of a sequence of kernel launches on a GPU that this machine does not have.
 
 The same formula is used for the candidate (counted in the interpreter) and for the eager reference (counted per
-operator), hence the ratio is better than the absolute time. It is marked `roofline` wherever it is shown.
+operator), hence the ratio is better than the absolute time. It is marked `roofline` wherever it is shown. Its constants
+are fitted to measured kernels (docs/estimates.md).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kernels_eval.cost.hardware import Hardware
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.occupancy import Usage, resident_programs
 
+_UNITS_OF_ISSUE = ("fp32", "alu", "integer", "sfu", "fp64", "exchange")
 
-def time_of(launch: Launch, hardware: Hardware, usage: Usage | None = None) -> float:
-    """Return the seconds of one launch. `usage`: registers, shared memory and spills, where it was compiled."""
-    programs = max(launch.programs, 1.0)
-    busy = max(programs * launch.busy_share, 1.0)
-    resident = resident_programs(launch.warps, usage, hardware.architecture)
-    throughput = max(
-        _memory_s(launch, hardware, busy, usage), _compute_s(launch, hardware) * _unevenness(busy, hardware.processors)
-    )
-    waves = max(1.0, programs / (hardware.processors * resident))
-    waits = launch.operations.get("access", 0.0) * hardware.access_s
-    waits += launch.operations.get("reduction", 0.0) * hardware.reduction_s
-    return hardware.launch_s + throughput + waves * (hardware.program_s + waits / busy)
+
+class _Cache:
+    """The L2 cache during one call. It begins full of others' data, as where a benchmark flushes it."""
+
+    def __init__(self, hardware: Hardware) -> None:
+        self._size = hardware.cache_bytes
+        self._reach = hardware.reuse_bytes
+        self._filled = self._written = self._largest = 0.0
+
+    def traffic(self, launch: Launch) -> float:
+        """Return the bytes that a launch moves from and to DRAM, among them others' data that it evicts.
+
+        Tensors that an earlier launch touched are found in the cache if no launch so far moved more than it holds.
+        """
+        missed = launch.again_bytes * _share_missed(self._largest / self._reach)
+        fresh = max(launch.dram_bytes - launch.written_bytes - launch.again_bytes, 0.0) + missed
+        new = fresh + launch.written_bytes
+        evicted = min(new, max(self._size - self._filled, 0.0))
+        self._filled += new
+        self._written += launch.written_bytes
+        self._largest = max(self._largest, launch.dram_bytes)
+        own = (new - evicted) * self._written / self._filled if self._filled else 0.0
+        return fresh + evicted + own
+
+
+def _share_missed(size: float) -> float:
+    """Return the share of reused data that is no longer there. `size`: bytes since, over those that the cache keeps."""
+    return min(1.0, size**4 / (1 + size**4))
 
 
 def total_s(launches: Sequence[Launch], hardware: Hardware, usages: Sequence[Usage | None] = ()) -> float:
     """Return the seconds of launches that follow one another."""
+    cache = _Cache(hardware)
     known = list(usages) or [None] * len(launches)
-    return sum(time_of(launch, hardware, usage) for launch, usage in zip(launches, known, strict=True))
+    return hardware.call_s + sum(
+        _launch_s(launch, hardware, usage, cache.traffic(launch)) for launch, usage in zip(launches, known, strict=True)
+    )
 
 
-def _memory_s(launch: Launch, hardware: Hardware, busy: float, usage: Usage | None) -> float:
+def time_of(launch: Launch, hardware: Hardware, usage: Usage | None = None) -> float:
+    """Return the seconds of one launch. `usage`: registers, shared memory and spills, where it was compiled."""
+    return total_s([launch], hardware, [usage])
+
+
+def _launch_s(launch: Launch, hardware: Hardware, usage: Usage | None, traffic: float) -> float:
+    programs = max(launch.programs, 1.0)
+    busy = max(programs * launch.busy_share, 1.0)
+    resident = resident_programs(launch.warps, usage, hardware.architecture)
+    parts = [
+        _memory_s(launch, hardware, usage, traffic) / min(1.0, busy / (hardware.memory_share * hardware.processors)),
+        _compute_s(launch, hardware) * math.ceil(busy / hardware.processors) * hardware.processors / busy,
+        _waiting_s(launch, hardware, programs, resident),
+    ]
+    return hardware.launch_s + _together(parts, hardware.overlap)
+
+
+def _waiting_s(launch: Launch, hardware: Hardware, programs: float, resident: int) -> float:
+    """Return the longest program's life, or those of all programs, so many at a time, if that is longer."""
+    accesses, reductions = launch.operations.get("access", 0.0), launch.operations.get("reduction", 0.0)
+    waits = hardware.access_s * accesses + hardware.reduction_s * reductions
+    longest = hardware.access_s * launch.most_accesses + hardware.reduction_s * launch.most_reductions
+    together = hardware.processors * resident
+    return max(hardware.program_s + longest, (hardware.program_s * programs + waits) / together)
+
+
+def _together(parts: Iterable[float], overlap: float) -> float:
+    """Return the time of parts that overlap: their sum with an `overlap` of 1, the longest of them with a large one."""
+    largest = max(parts)
+    return largest * sum((part / largest) ** overlap for part in parts) ** (1 / overlap) if largest else 0.0
+
+
+def _memory_s(launch: Launch, hardware: Hardware, usage: Usage | None, traffic: float) -> float:
     spilled = hardware.spill_factor * usage.spill_bytes * 32 * launch.warps * launch.programs if usage else 0.0
-    # A processor alone reaches only a part of the bandwidth: it has too few requests under way.
-    share = min(1.0, busy / (hardware.memory_share * hardware.processors))
-    dram = launch.dram_bytes / hardware.dram_bytes_per_s
-    return max(dram, (launch.l2_bytes + spilled) / hardware.l2_bytes_per_s) / share
+    return max(traffic / hardware.dram_bytes_per_s, (launch.l2_bytes + spilled) / hardware.l2_bytes_per_s)
 
 
 def _compute_s(launch: Launch, hardware: Hardware) -> float:
     """Return the seconds for which all processors, evenly loaded, execute its operations."""
-    counts = dict(launch.operations)
-    counts["integer"] = hardware.integer_share * counts.get("integer", 0.0)
-    clocks = {name: counts.get(name, 0.0) / rate for name, rate in hardware.lanes.items()}
+    counts = {name: launch.operations.get(name, 0.0) for name in hardware.lanes}
+    counts["integer"] *= hardware.integer_share
+    clocks = {name: counts[name] / rate for name, rate in hardware.lanes.items()}
     clocks["alu"] += clocks.pop("integer")
     clocks["fp32"] += clocks.pop("dot_fp32")
     clocks["fp64"] += clocks.pop("dot_fp64")
-    issued = sum(counts.get(name, 0.0) for name in ("fp32", "alu", "integer", "sfu", "fp64", "exchange"))
     tensor = clocks.pop("dot_half") + clocks.pop("dot_tf32") + clocks.pop("dot_byte")
-    most = max(issued / hardware.issue, tensor, *clocks.values())
-    return most / (hardware.processors * hardware.clock_hz)
-
-
-def _unevenness(busy: float, processors: int) -> float:
-    """Return the work of the processor with the most programs over the mean of all processors."""
-    return math.ceil(busy / processors) * processors / busy
+    issued = sum(counts[name] for name in _UNITS_OF_ISSUE) / hardware.issue
+    return max(issued, tensor, *clocks.values()) / (hardware.processors * hardware.clock_hz)

@@ -79,6 +79,8 @@ class KernelRuns:
             l2_bytes=ACCESS_LOG.l2_bytes,
             operations=dict(ACCESS_LOG.operations),
             busy_share=ACCESS_LOG.busy_share,
+            most_accesses=ACCESS_LOG.most_accesses,
+            most_reductions=ACCESS_LOG.most_reductions,
             largest_index=ACCESS_LOG.largest_index,
             written_bytes=ACCESS_LOG.written_sectors * SECTOR_BYTES,
             again_bytes=ACCESS_LOG.sectors_read_in(self._touched) * SECTOR_BYTES,

@@ -120,8 +120,14 @@ class AccessLog:
     """Largest 32-bit integer that was added to a pointer, or widened to 64 bits."""
     most_work: float = 0.0
     """Work of the program that did the most."""
+    most_accesses: float = 0.0
+    """Loads of the program with the most."""
+    most_reductions: float = 0.0
+    """Reductions of the program with the most."""
     _work: float = 0.0
     """Work of all programs so far."""
+    _accesses: float = 0.0
+    _reductions: float = 0.0
     _ended: int = 0
 
     def start(self, regions: list[Region], warps: int = 4) -> None:
@@ -130,13 +136,17 @@ class AccessLog:
         self.threads = _LANES * warps
         self.l2_bytes = self._ended = self.largest_index = 0
         self.operations = defaultdict(float)
-        self.most_work = self._work = 0.0
+        self.most_work = self.most_accesses = self.most_reductions = 0.0
+        self._work = self._accesses = self._reductions = 0.0
 
     def end_program(self) -> None:
         """Note how much the program that ended did."""
         work = self.l2_bytes + sum(_WEIGHTS.get(unit, 1.0) * count for unit, count in self.operations.items())
         self.most_work = max(self.most_work, work - self._work)
-        self._work = work
+        accesses, reductions = self.operations["access"], self.operations["reduction"]
+        self.most_accesses = max(self.most_accesses, accesses - self._accesses)
+        self.most_reductions = max(self.most_reductions, reductions - self._reductions)
+        self._work, self._accesses, self._reductions = work, accesses, reductions
         self._ended += 1
 
     @property

@@ -66,8 +66,8 @@ def timed(judge: Judge, kernel: str, problem: str = PROBLEM) -> Verdict:
     return verdict
 
 
-@settings(max_examples=20, deadline=None)
-@given(LINES, LINES, st.integers(0, 300), st.integers(1, 3), st.sampled_from([1, 4, 8]))
+@settings(max_examples=10, deadline=None)
+@given(LINES, LINES, st.integers(0, 8), st.integers(1, 3), st.sampled_from([1, 4, 8]))
 def test_useless_work_is_never_faster_than_its_absence(
     judge: Judge, before: list[tuple[str, int]], after: list[tuple[str, int]], idle: int, launches: int, warps: int
 ) -> None:

@@ -19,6 +19,10 @@ LAUNCHES = st.builds(
     busy_share=st.floats(0.01, 1),
     dram_bytes=COUNTS,
     l2_bytes=COUNTS,
+    written_bytes=st.just(0.0) | COUNTS,
+    again_bytes=st.just(0.0) | COUNTS,
+    most_accesses=st.floats(0, 1e4),
+    most_reductions=st.floats(0, 1e4),
     operations=st.dictionaries(st.sampled_from([*UNITS, "access", "reduction"]), COUNTS),
     options=st.fixed_dictionaries({"num_warps": st.sampled_from([1, 2, 4, 8, 16, 32])}),
 )

@@ -5,10 +5,11 @@ distinct storages that it reads, once each, plus what it writes. Views and alloc
 their operations by PyTorch's own formulas.
 """
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
@@ -32,13 +33,15 @@ _FUNCTIONS: dict[str, tuple[str, ...]] = {
     "reciprocal": ("div",), "sigmoid": ("exp", "div"), "silu": ("exp", "div", "mul"), "gelu": ("erf", "mul", "mul"),
     "elu": ("exp", "select"), "mish": ("exp", "log1p", "tanh"), "softplus": ("exp", "log1p"),
     "_softmax": ("exp", "exp", "max", "div"), "_log_softmax": ("exp", "log", "max", "sub"),
-    "logsumexp": ("exp", "max", "add"), "native_layer_norm": ("fma", "fma", "fma"),
+    "logsumexp": ("exp", "max", "add"), "native_layer_norm": ("fma", "fma", "fma"), "rms_norm": ("fma", "fma"),
     "native_group_norm": ("fma", "fma", "fma"),
     "var": ("fma", "fma"), "std": ("fma", "fma"), "var_mean": ("fma", "fma"), "relu": ("max",), "where": ("select",),
     "maximum": ("max",), "minimum": ("min",), "hardtanh": ("clamp",), "copy": (), "clone": (), "fill": (), "zero": (),
     "remainder": ("fmod",), "floor_divide": ("div", "floor"), "_to_copy": ("cast",),
 }  # fmt: skip
 """Functions of kernels_eval.cost.instructions that an operator applies to each element; others: one addition."""
+_FUSED: dict[Any, Any] = {torch.nn.functional.rms_norm: torch.ops.aten.rms_norm.default}
+_ATTENTION = "_scaled_dot_product"
 TRITON_TYPES = {
     torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32", torch.float64: "fp64", torch.int8: "int8",
 }  # fmt: skip
@@ -58,20 +61,64 @@ class EagerCounter(TorchDispatchMode):
         self._touched: dict[int, Any] = {}
         """Storages that operators have read or written. They are kept, since an address may come back."""
 
+        self._functions = _FusedFunctions(self)
+
+    def __enter__(self) -> "EagerCounter":
+        """Count what runs from now on."""
+        self._functions.__enter__()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Count no longer."""
+        super().__exit__(*error)
+        self._functions.__exit__(*error)
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run one operator and count it."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        launch = count_operator(func, args, kwargs, result, self._touched)
-        if launch is not None:
-            self.launches.append(launch)
-            for value in tree_leaves((args, kwargs, result)):
-                if isinstance(value, torch.Tensor):
-                    storage: Any = value.untyped_storage()
-                    self._touched[storage._cdata] = storage
+        self.add(count_operator(func, args, kwargs, result, self._touched), (args, kwargs, result))
         return result
+
+    def add(self, launch: Launch | None, values: Any) -> None:
+        """Note a launch, and the tensors among `values` as touched."""
+        if launch is None:
+            return
+        self.launches.append(launch)
+        for value in tree_leaves(values):
+            if isinstance(value, torch.Tensor):
+                storage: Any = value.untyped_storage()
+                self._touched[storage._cdata] = storage
+
+    def fused(self, func: Any, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Count a function that is one kernel on a GPU as one launch, not as the operators that it consists of."""
+        before, touched = len(self.launches), dict(self._touched)
+        result = call()
+        del self.launches[before:]
+        self._touched = touched
+        self.add(count_operator(func, args, kwargs, result, touched), (args, kwargs, result))
+        return result
+
+
+class _FusedFunctions(TorchFunctionMode):
+    """Finds the functions that CUDA runs as one kernel, and that consist of several operators elsewhere."""
+
+    def __init__(self, counter: EagerCounter) -> None:
+        super().__init__()
+        self._counter = counter
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run one function."""
+        kwargs = kwargs or {}
+        operator = _FUSED.get(func)
+        if operator is None:
+            return func(*args, **kwargs)
+        return self._counter.fused(operator, lambda: func(*args, **kwargs), args, kwargs)
 
 
 def count_operator(
@@ -113,7 +160,10 @@ def _operations(
 ) -> dict[Operation, float]:
     name: str = func.overloadpacket.__name__
     dtype = next((value.dtype for value in tree_leaves((args, result)) if isinstance(value, torch.Tensor)), None)
-    formula = flop_registry.get(func.overloadpacket)
+    packet: Any = func.overloadpacket
+    if name.startswith(_ATTENTION):  # on a CPU it is an operator of its own
+        packet = torch.ops.aten._scaled_dot_product_flash_attention
+    formula = flop_registry.get(packet)
     if formula is not None:
         precision = "tf32" if "conv" in name and torch.backends.cudnn.allow_tf32 else "ieee"
         unit, _ = product_operation(TRITON_TYPES.get(dtype or torch.float16, "fp16"), precision)

@@ -5,7 +5,6 @@ operator), hence the ratio is better than the absolute time. It is marked `roofl
 are fitted to measured kernels (docs/estimates.md).
 """
 
-import math
 from collections.abc import Iterable, Sequence
 
 from kernels_eval.cost.hardware import Hardware
@@ -64,10 +63,18 @@ def _launch_s(launch: Launch, hardware: Hardware, usage: Usage | None, traffic: 
     resident = resident_programs(launch.warps, usage, hardware.architecture)
     parts = [
         _memory_s(launch, hardware, usage, traffic) / min(1.0, busy / (hardware.memory_share * hardware.processors)),
-        _compute_s(launch, hardware) * math.ceil(busy / hardware.processors) * hardware.processors / busy,
+        _compute_s(launch, hardware) * _unevenness(busy / hardware.processors),
         _waiting_s(launch, hardware, programs, resident),
     ]
     return hardware.launch_s + _together(parts, hardware.overlap)
+
+
+def _unevenness(programs: float) -> float:
+    """Return the longest time of a processor over the mean. `programs`: those with work, for each processor.
+
+    Fewer than one leave processors idle; of more, the last ones keep half of the processors busy on average.
+    """
+    return max(1 / programs, 1 + 0.5 / programs)
 
 
 def _waiting_s(launch: Launch, hardware: Hardware, programs: float, resident: int) -> float:

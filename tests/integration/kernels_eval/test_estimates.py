@@ -1,7 +1,7 @@
 """Estimated times: useless work is never faster than its absence; special functions and float32 products are charged."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernels_eval import Judge, Verdict
@@ -35,7 +35,7 @@ class ModelNew(nn.Module):
     def forward(self, x):
         out = torch.empty_like(x)
         n = x.numel()
-        grid = (triton.cdiv(n, 1024) + {idle},)
+        grid = (triton.cdiv(n, 1024),)
         for _ in range({launches}):
             kernel[grid](x, out, n, BLOCK=1024, num_warps={warps})
         return out
@@ -53,11 +53,11 @@ USELESS = (
 LINES = st.lists(st.tuples(st.sampled_from(USELESS), st.integers(1, 4)), max_size=3)
 
 
-def written(before: list[tuple[str, int]], after: list[tuple[str, int]], idle: int, launches: int, warps: int) -> str:
+def written(before: list[tuple[str, int]], after: list[tuple[str, int]], launches: int, warps: int) -> str:
     blocks = [
         "\n".join(f"    for _ in range({count}):\n        {line}" for line, count in lines) for lines in (before, after)
     ]
-    return KERNEL.format(before=blocks[0], after=blocks[1], idle=idle, launches=launches, warps=warps)
+    return KERNEL.format(before=blocks[0], after=blocks[1], launches=launches, warps=warps)
 
 
 def timed(judge: Judge, kernel: str, problem: str = PROBLEM) -> Verdict:
@@ -66,22 +66,22 @@ def timed(judge: Judge, kernel: str, problem: str = PROBLEM) -> Verdict:
     return verdict
 
 
-@settings(max_examples=10, deadline=None)
-@given(LINES, LINES, st.integers(0, 8), st.integers(1, 3), st.sampled_from([1, 4, 8]))
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(LINES, LINES, st.integers(1, 2), st.sampled_from([1, 4, 8]))
 def test_useless_work_is_never_faster_than_its_absence(
-    judge: Judge, before: list[tuple[str, int]], after: list[tuple[str, int]], idle: int, launches: int, warps: int
+    judge: Judge, before: list[tuple[str, int]], after: list[tuple[str, int]], launches: int, warps: int
 ) -> None:
-    lean = timed(judge, written([], [], 0, 1, warps)).candidate_ms
-    full = timed(judge, written(before, after, idle, launches, warps)).candidate_ms
+    lean = timed(judge, written([], [], 1, warps)).candidate_ms
+    full = timed(judge, written(before, after, launches, warps)).candidate_ms
     assert lean is not None
     assert full is not None
     assert full >= lean * (1 - 1e-9)
 
 
 def test_a_chain_of_exponentials_and_logarithms_is_several_times_slower(judge: Judge) -> None:
-    lean = timed(judge, written([], [], 0, 1, 4))
+    lean = timed(judge, written([], [], 1, 4))
     chain = "    for _ in range(300):\n        x = tl.log(tl.exp(x))"
-    full = timed(judge, KERNEL.format(before=chain, after="", idle=0, launches=1, warps=4))
+    full = timed(judge, KERNEL.format(before=chain, after="", launches=1, warps=4))
     assert lean.candidate_ms is not None
     assert full.candidate_ms is not None
     assert full.candidate_ms > 5 * lean.candidate_ms

@@ -31,7 +31,7 @@ from kernels_eval.cost.roofline import total_s  # noqa: E402
 
 FITTED = (
     "call_s", "launch_s", "program_s", "access_s", "reduction_s", "memory_share", "integer_share", "spill_factor",
-    "cache_bytes", "reuse_bytes", "overlap",
+    "cache_bytes", "reuse_bytes", "tail", "overlap",
 )  # fmt: skip
 """Constants of `Hardware` that are fitted, besides rates of units."""
 

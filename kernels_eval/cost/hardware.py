@@ -42,6 +42,8 @@ class Hardware:
     """Share of the processors that keeps the DRAM busy."""
     reuse_bytes: float = 40e6
     """Bytes that a launch can move before the next one finds nothing in the cache."""
+    tail: float = 0.2
+    """Idle time at the end of a launch, in programs."""
     overlap: float = 3.0
     """Exponent by which memory, arithmetic and waiting overlap: 1 is their sum, a large one the longest of them."""
     integer_share: float = 0.25

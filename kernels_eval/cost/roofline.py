@@ -63,18 +63,19 @@ def _launch_s(launch: Launch, hardware: Hardware, usage: Usage | None, traffic: 
     resident = resident_programs(launch.warps, usage, hardware.architecture)
     parts = [
         _memory_s(launch, hardware, usage, traffic) / min(1.0, busy / (hardware.memory_share * hardware.processors)),
-        _compute_s(launch, hardware) * _unevenness(busy / hardware.processors),
+        _compute_s(launch, hardware) * _unevenness(busy / hardware.processors, hardware.tail),
         _waiting_s(launch, hardware, programs, resident),
     ]
     return hardware.launch_s + _together(parts, hardware.overlap)
 
 
-def _unevenness(programs: float) -> float:
+def _unevenness(programs: float, tail: float) -> float:
     """Return the longest time of a processor over the mean. `programs`: those with work, for each processor.
 
-    Fewer than one leave processors idle; of more, the last ones keep half of the processors busy on average.
+    Fewer than one leave processors idle; of more, the last ones leave some idle. Without steps: no rounding makes more
+    work faster.
     """
-    return max(1 / programs, 1 + 0.5 / programs)
+    return max(1.0, 1 / programs) + tail * min(1.0, 1 / programs)
 
 
 def _waiting_s(launch: Launch, hardware: Hardware, programs: float, resident: int) -> float:

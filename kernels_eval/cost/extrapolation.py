@@ -92,4 +92,5 @@ def _sum(launches: Iterable[Launch]) -> Launch:
 def _merged(
     first: Mapping[Operation, float], second: Mapping[Operation, float], merge: Callable[[float, float], float]
 ) -> dict[Operation, float]:
-    return {name: merge(float(first.get(name, 0)), float(second.get(name, 0))) for name in {**first, **second}}
+    names: list[Operation] = [*first, *(name for name in second if name not in first)]
+    return {name: merge(float(first.get(name, 0)), float(second.get(name, 0))) for name in names}

@@ -15,6 +15,8 @@ from kernels_eval.verdict import Resources
 GRID = (2**31 - 1, 65535, 65535)
 """Programs in each direction, on all architectures."""
 _LARGEST_INT32 = 2**31 - 1
+_LARGEST_SEEN = 2**30
+"""Indices at reduced sizes are far below this; lanes that are masked off may hold the largest integer."""
 _GROWS = 1.5
 """Least growth of an index between two sizes of which one is twice the other. Values that are data do not grow."""
 
@@ -95,7 +97,8 @@ def limit_of_code(resources: Iterable[Resources]) -> Exceeded | None:
 
 def limit_of_index(small: Launch, large: Launch, full: Launch) -> Exceeded | None:
     """Return the limit of 32-bit indices if those of two runs, extended to the full size, exceed it."""
-    if full.largest_index <= _LARGEST_INT32 or large.largest_index < _GROWS * small.largest_index:
+    grows = _GROWS * small.largest_index <= large.largest_index < _LARGEST_SEEN
+    if full.largest_index <= _LARGEST_INT32 or not grows:
         return None
     found = f"an int32 offset reaches {full.largest_index:.0f} at the problem's size and overflows at {_LARGEST_INT32}"
     return Exceeded("offset_overflow", f"{full.kernel}: {found}; compute it in int64, as in program_id(0).to(tl.int64)")

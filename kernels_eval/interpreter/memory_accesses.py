@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from kernels_eval.cost.launch import Operation
 from kernels_eval.interpreter.data_races import RACES
 from kernels_eval.interpreter.shadow_memory import Access, Shadow, lane_numbers
 
 SECTOR_BYTES = 32
 _LANES = 32
-_WEIGHTS = {
+_WEIGHTS: dict[Operation, float] = {
     "integer": 0.05,
     "fp32": 0.15,
     "alu": 0.3,
@@ -114,7 +115,7 @@ class AccessLog:
     l2_bytes: int = 0
     threads: int = 128
     """Threads of a program."""
-    operations: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    operations: defaultdict[Operation, float] = field(default_factory=lambda: defaultdict(float))
     """Operations by unit (kernels_eval.cost.launch.Operation)."""
     largest_index: int = 0
     """Largest 32-bit integer that was added to a pointer, or widened to 64 bits."""

@@ -13,6 +13,7 @@ from kernels_eval.cost.launch import Launch
 from kernels_eval.interpreter.copy_detection import LibraryCopies, MovedValues
 from kernels_eval.interpreter.kernel_loading import KernelLibrary, interpreted
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, SECTOR_BYTES, Origin, Region
+from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
 from kernels_eval.interpreter.triton_patches.interpreter import DeviceFunction, KernelError, pointer
 from kernels_eval.interpreter.triton_patches.names import runtime_value
@@ -61,7 +62,8 @@ class KernelRuns:
         if missing:
             raise ProgramError(f"a launch of {function.fn.__name__} and its parameters differ in {sorted(missing)[0]}")
         described = describe_launch(launch, function.fn.__name__, function.constexprs)
-        ACCESS_LOG.start(self._regions(launch.arguments), warps=launch.options.get("num_warps", 4))
+        ACCESS_LOG.start(self._regions(launch.arguments))
+        OPERATION_LOG.start(launch.options.get("num_warps", 4))
         views = _distinct(launch.arguments)
         copies = None if self._memory.strict else LibraryCopies(self._memory, views)
         constants = _constants(launch)
@@ -77,11 +79,11 @@ class KernelRuns:
         counted = Launch(
             dram_bytes=ACCESS_LOG.sectors * SECTOR_BYTES,
             l2_bytes=ACCESS_LOG.l2_bytes,
-            operations=dict(ACCESS_LOG.operations),
-            busy_share=ACCESS_LOG.busy_share,
-            most_accesses=ACCESS_LOG.most_accesses,
-            most_reductions=ACCESS_LOG.most_reductions,
-            largest_index=ACCESS_LOG.largest_index,
+            operations=dict(OPERATION_LOG.counts),
+            busy_share=OPERATION_LOG.busy_share,
+            most_accesses=OPERATION_LOG.most_accesses,
+            most_reductions=OPERATION_LOG.most_reductions,
+            largest_index=OPERATION_LOG.largest_index,
             written_bytes=ACCESS_LOG.written_sectors * SECTOR_BYTES,
             again_bytes=ACCESS_LOG.sectors_read_in(self._touched) * SECTOR_BYTES,
             given_bytes=ACCESS_LOG.given_sectors * SECTOR_BYTES,

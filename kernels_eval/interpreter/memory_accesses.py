@@ -6,7 +6,6 @@ they write: it gives the share of a result that kernels computed. No host code o
 and kernels cannot name this module.
 """
 
-from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -15,22 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernels_eval.cost.launch import Operation
 from kernels_eval.interpreter.data_races import RACES
 from kernels_eval.interpreter.shadow_memory import Access, Shadow, lane_numbers
 
 SECTOR_BYTES = 32
-_LANES = 32
-_WEIGHTS: dict[Operation, float] = {
-    "integer": 0.05,
-    "fp32": 0.15,
-    "alu": 0.3,
-    "sfu": 1.2,
-    "dot_half": 0.006,
-    "dot_tf32": 0.012,
-    "dot_byte": 0.003,
-}
-"""Bytes of L2 traffic that take an H100 as long as one operation."""
 _SHIFT = 5
 Addresses = np.ndarray[Any, np.dtype[np.uint64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -108,52 +95,16 @@ class Region:
 
 @dataclass
 class AccessLog:
-    """Accesses and operations of the current launch so far."""
+    """Accesses of the current launch so far."""
 
     regions: list[Region] = field(default_factory=list)
     program: tuple[int, int, int] = (0, 0, 0)
     l2_bytes: int = 0
-    threads: int = 128
-    """Threads of a program."""
-    operations: defaultdict[Operation, float] = field(default_factory=lambda: defaultdict(float))
-    """Operations by unit (kernels_eval.cost.launch.Operation)."""
-    largest_index: int = 0
-    """Largest 32-bit integer that was added to a pointer, or widened to 64 bits."""
-    most_work: float = 0.0
-    """Work of the program that did the most."""
-    most_accesses: float = 0.0
-    """Loads of the program with the most."""
-    most_reductions: float = 0.0
-    """Reductions of the program with the most."""
-    _work: float = 0.0
-    """Work of all programs so far."""
-    _accesses: float = 0.0
-    _reductions: float = 0.0
-    _ended: int = 0
 
-    def start(self, regions: list[Region], warps: int = 4) -> None:
+    def start(self, regions: list[Region]) -> None:
         """Begin a launch."""
         self.regions = regions
-        self.threads = _LANES * warps
-        self.l2_bytes = self._ended = self.largest_index = 0
-        self.operations = defaultdict(float)
-        self.most_work = self.most_accesses = self.most_reductions = 0.0
-        self._work = self._accesses = self._reductions = 0.0
-
-    def end_program(self) -> None:
-        """Note how much the program that ended did."""
-        work = self.l2_bytes + sum(_WEIGHTS.get(unit, 1.0) * count for unit, count in self.operations.items())
-        self.most_work = max(self.most_work, work - self._work)
-        accesses, reductions = self.operations["access"], self.operations["reduction"]
-        self.most_accesses = max(self.most_accesses, accesses - self._accesses)
-        self.most_reductions = max(self.most_reductions, reductions - self._reductions)
-        self._work, self._accesses, self._reductions = work, accesses, reductions
-        self._ended += 1
-
-    @property
-    def busy_share(self) -> float:
-        """Mean work of a program over that of the program with the most."""
-        return min(1.0, self._work / self._ended / self.most_work) if self.most_work else 1.0
+        self.l2_bytes = 0
 
     @property
     def sectors(self) -> int:

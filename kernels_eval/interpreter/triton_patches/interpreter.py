@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 
-from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, record_access
+from kernels_eval.interpreter.memory_accesses import record_access
 from kernels_eval.interpreter.triton_patches import arithmetic, control_flow, operation_counts, programs, types
 from kernels_eval.interpreter.triton_patches.names import upstream
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernels_eval.cost.instructions import operations_of, product_operation
-from kernels_eval.interpreter.memory_accesses import ACCESS_LOG
+from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.triton_patches.arithmetic import InterpretedLibdevice
 from kernels_eval.interpreter.triton_patches.names import upstream
 
@@ -68,7 +68,7 @@ def count_product(left: Any, right: Any, input_precision: Any, allow_tf32: Any) 
         precision = "ieee" if getattr(allow_tf32, "value", allow_tf32) is False else "tf32"
     unit, each = product_operation(str(left.dtype.scalar), str(precision).lower())
     shape = left.handle.data.shape
-    ACCESS_LOG.operations[unit] += each * math.prod(shape) * int(right.handle.data.shape[-1])
+    OPERATION_LOG.counts[unit] += each * math.prod(shape) * int(right.handle.data.shape[-1])
 
 
 def _counted(compute: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -78,8 +78,8 @@ def _counted(compute: Callable[..., Any], name: str) -> Callable[..., Any]:
 
     def counted(self: Any, first: Any, *rest: Any) -> Any:
         result = compute(self, first, *rest)
-        lanes = max(result.data.size, ACCESS_LOG.threads)
-        counts = ACCESS_LOG.operations
+        lanes = max(result.data.size, OPERATION_LOG.threads)
+        counts = OPERATION_LOG.counts
         for unit, count in wide if first.data.itemsize == _WIDE else narrow:
             counts[unit] += count * lanes
         return result
@@ -90,8 +90,8 @@ def _counted(compute: Callable[..., Any], name: str) -> Callable[..., Any]:
 def _counted_as_address(compute: Callable[..., Any]) -> Callable[..., Any]:
     def counted(self: Any, first: Any, *rest: Any) -> Any:
         result = compute(self, first, *rest)
-        lanes = max(result.data.size, ACCESS_LOG.threads)
-        ACCESS_LOG.operations["integer"] += 2 * lanes if result.data.itemsize == _WIDE else lanes
+        lanes = max(result.data.size, OPERATION_LOG.threads)
+        OPERATION_LOG.counts["integer"] += 2 * lanes if result.data.itemsize == _WIDE else lanes
         return result
 
     return counted
@@ -105,7 +105,7 @@ def _noting_index(compute: Callable[..., Any], operand: int) -> Callable[..., An
         index = operands[operand].data
         if index.dtype == _NARROW_INDEX and result.data.itemsize == _WIDE:
             last = max(int(index.flat[-1]), int(index.flat[0]))
-            ACCESS_LOG.largest_index = max(ACCESS_LOG.largest_index, last)
+            OPERATION_LOG.largest_index = max(OPERATION_LOG.largest_index, last)
         return result
 
     return noting
@@ -114,9 +114,9 @@ def _noting_index(compute: Callable[..., Any], operand: int) -> Callable[..., An
 def _counted_as_access(compute: Callable[..., Any], is_atomic: bool) -> Callable[..., Any]:
     def counted(self: Any, *operands: Any, **named: Any) -> Any:
         result = compute(self, *operands, **named)
-        ACCESS_LOG.operations["access"] += 1
+        OPERATION_LOG.counts["access"] += 1
         if is_atomic:
-            ACCESS_LOG.operations["atomic"] += result.data.size
+            OPERATION_LOG.counts["atomic"] += result.data.size
         return result
 
     return counted
@@ -126,15 +126,15 @@ def _counted_reduction(reduce: Callable[..., Any], is_scan: bool) -> Callable[..
     """Count exchanges between lanes, and the elements themselves where no function of the kernel combines them."""
 
     def counted(self: Any, inputs: Any) -> Any:
-        counts = ACCESS_LOG.operations
+        counts = OPERATION_LOG.counts
         before = counts["fp32"] + counts["alu"] + counts["fp64"] + counts["integer"]
         result = reduce(self, inputs)
-        size = max(inputs[0].handle.data.size, ACCESS_LOG.threads)
+        size = max(inputs[0].handle.data.size, OPERATION_LOG.threads)
         if counts["fp32"] + counts["alu"] + counts["fp64"] + counts["integer"] == before:
             unit = "fp64" if inputs[0].handle.data.itemsize == _WIDE else "fp32"
             counts[unit] += size
         along = inputs[0].handle.data.size if self.axis is None else inputs[0].handle.data.shape[self.axis]
-        lanes = min(ACCESS_LOG.threads, max(1, along // _VECTOR))
+        lanes = min(OPERATION_LOG.threads, max(1, along // _VECTOR))
         stages = math.ceil(math.log2(min(lanes, _LANES))) if lanes > 1 else 0
         groups = max(1, inputs[0].handle.data.size // max(along, 1))
         counts["exchange"] += (2 if is_scan else 1) * len(inputs) * groups * lanes * stages
@@ -150,9 +150,9 @@ def _counted_function(function: Callable[..., Any], name: str) -> Callable[..., 
 
     def counted(*arguments: Any) -> Any:
         result = function(*arguments)
-        lanes = max(result.handle.data.size, ACCESS_LOG.threads)
+        lanes = max(result.handle.data.size, OPERATION_LOG.threads)
         for unit, count in wide if result.handle.data.itemsize == _WIDE else narrow:
-            ACCESS_LOG.operations[unit] += count * lanes
+            OPERATION_LOG.counts[unit] += count * lanes
         return result
 
     return counted

@@ -13,6 +13,7 @@ import numpy as np
 
 from kernels_eval.interpreter.data_races import RACES
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, record_access
+from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.triton_patches.names import upstream
 
 _PATIENCE = 4
@@ -59,7 +60,7 @@ class _Launch:
         RACES.start_program(index)
         self.polls = 0
         self.run(**self.arguments)
-        ACCESS_LOG.end_program()
+        OPERATION_LOG.end_program(ACCESS_LOG.l2_bytes)
         return True
 
     def poll(self, is_idle: bool) -> None:

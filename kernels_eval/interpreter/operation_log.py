@@ -1,0 +1,60 @@
+"""Interpreter process: operations of a launch by unit, and how evenly its programs share them."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from kernels_eval.cost.launch import Operation
+
+_LANES = 32
+_WEIGHTS: dict[Operation, float] = {
+    "integer": 0.05, "fp32": 0.15, "alu": 0.3, "sfu": 1.2, "dot_half": 0.006, "dot_tf32": 0.012, "dot_byte": 0.003,
+    "dot_fp32": 0.08,
+}  # fmt: skip
+"""Bytes of L2 traffic that take an H100 as long as one operation; others: 1."""
+
+
+@dataclass
+class OperationLog:
+    """Operations of the current launch so far."""
+
+    threads: int = 128
+    """Threads of a program."""
+    counts: defaultdict[Operation, float] = field(default_factory=lambda: defaultdict(float))
+    """Operations of all programs."""
+    largest_index: int = 0
+    """Largest 32-bit integer that was added to a pointer, or widened to 64 bits."""
+    most_accesses: float = 0.0
+    """Loads of the program with the most."""
+    most_reductions: float = 0.0
+    """Reductions of the program with the most."""
+    _most_work: float = 0.0
+    _work: float = 0.0
+    _accesses: float = 0.0
+    _reductions: float = 0.0
+    _ended: int = 0
+
+    def start(self, warps: int) -> None:
+        """Begin a launch with this number of warps in a program."""
+        self.threads = _LANES * warps
+        self.counts = defaultdict(float)
+        self.largest_index = self._ended = 0
+        self.most_accesses = self.most_reductions = self._most_work = 0.0
+        self._work = self._accesses = self._reductions = 0.0
+
+    def end_program(self, l2_bytes: float) -> None:
+        """Note how much the program that ended did. `l2_bytes`: traffic of all programs so far."""
+        work = l2_bytes + sum(_WEIGHTS.get(unit, 1.0) * count for unit, count in self.counts.items())
+        accesses, reductions = self.counts["access"], self.counts["reduction"]
+        self._most_work = max(self._most_work, work - self._work)
+        self.most_accesses = max(self.most_accesses, accesses - self._accesses)
+        self.most_reductions = max(self.most_reductions, reductions - self._reductions)
+        self._work, self._accesses, self._reductions = work, accesses, reductions
+        self._ended += 1
+
+    @property
+    def busy_share(self) -> float:
+        """Mean work of a program over that of the program with the most."""
+        return min(1.0, self._work / self._ended / self._most_work) if self._most_work else 1.0
+
+
+OPERATION_LOG = OperationLog()

@@ -122,7 +122,7 @@ def decide_case(entries: list[Entry], device: str) -> None:
     left = list(range(len(entries)))
     while left:
         before = len(left)
-        for number, found in conversation(entries, left, device):
+        for number, found in conversation(entries, list(left), device):
             if number < 0:
                 if found == "unfit":
                     return

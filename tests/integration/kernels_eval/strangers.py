@@ -229,7 +229,6 @@ def without_imports_of(source: str, package: str) -> str:
         names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if any(name.split(".")[0] in (package, "__future__") for name in names):
             assert isinstance(node, ast.Import | ast.ImportFrom)
-            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
-                indent = lines[number][: len(lines[number]) - len(lines[number].lstrip())]
-                lines[number] = f"{indent}pass"
+            first, last = node.lineno - 1, node.end_lineno or node.lineno
+            lines[first:last] = [f"{' ' * node.col_offset}pass", *[""] * (last - first - 1)]
     return "\n".join(lines)

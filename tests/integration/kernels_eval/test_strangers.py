@@ -37,3 +37,10 @@ def test_published_operators_are_correct(package: str, tmp_path: Path) -> None:
         if verdict.status != "correct"
     }
     assert refused == {key: category for key, category in REFUSED.items() if key[0] == package}
+
+
+def test_imports_of_a_library_are_cut_out_and_nothing_else() -> None:
+    source = "from __future__ import annotations\nimport torch\nfrom lib.ops import (\n    a,\n    b,\n)\nif a:\n    import lib.c\n"
+    cut = strangers.without_imports_of(source, "lib")
+    assert cut.splitlines() == ["pass", "import torch", "pass", "", "", "", "if a:", "    pass"]
+    compile(cut, "lib", "exec")

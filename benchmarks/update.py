@@ -207,7 +207,7 @@ def ours(given: argparse.Namespace) -> dict[str, Any]:
         figures.append(optimizer_step(engine, None, config, samples, places, prepared, RATE, longest))
         seconds.append(time.perf_counter() - began)
         cpu_seconds.append(time.process_time() - began_cpu)
-    return said(seconds, cpu_seconds, before, figures[0]["loss"], figures[0]["gradient_norm"]) | {
+    return measurements(seconds, cpu_seconds, before, figures[0]["loss"], figures[0]["gradient_norm"]) | {
         "clip_fraction": figures[0]["clip_fraction"],
         "padding_fraction": figures[0]["padding_fraction"],
     }
@@ -233,12 +233,14 @@ def trl(given: argparse.Namespace) -> dict[str, Any]:
         gradient_checkpointing=given.one == "trl",
     )
     first, seconds, cpu_seconds = steps[0], [step.seconds for step in steps], [step.cpu_seconds for step in steps]
-    return said(seconds, cpu_seconds, before, first.loss, first.exact_gradient_norm) | {
+    return measurements(seconds, cpu_seconds, before, first.loss, first.exact_gradient_norm) | {
         "logged_norm": first.gradient_norm
     }
 
 
-def said(seconds: list[float], cpu_seconds: list[float], before: float, loss: float, norm: float) -> dict[str, Any]:
+def measurements(
+    seconds: list[float], cpu_seconds: list[float], before: float, loss: float, norm: float
+) -> dict[str, Any]:
     """Return one side's results: loss and norm of the first step, times of the others, as the first fills caches."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     return {

@@ -35,6 +35,8 @@ def ray_local() -> Iterator[None]:
     """A local Ray cluster for the whole test session."""
     import ray
 
-    ray.init(num_cpus=4, include_dashboard=False, object_store_memory=100 * 2**20, log_to_driver=False)
+    ray.init(
+        "local", num_cpus=4, include_dashboard=False, object_store_memory=100 * 2**20, log_to_driver=False
+    )  # also where another cluster runs on this machine
     yield
     ray.shutdown()

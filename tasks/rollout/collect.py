@@ -28,16 +28,16 @@ def collect_trajectories(request: RolloutRequest, progress: Progress) -> Traject
     worker = warm_worker(WORKER, RolloutActor, num_cpus=0, num_gpus=request.config.gpus, **placed("rollout"))
     try:
         for item in worker.collect.options(num_returns="streaming").remote(request):
-            said: Any = ray.get(item)
-            if isinstance(said, TrajectoryBatchRef):
-                return said
-            assert isinstance(said, RolloutProgress)
-            for record in said.records:
+            message: Any = ray.get(item)
+            if isinstance(message, TrajectoryBatchRef):
+                return message
+            assert isinstance(message, RolloutProgress)
+            for record in message.records:
                 logger = logging.getLogger(record.name)
                 if logger.isEnabledFor(record.levelno):
                     logger.handle(record)
-            if said.total:  # while engine and judge start, nothing is planned yet
-                progress(said.done, said.total, **said.figures)
+            if message.total:  # while engine and judge start, nothing is planned yet
+                progress(message.done, message.total, **message.figures)
     except RayTaskError as error:
         if isinstance(error.cause, KernelmillError):
             raise error.cause from None

@@ -66,7 +66,7 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
         restore_optimizer(engine, job.resume)
         rows = pl.read_parquet(job.resume / METRICS_FILE).to_dicts()
     total = config.steps_for(len(training))
-    said = time.perf_counter()
+    reported = time.perf_counter()
     for step in range(job.resume_step, total):
         if config.early_stop is not None and _best_validation(rows)[1] >= config.early_stop:
             break
@@ -103,8 +103,8 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
         )
         if saving:
             _save(rank, engine, tokenizer, job, step + 1, rows)
-        if last or time.perf_counter() - said > _PROGRESS_INTERVAL_S:
-            said = time.perf_counter()
+        if last or time.perf_counter() - reported > _PROGRESS_INTERVAL_S:
+            reported = time.perf_counter()
             yield {"done": step + 1, "total": total, "loss": loss, "tokens_per_s": tokens / seconds}
     best_step = rows[-1]["step"] if config.early_stop is None else _best_validation(rows)[0]
     if best_step == rows[-1]["step"]:

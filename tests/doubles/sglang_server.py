@@ -130,9 +130,9 @@ class ModelPolicy:
         )
         stops = frozenset(wanted.get("stop_token_ids") or ()) | self.eos
 
-        def hand_over(decoded: Any) -> None:
-            request = group[decoded.index]
-            drawn = Drawn(list(decoded.token_ids), list(decoded.logprobs))
+        def hand_over(index: int, generation: Any) -> None:
+            request = group[index]
+            drawn = Drawn(list(generation.token_ids), list(generation.logprobs))
             if sampling.temperature not in (0, 1):
                 sequence = [*request.input_ids, *drawn.token_ids]
                 drawn.logprobs = self.score(sequence, sampling.temperature)[len(request.input_ids) - 1 :]

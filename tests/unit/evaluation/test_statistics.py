@@ -57,7 +57,7 @@ def test_bootstrap_is_seeded_and_chunked_alike(monkeypatch: pytest.MonkeyPatch) 
     assert np.array_equal(whole, resample(ratios, 100, seed=5)["a"])
 
 
-def test_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+def test_interval_covers_the_true_value_about_as_often_as_it_says() -> None:
     generator = np.random.default_rng(2)
     covered = 0
     for trial in range(200):

@@ -105,7 +105,7 @@ def batch() -> Batch:
 
 
 @pytest.fixture(scope="module")
-def truth(batch: Batch) -> tuple[float, dict[str, Tensor]]:
+def exact(batch: Batch) -> tuple[float, dict[str, Tensor]]:
     return expected(batch)
 
 
@@ -127,7 +127,7 @@ def models() -> dict[bool, PreTrainedModel]:
 )
 def test_neither_split_nor_ranks_nor_order_nor_packing_matter(
     batch: Batch,
-    truth: tuple[float, dict[str, Tensor]],
+    exact: tuple[float, dict[str, Tensor]],
     models: dict[bool, PreTrainedModel],
     budget: int,
     ranks: int,
@@ -153,7 +153,7 @@ def test_neither_split_nor_ranks_nor_order_nor_packing_matter(
             loss, sums = objective(micro, *score(scorer, micro), targets, CONFIG, batch.tokens)
             loss.backward()
             found.update({name: value.item() for name, value in sums.items()})
-    loss, gradients = truth
+    loss, gradients = exact
     assert found["loss"] == pytest.approx(loss, abs=1e-6)
     assert found["tokens"] == batch.tokens
     assert found["clipped"] > 0

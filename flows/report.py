@@ -66,6 +66,7 @@ def _report_inputs(run: Run) -> ReportInputs:
         after=state.evaluations[versions[-1]],
         control=state.control.evaluation if state.control is not None and state.control.after == versions[-1] else None,
         evaluation_config=run.config.evaluation,
+        digests=state.digests,
         stage_seconds=seconds,
         overhead_seconds=round(sum(timing.overhead_s for timing in state.timings.values()), 3),
         wall_seconds=state.wall_seconds or None,

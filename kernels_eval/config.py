@@ -30,6 +30,10 @@ class JudgeConfig(FrozenModel):
     """Input sets (seed, distribution, shape) that every kernel must get right."""
     policy: Literal["strict", "mixed"] = "strict"
     """`strict`: the candidate's own kernels compute everything. `mixed`: library calls are allowed beside them."""
+    public_messages: bool = False
+    """Without a GPU: a failed kernel's message is that of a second run, whose inputs and weights are drawn from the
+    problem and the kernel alone. It says nothing of secret draws, and is the same wherever the kernel is judged.
+    Rollouts and SFT data set it where the policy reads messages (`rollout.episode.feedback: full`)."""
     cache_dir: Annotated[str | None, Operational] = None
     """Folder of the verdict cache, addressed by content. None: verdicts are cached in memory only."""
     cache_mb: Annotated[float, Operational] = Field(default=64, ge=0)

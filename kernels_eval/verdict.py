@@ -44,6 +44,11 @@ class Resources(FrozenModel):
     spills: int | None = None
 
 
+MEASURED = ("error_message", "max_abs_error", "max_rel_error", "sandbox", "seed_commitment")
+"""Fields of a verdict that differ from one evaluation of a kernel to the next: they depend on what was drawn secretly,
+and on the machine. No later stage of a run depends on them."""
+
+
 class Verdict(FrozenModel):
     """One evaluation of one kernel against one problem."""
 

@@ -110,11 +110,13 @@ class Run:
             self.counted = computed
             changes["wall_seconds"] = round(self.wall_before_s + time.monotonic() - self.began, 3)
         artifacts = {record.label: record.uri for record in self.workspace.records}
+        digests = {record.label: record.digest for record in self.workspace.records}
         self.state = self.state.model_copy(
             update={
                 **changes,
                 "timings": {**self.state.timings, **timings},
                 "artifacts": {**self.state.artifacts, **artifacts},
+                "digests": {**self.state.digests, **digests},
             }
         )
         write_state(self.run_dir, self.state)

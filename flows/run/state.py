@@ -57,6 +57,8 @@ class RunState(FrozenModel):
 
     artifacts: dict[str, str] = Field(default_factory=dict[str, str])
     """Folder of each stage's artifact, by label; `kernelmill data gc` keeps them, and the run stays cached."""
+    digests: dict[str, str] = Field(default_factory=dict[str, str])
+    """Content digest of each stage's artifact, by label: equal in runs with the same seed on equal machines."""
     control: ControlState | None = None
     wall_seconds: float = 0.0
     """Wall seconds of all drivers of this run, each up to its last computed stage."""

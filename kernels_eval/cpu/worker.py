@@ -19,6 +19,7 @@ from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import ONE, ReferenceFailedError
 from kernels_eval.cpu.full_size import constexpr_names, describe, operator_launch
 from kernels_eval.cpu.grader import Grader
+from kernels_eval.cpu.public_messages import PublicMessages
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.interpreter.kernel_runs import KernelRuns
 from kernels_eval.interpreter.process import interpreter_main
@@ -43,12 +44,15 @@ def serve_worker(judge: socket.socket) -> None:
     tracing_server = start_fork_server(tracing_main, [judge])
     interpreter_server = start_fork_server(interpreter_main, [judge, tracing_server])
     die_with_parent()
-    grader = Grader(ForkServer(tracing_server), ForkServer(interpreter_server))
+    servers = ForkServer(tracing_server), ForkServer(interpreter_server)
+    grader, messages = Grader(*servers), PublicMessages(*servers)
 
     def grade(request: dict[str, Any]) -> dict[str, Any]:
-        graded = grader.grade(request["problem"], request["kernel"], JudgeConfig(**request["config"]))
+        problem, kernel, config = request["problem"], request["kernel"], JudgeConfig(**request["config"])
+        graded = grader.grade(problem, kernel, config)
+        verdict = messages.without_draws(graded.verdict, problem, kernel, config)
         return {
-            "verdict": graded.verdict.model_dump(mode="json"),
+            "verdict": verdict.model_dump(mode="json"),
             "launches": [launch.model_dump(mode="json") for launch in graded.launches],
             "kernels": [kernel.model_dump(mode="json") for kernel in graded.kernels],
         }

@@ -31,7 +31,8 @@ from tasks.evaluation.per_problem import (
 )
 from tasks.evaluation.statistics import Estimate, Ratio, estimates, paired_differences
 from tasks.pipeline.references import EvaluationRef, ProblemSetRef, TrajectoryBatchRef
-from tasks.pipeline.store import publish, published_digest, write_atomically
+from tasks.pipeline.store import digest_of, publish, published_digest, write_atomically
+from tasks.trajectories.content import TABLES
 from tasks.trajectories.reader import read_trajectories, read_turns
 
 EVALUATION_FILE = "evaluation.json"
@@ -56,7 +57,7 @@ def evaluate_policy(
             f"{batch.uri}: expected trajectories of problems in {problems.uri}; none of its problem_ids is there"
         )
     metadata = {"run_id": batch.run_id, "iteration": batch.iteration, "policy_digest": policy_digest}
-    with publish(destination, metadata) as folder:
+    with publish(destination, metadata, {**TABLES, EVALUATION_FILE: _figures_digest}) as folder:
         table.write_parquet(folder / PER_PROBLEM_FILE)
         # A rollout leaves out problems whose prompts leave no room for an answer: they are in no figure.
         left_out = {"problems_left_out": max(problems.heldout - table.height, 0)}
@@ -67,6 +68,12 @@ def evaluate_policy(
     return EvaluationRef(
         uri=str(destination.resolve()), digest=published_digest(destination), policy_digest=policy_digest
     )
+
+
+def _figures_digest(file: Path) -> str:
+    """Return the digest of `evaluation.json` without the id of the run."""
+    figures = json.loads(file.read_text(encoding="utf-8"))
+    return digest_of({name: value for name, value in figures.items() if name != "run_id"})
 
 
 def read_evaluation(reference: EvaluationRef) -> dict[str, Any]:

@@ -8,6 +8,8 @@ heldout.delta_<figure>, …_ci                   after − before, paired by pro
 heldout.over_control                           the same deltas for after − control
 corpus                                         SFT pairs, and whether they were verified
 sizes                                          problems, trajectories, turns, quarantined, files
+digests                                        content digest of each stage's artifact, by label: of what the run is
+                                               (weights, tokens, rewards, statuses), not of what it measured
 iterations                                     figures of each iteration (`iteration_figures`)
 stage_seconds, wall_seconds, orchestration_seconds, orchestration_fraction (of the wall time)
 """
@@ -65,6 +67,8 @@ class ReportInputs(FrozenModel):
     control: EvaluationRef | None = None
     """The same extra time spent on more SFT, if that was run."""
     evaluation_config: EvaluationConfig = EvaluationConfig()
+    digests: dict[str, str] = Field(default_factory=dict[str, str])
+    """Content digest of each stage's artifact, by the stage's label."""
     stage_seconds: dict[str, float]
     """Wall seconds of the computation of each stage, in order; of the earlier run where it was cached."""
     overhead_seconds: float = 0.0
@@ -160,6 +164,7 @@ def summarise(inputs: ReportInputs) -> dict[str, Any]:
             "checkpoint_bytes": _bytes(inputs.iterations[-1].checkpoint if inputs.iterations else inputs.sft),
         },
         "iterations": iterations,
+        "digests": inputs.digests,
         "stage_seconds": inputs.stage_seconds,
         "wall_seconds": inputs.wall_seconds,
         "orchestration_seconds": orchestration,

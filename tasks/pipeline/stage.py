@@ -69,6 +69,8 @@ class StageRecord:
     """Data Docs of the stage, if it is a check."""
     uri: str
     """Path of its artifact."""
+    digest: str
+    """Content digest of its artifact."""
 
 
 @dataclass
@@ -189,8 +191,10 @@ class StageTask(Generic[P, R]):
         elapsed = time.perf_counter() - started
         overhead = elapsed - outcome.seconds if computed else elapsed
         overhead = round(max(overhead, 0.0), 4)
-        uri = outcome.reference.uri
-        record = StageRecord(label, self.name, outcome.seconds, overhead, not computed, stage.docs_dir, uri)
+        made = outcome.reference
+        record = StageRecord(
+            label, self.name, outcome.seconds, overhead, not computed, stage.docs_dir, made.uri, made.digest
+        )
         workspace.records.append(record)
         workspace.tell(lambda listener: listener.finished(label, outcome.seconds, cached=not computed))
         return outcome.reference  # pyright: ignore[reportReturnType]  # the union member that the function returned

@@ -1,8 +1,11 @@
 """The artifact store: a stage publishes its result with one atomic step; garbage of it is found and removed.
 
-A stage writes into a temporary folder beside its destination; `manifest.json` (content digest, digest of each file,
+A stage writes into a temporary folder beside its destination; `manifest.json` (content digest, SHA-256 of each file,
 metadata) is written last, then the folder is renamed. A folder without a manifest does not exist for a reader; a killed
 stage leaves at most a `.partial-*` folder, which the next publication removes.
+
+The content digest covers what a result is, not what was measured while it was made: a file that holds seconds or drawn
+errors counts by the digest that its stage gives for it (`Contents`).
 
 `find_garbage` lists artifacts that no run refers to, resume points of finished stages and leftovers of killed stages.
 Runs note an artifact after it was published; hence everything younger than an age is kept.
@@ -16,7 +19,7 @@ import random
 import shutil
 import time
 import uuid
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +35,13 @@ _PARTIAL_PREFIX = ".partial-"
 _PARTIAL_LIFETIME_S = 24 * 3600.0
 _RENAMES = 100
 Record = TypeVar("Record", bound=BaseModel)
+Contents = Mapping[str, Callable[[Path], str]]
+"""By name of a file whose bytes are not its content: a function that returns the digest of what it holds."""
+
+
+def measured(_: Path) -> str:
+    """Return the digest of a file that holds measurements only: its name counts, its bytes do not."""
+    return "measured"
 
 
 def digest_of(value: Any) -> str:
@@ -52,11 +62,14 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 @contextmanager
-def publish(destination: Path, metadata: dict[str, Any] | None = None) -> Generator[Path]:
+def publish(
+    destination: Path, metadata: dict[str, Any] | None = None, contents: Contents | None = None
+) -> Generator[Path]:
     """Yield a temporary folder to fill; on success it becomes `destination`, on an error nothing is left.
 
-    `metadata` is mutable: entries that the block adds are stored in the manifest as well. If another writer has
-    published the same destination meanwhile, its folder is replaced: equal keys mean equal content.
+    `metadata` is mutable: entries that the block adds are stored in the manifest as well. `contents`: digests of files
+    that do not count by their bytes. If another writer has published the same destination meanwhile, its folder is
+    replaced: equal keys mean equal content.
     """
     destination.parent.mkdir(parents=True, exist_ok=True)
     _remove_stale_partials(destination.parent)
@@ -66,8 +79,9 @@ def publish(destination: Path, metadata: dict[str, Any] | None = None) -> Genera
     try:
         yield partial
         files = {str(file.relative_to(partial)): _file_digest(file) for file in _files(partial)}
+        content = {name: of(partial / name) for name, of in (contents or {}).items() if name in files}
         manifest = {
-            "digest": digest_of(files),
+            "digest": digest_of(files | content),
             "files": files,
             "seconds": round(time.time() - started, 3),
             "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

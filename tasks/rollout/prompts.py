@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
+from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.verdict import Status, TimingSource, Verdict
@@ -130,6 +131,11 @@ def feedback_text(verdict: Verdict, reward: float, style: FeedbackStyle) -> str:
     return _brief_feedback(verdict) if style == "brief" else _full_feedback(verdict, reward)
 
 
+def judge_for(episode: EpisodeConfig, judge: JudgeConfig) -> JudgeConfig:
+    """Return the judge's settings for a policy that gets this feedback: messages in prompts hold no secret draws."""
+    return judge.model_copy(update={"public_messages": True}) if episode.feedback == "full" else judge
+
+
 def _first_request(problem_source: str, style: Literal["instruct", "source"], backend: str) -> str:
     source = problem_source.strip("\n") + "\n"
     if style == "source":
@@ -204,9 +210,6 @@ def _full_feedback(verdict: Verdict, reward: float) -> str:
         lines.append(f"Broken rule: {verdict.rejection_reason}")
     if verdict.error_category:
         lines.append(f"Error: {verdict.error_category}")
-    if verdict.max_abs_error is not None and not verdict.correct:
-        relative = "" if verdict.max_rel_error is None else f", relative {verdict.max_rel_error:.3g}"
-        lines.append(f"Largest error: absolute {verdict.max_abs_error:.3g}{relative}")
     for use in verdict.resources:
         counted = {"registers": use.registers, "bytes of shared memory": use.shared_bytes, "spills": use.spills}
         parts = [f"{count} {unit}" for unit, count in counted.items() if count is not None]

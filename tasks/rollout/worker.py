@@ -31,6 +31,7 @@ from tasks.rollout.episode_loop import EpisodeLoop, RolloutCounts
 from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.judge_client import AsyncJudge, JudgeClient
 from tasks.rollout.logs import TURN_LINES, LineLogger, relay_logs
+from tasks.rollout.prompts import judge_for
 from tasks.rollout.refill import MANIFEST_KEY as REFILL_KEY
 from tasks.rollout.refill import Refill, run_and_refill
 
@@ -177,7 +178,8 @@ class RolloutWorker:
         async def run() -> TrajectoryBatchRef:
             nonlocal started
             engine, tokenizer = await self._engine_for(request)
-            judge = await asyncio.to_thread(self._judge_for, request.judge, request.config.judge_actors)
+            judge_config = judge_for(request.config.episode, request.judge)
+            judge = await asyncio.to_thread(self._judge_for, judge_config, request.config.judge_actors)
             started = time.perf_counter()
             return await roll_out(request, engine, tokenizer, judge, counts)
 

@@ -32,8 +32,9 @@ from tasks.problems.pairs import load_pairs
 from tasks.problems.problem_set import read_problems
 from tasks.problems.row import Split
 from tasks.rollout.config import EpisodeConfig
-from tasks.rollout.prompts import HistoryTurn, answer_text, prompt_messages
+from tasks.rollout.prompts import HistoryTurn, answer_text, judge_for, prompt_messages
 from tasks.sft.config import SftDataConfig
+from tasks.trajectories.content import table_digest
 from tasks.trajectories.schema import VERDICT_TYPE, verdict_row
 
 _CORPUS_SEED = 1_000_003
@@ -102,7 +103,7 @@ def build_sft_data(
     cleaned = drop_contaminated(drafts, (row.problem.source for row in heldout), lambda draft: draft.problem.source)
     if config.compile == "never":
         judge = judge.model_copy(update={"compile": "never"})
-    verdicts = _judge(cleaned.clean, judge, progress)
+    verdicts = _judge(cleaned.clean, judge_for(episode, judge), progress)
     rows = [_row(number, draft, verdicts, config, episode, judge.backend) for number, draft in enumerate(cleaned.clean)]
     kept = [row for row in rows if row is not None]
     used = sum(row["used"] for row in kept)
@@ -118,7 +119,7 @@ def build_sft_data(
         "dropped_contaminated": cleaned.dropped,
         "dropped_faults": len(rows) - len(kept),
     }
-    with publish(destination, metadata) as folder:
+    with publish(destination, metadata, {PAIRS_FILE: table_digest}) as folder:
         pq.write_table(pa.Table.from_pylist(kept, schema=PAIRS_SCHEMA), folder / PAIRS_FILE, compression="zstd")
     digest = published_digest(destination)
     return SftDataRef(uri=str(destination.resolve()), digest=digest, pairs=used, verified=config.verified)

@@ -15,13 +15,13 @@ from tasks.models.config import ModelConfig
 from tasks.models.policy import check_architecture, check_dtype
 from tasks.models.tokenizer import load_tokenizer, train_tokenizer
 from tasks.pipeline.references import CheckpointRef, Progress, SftDataRef
-from tasks.pipeline.store import digest_of, publish, published_digest
+from tasks.pipeline.store import digest_of, measured, publish, published_digest
 from tasks.sft.config import SftConfig
 from tasks.sft.conversations import encode_conversations, read_conversations
 from tasks.sft.program import SftJob, sft_program
 from tasks.training.config import EngineConfig, check_heads
 from tasks.training.faults import with_smaller_batches
-from tasks.training.metrics import record
+from tasks.training.metrics import METRICS_FILE, record
 from tasks.training.ranks import run_on_ranks
 from tasks.training.retention import find_newest
 
@@ -76,7 +76,7 @@ def train_sft(
             f"sft.validation_fraction = {config.validation_fraction} of {len(sequences.training)}; raise it"
         )
     metadata = {"data": data.digest, "conversations": len(sequences.training), "too_long": sequences.dropped}
-    with publish(destination, metadata) as folder:
+    with publish(destination, metadata, {METRICS_FILE: measured}) as folder:
 
         def run(engine: EngineConfig) -> Iterator[dict[str, Any]]:
             resume, resume_step = find_newest(work_dir, fingerprint)

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from kernels_eval.errors import InputError
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import publish, published_digest
+from tasks.trajectories.content import TABLES
 from tasks.trajectories.returns import turn_returns
 from tasks.trajectories.schema import (
     EPISODE_COLUMNS,
@@ -44,7 +45,7 @@ def write_trajectories(
     ordered = sorted(trajectories, key=lambda trajectory: trajectory.trajectory_id)
     _check(ordered)
     turns = _turn_rows(ordered, gamma)
-    with publish(destination, dict(metadata or {})) as folder:
+    with publish(destination, dict(metadata or {}), TABLES) as folder:
         pq.write_table(pa.Table.from_pylist(turns, schema=TURNS_SCHEMA), folder / TURNS_FILE, compression="zstd")
         rows = [_trajectory_row(trajectory, gamma) for trajectory in ordered]
         table = pa.Table.from_pylist(rows, schema=TRAJECTORIES_SCHEMA)

@@ -14,12 +14,12 @@ from kernels_eval.errors import InputError
 from kernels_eval.frozen import decisive_part
 from tasks.models.policy import architecture_of, check_dtype, check_same_architecture, dtype_of
 from tasks.pipeline.references import CheckpointRef, Progress, TrajectoryBatchRef
-from tasks.pipeline.store import digest_of, publish, published_digest, read_manifest
+from tasks.pipeline.store import digest_of, measured, publish, published_digest, read_manifest
 from tasks.rollout.curriculum import MANIFEST_KEY, record_of
 from tasks.rollout.refill import refill_record
 from tasks.training.config import check_heads
 from tasks.training.faults import with_smaller_batches
-from tasks.training.metrics import record
+from tasks.training.metrics import METRICS_FILE, record
 from tasks.training.ranks import run_on_ranks
 from tasks.update.config import UpdateConfig
 from tasks.update.dataset import read_samples
@@ -73,7 +73,7 @@ def update_policy(
     curriculum = record_of(batch)
     if curriculum is not None:
         metadata[MANIFEST_KEY] = curriculum.model_dump(mode="json")
-    with publish(destination, metadata) as folder:
+    with publish(destination, metadata, {METRICS_FILE: measured}) as folder:
 
         def run(resources: UpdateConfig) -> Iterator[dict[str, Any]]:
             job = UpdateJob(

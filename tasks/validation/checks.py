@@ -18,6 +18,7 @@ from kernels_eval.frozen import FrozenModel
 from tasks.pipeline.references import ArtifactRef, CheckpointRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
 from tasks.pipeline.store import publish, published_digest, read_metadata
 from tasks.problems.row import Split
+from tasks.trajectories.content import TABLES, table_digest
 from tasks.trajectories.reader import read_trajectories, read_turns
 from tasks.trajectories.schema import TRAJECTORIES_FILE, TURNS_FILE
 from tasks.validation import projections
@@ -144,7 +145,8 @@ def validate_sft_pairs(
     _allow(taken, projection.height, "pairs", findings, data, config, quarantine, docs_dir)
     _require([finding for finding in findings if finding.check.data == PUBLISHED], data, docs_dir)
     used = int(left.get_column("used").sum())
-    with publish(destination, _metadata(data, taken, quarantine) | {"pairs": left.height, "used": used}) as folder:
+    metadata = _metadata(data, taken, quarantine) | {"pairs": left.height, "used": used}
+    with publish(destination, metadata, {file.name: table_digest}) as folder:
         split_file(file, "pair_id", reasons, folder / file.name, None)
     return _published(data, destination, pairs=used)
 
@@ -187,7 +189,7 @@ def validate_trajectories(
     decisive = [finding for finding in findings if finding.check.data == PUBLISHED or not reasons]
     _require(decisive, raw, docs_dir)
     counts: dict[str, int] = {}
-    with publish(destination, _metadata(raw, len(reasons), quarantine)) as folder:
+    with publish(destination, _metadata(raw, len(reasons), quarantine), TABLES) as folder:
         for file in files:
             if reasons:
                 counts[file.name], _ = split_file(file, "trajectory_id", reasons, folder / file.name, None)

@@ -210,6 +210,24 @@ def test_a_repeated_kernel_is_not_judged_again(judge: Judge) -> None:
     assert judge.evaluate(ROW_PROBLEM, ROW_KERNEL + "# twice").seed_commitment != first.seed_commitment
 
 
+def test_a_public_message_is_the_same_wherever_the_kernel_is_judged() -> None:
+    """Element and values in it do not come from the secret seeds of the checks, which differ from verdict to verdict."""
+    names = ("no relu", "part of the grid", "store past the end", "scribbles on its input", "zeros")
+    kernels = [(ROW_PROBLEM, FAILING[name][0]) for name in names]
+
+    def judged(public: bool) -> list[Verdict]:
+        with Judge(JudgeConfig(workers=1, compile="never", public_messages=public)) as judge:
+            return judge.evaluate_many(kernels)
+
+    once, again, secret = judged(True), judged(True), judged(False)
+    for name, one, other in zip(names, once, again, strict=True):
+        assert (one.status, one.error_category) == FAILING[name][1:]
+        assert one.error_message == other.error_message
+        assert one.seed_commitment != other.seed_commitment
+    assert "is" in (once[0].error_message or "")
+    assert once[0].error_message != secret[0].error_message
+
+
 def test_the_cache_on_disk_outlives_the_judge(tmp_path: Path) -> None:
     config = JudgeConfig(workers=1, compile="never", cache_dir=str(tmp_path))
     with Judge(config) as judge:

@@ -31,6 +31,7 @@ from tasks.pipeline.store import (
     digest_of,
     discard,
     is_available,
+    measured,
     publish,
     published_digest,
     read_manifest,
@@ -76,6 +77,25 @@ def test_the_digest_names_content_and_file_names_alone(tmp_path):
         (folder / "b.txt").write_text("content")
         (folder / "inner" / "b.txt").write_text("content")
     assert one != published_digest(tmp_path / "four")
+
+
+def test_a_file_that_holds_measurements_counts_by_what_its_stage_says(tmp_path):
+    def put_measured(name: str, text: str, **files: str) -> str:
+        contents = {"seconds.txt": measured, "table.txt": lambda file: file.read_text().split()[0], "absent": measured}
+        with publish(tmp_path / name, contents=contents) as folder:
+            (folder / "seconds.txt").write_text(text)
+            for file, content in files.items():
+                (folder / f"{file}.txt").write_text(content)
+        return published_digest(tmp_path / name)
+
+    one = put_measured("one", "1.5", table="same 3")
+    assert one == put_measured("two", "2.5", table="same 4")
+    assert one != put_measured("three", "1.5", table="other 3")
+    assert one != put_measured("four", "1.5", table="same 3", further="x")
+    ours, theirs = (read_manifest(tmp_path / name) for name in ("one", "two"))
+    assert ours is not None
+    assert theirs is not None
+    assert ours["files"] != theirs["files"], "the manifest has the SHA-256 of the bytes all the same"
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])

@@ -49,19 +49,27 @@ def update_policy(run: Run, policy: CheckpointRef, batch: TrajectoryBatchRef) ->
 def run_update(run: Run, policy: CheckpointRef, first: CheckpointRef, batch: TrajectoryBatchRef) -> CheckpointRef:
     """Return the policy after one validated update on a batch; `first`: reference policy of the KL term, if any."""
     config, iteration = run.config, policy.weight_version
-    # A constant rate does not depend on the total: more iterations do not invalidate finished ones.
-    total = max(config.iterations, iteration + 1) if config.update.schedule == "cosine" else iteration + 1
     updated = update(
         run.workspace,
         policy,
         first if config.update.kl_coefficient > 0 else None,
         batch,
-        config.update,
+        config.update.model_copy(update={"schedule_iterations": None}),
         iteration=iteration,
-        total_iterations=total,
+        total_iterations=_schedule_length(config, iteration),
         seed=config.seed,
     )
     return check_update(run.workspace, updated, config.validation, iteration=iteration)
+
+
+def _schedule_length(config: RunConfig, iteration: int) -> int:
+    """Return the iterations over which the learning rate falls: part of an update's key, in this form alone.
+
+    A constant rate does not depend on them: more iterations do not invalidate finished ones.
+    """
+    if config.update.schedule == "constant":
+        return iteration + 1
+    return config.update.schedule_iterations or max(config.iterations, iteration + 1)
 
 
 def run_iteration(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> CheckpointRef:

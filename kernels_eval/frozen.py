@@ -37,4 +37,18 @@ def decisive_part(model: BaseModel, of_file: Callable[[str], Any] = str) -> dict
             part[name] = decisive_part(value, of_file)
         elif value is not None and FileContent in fields[name].metadata:
             part[name] = of_file(value)
+        else:
+            part[name] = normalised(part[name])
     return part
+
+
+def normalised(value: Any) -> Any:
+    """Return JSON values in which equal numbers look equal: 64 for 64.0, 0 for -0.0.
+
+    YAML, a form in a browser and a default in the code write the same number in different ways.
+    """
+    if isinstance(value, dict):
+        return {key: normalised(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [normalised(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

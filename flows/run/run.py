@@ -30,7 +30,8 @@ from flows.services.gpus import GpuSlots
 from flows.services.ray_cluster import RayCluster
 from flows.settings.configuration import RunConfig, save_configuration
 from kernels_eval.errors import InputError
-from tasks.pipeline.references import ArtifactRef, CheckpointRef, EvaluationRef, TrajectoryBatchRef
+from kernels_eval.frozen import normalised
+from tasks.pipeline.references import ArtifactRef, CheckpointRef, EvaluationRef, TrajectoryBatchRef, with_paths
 from tasks.pipeline.stage import StageListener, Workspace
 from tasks.pipeline.store import digest_of
 
@@ -129,7 +130,10 @@ class Run:
 
 
 def _digest(inputs: BaseModel) -> str:
-    return digest_of(inputs.model_dump(mode="json"))
+    """Return the digest of the report's inputs, wherever the runs lie."""
+    values = with_paths(inputs.model_dump(mode="json"), lambda _: "")
+    values.get("configuration", {}).pop("runs_dir", None)
+    return digest_of(normalised(values))
 
 
 @contextmanager

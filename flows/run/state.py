@@ -1,17 +1,31 @@
 """State of a run, `runs/<run_id>/state.json`: references to everything that it has made; and selection of its policies.
 
-Written atomically after every stage that adds to it. If it is lost, the stages' cache finds finished work.
+Written atomically after every stage that adds to it. Paths in it are relative to the folder of runs, which can be
+moved. If it is lost, the stages' cache finds finished work.
 """
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from tasks.pipeline.code_version import content_digest
-from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
+from tasks.pipeline.integrity import damage_of
+from tasks.pipeline.references import (
+    CheckpointRef,
+    EvaluationRef,
+    ProblemSetRef,
+    SftDataRef,
+    TrajectoryBatchRef,
+    found_path,
+    stored_path,
+    with_paths,
+)
 from tasks.pipeline.store import read_manifest, write_atomically
 
 STATE_FILE = "state.json"
@@ -88,12 +102,13 @@ class RunState(FrozenModel):
 
 def read_state(run_dir: Path) -> RunState:
     """Return the state of a run; an empty one if it has none yet."""
-    path = run_dir / STATE_FILE
+    path, runs_dir = run_dir / STATE_FILE, run_dir.resolve().parent
     try:
-        return RunState.model_validate_json(path.read_text(encoding="utf-8"))
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return RunState.model_validate(_with_paths(stored, lambda uri: found_path(uri, runs_dir)))
     except FileNotFoundError:
         return RunState()
-    except ValidationError as error:
+    except ValueError as error:
         raise InputError(
             f"{path}: not the state of a run; delete it, finished stages are found again: {error}"
         ) from error
@@ -101,7 +116,17 @@ def read_state(run_dir: Path) -> RunState:
 
 def write_state(run_dir: Path, state: RunState) -> None:
     """Replace the state of a run."""
-    write_atomically(run_dir / STATE_FILE, state.model_dump_json(indent=1))
+    runs_dir = run_dir.resolve().parent
+    stored = _with_paths(state.model_dump(mode="json"), lambda uri: stored_path(uri, runs_dir))
+    write_atomically(run_dir / STATE_FILE, json.dumps(stored, indent=1))
+
+
+def _with_paths(stored: Any, change: Callable[[str], str]) -> Any:
+    """Return the JSON of a state with `change` applied to the paths of its references and of all artifacts."""
+    changed = with_paths(stored, change)
+    if isinstance(changed, dict) and isinstance(artifacts := changed.get("artifacts"), dict):
+        changed["artifacts"] = {label: change(uri) for label, uri in artifacts.items()}
+    return changed
 
 
 def kept_artifacts(runs_dir: Path) -> set[Path]:
@@ -185,6 +210,9 @@ def policy_in(folder: Path, config: RunConfig, where: str = "--checkpoint") -> C
     from flows.checks.preflight import check_checkpoint
 
     check_checkpoint(folder, config, where)
+    damaged = damage_of(folder)
+    if damaged is not None:
+        raise InputError(f"{where}: {damaged}")
     manifest = read_manifest(folder)
     digest = content_digest(folder) if manifest is None else str(manifest["digest"])
     return CheckpointRef(uri=str(folder.resolve()), digest=digest)

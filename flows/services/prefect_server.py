@@ -19,9 +19,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from flows.services.server_database import check_database
 from kernels_eval.errors import InfrastructureError
 
 HOST = "127.0.0.1"
+DATABASE = "prefect.db"
 STARTUP_TIMEOUT_S = 120.0
 _PR_SET_PDEATHSIG = 1
 
@@ -84,6 +86,8 @@ def start_server(home: Path, port: int = 0, database: str | None = None) -> tupl
     default: SQLite under `home`.
     """
     home.mkdir(parents=True, exist_ok=True)
+    if database is None:
+        check_database(home / DATABASE)
     for _ in range(3):
         chosen = port or _free_port()
         process = _launch(home, chosen, database)
@@ -109,7 +113,7 @@ def _launch(home: Path, port: int, database: str | None) -> subprocess.Popen[byt
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
         "PREFECT_HOME": str(home),
-        "PREFECT_SERVER_DATABASE_CONNECTION_URL": database or f"sqlite+aiosqlite:///{home / 'prefect.db'}",
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": database or f"sqlite+aiosqlite:///{home / DATABASE}",
         # Address that the UI in the browser connects to.
         "PREFECT_UI_API_URL": f"http://{HOST}:{port}/api",
         # Base address of links in notifications.

@@ -1,6 +1,7 @@
 """Stage cache: the decisive part of a stage's arguments, and the Prefect task that computes it or takes its result.
 
-A result is a `StageOutcome` as JSON in `runs/prefect/results/<key>`: a reference to the artifact, never its data.
+A result is a `StageOutcome` as JSON in `runs/prefect/results/<key>`: a reference to the artifact, never its data, with
+a path relative to the folder of runs.
 """
 
 import json
@@ -8,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kernels_eval.frozen import FrozenModel, decisive_part
+from kernels_eval.frozen import FrozenModel, decisive_part, normalised
 from tasks.pipeline import retries
 from tasks.pipeline.code_version import content_digest
 from tasks.pipeline.references import (
@@ -24,9 +25,10 @@ from tasks.pipeline.store import is_available
 
 
 class StageOutcome(FrozenModel):
-    """Result of a stage's Prefect task; the cache stores it."""
+    """Result of a stage's Prefect task, as the cache stores it."""
 
     reference: ProblemSetRef | SftDataRef | CheckpointRef | TrajectoryBatchRef | EvaluationRef
+    """Its path is relative to the folder of runs."""
     seconds: float
     """Wall time of the computation."""
 
@@ -37,7 +39,7 @@ def decisive(value: Any) -> Any:
         return {"digest": value.digest}
     if isinstance(value, tuple | list):
         return [decisive(item) for item in value]
-    return decisive_part(value, _content) if isinstance(value, FrozenModel) else value
+    return decisive_part(value, _content) if isinstance(value, FrozenModel) else normalised(value)
 
 
 def _content(name: str) -> str:
@@ -53,11 +55,11 @@ def run_cached(
     inputs: list[ArtifactRef],
     results: Path,
     stages: StagesConfig,
-    again: bool,
+    refresh: bool,
 ) -> StageOutcome:
-    """Run `compute` as a Prefect task, or return the result stored in `results` under `key` if it is still valid.
+    """Run `compute` as a Prefect task, or return the result stored in `results` under `key`.
 
-    `again`: compute in any case. `inputs` are passed to the task for Prefect to draw the dependencies between stages.
+    `refresh`: compute in any case. `inputs` are passed to the task for Prefect to draw the dependencies between stages.
     """
     from prefect.tasks import Task, exponential_backoff
 
@@ -70,7 +72,7 @@ def run_cached(
         # No tags: for each tag Prefect asks the server for a slot of its concurrency limit, a write that SQLite
         # sometimes refuses (HTTP 503); the client repeats it 2 s later.
         cache_key_fn=lambda _context, parameters: parameters["key"],
-        refresh_cache=again or not _is_good(results, key),
+        refresh_cache=refresh,
         persist_result=True,
         result_storage=results,
         result_serializer="json",
@@ -84,16 +86,16 @@ def run_cached(
     return task(key, inputs)
 
 
-def _is_good(results: Path, key: str) -> bool:
-    """True if a stored result can be read and its artifact is still there, unchanged."""
+def is_stored(results: Path, key: str, runs_dir: Path) -> bool:
+    """True if there is a result that can be read, and its artifact is still there, unchanged."""
     from prefect.filesystems import LocalFileSystem
     from prefect.results import ResultStore
 
     if not (results / key).exists():
-        return True  # nothing to be refreshed
+        return False
     try:
         json.loads((results / key).read_bytes())  # of what is not JSON, Prefect would try whether it is a pickle
         outcome = ResultStore(result_storage=LocalFileSystem(basepath=str(results))).read(key).result
     except (ValueError, KeyError, OSError, TypeError, AttributeError):
         return False  # half written by a killed process, or by another version
-    return isinstance(outcome, StageOutcome) and is_available(outcome.reference)
+    return isinstance(outcome, StageOutcome) and is_available(outcome.reference.found_in(runs_dir))

@@ -1,13 +1,15 @@
 """References to published artifacts, which are what passes between stages, and the progress callback of a stage."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 from kernels_eval.frozen import FrozenModel
 
 
 class ArtifactRef(FrozenModel):
-    """A published folder: its absolute path (to be rewritten if the store is moved) and the digest of its content."""
+    """A published folder: its absolute path, and the digest of its content."""
 
     uri: str
     digest: str
@@ -16,6 +18,32 @@ class ArtifactRef(FrozenModel):
     def path(self) -> Path:
         """The folder."""
         return Path(self.uri)
+
+    def stored_in(self, folder: Path) -> Self:
+        """Return the reference as it is stored in a folder of runs, which can be moved: its path is relative to it."""
+        return self.model_copy(update={"uri": stored_path(self.uri, folder)})
+
+    def found_in(self, folder: Path) -> Self:
+        """Return a stored reference with the absolute path that it has in this folder of runs."""
+        return self.model_copy(update={"uri": found_path(self.uri, folder)})
+
+
+def stored_path(path: str, folder: Path) -> str:
+    """Return a path relative to `folder` if it lies in it, else as it is."""
+    return os.path.relpath(path, folder) if Path(path).is_relative_to(folder) else path
+
+
+def found_path(path: str, folder: Path) -> str:
+    """Return the absolute path of a stored one; an absolute one, as earlier versions stored them, stays."""
+    return str(folder / path)
+
+
+def with_paths(value: Any, change: Callable[[str], str]) -> Any:
+    """Return JSON values in which `change` was applied to the path of every reference, at any depth."""
+    if isinstance(value, dict):
+        inner = {key: with_paths(item, change) for key, item in value.items()}
+        return inner | {"uri": change(inner["uri"])} if inner.keys() >= {"uri", "digest"} else inner
+    return [with_paths(item, change) for item in value] if isinstance(value, list) else value
 
 
 class ProblemSetRef(ArtifactRef):

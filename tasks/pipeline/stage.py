@@ -10,11 +10,13 @@ A stage is declared beside its code (`tasks/<stage>/task.py`):
 and called in a flow as `update(workspace, policy, ...)`. Its cache key is a digest of the stage's name, the version of
 its code, and every argument (a reference counts by its content digest, a configuration by its decisive part). The
 result is stored as JSON under `runs/prefect/results/<key>`, independent of any Prefect server's database. If the
-artifact of a hit is gone or was changed, it is computed again.
+artifact of a hit is gone or was changed, it is computed again. Before a stage computes, the files that it reads are
+compared with their manifests; a damaged artifact is made again by the stage that it came from.
 """
 
 import difflib
 import inspect
+import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -23,8 +25,9 @@ from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from kernels_eval.errors import InputError
-from tasks.pipeline.cache import StageOutcome, decisive, run_cached
+from tasks.pipeline.cache import StageOutcome, decisive, is_stored, run_cached
 from tasks.pipeline.code_version import code_version
+from tasks.pipeline.integrity import damage_of
 from tasks.pipeline.references import ArtifactRef, Progress, silent
 from tasks.pipeline.retries import STAGE_NAMES, StagesConfig, limited
 from tasks.pipeline.store import digest_of
@@ -34,6 +37,7 @@ R = TypeVar("R", bound=ArtifactRef)
 
 REPORT_STAGE = "report"
 """Not a cached stage, but `--refresh` accepts it."""
+_LOGGER = logging.getLogger("kernelmill.stage")
 _DECLARED: dict[str, str] = {}
 """The label of each stage that was declared, by name."""
 
@@ -87,6 +91,8 @@ class Workspace:
     stages: StagesConfig = field(default_factory=StagesConfig)
     refreshed: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """Uri and digest of artifacts computed again because of `refresh`: stages that read them are computed again too."""
+    makers: dict[str, Callable[[], ArtifactRef]] = field(default_factory=dict[str, Callable[[], ArtifactRef]])
+    """By uri of an artifact of this driver: a function that makes it again."""
     records: list[StageRecord] = field(default_factory=list[StageRecord])
 
     def tell(self, event: Callable[[StageListener], None]) -> None:
@@ -173,7 +179,9 @@ class StageTask(Generic[P, R]):
             seconds = round(time.perf_counter() - begun, 3)
             docs_dir = stage.docs_dir if stage.docs_dir.is_dir() else None
             publish_summary(workspace.run_id, self.name, label, reference, seconds, docs_dir)
-            return StageOutcome.model_validate({"reference": reference, "seconds": seconds})
+            return StageOutcome.model_validate(
+                {"reference": reference.stored_in(workspace.runs_dir), "seconds": seconds}
+            )
 
         try:
             shown = f"{label}: {self.detail.format(**arguments)}" if self.detail else label
@@ -181,9 +189,15 @@ class StageTask(Generic[P, R]):
             again = bool({self.name, label} & workspace.refresh) or any(
                 (value.uri, value.digest) in workspace.refreshed for value in inputs
             )
-            outcome = run_cached(compute, self.name, shown, key, inputs, workspace.results_dir, workspace.stages, again)
+            refresh = again or not is_stored(workspace.results_dir, key, workspace.runs_dir)
+            if refresh:
+                _mend(workspace, inputs)
+            outcome = run_cached(
+                compute, self.name, shown, key, inputs, workspace.results_dir, workspace.stages, refresh
+            )
+            made = outcome.reference.found_in(workspace.runs_dir)
             if again:
-                workspace.refreshed.add((outcome.reference.uri, outcome.reference.digest))
+                workspace.refreshed.add((made.uri, made.digest))
         except BaseException as error:
             failure = error
             workspace.tell(lambda listener: listener.failed(label, failure))
@@ -191,13 +205,18 @@ class StageTask(Generic[P, R]):
         elapsed = time.perf_counter() - started
         overhead = elapsed - outcome.seconds if computed else elapsed
         overhead = round(max(overhead, 0.0), 4)
-        made = outcome.reference
         record = StageRecord(
             label, self.name, outcome.seconds, overhead, not computed, stage.docs_dir, made.uri, made.digest
         )
         workspace.records.append(record)
+
+        def make_again() -> R:
+            (workspace.results_dir / key).unlink(missing_ok=True)
+            return self(workspace, *args, **kwargs)
+
+        workspace.makers.setdefault(made.uri, make_again)  # a check returns what an earlier stage made
         workspace.tell(lambda listener: listener.finished(label, outcome.seconds, cached=not computed))
-        return outcome.reference  # pyright: ignore[reportReturnType]  # the union member that the function returned
+        return made  # pyright: ignore[reportReturnType]  # the union member that the function returned
 
     def key(self, arguments: dict[str, Any]) -> str:
         """Return the cache key of a call with these arguments."""
@@ -208,6 +227,24 @@ class StageTask(Generic[P, R]):
         bound = inspect.signature(self.function).bind(None, *args, **kwargs)
         bound.apply_defaults()
         return dict(list(bound.arguments.items())[1:])
+
+
+def _mend(workspace: Workspace, inputs: Iterable[ArtifactRef]) -> None:
+    """Have damaged inputs made again by their stages. Raises InputError if one came from no stage of this driver.
+
+    Contents are reproducible: what is made again has the digest that it had. If not, what follows from it has to be
+    computed anew, by another start of the run.
+    """
+    for reference in inputs:
+        damage = damage_of(reference.path)
+        if damage is None:
+            continue
+        maker = workspace.makers.get(reference.uri)
+        if maker is None:
+            raise InputError(f"{damage}; remove {reference.path}, and `kernelmill train` makes it again")
+        _LOGGER.warning("%s; it is made again", damage)
+        if maker().digest != reference.digest:
+            raise InputError(f"{damage}; it was made again with another content: start the same run again to go on")
 
 
 def stage_task(

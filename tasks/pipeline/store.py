@@ -78,7 +78,7 @@ def publish(
     started = time.time()
     try:
         yield partial
-        files = {str(file.relative_to(partial)): _file_digest(file) for file in _files(partial)}
+        files = {str(file.relative_to(partial)): file_digest(file) for file in _files(partial)}
         content = {name: of(partial / name) for name, of in (contents or {}).items() if name in files}
         manifest = {
             "digest": digest_of(files | content),
@@ -163,7 +163,8 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def _file_digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """Return the first 32 hex digits of a file's SHA-256, as manifests have them."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:32]
 
@@ -235,7 +236,7 @@ def find_garbage(runs_dir: Path, kept: Iterable[Path], older_than_s: float) -> l
             found.append(_garbage(partial, "left by a stage that was killed"))
     removed = {garbage.path.resolve() for garbage in found}
     for record in sorted((runs_dir / "prefect" / "results").glob("*")):
-        if record.is_file() and is_old(record) and _refers_to(record, removed):
+        if record.is_file() and is_old(record) and _refers_to(record, runs_dir, removed):
             found.append(_garbage(record, "cache record of an artifact that goes"))
     return sorted(found, key=lambda garbage: (-garbage.bytes, str(garbage.path)))
 
@@ -257,13 +258,13 @@ def _garbage(path: Path, reason: str) -> Garbage:
     return Garbage(path, reason, sum(file.lstat().st_size for file in files))
 
 
-def _refers_to(record: Path, removed: set[Path]) -> bool:
+def _refers_to(record: Path, runs_dir: Path, removed: set[Path]) -> bool:
     """True if the artifact of a cache record is among the removed ones."""
     try:
         content = json.loads(record.read_bytes())
         result = content["result"]
         stored = json.loads(result) if isinstance(result, str) else result
-        uri = Path(stored["data"]["reference"]["uri"] if "data" in stored else stored["reference"]["uri"])
+        uri = stored["data"]["reference"]["uri"] if "data" in stored else stored["reference"]["uri"]
     except (ValueError, KeyError, TypeError):
         return False
-    return uri.resolve() in removed
+    return (runs_dir / uri).resolve() in removed

@@ -1,10 +1,11 @@
 """Low-rank adapters (PEFT): added, switched off for the reference, saved beside the merged policy, loaded again.
 
 A checkpoint of an adapted policy holds the merged policy, an ordinary Hugging Face model, and `adapter/` (PEFT's files,
-and `base.json`: the place of the unadapted policy). An update goes on from base and adapter, never from merged weights,
-which have been rounded.
+and `base.json`: the path of the unadapted policy from there). An update goes on from base and adapter, never from
+merged weights, which have been rounded.
 """
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,7 +90,8 @@ def save_adapter(model: PreTrainedModel, config: LoraConfig, base: AdapterBase, 
     state = {name: value.detach().cpu().contiguous() for name, value in get_peft_model_state_dict(model).items()}  # pyright: ignore[reportUnknownVariableType, reportAttributeAccessIssue]
     save_file(state, target / WEIGHTS_FILE)
     _peft_config(model, config).save_pretrained(str(target))
-    (target / BASE_FILE).write_text(base.model_dump_json(indent=1), encoding="utf-8")
+    relative = base.model_copy(update={"uri": os.path.relpath(base.uri, folder.resolve())})  # runs can be moved
+    (target / BASE_FILE).write_text(relative.model_dump_json(indent=1), encoding="utf-8")
 
 
 def adapter_base(folder: Path) -> AdapterBase | None:
@@ -98,7 +100,8 @@ def adapter_base(folder: Path) -> AdapterBase | None:
     if not file.exists():
         return None
     try:
-        return AdapterBase.model_validate_json(file.read_text(encoding="utf-8"))
+        found = AdapterBase.model_validate_json(file.read_text(encoding="utf-8"))
+        return found.model_copy(update={"uri": os.path.normpath(folder.resolve() / found.uri)})
     except ValueError as error:
         raise InputError(f"{file}: expected uri, digest and shape of the adapter's base: {error}") from error
 

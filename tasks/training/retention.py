@@ -4,14 +4,17 @@ Interim checkpoints are published folders `step-<n>` whose manifests hold, as me
 being trained and `figures`, the metrics at that step. Those of another fingerprint are removed.
 """
 
+import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from tasks.pipeline.integrity import damage_of
 from tasks.pipeline.references import CheckpointRef
 from tasks.pipeline.store import discard, read_manifest
 
+_LOGGER = logging.getLogger("kernelmill.training")
 STEP_PREFIX = "step-"
 OPTIMIZER_FILES = ("optimizer/*", "critic/optimizer/*")
 """Folder in a checkpoint for data that only an optimizer reads (tasks.training.checkpoint)."""
@@ -31,9 +34,13 @@ def checkpoint_metadata(fingerprint: str, steps: int, row: Mapping[str, Any]) ->
 
 
 def find_newest(folder: Path, fingerprint: str) -> tuple[Path | None, int]:
-    """Return the newest interim checkpoint of this training and its number of steps; (None, 0) if there is none."""
-    found = _steps_of(folder, fingerprint)
-    return (found[-1][1], found[-1][0]) if found else (None, 0)
+    """Return the newest undamaged interim checkpoint of this training and its steps; (None, 0) if there is none."""
+    for steps, path, _ in reversed(_steps_of(folder, fingerprint)):
+        damage = damage_of(path)
+        if damage is None:
+            return path, steps
+        _LOGGER.warning("%s; training goes on from an earlier step", damage)
+    return None, 0
 
 
 def keep_newest_and_best(folder: Path, fingerprint: str, keep: int, metric: Metric | None) -> None:

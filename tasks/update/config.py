@@ -90,6 +90,9 @@ class UpdateConfig(EngineConfig):
     learning_rate: float = Field(default=1e-3, gt=0)
     schedule: Literal["constant", "cosine"] = "cosine"
     """Over the optimizer steps of the whole run; `constant` for open-ended scheduled iterations."""
+    schedule_iterations: int | None = Field(default=None, ge=1)
+    """Iterations over which `cosine` falls; further ones keep its last rate. If a finished run goes on with the number
+    that it had, its iterations are not computed again. None: all iterations."""
     final_learning_rate_fraction: float = Field(default=0.05, ge=0, le=1)
     warmup_steps: int = Field(default=0, ge=0)
     betas: tuple[float, float] = (0.9, 0.95)

@@ -51,6 +51,12 @@ def _context(run_dir: Path, inputs: ReportInputs, summary: Mapping[str, Any]) ->
     rows = tables.comparison_rows(summary["heldout"])
     columns = _verdict_columns(before, after, summary["iterations"])
     style = inputs.configuration.get("rollout", {}).get("episode", {}).get("feedback", "full")
+    runs_dir = inputs.configuration.get("runs_dir", "runs")
+
+    def place(uri: str) -> str:
+        """Return an artifact's path from the folder in which the run was started."""
+        return os.path.normpath(Path(runs_dir) / os.path.relpath(uri, run_dir.resolve().parent))
+
     return {
         "summary": summary,
         "inputs": inputs,
@@ -69,10 +75,21 @@ def _context(run_dir: Path, inputs: ReportInputs, summary: Mapping[str, Any]) ->
         "settings": _settings(inputs.configuration),
         "links": [(title, _relative(address, run_dir)) for title, address in inputs.links.items()],
         "data_docs": [(title, _relative(address, run_dir)) for title, address in inputs.data_docs.items()],
-        "checkpoint": (inputs.iterations[-1].checkpoint if inputs.iterations else inputs.sft).uri,
+        "checkpoint": place((inputs.iterations[-1].checkpoint if inputs.iterations else inputs.sft).uri),
+        "after": place(inputs.after.uri),
+        "runs_dir": runs_dir,
+        "schedule_iterations": _schedule_iterations(inputs.configuration),
         "shown": tables.shown,
         "interval_text": tables.interval_text,
     }
+
+
+def _schedule_iterations(configuration: Mapping[str, Any]) -> int | None:
+    """Return the iterations over which the rate of this run's updates falls; None if it does not."""
+    update = configuration.get("update", {})
+    if update.get("schedule") != "cosine" or not configuration.get("iterations"):
+        return None
+    return update.get("schedule_iterations") or configuration["iterations"]
 
 
 def _cards(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

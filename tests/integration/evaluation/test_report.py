@@ -1,6 +1,7 @@
 """The summary and the report of a whole (invented) run."""
 
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -134,6 +135,26 @@ def test_a_run_without_iterations_or_metrics_has_a_report_too(fake_run: ReportIn
     parser.feed(path.read_text(encoding="utf-8"))
     assert "Before any reinforcement learning" in parser.text
     assert "Control" not in parser.text
+
+
+@pytest.mark.parametrize(
+    ("update", "told"),
+    [
+        ({"schedule": "constant"}, None),
+        ({"schedule": "cosine"}, 8),
+        ({"schedule": "cosine", "schedule_iterations": 4}, 4),
+    ],
+    ids=str,
+)
+def test_the_command_to_train_longer_keeps_what_is_there(
+    fake_run: ReportInputs, tmp_path: Path, update: dict[str, object], told: int | None
+) -> None:
+    configuration = {"iterations": 8, "runs_dir": "some/runs", "update": update}
+    inputs = fake_run.model_copy(update={"configuration": configuration})
+    text = write_report(tmp_path, inputs, write_summary(tmp_path, inputs)).read_text(encoding="utf-8")
+    assert f"kernelmill train --config some/runs/{inputs.run_id}/config.yaml" in text
+    found = re.findall(r"--set update\.schedule_iterations=(\d+)", text)
+    assert found == ([] if told is None else [str(told)])
 
 
 def test_refills_are_told(fake_run: ReportInputs, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Stages as cached, retried Prefect tasks, against a real server."""
 
+import itertools
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +22,7 @@ from tasks.pipeline import stage as orchestration
 from tasks.pipeline.references import CheckpointRef
 from tasks.pipeline.retries import StagesConfig, StageTimeoutError, can_heal
 from tasks.pipeline.stage import Stage, Workspace, check_refresh, stage_task
-from tasks.pipeline.store import is_available, publish, published_digest
+from tasks.pipeline.store import is_available, measured, publish, published_digest
 from tasks.problems.config import ProblemsConfig
 from tasks.validation.checks import Failure, ValidationFailed
 
@@ -176,6 +178,86 @@ def test_an_artifact_of_another_content_is_made_again(workspace: Workspace):
         (partial / "number.txt").write_text("something else")
     run_chain(workspace)
     assert calls == [("first", 3)]
+
+
+@pytest.mark.parametrize("change", [shutil.move, shutil.copytree], ids=["moved", "copied"])
+def test_runs_in_another_place_stay_cached(workspace: Workspace, tmp_path: Path, change: Callable[..., object]):
+    """Moved, or copied beside the old ones; there, too, only what is lost is computed."""
+    here, there = tmp_path / "runs", tmp_path / "elsewhere" / "runs"
+    run_chain(Workspace(here, "run", [Heard()]))
+    there.parent.mkdir()
+    change(here, there)
+    moved = Workspace(there, "run", [Heard()])
+    reference = run_chain(moved)
+    assert calls == []
+    assert reference.path.is_relative_to(there)
+    assert [record.cached for record in moved.records] == [True, True]
+    shutil.rmtree(there / "store" / "second")
+    assert run_chain(moved) == reference
+    assert calls == [("second", 3)]
+
+
+drawn = itertools.count()
+
+
+@stage_task("measuring", code="tasks.pipeline.references", label="measuring")
+def measuring(stage: Stage, number: int) -> CheckpointRef:
+    """Publish a result beside what was measured while it was made, which is never the same."""
+    calls.append(("measuring", number))
+    with publish(stage.destination, {"seconds": next(drawn)}, {"seconds.txt": measured}) as folder:
+        (folder / "number.txt").write_text(str(number))
+        (folder / "seconds.txt").write_text(str(next(drawn)))
+    return CheckpointRef(uri=str(stage.destination), digest=published_digest(stage.destination))
+
+
+def run_measured(workspace: Workspace) -> CheckpointRef:
+    @flow
+    def chain() -> CheckpointRef:
+        return second(workspace, measuring(workspace, 4), PROBLEMS)
+
+    calls.clear()
+    return chain()
+
+
+def test_a_lost_artifact_repeats_its_own_stage_alone(workspace: Workspace):
+    """What was measured differs the second time; the result does not, and nothing that follows is repeated."""
+    reference = run_measured(workspace)
+    (folder,) = (workspace.runs_dir / "store" / "measuring").iterdir()
+    before = (folder / "seconds.txt").read_text()
+    shutil.rmtree(folder)
+    assert run_measured(workspace) == reference
+    assert calls == [("measuring", 4)]
+    assert (folder / "seconds.txt").read_text() != before
+
+
+def test_a_flipped_byte_is_found_before_it_is_read_and_its_stage_repeated(
+    workspace: Workspace, caplog: pytest.LogCaptureFixture
+):
+    file = first_folder(workspace) / "number.txt"
+    file.write_bytes(b"4")  # as long as what was published
+    run_chain(workspace, problems=ProblemsConfig(train=11))
+    assert sorted(calls) == [("first", 3), ("second", 3)]
+    assert file.read_bytes() == b"3"
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "kernelmill.stage"]
+    assert str(file) in line
+    assert "damaged" in line
+    run_chain(workspace)
+    assert calls == []
+
+
+def test_a_damaged_artifact_from_elsewhere_is_refused_by_name(workspace: Workspace, tmp_path: Path):
+    folder = tmp_path / "given"
+    with publish(folder) as partial:
+        (partial / "weights").write_bytes(bytes(64))
+    given = CheckpointRef(uri=str(folder), digest=published_digest(folder))
+    (folder / "weights").write_bytes(bytes(63) + b"\x01")
+
+    @flow
+    def use() -> CheckpointRef:
+        return second(workspace, given, PROBLEMS)
+
+    with pytest.raises(InputError, match=r"given/weights: damaged"):
+        use()
 
 
 def test_a_half_written_cache_record_is_a_miss(workspace: Workspace):

@@ -1,5 +1,6 @@
 """The decisive part of a model: operational fields left out at every depth, files by what the caller makes of their name."""
 
+import json
 from typing import Annotated
 
 from hypothesis import given
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from kernels_eval.config import JudgeConfig
-from kernels_eval.frozen import FileContent, FrozenModel, Operational, decisive_part
+from kernels_eval.frozen import FileContent, FrozenModel, Operational, decisive_part, normalised
 
 
 class Inner(FrozenModel):
@@ -50,6 +51,21 @@ def test_the_caller_says_what_stands_for_a_file():
 def test_a_default_written_as_an_integer_counts_like_the_same_value_read_from_a_file():
     read = Rate.model_validate_json('{"rate": 1.0}')
     assert repr(decisive_part(read)) == repr(decisive_part(Rate()))
+
+
+@given(st.recursive(st.floats(-1e6, 1e6) | st.integers(-9, 9) | st.booleans() | st.none() | st.text(), st.lists))
+def test_equal_values_look_equal(value: object):
+    """As a browser's form writes numbers: whole ones without a point; and as a file may: all with one."""
+
+    def written(item: object, number: type) -> object:
+        if isinstance(item, list):
+            return [written(each, number) for each in item]
+        whole = isinstance(item, int | float) and not isinstance(item, bool) and item == int(item)
+        return number(item) if whole else item
+
+    looks = {json.dumps(normalised(each)) for each in (value, written(value, int), written(value, float))}
+    assert len(looks) == 1
+    assert normalised(value) == value
 
 
 @given(st.integers(), st.integers(1), st.integers(1))

@@ -41,6 +41,15 @@ def test_the_newest_and_the_best_stay(tmp_path: Path, keep: int, metric: Metric 
     assert find_newest(tmp_path, "another") == (None, 0)
 
 
+def test_a_damaged_one_is_passed_over(tmp_path: Path) -> None:
+    for number in (1, 2):
+        with publish(tmp_path / f"step-{number:08d}", checkpoint_metadata("this", number, {"loss": 1.0})) as folder:
+            (folder / "weights").write_bytes(bytes(9))
+    assert find_newest(tmp_path, "this") == (tmp_path / "step-00000002", 2)
+    (tmp_path / "step-00000002" / "weights").write_bytes(bytes(8) + b"x")
+    assert find_newest(tmp_path, "this") == (tmp_path / "step-00000001", 1)
+
+
 @pytest.mark.parametrize(("interval", "whole"), [(1, range(8)), (3, (0, 3, 6, 7)), (50, (0, 6, 7))])
 def test_some_policies_keep_their_optimizer_and_all_their_weights(tmp_path: Path, interval: int, whole: range) -> None:
     policies: dict[int, CheckpointRef] = {}

@@ -64,6 +64,37 @@ def test_written_and_read_it_is_the_same(state: RunState, tmp_path: Path):
     assert read_state(tmp_path / "none") == RunState()
 
 
+def test_after_a_move_paths_are_those_of_the_new_place(tmp_path: Path):
+    here, there = tmp_path / "runs", tmp_path / "moved"
+    inside = CheckpointRef(uri=str(here / "store" / "sft" / "k"), digest="d")
+    outside = EvaluationRef(uri="/elsewhere/e", digest="e", policy_digest="d")
+    made = RunState(
+        policies={0: inside},
+        evaluations={0: outside},
+        control=ControlState(steps=1, rl_seconds=1.0, step_seconds=1.0, after=0, policy=inside),
+        artifacts={"SFT": inside.uri},
+        digests={"SFT": "d"},
+    )
+    (here / "r").mkdir(parents=True)
+    write_state(here / "r", made)
+    assert str(tmp_path) not in (here / "r" / "state.json").read_text()
+    here.rename(there)
+    (there / "latest").symlink_to("r")
+    for folder in (there / "r", there / "latest"):
+        found = read_state(folder)
+        assert found.policies[0].path == there / "store" / "sft" / "k"
+        assert found.evaluations == made.evaluations
+        assert found.control is not None
+        assert found.control.policy == found.policies[0]
+        assert found.artifacts == {"SFT": found.policies[0].uri}
+        assert found.digests == made.digests
+
+
+def test_a_state_with_absolute_paths_of_an_earlier_version_is_read(state: RunState, tmp_path: Path):
+    (tmp_path / "state.json").write_text(state.model_dump_json())
+    assert read_state(tmp_path) == state
+
+
 def test_a_broken_file_is_named(tmp_path: Path):
     (tmp_path / "state.json").write_text("{")
     with pytest.raises(InputError, match=r"state\.json"):

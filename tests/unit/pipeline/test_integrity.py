@@ -1,0 +1,57 @@
+"""Damage of published artifacts: any changed byte is found and named, and a whole file is read once."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tasks.pipeline import integrity
+from tasks.pipeline.integrity import damage_of
+from tasks.pipeline.store import discard, publish
+
+
+def put(folder: Path, **files: bytes) -> Path:
+    with publish(folder) as partial:
+        for name, content in files.items():
+            (partial / name).write_bytes(content)
+    return folder
+
+
+@given(content=st.binary(min_size=1), place=st.integers(0), bit=st.integers(0, 7))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+def test_every_flipped_bit_is_found(tmp_path: Path, content: bytes, place: int, bit: int):
+    folder = put(tmp_path / "artifact", weights=content, other=b"x")
+    assert damage_of(folder) is None
+    damaged = bytearray(content)
+    damaged[place % len(content)] ^= 1 << bit
+    (folder / "weights").write_bytes(damaged)
+    assert str(folder / "weights") in (damage_of(folder) or "")
+    (folder / "weights").write_bytes(content)
+    assert damage_of(folder) is None
+
+
+def test_a_missing_file_is_damage_a_discarded_one_is_not(tmp_path: Path):
+    folder = put(tmp_path / "artifact", weights=b"w", optimizer=b"o")
+    discard(folder, ["optimizer"])
+    assert damage_of(folder) is None
+    (folder / "weights").unlink()
+    assert str(folder / "weights") in (damage_of(folder) or "")
+
+
+def test_a_folder_without_a_manifest_is_compared_with_nothing(tmp_path: Path):
+    assert damage_of(tmp_path) is None
+
+
+def test_a_whole_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = put(tmp_path / "artifact", one=b"1", two=b"2")
+    read: list[str] = []
+    digest = integrity.file_digest
+
+    def counted(file: Path) -> str:
+        read.append(file.name)
+        return digest(file)
+
+    monkeypatch.setattr(integrity, "file_digest", counted)
+    assert [damage_of(folder) for _ in range(3)] == [None] * 3
+    assert sorted(read) == ["one", "two"]

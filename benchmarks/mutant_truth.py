@@ -29,6 +29,7 @@ def decide_mutants(path: Path, device: str, sources: dict[int, str], pipe: Conne
     kernel that was not mutated fails itself.
     """
     torch.set_num_threads(1)
+    torch.set_default_device(device)  # references that make an index tensor on their way
     problem, kernel = split_source(path.read_text(encoding="utf-8"), str(path))
     with tempfile.TemporaryDirectory() as folder:
         truth = Truth(load(problem, Path(folder), "problem"), device)

@@ -16,8 +16,8 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 from kernels_eval.interpreter.triton_patches import control_flow
-from kernels_eval.interpreter.triton_patches.arithmetic import InterpretedLibdevice
 from kernels_eval.interpreter.triton_patches.interpreter import DeviceFunction
+from kernels_eval.interpreter.triton_patches.libdevice import InterpretedLibdevice
 from kernels_eval.interpreter.triton_patches.names import interpreter_globals, rewritten
 from kernels_eval.sandbox.candidate_source import FILE_NAME
 from kernels_eval.trace.kernel_syntax import BUILTINS, INTERPRETER_NAMES, checked_tree, constexpr_parameters, parameters

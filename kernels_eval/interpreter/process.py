@@ -21,7 +21,7 @@ from kernels_eval.interpreter.data_races import DataRaceError
 from kernels_eval.interpreter.kernel_runs import KernelRuns
 from kernels_eval.interpreter.memory_accesses import OutOfBoundsError
 from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
-from kernels_eval.interpreter.triton_patches.arithmetic import install_libdevice
+from kernels_eval.interpreter.triton_patches import libdevice
 from kernels_eval.interpreter.triton_patches.interpreter import KernelError
 from kernels_eval.sandbox.candidate_source import FILE_NAME, CandidateError, describe
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
@@ -35,7 +35,7 @@ def interpreter_main(channel: socket.socket, memory_descriptor: int) -> None:
     channel.settimeout(None)
     gc.set_threshold(50_000)
     torch.set_num_threads(1)
-    install_libdevice()
+    libdevice.install()
     try:
         with torch.no_grad():
             _Executor(channel, memory_descriptor).serve()

@@ -21,6 +21,11 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def _rounded(text: str) -> frozenset[str]:
+    """Names of functions that exist for each rounding: to nearest, towards zero, down and up."""
+    return frozenset(f"{word}_r{mode}" for word in text.split() for mode in "nzdu")
+
+
 INTERPRETER_NAMES = _words(
     """
     interpreter_semantic _InterpreterComparison _kernel_and _kernel_or _kernel_not _kernel_condition _kernel_constant
@@ -54,11 +59,21 @@ _MODULES: dict[str, frozenset[str]] = {
     "triton.language.extra": frozenset(),
     "libdevice": _words(
         """
-        abs acos acosh add_rn asin asinh atan atan2 atanh cbrt ceil copysign cos cosh div_rn erf erfc exp exp10
-        exp2 expm1 fast_cosf fast_dividef fast_exp10f fast_expf fast_log10f fast_log2f fast_logf fast_powf
-        fast_sinf fast_tanf fast_tanhf fdim floor fma fmod hypot isfinited finitef isinf isnan lgamma log
-        log10 log1p log2 max min mul_rn nearbyint popc clz pow rcp_rn rint round rsqrt rsqrt_rn saturatef signbit
-        sin sinh sqrt sqrt_rn sub_rn tan tanh tgamma trunc
+        abs acos acosh asin asinh atan atan2 atanh brev byte_perm cbrt ceil clz copysign cos cosh cospi
+        cyl_bessel_i0 cyl_bessel_i1 double2hiint double2loint double_as_longlong erf erfc erfcinv erfcx
+        erfinv exp exp10 exp2 expm1 fast_cosf fast_dividef fast_exp10f fast_expf fast_log10f fast_log2f
+        fast_logf fast_powf fast_sinf fast_tanf fast_tanhf fdim ffs finitef float_as_int float_as_uint floor
+        fma fmod hadd hiloint2double hypot ilogb int2double_rn int_as_float isfinited isinf isnan j0 j1 jn
+        ldexp lgamma llrint llround log log10 log1p log2 logb longlong_as_double mul24 mulhi nearbyint
+        nextafter norm3d norm4d normcdf normcdfinv popc pow rcbrt rcp64h remainder rhadd rhypot rint rnorm3d
+        rnorm4d round rsqrt rsqrt_rn sad saturatef scalbn signbit sin sinh sinpi sqrt tan tanh tgamma trunc
+        uint2double_rn uint_as_float y0 y1 yn
+        """
+    )
+    | _rounded(
+        """
+        add div double2float double2int double2ll double2uint double2ull float2int float2ll float2uint
+        float2ull fma int2float ll2double ll2float mul rcp sqrt sub uint2float ull2double ull2float
         """
     ),
     "math": _words(

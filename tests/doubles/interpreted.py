@@ -20,8 +20,7 @@ import torch
 
 from kernels_eval.interpreter.kernel_runs import KernelRuns
 from kernels_eval.interpreter.tensor_store import TensorStore
-from kernels_eval.interpreter.triton_patches import interpreter
-from kernels_eval.interpreter.triton_patches.arithmetic import install_libdevice
+from kernels_eval.interpreter.triton_patches import interpreter, libdevice
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.kernel_syntax import free_names
 from kernels_eval.trace.schema import KernelReference, KernelSource, LaunchKernel, ModuleName, Plain, View
@@ -96,6 +95,6 @@ def _is_float(value: dict[str, Any]) -> bool:
 
 if __name__ == "__main__":
     interpreter.install()
-    install_libdevice()
+    libdevice.install()
     torch.set_num_threads(1)
     print(json.dumps([run(case) for case in json.load(sys.stdin)]))

@@ -12,7 +12,7 @@ import numpy as np
 
 from kernels_eval.cost.instructions import operations_of, product_operation
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
-from kernels_eval.interpreter.triton_patches.arithmetic import InterpretedLibdevice
+from kernels_eval.interpreter.triton_patches.libdevice import InterpretedLibdevice
 from kernels_eval.interpreter.triton_patches.names import upstream
 
 _WIDE = 8

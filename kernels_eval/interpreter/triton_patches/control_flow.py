@@ -30,11 +30,12 @@ def rewrite(function: ast.FunctionDef) -> ast.FunctionDef:
 
 
 def install() -> None:
-    """Make loops of the language the compiler's. Call it after Triton's own patches."""
+    """Make loops and static assertions of the language the compiler's. Call it after Triton's own patches."""
     # Triton's own functions ask `if other:` whether there is a tensor. Kernels ask for its value, by `_condition`.
     tl.tensor.__bool__ = lambda self: True  # pyright: ignore[reportAttributeAccessIssue]
     for owner in (tl, tl.core):
         owner.range = counted  # pyright: ignore[reportAttributeAccessIssue]
+        owner.static_assert = _static_assert  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def counted(first: Any, last: Any = None, step: Any = None, **_: Any) -> Generator[Any]:
@@ -118,6 +119,13 @@ def _constant(value: Any) -> Any:
 def _assert(condition: Any, message: _Thunk) -> None:
     holds = condition.handle.data.all() if isinstance(condition, tl.tensor) else condition
     assert holds, str(message())
+
+
+def _static_assert(condition: Any, message: Any = "") -> None:
+    if isinstance(condition, tl.tensor):
+        raise UnsupportedError("the condition of static_assert is only known at run time")
+    if not condition:
+        raise UnsupportedError(f"static assertion failed: {_plain(message)}")
 
 
 def _refuse(message: str) -> None:

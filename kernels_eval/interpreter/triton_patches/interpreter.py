@@ -7,7 +7,6 @@
 """
 
 import dataclasses
-import inspect
 import types as python_types
 from typing import Any
 
@@ -62,6 +61,7 @@ def install() -> None:
     upstream.InterpreterBuilder.create_masked_load = _masked_load
     upstream.InterpreterBuilder.create_masked_store = _masked_store
     upstream.InterpreterBuilder.create_dot = _dot
+    upstream.InterpreterBuilder.get_all_ones_value = _all_ones
     arithmetic.install()
     programs.install()
     control_flow.install()
@@ -79,7 +79,7 @@ def install() -> None:
 
 def _patch_builtin_directly(owner: Any, name: str, member: Any, builder: Any, scope: Any) -> None:
     """Install a function of the language, bound to the interpreter, without the two wrappers that upstream keeps."""
-    plain: Any = inspect.unwrap(member)
+    plain: Any = getattr(member, "__wrapped__", member)  # checks of types are further in
     semantic: Any = upstream.interpreter_semantic
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -143,6 +143,13 @@ def _masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *hints: Any, **na
     lanes = np.asarray(mask.data)
     record_access(ptrs, lanes, reads=False, writes=True, values=value.data)
     return upstream._interpreter.store(ptrs.data, value.data, lanes)
+
+
+def _all_ones(self: Any, type: Any) -> Any:
+    """Return -1 of a signed type, and the largest number of the others (upstream raises for those)."""
+    dtype = upstream._get_np_dtype(type)
+    value = True if dtype.kind == "b" else -1 if dtype.kind == "i" else np.iinfo(dtype).max
+    return upstream.TensorHandle(np.full(1, value, dtype=dtype), type.scalar)
 
 
 def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:

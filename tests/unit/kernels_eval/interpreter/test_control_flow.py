@@ -42,7 +42,7 @@ def each(function: Callable[[float], Any]) -> list[float]:
     return [float(function(x)) for x in X]
 
 
-GIVES: dict[str, tuple[dict[str, Any], list[float]]] = {
+GIVES: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "and of blocks": (body("v = (x > 0) and (i < n)"), each(lambda x: 0 < x < 3)),
     "or of blocks": (body("v = (x > 2) or (x < 0)"), each(lambda x: x > 2 or x < 0)),
     "not of a block": (body("v = not (x > 0)"), each(lambda x: not x > 0)),
@@ -83,6 +83,18 @@ GIVES: dict[str, tuple[dict[str, Any], list[float]]] = {
         body("v = chosen(x, n)", first="def chosen(x, n):\n    return tl.where((x > 0) and (x < n), x, 0.0)\n"),
         [0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0, 0.0],
     ),
+    "lanes that are masked off hold NaN": (
+        body("v = tl.load(x_ptr + i, mask=i < n)"),
+        [*X[:5], None, None, None],
+    ),
+    "a scalar that is masked off holds NaN": (body("v = x + tl.load(x_ptr, mask=n > 100)"), [None] * 8),
+    "integers that are masked off are extreme": (
+        body("p = x_ptr.to(tl.pointer_type(tl.int32))", "v = tl.abs(tl.load(p + i, mask=i < 0) // 2 + 1) > 1000000"),
+        [1.0] * 8,
+    ),
+    "other": (body("v = tl.load(x_ptr + i, mask=i < n, other=7.0)"), [*X[:5], 7.0, 7.0, 7.0]),
+    "unsigned numbers inverted": (body("v = ~i.to(tl.uint8)"), [255.0 - k for k in range(8)]),
+    "static assertion that holds": (body("tl.static_assert(C == 4)", "v = x"), X),
     "a scalar load whose other is zero": (
         body("v = x + tl.load(x_ptr + n, mask=n < 0, other=0.0)"),
         each(lambda x: x),
@@ -104,6 +116,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "OutOfBoundsError",
         "outside its tensors",
     ),
+    "static assertion that fails": (body("tl.static_assert(C == 5, 'five')", "v = x"), "UnsupportedError", "five"),
+    "functions that have no half precision": (body("v = tl.exp(x.to(tl.float16))"), "ValueError", "Expected dtype"),
     "assertion that fails": (body("assert n > 100, 'n is small'", "v = x"), "AssertionError", "n is small"),
 }
 

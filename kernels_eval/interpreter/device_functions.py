@@ -236,13 +236,13 @@ FUNCTIONS: dict[str, Function] = {
 """Elementwise functions on arrays that have one shape, by name; results may have a wider type than declared."""
 
 for _mode in "nzdu":
-    FUNCTIONS |= {
+    FUNCTIONS.update({
         f"fma_r{_mode}": _directed(lambda x, y, z: x * y + z, _mode),
         f"add_r{_mode}": _directed(np.add, _mode), f"sub_r{_mode}": _directed(np.subtract, _mode),
         f"mul_r{_mode}": _directed(np.multiply, _mode), f"div_r{_mode}": _directed(np.divide, _mode),
         f"rcp_r{_mode}": _directed(np.reciprocal, _mode), f"sqrt_r{_mode}": _directed(np.sqrt, _mode),
         f"double2float_r{_mode}": _directed(lambda value: value, _mode, np.float32),
-    }  # fmt: skip
+    })  # fmt: skip
     for _integer, _type in (("int", np.int32), ("uint", np.uint32), ("ll", np.int64), ("ull", np.uint64)):
         for _float, _target in (("float", np.float32), ("double", np.float64)):
             FUNCTIONS[f"{_float}2{_integer}_r{_mode}"] = _to_integer(_type, _mode)

@@ -14,6 +14,7 @@ import torch
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
 _WIDE = np.longdouble
+_MOST_POINTS = 8192
 
 
 def _double(function: Function) -> Function:
@@ -124,10 +125,13 @@ def _gamma(x: Array) -> Array:
 
 
 def _bessel_j(order: Array, x: Array) -> Array:
-    """Integrate cos(n t - x sin t) over a period, which the rectangle rule does exactly with enough points."""
+    """Integrate cos(n t - x sin t) over a period, which the rectangle rule does exactly with enough points.
+
+    Arguments that need more than `_MOST_POINTS` points (beyond about 4,000) lose accuracy.
+    """
     n, x = np.broadcast_arrays(order.astype(np.float64), x.astype(np.float64))
     known = np.where(np.isfinite(x), x, 0.0)
-    points = int(min(8192, 2 * (abs(known).max(initial=0) + abs(n).max(initial=0)) + 64))
+    points = int(min(_MOST_POINTS, 2 * (abs(known).max(initial=0) + abs(n).max(initial=0)) + 64))
     angles = np.arange(points) * (2 * math.pi / points)
     found = np.cos(n[..., None] * angles - known[..., None] * np.sin(angles)).mean(axis=-1)
     return np.where(np.isnan(x), np.nan, np.where(np.isinf(x), 0.0, found))
@@ -220,7 +224,7 @@ FUNCTIONS: dict[str, Function] = {
     "erf": _torch(torch.erf), "erfc": _torch(torch.erfc), "erfinv": _torch(torch.erfinv),
     "erfcx": _torch(torch.special.erfcx), "erfcinv": _torch(lambda x: torch.special.ndtri(x / 2) / -math.sqrt(2)),
     "normcdf": _torch(torch.special.ndtr), "normcdfinv": _torch(torch.special.ndtri), "lgamma": _torch(torch.lgamma),
-    "tgamma": _double(_gamma), "j0": _torch(torch.special.bessel_j0), "j1": _torch(torch.special.bessel_j1),
+    "tgamma": _double(_gamma), "j0": lambda x: _bessel_j(np.array(0), x), "j1": lambda x: _bessel_j(np.array(1), x),
     "y0": _torch(torch.special.bessel_y0), "y1": _torch(torch.special.bessel_y1), "jn": _bessel_j, "yn": _bessel_y,
     "cyl_bessel_i0": _torch(torch.special.i0), "cyl_bessel_i1": _torch(torch.special.i1),
     # bits of other types

@@ -131,6 +131,8 @@ def _kernel(name: str, composition: Composition, wrong: Collection[str], spill: 
         body += operator.wrong_lines if is_wrong and operator.kernel_lines else operator.kernel_lines
         if spill and index < len(operators) - 1:
             body += _SPILL
+    if spill and len(operators) > 1 and operators[-1].store != _SPILL[0]:
+        body.append("tl.debug_barrier()")  # another lane stores where the tile was spilt
     # The mistake of a layout operator, which has no lines of its own, is in its store.
     wrong_store = operators[-1].name in wrong and not operators[-1].kernel_lines
     body.append(operators[-1].wrong_lines[-1] if wrong_store else operators[-1].store)

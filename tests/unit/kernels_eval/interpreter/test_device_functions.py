@@ -74,8 +74,8 @@ REFERENCES: dict[str, tuple[list[float], Callable[[float], float]]] = {
     "signbit": (FLOATS, lambda x: math.copysign(1, x) < 0),
     "cyl_bessel_i0": (POSITIVE, lambda x: _series(0, x, 1)),
     "cyl_bessel_i1": (POSITIVE, lambda x: _series(1, x, 1)),
-    "j0": (FLOATS, lambda x: _series(0, x, -1)),
-    "j1": (FLOATS, lambda x: _series(1, x, -1)),
+    "j0": (FLOATS[:-1], lambda x: _series(0, x, -1)),  # terms of the series cancel at large arguments
+    "j1": (FLOATS[:-1], lambda x: _series(1, x, -1)),
 }
 INVERSES = {"erfinv": math.erf, "normcdfinv": lambda x: 0.5 * math.erfc(-x / math.sqrt(2)), "erfcinv": math.erfc}
 PAIRS: dict[str, Callable[[float, float], float]] = {

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernels_eval.cost.instructions import operations_of, product_operation
+from kernels_eval.cost.launch import Operation
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.triton_patches.libdevice import InterpretedLibdevice
 from kernels_eval.interpreter.triton_patches.names import upstream
@@ -72,7 +73,8 @@ def count_product(left: Any, right: Any, input_precision: Any, allow_tf32: Any) 
 
 
 def _counted(compute: Callable[..., Any], name: str) -> Callable[..., Any]:
-    narrow, wide = operations_of(name), operations_of(name, is_double=True)
+    narrow = operations_of(name)
+    wide: tuple[tuple[Operation, float], ...] = operations_of(name, is_double=True)
     if name in ("bits", "multiply_high", "divide_integer", "cast", "select"):
         wide = tuple((unit, 2 * count) for unit, count in narrow)
 

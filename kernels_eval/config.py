@@ -8,6 +8,9 @@ from pydantic import Field, ValidationError
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel, Operational
 
+_FULL_SIZE_SLACK = 3
+"""A run at the full size is ended after so many times the time that it was estimated to take at most."""
+
 
 class JudgeConfig(FrozenModel):
     """Settings of the judge."""
@@ -28,6 +31,10 @@ class JudgeConfig(FrozenModel):
     """Address space that a candidate's process may use beyond what it was forked with."""
     trials: int = Field(default=2, ge=1, le=32)
     """Input sets (seed, distribution, shape) that every kernel must get right."""
+    full_size_share: float = Field(default=0.1, ge=0, le=1)
+    """Without a GPU: secret share of the correct kernels that are run once more at the problem's own size."""
+    full_size_s: float = Field(default=5.0, gt=0)
+    """Estimated CPU time that such a run may take, else a smaller size is run. Ended after three times as long."""
     policy: Literal["strict", "mixed"] = "strict"
     """`strict`: the candidate's own kernels compute everything. `mixed`: library calls are allowed beside them."""
     public_messages: bool = False
@@ -58,8 +65,16 @@ class JudgeConfig(FrozenModel):
     timing_s: float = Field(default=8.0, gt=0)
     """Wall time of all rounds at most."""
 
+    @property
+    def full_size_limit_s(self) -> float:
+        """Wall time after which a run at the full size is ended."""
+        return _FULL_SIZE_SLACK * self.full_size_s
 
-CHANGEABLE = ("backend", "targets", "compile", "timeout_s", "trials", "policy", "roofline_hardware", "baseline")
+
+CHANGEABLE = (
+    "backend", "targets", "compile", "timeout_s", "trials", "full_size_share", "policy", "roofline_hardware",
+    "baseline",
+)  # fmt: skip
 """Settings that a caller may change for one kernel. The other fields of JudgeConfig belong to the machine."""
 
 

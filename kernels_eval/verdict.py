@@ -68,6 +68,10 @@ class Verdict(FrozenModel):
     """Message of the compiler, the exception or the first mismatch."""
     max_abs_error: float | None = None
     max_rel_error: float | None = None
+    executed_size: int | None = None
+    """Largest leading size of the inputs that the kernels were run at; None on a GPU, where it is the full one."""
+    full_size: int | None = None
+    """The problem's own leading size; None on a GPU, or if no input has one."""
     resources: tuple[Resources, ...] = ()
     judge_version: str = JUDGE_VERSION
     hardware: str = ""

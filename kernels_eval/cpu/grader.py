@@ -7,36 +7,36 @@ also cover a second shape and measure how traffic grows with the size.
 
 import hashlib
 import secrets
+import time
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 from kernels_eval.config import JudgeConfig
-from kernels_eval.correctness.outputs import Expected, ReferenceFailedError
+from kernels_eval.correctness.outputs import ReferenceFailedError
 from kernels_eval.cost.extrapolation import extrapolate, with_full_grids
 from kernels_eval.cost.hardware import HARDWARE
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.roofline import total_s
 from kernels_eval.cpu.device_limits import limit_failure
 from kernels_eval.cpu.full_size import FullSize, SeenProgram
-from kernels_eval.cpu.output_checks import check_dependence, check_trace, check_values
+from kernels_eval.cpu.largest_size import SeenRun, growth, largest_size, tensor_bytes
+from kernels_eval.cpu.output_checks import check_dependence
 from kernels_eval.cpu.repeated_calls import RepeatedCalls
 from kernels_eval.cpu.session import Session
 from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, is_library, larger_sizes, size_of
-from kernels_eval.errors import InfrastructureError
+from kernels_eval.cpu.trials import Errors, Traced, bytes_of, finish, sensible, start
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
-from kernels_eval.sandbox.child import CandidateFailedError, out_of_turn
+from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
-from kernels_eval.trace.equivalence import fingerprint
-from kernels_eval.trace.schema import KernelSource, TraceAnswer
+from kernels_eval.trace.schema import KernelSource
 from kernels_eval.verdict import Status, TimingSource, Verdict
 
-_Result = TypeVar("_Result")
 _MAX_REFERENCES = 128
 _MIN_KERNEL_TIME = 0.3
+_FULL_SIZE_TRIAL = 2001
+"""Trial number of the run at the full size."""
 
 
 @dataclass
@@ -51,6 +51,10 @@ class Graded:
     """Sizes to judge again at, because programs did not grow with the rows as expected, or None."""
     needs_follow_up: bool = True
     """True if the verdict cannot be trusted without `follow_up`; False if only its times are less exact."""
+    executed_size: int | None = None
+    """Largest leading size that kernels were run at."""
+    seen: SeenRun | None = None
+    """Trial to estimate the time of larger ones from; None if the full size was run."""
 
 
 class Grader:
@@ -88,12 +92,49 @@ class Grader:
             if graded.verdict.status is Status.TIMEOUT and smaller.verdict.correct and not smaller.needs_follow_up:
                 graded = smaller
                 break
+        if graded.verdict.correct and graded.seen is not None and _is_chosen(seed, config.full_size_share):
+            graded = self._run_larger(reference, kernel_source, config, seed, graded, graded.seen)
         facts = {
+            "executed_size": graded.executed_size or reference.full_size,
+            "full_size": reference.full_size,
             "hardware": f"triton-interpreter/{config.roofline_hardware}",
             "sandbox": ",".join(self.sandbox),
             "seed_commitment": seed.commitment,
         }
         graded.verdict = graded.verdict.model_copy(update=facts)
+        return graded
+
+    def _run_larger(
+        self,
+        reference: Reference,
+        kernel_source: str,
+        config: JudgeConfig,
+        seed: SecretSeed,
+        graded: Graded,
+        seen: SeenRun,
+    ) -> Graded:
+        """Run a correct kernel once at the full size, or at the largest that the budget allows."""
+        full_size = reference.full_size or seen.size
+        size = largest_size(seen, full_size, config.full_size_s, config.memory_mb)
+        if size is None:
+            return graded
+        strict = config.policy == "strict"
+        limits = Limits(wall_s=config.full_size_limit_s, memory_mb=config.memory_mb)
+        at = None if size == full_size else size
+        order = seed.number("order", "full size")
+        try:
+            drawn = reference.draw(at, _FULL_SIZE_TRIAL, seed, own=False)
+            inputs, expected = reference.with_expected(drawn, at, _FULL_SIZE_TRIAL, seed)
+            with Session(self._tracing_server, self._interpreter_server, limits, strict, order) as session:
+                session.load(kernel_source, reference.arguments, reference.weight_seed)
+                session.set_weights(reference.weights_for(session.ready(), inputs))
+                session.ask(inputs, has_values=True)
+                finish(session, start(session, inputs).trace, expected, strict, Errors())
+        except ReferenceFailedError:
+            return graded
+        except CandidateFailedError as failed:
+            return graded if failed.category == "out_of_memory" else Graded(failed.verdict(True), executed_size=size)
+        graded.executed_size = size
         return graded
 
     def _reference(self, source: str) -> Reference:
@@ -139,29 +180,33 @@ class Grader:
                     for number, values in zip(numbers, drawn, strict=True)
                 )
                 following = next(coming)
+                spent: list[tuple[float, float]] = []
                 while following is not None:
                     inputs, expected = following
-                    traced = _start(session, inputs)
+                    traced = start(session, inputs)
+                    began = time.process_time()
                     following = next(coming, None)  # the reference runs while the candidate's kernels do
-                    launches = _finish(session, traced.trace, expected, strict, errors)
+                    reference_s = time.process_time() - began
+                    launches = finish(session, traced.trace, expected, strict, errors)
+                    spent.append((session.cpu_s, reference_s))
                     counted.setdefault(size_of(sizes, len(programs)), launches)
                     programs.append(traced)
-                for call in _sensible(lambda: repeats.reruns(programs[0].fingerprint, programs[0].trace)):
+                for call in sensible(lambda: repeats.reruns(programs[0].fingerprint, programs[0].trace)):
                     rerun = repeats.start(call)
-                    _finish(session, rerun.trace, rerun.expected, strict, errors)
+                    finish(session, rerun.trace, rerun.expected, strict, errors)
                 if not strict and (scrambled := repeats.start_scrambled()) is not None:
-                    answer, content = session.executed(_bytes_of(scrambled.expected))
+                    answer, content = session.executed(bytes_of(scrambled.expected))
                     check_dependence(scrambled.trace, answer, content, scrambled.expected)
                 true: FullSize | None = None
                 ahead: Sizes | None = None
                 if sizes:
                     both = [SeenProgram(program.trace, size) for program, size in zip(programs, sizes, strict=False)]
-                    true = _sensible(lambda: FullSize(session, reference, *both))
-                    ahead = _sensible(lambda: true.other_sizes(seed))
+                    true = sensible(lambda: FullSize(session, reference, *both))
+                    ahead = sensible(lambda: true.other_sizes(seed))
                 kernels = session.kernels
                 if session.has_read:
                     for call in repeats.with_values():
-                        _finish(session, call.trace, call.expected, strict, errors)
+                        finish(session, call.trace, call.expected, strict, errors)
         except CandidateFailedError as failed:
             return Graded(failed.verdict(compiled))
         if true is None or not sizes:
@@ -177,6 +222,10 @@ class Grader:
         if failed is not None:
             return Graded(failed)
         graded = self._timed(reference, launches, kernels, config, errors)
+        graded.executed_size = sizes[1]
+        bytes_needed = tensor_bytes(true.trace, reference.full_forms)
+        seconds = spent[1][0] + spent[0][1]  # the candidate and the reference at the larger size
+        graded.seen = SeenRun(sizes[1], seconds, growth(small, large, sizes[1] / sizes[0]), bytes_needed)
         graded.follow_up = ahead
         if ahead is None:
             graded.follow_up, graded.needs_follow_up = follow_up(
@@ -190,7 +239,7 @@ class Grader:
         launches: list[Launch],
         kernels: list[KernelSource],
         config: JudgeConfig,
-        errors: "Errors",
+        errors: Errors,
     ) -> Graded:
         hardware = HARDWARE[config.roofline_hardware]
         candidate_s = total_s(launches, hardware)
@@ -216,52 +265,6 @@ class Grader:
         return Graded(verdict, launches, kernels)
 
 
-@dataclass(frozen=True)
-class Traced:
-    """Program of one trial."""
-
-    trace: TraceAnswer
-    fingerprint: str
-
-
-def _start(session: Session, inputs: list[Any]) -> Traced:
-    """Share a trial's inputs with the interpreter process, and start the program that host code traced for them."""
-    session.put(inputs)
-    trace, raw, payload = session.traced()
-    session.execute(raw, payload, [output["view"] for output in raw["outputs"] if output.get("view") is not None])
-    return Traced(trace, fingerprint(raw, payload))
-
-
-def _finish(session: Session, trace: TraceAnswer, expected: Expected, strict: bool, errors: "Errors") -> list[Launch]:
-    """Wait for a trial's results; returns its launches. Raises CandidateFailedError if anything is wrong."""
-    check_trace(trace, expected)
-    answer, content = session.executed(_bytes_of(expected))
-    changed = session.changed_inputs() - expected.changed_inputs
-    errors.add(*check_values(trace, answer, content, expected, changed, strict))
-    return list(answer.launches)
-
-
-def _sensible(look: Callable[[], _Result]) -> _Result:
-    """Analyse programs that are not run. Nothing else has checked them, and hostile ones may name anything."""
-    try:
-        return look()
-    except (CandidateFailedError, InfrastructureError, ReferenceFailedError):
-        raise
-    except Exception as error:
-        raise out_of_turn("a program makes no sense") from error
-
-
-def _bytes_of(expected: Expected) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in expected.native)
-
-
-@dataclass
-class Errors:
-    """Largest errors of all trials."""
-
-    absolute: float = 0.0
-    relative: float = 0.0
-
-    def add(self, absolute: float, relative: float) -> None:
-        """Include the errors of one trial."""
-        self.absolute, self.relative = max(self.absolute, absolute), max(self.relative, relative)
+def _is_chosen(seed: SecretSeed, share: float) -> bool:
+    """Draw from the secret seed if a kernel is run at the full size."""
+    return seed.number("full size") < share * (1 << 63)

@@ -55,6 +55,8 @@ class Session:
         """Values that host code read in the last call that had values."""
         self.wrote_weights = False
         """True once a kernel has written to a weight or buffer that the judge set."""
+        self.cpu_s = 0.0
+        """CPU time of the last part of a program that ran."""
         self.weight_bytes: list[int] = []
         """Sizes in bytes of the weights that the judge set."""
         self.uploads: dict[int, int] = {}
@@ -199,6 +201,7 @@ class Session:
         answer, _, payload = self._interpreter.receive(max_bytes + _SPARE_PAYLOAD)
         assert isinstance(answer, ExecutedAnswer)
         self.wrote_weights |= answer.wrote_weights
+        self.cpu_s = answer.cpu_s
         return answer, payload
 
     def changed_inputs(self) -> set[int]:

@@ -13,6 +13,7 @@ import linecache
 import mmap
 import os
 import socket
+import time
 from typing import Any
 
 import torch
@@ -67,6 +68,7 @@ class _Executor:
         self._runs.begin_call()
         part = Part(kernels=header["part"]["kernels"], commands=header["part"]["commands"])
         launches: list[dict[str, Any]] = []
+        began = time.process_time()
         try:
             self._runs.load(part.kernels)
             for command in part.commands:
@@ -80,6 +82,7 @@ class _Executor:
             views = [View(**view) for view in header["outputs"]]
             answer["outputs"] = [{"origins": self._state.origin_counts(view)} for view in views]
             content = [bytes_of(self._state.tensor(view)) for view in views]
+            answer["cpu_s"] = time.process_time() - began
         except CandidateError:
             raise
         except Exception as error:

@@ -93,7 +93,7 @@ class WorkerClient:
 
     def _ask(self, job: Job, built: Compiled) -> dict[str, Any]:
         config = job.config
-        wall_s = (1 + MAX_EXTENSION) * config.timeout_s + _SPARE_S
+        wall_s = (1 + MAX_EXTENSION) * (config.timeout_s + config.full_size_limit_s) + _SPARE_S
         if config.device == "cuda":
             wall_s += config.compile_timeout_s + config.timing_s + _SPARE_S
         if self._judged >= WORKER_VERDICTS:

@@ -147,6 +147,8 @@ class ExecutedAnswer(FrozenModel):
     """The value that host code reads, if one was asked for."""
     wrote_weights: bool = False
     """A kernel has written into a weight or a buffer that the judge set."""
+    cpu_s: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 0.0
+    """CPU time of this part of the program."""
 
 
 InterpreterAnswer = ExecutedAnswer | FailedAnswer

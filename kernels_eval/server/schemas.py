@@ -37,6 +37,8 @@ class EvalSettings(FrozenModel):
     timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Wall time that the kernel may take; at most the server's."""
     trials: int | None = Field(default=None, ge=1, le=_MAX_TRIALS)
+    full_size_share: float | None = Field(default=None, ge=0, le=1)
+    """Secret share of the correct kernels that are run once more at the problem's own size, without a GPU."""
     policy: Literal["strict", "mixed"] | None = None
     roofline_hardware: Literal["h100", "a100", "mi300x"] | None = None
     baseline: Literal["eager", "compile"] | None = None

@@ -10,6 +10,8 @@ class EvaluationConfig(FrozenModel):
 
     samples_per_problem: int = Field(default=4, ge=1)
     temperature: float = Field(default=1.0, ge=0)
+    full_size_share: float = Field(default=1.0, ge=0, le=1)
+    """Share of the correct kernels that are run at the problem's own size too (as judge.full_size_share)."""
     pass_at: tuple[int, ...] = (1, 4)
     """k of pass@k (unbiased; at most the samples)."""
     fast_thresholds: tuple[float, ...] = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)

@@ -1,0 +1,84 @@
+"""Correct kernels run once more at the problem's own size, or at the largest that the budget allows."""
+
+from typing import Any
+
+import pytest
+
+from kernels_eval import Judge, JudgeConfig, Status, Verdict
+
+PROBLEM = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.exp(x) + 1.0
+
+def get_inputs():
+    return [torch.randn(512, 32)]
+
+def get_init_inputs():
+    return []
+"""
+KERNEL = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x_ptr, out_ptr, D, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + INDEX * D + cols, mask=cols < D, other=0.0)
+    tl.store(out_ptr + row * D + cols, tl.exp(x) + 1.0, mask=cols < D)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK=32)
+        return out
+"""
+HONEST = KERNEL.replace("INDEX", "row")
+WRONG = KERNEL.replace("INDEX", "(row % 300)")
+SLOW = KERNEL.replace("INDEX", "row").replace(
+    "    cols = ", "    turns = row // 500 * 100000000\n    for _ in range(turns):\n        row += 0\n    cols = "
+)
+
+
+def judged(judge: Judge, kernel: str, share: float) -> Verdict:
+    settings: dict[str, Any] = {"full_size_share": share}
+    return judge.submit(PROBLEM, kernel, settings=settings).result()
+
+
+def test_the_share_decides_what_is_executed(judge: Judge) -> None:
+    small, full = judged(judge, HONEST, 0.0), judged(judge, HONEST, 1.0)
+    assert small.correct
+    assert full.correct
+    assert (small.executed_size, small.full_size) == (16, 512)
+    assert (full.executed_size, full.full_size) == (512, 512)
+
+
+def test_a_kernel_that_is_wrong_at_the_full_size_alone_is_found_there(judge: Judge) -> None:
+    assert judged(judge, WRONG, 0.0).correct
+    verdict = judged(judge, WRONG, 1.0)
+    assert (verdict.status, verdict.error_category) == (Status.INCORRECT, "wrong_values")
+    assert verdict.error_message is not None
+    assert verdict.error_message.startswith("output[300, 0]")
+    assert verdict.executed_size == 512
+
+
+@pytest.mark.parametrize("full_size_s", [0.0001, 0.2])
+def test_a_budget_that_is_too_small_for_the_full_size_leaves_less(full_size_s: float) -> None:
+    config = JudgeConfig(workers=1, compile="never", full_size_share=1.0, full_size_s=full_size_s)
+    with Judge(config) as judge:
+        verdict = judge.evaluate(PROBLEM, HONEST)
+    assert verdict.correct
+    assert verdict.executed_size is not None
+    assert 16 <= verdict.executed_size <= (16 if full_size_s == 0.0001 else 512)
+
+
+def test_a_kernel_that_takes_far_longer_at_the_full_size_is_refused() -> None:
+    with Judge(JudgeConfig(workers=1, compile="never", full_size_share=1.0, full_size_s=1.0)) as judge:
+        verdict = judge.evaluate(PROBLEM, SLOW)
+    assert (verdict.status, verdict.executed_size) == (Status.TIMEOUT, 512)

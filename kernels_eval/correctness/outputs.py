@@ -38,6 +38,10 @@ class ReferenceFailedError(Exception):
     """The problem's own code raised, or returned something that cannot be compared: a fault of the problem."""
 
 
+class RandomReferenceError(ReferenceFailedError):
+    """The reference's outputs differ between two runs on the same inputs: no kernel can agree with it."""
+
+
 @dataclass(frozen=True)
 class Expected:
     """Results of the reference on one input set."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from kernels_eval.correctness.outputs import Expected, ReferenceFailedError
+from kernels_eval.correctness.outputs import Expected, RandomReferenceError, ReferenceFailedError
 from kernels_eval.correctness.tolerance import compare
 from kernels_eval.reference.eager_run import run_eager
 from kernels_eval.reference.factories import PlainDraws
@@ -271,7 +271,7 @@ class Reference:
         ):
             return
         drawn = f" ({', '.join(sorted(operators))}; dropout in training mode?)" if operators else ""
-        raise ReferenceFailedError(
+        raise RandomReferenceError(
             f"the reference is random: its outputs differ between two runs on the same inputs{drawn}; no kernel can "
             "agree with it"
         )

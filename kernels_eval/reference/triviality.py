@@ -1,4 +1,4 @@
-"""Caller and one-shot process: finds tasks that a trivial answer passes.
+"""Caller and one-shot process: finds tasks that a trivial answer passes, and references that are random.
 
 Trivial answers are zeros, a constant, the answer to another input, and the input itself. A kernel for such a task
 shows nothing. Tasks are checked when a suite is loaded, in a separate process: it imports torch, the caller does not.
@@ -6,7 +6,7 @@ Inputs, oracle and tolerances are the judge's. A problem that fails or exceeds t
 judge reports its failure.
 
 As a program (`python -m kernels_eval.reference.triviality`): writes `ready`, reads sources as JSON strings from
-stdin, one per line, and answers each with one line: the list of trivial answers that pass.
+stdin, one per line, and answers each with one line: a Suitability as JSON.
 """
 
 import json
@@ -19,6 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from kernels_eval.frozen import FrozenModel
 from kernels_eval.problem import EXAMPLE_PROBLEM
 
 _TRIALS = 4
@@ -37,22 +38,30 @@ class TrivialAnswer(StrEnum):
     """One of the inputs."""
 
 
-def flag_trivial(sources: Sequence[str], per_problem_s: float = 10.0) -> list[tuple[TrivialAnswer, ...]]:
-    """Return for each problem the trivial answers that pass it. Problems are trusted: their code is run."""
-    found: list[tuple[TrivialAnswer, ...]] = []
+class Suitability(FrozenModel):
+    """Findings on one problem."""
+
+    trivial: tuple[TrivialAnswer, ...] = ()
+    """Trivial answers that pass it."""
+    random: str | None = None
+    """Reason why no kernel can agree with its reference, if that is random."""
+
+
+def check_suitability(sources: Sequence[str], per_problem_s: float = 10.0) -> list[Suitability]:
+    """Return the findings on each problem. Problems are trusted: their code is run."""
+    found: list[Suitability] = []
     while len(found) < len(sources):
-        more = _flag_in_one_process(sources[len(found) :], per_problem_s)
-        found += more
+        found += _check_in_one_process(sources[len(found) :], per_problem_s)
         if len(found) < len(sources):  # the next problem exceeded its time or ended the process
-            found.append(())
+            found.append(Suitability())
     return found
 
 
-def _flag_in_one_process(sources: Sequence[str], per_problem_s: float) -> list[tuple[TrivialAnswer, ...]]:
+def _check_in_one_process(sources: Sequence[str], per_problem_s: float) -> list[Suitability]:
     package_parent = str(Path(__file__).resolve().parents[2])
     environment = {**os.environ, "PYTHONPATH": package_parent, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "kernels_eval.reference.triviality"]
-    found: list[tuple[TrivialAnswer, ...]] = []
+    found: list[Suitability] = []
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
     ) as process:
@@ -75,7 +84,7 @@ def _flag_in_one_process(sources: Sequence[str], per_problem_s: float) -> list[t
                 watch.cancel()
             if not line:
                 break
-            found.append(tuple(TrivialAnswer(name) for name in json.loads(line)))
+            found.append(Suitability.model_validate_json(line))
         process.kill()
     return found
 
@@ -89,14 +98,12 @@ def trivial_answers(source: str) -> list[str]:
     reference = Reference(source, weight_seed=1)
     size = MIN_REDUCED if reference.can_be_reduced else None
     seed = SecretSeed(b"triviality")
-    first = reference.expected(reference.draw(size, 0, seed, own=True), perturbed=False)
+    first = reference.expected(reference.draw(size, 0, seed, own=True), perturbed=True)
     left = set(TrivialAnswer)
     for trial in range(1, _TRIALS + 1):
         own = trial == _TRIALS
-        inputs = reference.draw(size, trial, seed, own=own)
-        expected = reference.expected(inputs, perturbed=False)
-        if not expected.is_finite and not own:
-            continue
+        drawn = reference.draw(size, trial, seed, own=own)
+        inputs, expected = reference.with_expected(drawn, size, trial, seed)
         left = {answer for answer in left if _passes(answer, expected, first, inputs)}
     return sorted(left)
 
@@ -129,12 +136,19 @@ def main() -> None:
     out.flush()
     sys.stdout = sys.stderr  # output of problems is not an answer
     for line in sys.stdin:
-        try:
-            answers = trivial_answers(json.loads(line))
-        except Exception:  # noqa: BLE001 (a problem's own code may raise anything; the judge reports it)
-            answers = []
-        out.write(json.dumps(answers) + "\n")
+        out.write(_suitability(json.loads(line)).model_dump_json() + "\n")
         out.flush()
+
+
+def _suitability(source: str) -> Suitability:
+    from kernels_eval.correctness.outputs import RandomReferenceError
+
+    try:
+        return Suitability(trivial=tuple(TrivialAnswer(name) for name in trivial_answers(source)))
+    except RandomReferenceError as error:
+        return Suitability(random=str(error))
+    except Exception:  # noqa: BLE001 (a problem's own code may raise anything; the judge reports it)
+        return Suitability()
 
 
 if __name__ == "__main__":

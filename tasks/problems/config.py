@@ -24,5 +24,5 @@ class ProblemsConfig(FrozenModel):
     levels: tuple[int, ...] = (1, 2, 3)
     """Levels to keep."""
     flag_trivial: bool = True
-    """Of an external source: log the problems that zeros, a constant, an old result or the input itself would pass.
-    Their code is run for it."""
+    """Of an external source: log the problems that zeros, a constant, an old result or the input itself would pass,
+    and leave out those whose reference is random. Their code is run for it."""

@@ -2,7 +2,7 @@
 
 Columns: problem_id, problem_digest, split (`train` | `heldout`), level int32, family, name, composition, source,
 reference_kernel (null if none is known). The schema's version is in the file's metadata. The manifest's metadata counts
-problems: loaded, duplicates, beyond the limits, passed by a trivial answer, similar across the split.
+problems: loaded, duplicates, beyond the limits, passed by a trivial answer, random, similar across the split.
 """
 
 import logging
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from kernels_eval.errors import InputError, first_line
 from kernels_eval.problem import Problem
-from kernels_eval.reference.triviality import flag_trivial
+from kernels_eval.reference.triviality import check_suitability
 from tasks.pipeline.references import ProblemSetRef
 from tasks.pipeline.store import publish, published_digest
 from tasks.problems.config import ProblemsConfig
@@ -53,7 +53,7 @@ def build_problem_set(config: ProblemsConfig, destination: Path) -> ProblemSetRe
     overlaps = contaminated(*([row.problem.source for row in sides[split]] for split in (Split.TRAIN, Split.HELDOUT)))
     counts |= {"train": len(sides[Split.TRAIN]), "heldout": len(sides[Split.HELDOUT])}
     counts["train_similar_to_heldout"] = overlaps.count(Overlap.SIMILAR)
-    for name in ("duplicates", "trivial", "train_similar_to_heldout"):
+    for name in ("duplicates", "trivial", "random", "train_similar_to_heldout"):
         if counts.get(name):
             _log.warning("problem set: %s: %d", name.replace("_", " "), counts[name])
     with publish(destination, {"source": config.source, **counts}) as folder:
@@ -101,25 +101,34 @@ def _split_problems(config: ProblemsConfig) -> tuple[list[ProblemRow], dict[str,
     entries = load_entries(config)
     distinct = deduplicate(entries)
     rows = split_entries(distinct, config)
-    return rows, {
-        "trivial": _count_trivial(rows) if config.flag_trivial else 0,
+    counts = {
         "loaded": len(entries),
         "duplicates": len(entries) - len(distinct),
         "beyond_limits": len(distinct) - len(rows),
     }
+    if config.flag_trivial:
+        rows, flaws = _without_random(rows)
+        counts |= flaws
+    return rows, counts
 
 
-def _count_trivial(rows: Sequence[ProblemRow]) -> int:
-    """Log the problems that zeros, a constant, an old result or the input itself would pass; return their number."""
-    flagged = flag_trivial([row.problem.source for row in rows])
-    count = 0
-    for row, answers in zip(rows, flagged, strict=True):
-        if answers:
-            count += 1
-            _log.warning(
-                "problem set: %s is passed by a trivial answer: %s", row.problem.problem_id, ", ".join(answers)
-            )
-    return count
+def _without_random(rows: Sequence[ProblemRow]) -> tuple[list[ProblemRow], dict[str, int]]:
+    """Leave out problems whose reference is random, and log them and those that a trivial answer would pass.
+
+    Returns the other rows, and the numbers of both kinds.
+    """
+    kept: list[ProblemRow] = []
+    trivial = 0
+    for row, found in zip(rows, check_suitability([row.problem.source for row in rows]), strict=True):
+        name = row.problem.problem_id
+        if found.random is not None:
+            _log.warning("problem set: %s is left out: %s", name, found.random)
+            continue
+        kept.append(row)
+        if found.trivial:
+            trivial += 1
+            _log.warning("problem set: %s is passed by a trivial answer: %s", name, ", ".join(found.trivial))
+    return kept, {"trivial": trivial, "random": len(rows) - len(kept)}
 
 
 def _table(rows: Sequence[ProblemRow]) -> Any:

@@ -98,6 +98,16 @@ def test_similar_problems_across_a_given_split_are_counted(write, rows, problem_
     assert counts(reference)["train_similar_to_heldout"] == 1
 
 
+def test_problems_with_a_random_reference_are_left_out_with_the_reason(write, rows, tmp_path, caplog):
+    forward = next(line for line in rows[2]["code"].splitlines() if line.strip().startswith("return ") and "x" in line)
+    rows[2]["code"] = rows[2]["code"].replace(forward, forward + " + torch.rand_like(x)", 1)
+    reference = build_problem_set(config(write("jsonl", rows[:6]), flag_trivial=True), tmp_path / "set")
+    assert reference.train + reference.heldout == 5
+    assert rows[2]["code"] not in [row.problem.source for row in read_problems(reference)]
+    assert counts(reference)["random"] == 1
+    assert "is left out: the reference is random" in caplog.text
+
+
 def test_too_few_problems_say_what_to_change(write, rows, tmp_path):
     with pytest.raises(InputError, match=r"no (train|heldout) problem among 1.*problems\.heldout"):
         build_problem_set(config(write("jsonl", rows[:1])), tmp_path / "set")

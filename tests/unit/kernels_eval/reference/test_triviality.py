@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernels_eval.reference.triviality import TrivialAnswer, flag_trivial, trivial_answers
+from kernels_eval.reference.triviality import TrivialAnswer, check_suitability, trivial_answers
 
 
 def task(forward: str, inputs: str = "torch.rand(128, 16)", layer: str = "nn.Identity()") -> str:
@@ -56,5 +56,18 @@ def test_many_in_a_process_of_their_own_that_survives_bad_ones() -> None:
     ending = "import os\nos._exit(1)\n"
     chatty = "print('[1]')\n" + TRIVIAL["zeros"][0]
     sources = [chatty, task("raise ValueError"), ending, hanging, TRIVIAL["identity"][0]]
-    found = flag_trivial(sources, per_problem_s=3.0)
-    assert [set(answers) for answers in found] == [TRIVIAL["zeros"][1], set(), set(), set(), TRIVIAL["identity"][1]]
+    found = check_suitability(sources, per_problem_s=3.0)
+    assert [set(problem.trivial) for problem in found] == [
+        TRIVIAL["zeros"][1],
+        set(),
+        set(),
+        set(),
+        TRIVIAL["identity"][1],
+    ]
+
+
+def test_random_references_are_named_with_the_reason() -> None:
+    random, right = check_suitability([task("return nn.functional.dropout(x)"), OTHERS["mean"]])
+    assert random.random is not None
+    assert random.random.startswith("the reference is random: its outputs differ between two runs on the same inputs")
+    assert right.random is None

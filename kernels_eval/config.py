@@ -31,7 +31,7 @@ class JudgeConfig(FrozenModel):
     """Address space that a candidate's process may use beyond what it was forked with."""
     trials: int = Field(default=2, ge=1, le=32)
     """Input sets (seed, distribution, shape) that every kernel must get right."""
-    full_size_share: float = Field(default=0.1, ge=0, le=1)
+    full_size_share: float = Field(default=0.03, ge=0, le=1)
     """Without a GPU: secret share of the correct kernels that are run once more at the problem's own size."""
     full_size_s: float = Field(default=5.0, gt=0)
     """Estimated CPU time that such a run may take, else a smaller size is run. Ended after three times as long."""

@@ -93,6 +93,8 @@ class Workspace:
     """Uri and digest of artifacts computed again because of `refresh`: stages that read them are computed again too."""
     makers: dict[str, Callable[[], ArtifactRef]] = field(default_factory=dict[str, Callable[[], ArtifactRef]])
     """By uri of an artifact of this driver: a function that makes it again."""
+    returned: dict[str, ArtifactRef] = field(default_factory=dict[str, ArtifactRef])
+    """By uri: the reference that Prefect returned; by its identity Prefect draws the dependencies between stages."""
     records: list[StageRecord] = field(default_factory=list[StageRecord])
 
     def tell(self, event: Callable[[StageListener], None]) -> None:
@@ -192,10 +194,12 @@ class StageTask(Generic[P, R]):
             refresh = again or not is_stored(workspace.results_dir, key, workspace.runs_dir)
             if refresh:
                 _mend(workspace, inputs)
+            inputs = [workspace.returned.get(value.uri, value) for value in inputs]
             outcome = run_cached(
                 compute, self.name, shown, key, inputs, workspace.results_dir, workspace.stages, refresh
             )
             made = outcome.reference.found_in(workspace.runs_dir)
+            workspace.returned[made.uri] = outcome.reference
             if again:
                 workspace.refreshed.add((made.uri, made.digest))
         except BaseException as error:

@@ -126,12 +126,14 @@ def _kernel(name: str, composition: Composition, wrong: Collection[str], spill: 
         body.append("x = tl.load(x_ptr + offs, mask=mask, other=0.0)")
     # A tile fits where it is spilt only if the output has the tile's shape.
     spill = spill and operators[-1].output_shape == "M, N"
+    is_spilt = False
     for index, operator in enumerate(operators):
         is_wrong = operator.name in wrong
         body += operator.wrong_lines if is_wrong and operator.kernel_lines else operator.kernel_lines
         if spill and index < len(operators) - 1:
             body += _SPILL
-    if spill and len(operators) > 1 and operators[-1].store != _SPILL[0]:
+            is_spilt = True
+    if is_spilt and operators[-1].store != _SPILL[0]:
         body.append("tl.debug_barrier()")  # another lane stores where the tile was spilt
     # The mistake of a layout operator, which has no lines of its own, is in its store.
     wrong_store = operators[-1].name in wrong and not operators[-1].kernel_lines

@@ -51,6 +51,7 @@ OPERATIONAL = {
     "judge.cache_dir",
     "judge.cache_mb",
     "judge.require_sandbox",
+    "judge.device_memory_gb",
     "rollout.sglang_urls",
     "rollout.sglang.servers",
     "rollout.sglang.gpus_per_server",

@@ -51,7 +51,7 @@ def test_no_size_is_estimated_above_the_budget(
 
 
 def launch(traffic: float, programs: float) -> Launch:
-    return Launch(kernel="kernel", programs=programs, dram_bytes=0, l2_bytes=traffic, flops=0)
+    return Launch(kernel="kernel", programs=programs, dram_bytes=0, l2_bytes=traffic)
 
 
 @pytest.mark.parametrize(

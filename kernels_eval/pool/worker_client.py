@@ -78,17 +78,17 @@ class WorkerClient:
         if config.compile == "never" or not config.targets or (config.compile == "correct" and not verdict.correct):
             return verdict
         launches = [Launch(**values) for values in reply["launches"]]
-        launches = [launch for launch in launches if launch.kernel_number >= 0]
+        own = [launch for launch in launches if launch.kernel_number >= 0]
         kernels = [KernelSource(**values) for values in reply["kernels"]]
         limits = Limits(wall_s=config.compile_timeout_s, memory_mb=config.memory_mb)
-        compiled = self._compiler.compile(kernels, launches, config.targets, limits)
+        compiled = self._compiler.compile(kernels, own, config.targets, limits)
         kept = {"sandbox": verdict.sandbox, "seed_commitment": verdict.seed_commitment}
         if compiled.category is not None:
             return _compile_error(compiled, verdict.hardware).model_copy(update=kept)
         exceeded = limit_of_code(compiled.resources)
         if exceeded is not None:
             return _cannot_run(exceeded, compiled, verdict.hardware).model_copy(update=kept)
-        times = _times(config, verdict, [Launch(**values) for values in reply["launches"]], compiled.resources)
+        times = _times(config, verdict, launches, compiled.resources)
         return verdict.model_copy(update={"resources": compiled.resources, **times})
 
     def _ask(self, job: Job, built: Compiled) -> dict[str, Any]:

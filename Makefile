@@ -57,5 +57,5 @@ $(INSTALLED):
 	fi
 	@echo 'Installing the pinned dependencies into .venv: a few minutes the first time, seconds afterwards'
 	@rm -f .venv/.installed-*
-	$(BIN)/python -m pip install --disable-pip-version-check -c deployments/constraints.txt -e '.[dev]' | { grep -v -e '^Requirement already satisfied' || true; }
+	$(BIN)/python -m pip install --disable-pip-version-check -c deployments/constraints.txt -e '.[train,dev]' | { grep -v -e '^Requirement already satisfied' || true; }
 	@touch $@

@@ -1,7 +1,7 @@
 """Write deployments/constraints.txt: the exact versions of everything that pyproject.toml's dependencies resolve to.
 
 Run by `make constraints` with the interpreter of the environment that the tests have passed in. Walks the dependency
-closure of the declared dependencies and of the `dev` extra through the installed packages' metadata, so that what else
+closure of the declared dependencies and of the extras in EXTRAS through the installed packages' metadata, so that what else
 is installed does not get in. Lines below MARKER are kept as they are: they name what this machine cannot see.
 """
 
@@ -16,11 +16,12 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "deployments" / "constraints.txt"
+EXTRAS = ("judge", "train", "dev")
 MARKER = "# --- kept by hand below this line ---"
 HEADER = """\
 # What kernelmill is tested with: pyproject.toml declares ranges, this file pins one working set (Python 3.11 to 3.13).
-# Made by `make constraints` (.ci/constraints.py): the dependency closure of pyproject.toml with its `dev` extra, as
-# installed where the tests passed. Used as `pip install -c deployments/constraints.txt -e '.[dev]'`.
+# Made by `make constraints` (.ci/constraints.py): the dependency closure of pyproject.toml with its extras `train` and
+# `dev`, as installed where the tests passed. Used as `pip install -c deployments/constraints.txt -e '.[train,dev]'`.
 # Pins without a local version (torch==2.13.0) accept CPU builds (2.13.0+cpu) and CUDA builds alike.
 """
 
@@ -54,7 +55,9 @@ def closure(requirements: list[Requirement]) -> dict[str, tuple[str, str]]:
 def main() -> None:
     """Write the file anew, keeping what stands below MARKER."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    declared = [Requirement(line) for line in [*project["dependencies"], *project["optional-dependencies"]["dev"]]]
+    extras = [line for extra in EXTRAS for line in project["optional-dependencies"][extra]]
+    declared = [Requirement(line) for line in [*project["dependencies"], *extras]]
+    declared = [one for one in declared if one.name != project["name"]]  # `train` names `judge`, which is there itself
     by_hand = TARGET.read_text(encoding="utf-8").partition(MARKER)[2] if TARGET.exists() else "\n"
     kept = {canonicalize_name(Requirement(line).name) for line in by_hand.splitlines() if line and line[0] != "#"}
     pins = [f"{name}=={version}" for key, (name, version) in sorted(closure(declared).items()) if key not in kept]

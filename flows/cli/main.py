@@ -42,6 +42,13 @@ def run(arguments: list[str]) -> int:
         if stop.code == INTERRUPTED:
             errors.print("stopped; the same command continues from here")
         return stop.code if isinstance(stop.code, int) else (0 if stop.code is None else 1)
+    except ModuleNotFoundError as error:
+        extra = _extra_of(error.name or "")
+        if extra is None:
+            raise
+        needed = f"this command needs {error.name}: pip install 'kernelmill[{extra}]'"
+        errors.print(f"[red]error:[/red] {_one_line(needed)}")
+        return 2
     except InputError as error:
         errors.print(f"[red]error:[/red] {_one_line(error)}", markup=True)
         return 2
@@ -54,6 +61,20 @@ def run(arguments: list[str]) -> int:
         errors.print(f"[red]failed:[/red] {_one_line(error)} The same command continues from here.")
         return 1
     return result if isinstance(result, int) else 0
+
+
+def _extra_of(module: str) -> str | None:
+    """Return the optional extra of this package that installs a missing module; None if none does."""
+    import re
+    from importlib.metadata import PackageNotFoundError, requires
+
+    package = re.sub(r"[-_.]+", "-", module.partition(".")[0]).lower()
+    try:
+        declared = requires("kernelmill") or []
+    except PackageNotFoundError:
+        return None
+    found = re.compile(rf"""{re.escape(package)}\b.*;.*extra == ['"](\w+)['"]""")
+    return next((match[1] for line in declared if (match := found.match(line))), None)
 
 
 def _one_line(error: object) -> str:

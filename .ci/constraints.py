@@ -1,7 +1,7 @@
 """Write deployments/constraints.txt: the exact versions of everything that pyproject.toml's dependencies resolve to.
 
 Run by `make constraints` with the interpreter of the environment that the tests have passed in. Walks the dependency
-closure of the declared dependencies and of the extras in EXTRAS through the installed packages' metadata, so that what else
+closure of the declared dependencies and of EXTRAS through the installed packages' metadata, so that what else
 is installed does not get in. Lines below MARKER are kept as they are: they name what this machine cannot see.
 """
 

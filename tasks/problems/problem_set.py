@@ -18,6 +18,7 @@ from kernels_eval.problem import Problem
 from kernels_eval.reference.triviality import check_suitability
 from tasks.pipeline.references import ProblemSetRef
 from tasks.pipeline.store import publish, published_digest
+from tasks.pipeline.tables import PROBLEMS_FILE
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.contamination import Overlap, contaminated
 from tasks.problems.loaders import load_entries
@@ -26,7 +27,6 @@ from tasks.problems.split import check_split, split_entries
 
 _log = logging.getLogger(__name__)
 
-PROBLEMS_FILE = "problems.parquet"
 SCHEMA_VERSION = "1"
 _VERSION_KEY = b"kernelmill.problems.version"
 SCHEMA = pa.schema(

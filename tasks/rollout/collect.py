@@ -6,7 +6,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from kernels_eval.errors import InfrastructureError, KernelmillError
+from kernels_eval.errors import InfrastructureError, KernelmillError, first_line
 from tasks.cluster.workers import placed, stop_worker, warm_worker
 from tasks.pipeline.references import Progress, TrajectoryBatchRef
 from tasks.rollout.logs import TURN_LINES
@@ -44,7 +44,7 @@ def collect_trajectories(request: RolloutRequest, progress: Progress) -> Traject
         raise
     except RayActorError as error:
         stop_worker(WORKER)
-        raise InfrastructureError(f"the rollout's process died: {str(error).splitlines()[0]}") from error
+        raise InfrastructureError(f"the rollout's process died: {first_line(error)}") from error
     except BaseException:
         stop_worker(WORKER)  # interrupted: nobody waits for its rollout any more
         raise

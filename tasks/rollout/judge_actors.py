@@ -17,7 +17,7 @@ import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from kernels_eval.config import JudgeConfig
-from kernels_eval.errors import InfrastructureError, KernelmillError
+from kernels_eval.errors import InfrastructureError, KernelmillError, first_line
 from kernels_eval.pool.verdict_cache import VerdictCache, verdict_key
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import Verdict
@@ -110,7 +110,7 @@ class ActorJudge:
                     raise error.cause from None
                 raise
             except RayActorError as error:
-                self._replace(slot, actor, str(error).splitlines()[0])
+                self._replace(slot, actor, first_line(error))
                 continue
             finally:
                 slot.load -= 1

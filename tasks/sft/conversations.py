@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from kernels_eval.errors import InputError
 from tasks.models.chat import encode_samples
 from tasks.models.chat_templates import Message, template_family
+from tasks.pipeline.tables import PAIRS_FILE, read_table
 from tasks.training.batches import TrainedSequence
 
-PAIRS_FILE = "pairs.parquet"
 _log = logging.getLogger(__name__)
 
 
@@ -31,12 +31,7 @@ class SftSequences:
 def read_conversations(folder: Path) -> list[list[Message]]:
     """Return the conversations of an SFT data set that training uses; raises InputError if there are none."""
     path = folder / PAIRS_FILE
-    try:
-        pairs = pl.read_parquet(path, columns=["messages", "used"])
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: expected SFT pairs, found no file") from error
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(f"{path}: not a readable table of SFT pairs: {str(error).splitlines()[0]}") from error
+    pairs = read_table(path, columns=["messages", "used"])
     rows = pairs.filter(pl.col("used"))["messages"].to_list()
     if not rows:
         raise InputError(f"{path}: expected at least one pair with used=true, found none among {len(pairs)}")

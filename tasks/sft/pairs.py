@@ -23,6 +23,7 @@ from kernels_eval.rewards import reward_of
 from tasks.models.chat_templates import Message, Role
 from tasks.pipeline.references import ProblemSetRef, Progress, SftDataRef
 from tasks.pipeline.store import publish, published_digest
+from tasks.pipeline.tables import PAIRS_FILE
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.contamination import drop_contaminated
 from tasks.problems.generated.composition import Composition
@@ -43,7 +44,6 @@ REPAIR_MISTAKES = 0.5
 SECOND_REPAIRS = 0.4
 """Share of repairs with two earlier kernels."""
 SLOW_STYLES = (Style.SMALL_BLOCKS, Style.EXTRA_PASSES, Style.STEPWISE)
-PAIRS_FILE = "pairs.parquet"
 MAX_FAULT_SHARE = 0.01
 """Share of pairs that the judge may fail on; they are left out. More is a fault of the machine."""
 

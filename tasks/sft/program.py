@@ -2,7 +2,7 @@
 
 Yields progress dicts (`done`, `total`, figures) a few times a second, and at last `{"rows": [...]}`, the rows of
 `metrics.parquet`. Every `save_interval` steps the validation loss is measured and rank 0 publishes `step-<n>` in the
-work folder: policy, optimizer state and the rows so far. The newest ones and the best one stay.
+work folder: policy and optimizer state. The newest ones and the best one stay (tasks.training.retention).
 """
 
 import shutil
@@ -12,23 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import torch
 from torch import Tensor
 
 from tasks.models.config import ModelConfig
 from tasks.models.policy import load_policy, new_policy
 from tasks.models.tokenizer import load_tokenizer
-from tasks.pipeline.store import MANIFEST, publish
+from tasks.pipeline.store import MANIFEST
 from tasks.sft.config import SftConfig
 from tasks.sft.conversations import SftSequences, step_rows
 from tasks.training.batches import MicroBatch, TrainedSequence
 from tasks.training.checkpoint import OPTIMIZER_FILE, restore_optimizer, save_optimizer, save_weights
 from tasks.training.config import EngineConfig
 from tasks.training.engine import PolicyEngine, engine_settings
-from tasks.training.metrics import METRICS_FILE, metrics_table
 from tasks.training.program import RankContext, learning_rate
-from tasks.training.retention import STEP_PREFIX, best_place, checkpoint_metadata, keep_newest_and_best
+from tasks.training.retention import ROWS_FILE, Interim, best_place
 
 _PROGRESS_INTERVAL_S = 0.3
 
@@ -45,12 +43,7 @@ class SftJob:
     config: SftConfig
     engine: EngineConfig
     seed: int
-    fingerprint: str
-    """Of all settings and data: interim checkpoints of another are not resumed from."""
-    resume: Path | None
-    """Interim checkpoint to resume from."""
-    resume_step: int
-    work_dir: Path
+    interim: Interim
     folder: Path
     """Where rank 0 writes the policy."""
 
@@ -61,13 +54,12 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
     tokenizer = load_tokenizer(job.tokenizer)
     engine = _engine(job, tokenizer)
     config, training = job.config, job.sequences.training
-    rows: list[dict[str, Any]] = []
-    if job.resume is not None:
-        restore_optimizer(engine, job.resume)
-        rows = pl.read_parquet(job.resume / METRICS_FILE).to_dicts()
+    rows = list(job.interim.rows)
+    if job.interim.resume is not None:
+        restore_optimizer(engine, job.interim.resume)
     total = config.steps_for(len(training))
     reported = time.perf_counter()
-    for step in range(job.resume_step, total):
+    for step in range(job.interim.steps, total):
         if config.early_stop is not None and _best_validation(rows)[1] >= config.early_stop:
             break
         started = time.perf_counter()
@@ -102,7 +94,10 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
             }
         )
         if saving:
-            _save(rank, engine, tokenizer, job, step + 1, rows)
+            metric = "validation_loss" if config.early_stop is not None else config.best_metric
+            with job.interim.save(rank.rank, rows, step + 1, job.engine.keep_checkpoints, metric) as folder:
+                save_weights(engine, tokenizer, folder)
+                save_optimizer(engine, folder)
         if last or time.perf_counter() - reported > _PROGRESS_INTERVAL_S:
             reported = time.perf_counter()
             yield {"done": step + 1, "total": total, "loss": loss, "tokens_per_s": tokens / seconds}
@@ -110,14 +105,9 @@ def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:
     if best_step == rows[-1]["step"]:
         save_weights(engine, tokenizer, job.folder)
     elif rank.rank == 0:
-        not_the_policys = shutil.ignore_patterns(Path(OPTIMIZER_FILE).parts[0], METRICS_FILE, MANIFEST)
-        shutil.copytree(_interim(job, best_step + 1), job.folder, ignore=not_the_policys, dirs_exist_ok=True)
+        not_the_policys = shutil.ignore_patterns(Path(OPTIMIZER_FILE).parts[0], ROWS_FILE, MANIFEST)
+        shutil.copytree(job.interim.after(best_step + 1), job.folder, ignore=not_the_policys, dirs_exist_ok=True)
     yield {"rows": rows}
-
-
-def _interim(job: SftJob, steps: int) -> Path:
-    """Return the interim checkpoint after so many steps."""
-    return job.work_dir / f"{STEP_PREFIX}{steps:08d}"
 
 
 def _best_validation(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
@@ -133,7 +123,7 @@ def _best_validation(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
 
 
 def _engine(job: SftJob, tokenizer: Any) -> PolicyEngine:
-    source = job.resume or job.initial or job.model.pretrained
+    source = job.interim.resume or job.initial or job.model.pretrained
     model = new_policy(job.model, tokenizer, job.seed) if source is None else load_policy(source, job.model.dtype)
     config = job.config
     settings = engine_settings(
@@ -178,20 +168,3 @@ def _validation_loss(engine: PolicyEngine, job: SftJob) -> float | None:
             total += torch.stack([_loss(engine, batch), batch.mask.sum()])
     loss, tokens = engine.sum_over_ranks(total).tolist()
     return loss / tokens
-
-
-def _save(
-    rank: RankContext, engine: PolicyEngine, tokenizer: Any, job: SftJob, step: int, rows: Sequence[dict[str, Any]]
-) -> None:
-    """Publish an interim checkpoint, then remove those that are not to be kept."""
-    folder = _interim(job, step)
-    if rank.rank == 0:
-        with publish(folder, checkpoint_metadata(job.fingerprint, step, rows[-1])) as partial:
-            save_weights(engine, tokenizer, partial)
-            save_optimizer(engine, partial)
-            metrics_table(rows).write_parquet(partial / METRICS_FILE)
-        metric = "validation_loss" if job.config.early_stop is not None else job.config.best_metric
-        keep_newest_and_best(job.work_dir, job.fingerprint, job.engine.keep_checkpoints, metric)
-    else:
-        save_weights(engine, tokenizer, folder)
-        save_optimizer(engine, folder)

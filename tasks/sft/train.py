@@ -16,14 +16,15 @@ from tasks.models.policy import check_architecture, check_dtype
 from tasks.models.tokenizer import load_tokenizer, train_tokenizer
 from tasks.pipeline.references import CheckpointRef, Progress, SftDataRef
 from tasks.pipeline.store import digest_of, measured, publish, published_digest
+from tasks.pipeline.tables import METRICS_FILE
 from tasks.sft.config import SftConfig
 from tasks.sft.conversations import encode_conversations, read_conversations
 from tasks.sft.program import SftJob, sft_program
 from tasks.training.config import EngineConfig, check_heads
 from tasks.training.faults import with_smaller_batches
-from tasks.training.metrics import METRICS_FILE, record
+from tasks.training.metrics import record
 from tasks.training.ranks import run_on_ranks
-from tasks.training.retention import find_newest
+from tasks.training.retention import find_interim
 
 
 def train_sft(
@@ -79,7 +80,6 @@ def train_sft(
     with publish(destination, metadata, {METRICS_FILE: measured}) as folder:
 
         def run(engine: EngineConfig) -> Iterator[dict[str, Any]]:
-            resume, resume_step = find_newest(work_dir, fingerprint)
             job = SftJob(
                 sequences=sequences,
                 tokenizer=tokenizer_path,
@@ -88,10 +88,7 @@ def train_sft(
                 config=config,
                 engine=engine,
                 seed=seed,
-                fingerprint=fingerprint,
-                resume=resume,
-                resume_step=resume_step,
-                work_dir=work_dir,
+                interim=find_interim(work_dir, fingerprint),
                 folder=folder,
             )
             return run_on_ranks(engine, sft_program, job)

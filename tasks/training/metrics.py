@@ -6,11 +6,11 @@ from typing import Any
 
 import polars as pl
 
-from kernels_eval.errors import InputError, first_line
+from kernels_eval.errors import InputError
 from tasks.pipeline.references import Progress
 from tasks.pipeline.store import read_manifest
+from tasks.pipeline.tables import METRICS_FILE, read_table
 
-METRICS_FILE = "metrics.parquet"
 _SOMETIMES_EMPTY = ("validation_loss",)
 """Numbers that not every step has; their columns are floats even if no step has one."""
 _NOT_COMPARED = ("iteration", "step", "epoch")
@@ -44,7 +44,7 @@ def compare_updates(first: Path, second: Path) -> pl.DataFrame:
             f"{second}: trained on the batch {batches[1]}, expected {batches[0]}, that of {first}: "
             "only updates on the same batch compare"
         )
-    ours, theirs = (_metrics(folder) for folder in (first, second))
+    ours, theirs = (read_table(folder / METRICS_FILE) for folder in (first, second))
     rows: list[dict[str, object]] = []
     for name in ours.columns:
         if name in _NOT_COMPARED or name not in theirs.columns:
@@ -64,10 +64,3 @@ def _batch_of(folder: Path) -> str:
     if batch is None:
         raise InputError(f"{folder}: expected the published checkpoint of an update, found none")
     return str(batch)
-
-
-def _metrics(folder: Path) -> pl.DataFrame:
-    try:
-        return pl.read_parquet(folder / METRICS_FILE)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(f"{folder / METRICS_FILE}: not a readable Parquet file: {first_line(error)}") from error

@@ -1,27 +1,71 @@
 """Retention of checkpoints: the newest and best interim ones; all published ones, some without optimizer state.
 
 Interim checkpoints are published folders `step-<n>` whose manifests hold, as metadata, the `fingerprint` of what is
-being trained and `figures`, the metrics at that step. Those of another fingerprint are removed.
+being trained and `figures`, the metrics at that step. Those of another fingerprint are removed. `rows.json` in them
+holds the rows of `metrics.parquet` so far.
 """
 
+import json
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from tasks.pipeline.integrity import damage_of
 from tasks.pipeline.references import CheckpointRef
-from tasks.pipeline.store import discard, read_manifest
+from tasks.pipeline.store import discard, publish, read_manifest
 
 _LOGGER = logging.getLogger("kernelmill.training")
 STEP_PREFIX = "step-"
+ROWS_FILE = "rows.json"
 OPTIMIZER_FILES = ("optimizer/*", "critic/optimizer/*")
 """Folder in a checkpoint for data that only an optimizer reads (tasks.training.checkpoint)."""
 _WHOLE = 2
 """Newest policies that keep everything: the last one, and the one that it was trained from."""
 Metric = Literal["loss", "validation_loss", "kl", "return_mean"]
 _HIGHER_IS_BETTER: frozenset[Metric] = frozenset({"return_mean"})
+
+
+@dataclass(frozen=True)
+class Interim:
+    """Folder of one training's interim checkpoints, and the newest one that is there."""
+
+    folder: Path
+    fingerprint: str
+    resume: Path | None
+    steps: int
+    """Optimizer steps that the checkpoint to resume from has seen."""
+    rows: tuple[dict[str, Any], ...]
+
+    def after(self, steps: int) -> Path:
+        """Return the folder of the checkpoint after so many steps."""
+        return self.folder / f"{STEP_PREFIX}{steps:08d}"
+
+    @contextmanager
+    def save(
+        self, rank: int, rows: Sequence[dict[str, Any]], steps: int, keep: int, metric: Metric | None
+    ) -> Generator[Path]:
+        """Publish the checkpoint that is written to the folder yielded, then remove those that are not to be kept.
+
+        Every rank enters, because engines are saved by all ranks together; rank 0 alone writes files.
+        """
+        if rank != 0:
+            yield self.after(steps)
+            return
+        with publish(self.after(steps), checkpoint_metadata(self.fingerprint, steps, rows[-1])) as partial:
+            yield partial
+            (partial / ROWS_FILE).write_text(json.dumps(list(rows)), encoding="utf-8")
+        keep_newest_and_best(self.folder, self.fingerprint, keep, metric)
+
+
+def find_interim(folder: Path, fingerprint: str) -> Interim:
+    """Return the newest interim checkpoint of a training, or the beginning."""
+    found, steps = find_newest(folder, fingerprint)
+    rows = () if found is None else tuple(json.loads((found / ROWS_FILE).read_text(encoding="utf-8")))
+    return Interim(folder, fingerprint, found, steps, rows)
 
 
 def checkpoint_metadata(fingerprint: str, steps: int, row: Mapping[str, Any]) -> dict[str, Any]:

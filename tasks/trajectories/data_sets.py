@@ -11,6 +11,7 @@ import polars as pl
 
 from kernels_eval.errors import InputError
 from tasks.pipeline.store import read_manifest
+from tasks.pipeline.tables import PAIRS_FILE, read_table
 from tasks.trajectories.reader import find_batches, read_trajectories_file, read_turns_file
 from tasks.trajectories.schema import TRAJECTORIES_FILE, TURNS_FILE
 
@@ -112,9 +113,6 @@ def _turns(path: Path) -> pl.DataFrame:
     return turns
 
 
-PAIRS_FILE = "pairs.parquet"
-
-
 @dataclass(frozen=True)
 class Quarantine:
     """Rows taken out of one data set."""
@@ -147,11 +145,7 @@ def _read(folder: Path) -> Quarantine | None:
         return None
     for name, key in ((TRAJECTORIES_FILE, "trajectory_id"), (PAIRS_FILE, "pair_id")):
         file = folder / name
-        if not file.exists():
-            continue
-        try:
-            rows = pl.read_parquet(file, columns=[key, "reason"]).rename({key: "row_id"})
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise InputError(f"{file}: not a quarantine's table: {str(error).splitlines()[0]}") from error
-        return Quarantine(folder, str(manifest.get("metadata", {}).get("origin", "")), rows)
+        if file.exists():
+            rows = read_table(file, [key, "reason"]).rename({key: "row_id"})
+            return Quarantine(folder, str(manifest.get("metadata", {}).get("origin", "")), rows)
     return None

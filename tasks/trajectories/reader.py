@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kernels_eval.errors import InputError
+from kernels_eval.errors import InputError, first_line
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import MANIFEST, published_digest
 from tasks.trajectories.schema import (
@@ -63,7 +63,7 @@ def _read(path: Path, schema: pa.Schema, order: list[str]) -> pl.DataFrame:
     try:
         return frame.collect().sort(order)
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(f"{path}: not a table of this kind: {str(error).splitlines()[0]}") from error
+        raise InputError(f"{path}: not a table of this kind: {first_line(error)}") from error
 
 
 def polars_schema(schema: pa.Schema) -> pl.Schema:
@@ -79,7 +79,7 @@ def _check_version(path: Path) -> None:
     except FileNotFoundError as error:
         raise InputError(f"{path}: expected a Parquet table, found no file") from error
     except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path}: expected a Parquet table: {str(error).splitlines()[0]}") from error
+        raise InputError(f"{path}: expected a Parquet table: {first_line(error)}") from error
     found = metadata.get(VERSION_KEY)
     if found is None:
         raise InputError(f"{path}: expected {VERSION_KEY.decode()} in the file's metadata, found none")

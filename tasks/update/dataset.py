@@ -5,16 +5,16 @@ verdict is an infrastructure error, groups of one (no baseline), groups without 
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
 
-from kernels_eval.errors import InputError, first_line
+from kernels_eval.errors import InputError
 from kernels_eval.verdict import Status
 from tasks.pipeline.references import TrajectoryBatchRef
+from tasks.pipeline.tables import read_table
 from tasks.training.batches import TrainedSequence
 from tasks.trajectories.groups import WITHOUT_BASELINE, GroupKey, group_turns
 from tasks.trajectories.schema import TURNS_FILE
@@ -30,6 +30,7 @@ COLUMNS = (
     "prompt_token_ids",
     "response_token_ids",
     "response_logprobs",
+    "finish_reason",
     "verdict",
     "reward",
     "return",
@@ -38,7 +39,7 @@ COLUMNS = (
 
 def read_samples(batch: TrajectoryBatchRef, config: UpdateConfig, vocabulary: int) -> SampleSet:
     """Read the samples of a published batch. Raises InputError for anything that cannot be trained on."""
-    return make_samples(_read_turns(batch.path / TURNS_FILE), config, vocabulary)
+    return make_samples(read_table(batch.path / TURNS_FILE, COLUMNS), config, vocabulary)
 
 
 def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> SampleSet:
@@ -50,7 +51,7 @@ def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> 
     check_turns(usable, vocabulary)
     keys: list[GroupKey] = list(zip(usable["group_id"], usable["turn_index"], usable["role"], strict=True))
     trajectories = usable["trajectory_id"].to_list()
-    overlong = _overlong(usable)
+    overlong = (usable["finish_reason"] == "length").fill_null(False).to_numpy()
     returns = usable["return"].to_numpy().astype(np.float64) - _length_penalty(usable, config)
     groups = group_turns(returns.tolist(), keys, trajectories, config.advantage)
     left_out = groups.single | groups.constant
@@ -111,25 +112,6 @@ def check_turns(turns: pl.DataFrame, vocabulary: int) -> None:
     finite = turns["response_logprobs"].list.eval(pl.element().is_finite()).list.all()
     _refuse(turns, ~finite, "response_logprobs", "finite numbers")
     _refuse(turns, turns["response_logprobs"].list.max() > 1e-6, "response_logprobs", "log-probabilities of at most 0")
-
-
-def _read_turns(path: Path) -> pl.DataFrame:
-    try:
-        turns = pl.read_parquet(path)
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: expected the turns of a trajectory batch, found no file") from error
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(f"{path}: not a readable Parquet file: {first_line(error)}") from error
-    missing = [name for name in COLUMNS if name not in turns.columns]
-    if missing:
-        raise InputError(f"{path}: expected the columns {', '.join(missing)}, which are not there")
-    return turns
-
-
-def _overlong(turns: pl.DataFrame) -> NDArray[np.bool_]:
-    if "finish_reason" not in turns.columns:
-        return np.zeros(len(turns), dtype=np.bool_)
-    return (turns["finish_reason"] == "length").fill_null(False).to_numpy()
 
 
 def _length_penalty(turns: pl.DataFrame, config: UpdateConfig) -> NDArray[np.float64]:

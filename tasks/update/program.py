@@ -2,7 +2,8 @@
 
 Yields a progress dict after each optimizer step (`done`, `total`, figures), and at last `{"rows": [...]}`, the rows
 of `metrics.parquet`. Random numbers (dropout) are drawn from (seed, iteration, step, rank): an interrupted update goes
-on to the same bits.
+on to the same bits. Interim checkpoints (tasks.training.retention) hold policy or adapter, critic, optimizer states and
+`prepared.safetensors`.
 """
 
 import time
@@ -18,16 +19,16 @@ from tasks.models.policy import load_policy
 from tasks.models.tokenizer import load_tokenizer
 from tasks.pipeline.references import CheckpointRef
 from tasks.training.batches import MicroBatch
-from tasks.training.checkpoint import restore_optimizer
+from tasks.training.checkpoint import restore_optimizer, save_optimizer, save_weights
 from tasks.training.engine import EngineSettings, PolicyEngine, engine_settings, prepare_model
 from tasks.training.program import RankContext, learning_rate
+from tasks.training.retention import Interim
 from tasks.training.scoring import TokenScorer, score
 from tasks.trajectories.groups import GroupKey
 from tasks.update.config import UpdateConfig
 from tasks.update.credit_assignment import Sample, SampleSet
 from tasks.update.critic import CRITIC_FOLDER, CriticEngine, critic_settings, load_critic
-from tasks.update.interim_checkpoint import Engines, Interim, save_engines, save_interim
-from tasks.update.precompute import Scorer, load_prepared, prepare
+from tasks.update.precompute import Scorer, load_prepared, prepare, save_prepared
 from tasks.update.step import optimizer_step, throughput
 
 if TYPE_CHECKING:  # PEFT takes two seconds to import
@@ -58,6 +59,24 @@ class UpdateJob:
     def resume(self) -> Path | None:
         """The interim checkpoint to go on from, if any."""
         return None if self.interim is None else self.interim.resume
+
+
+@dataclass
+class Engines:
+    """Objects that a rank trains, and keeps from one update to the next."""
+
+    policy: PolicyEngine
+    critic: CriticEngine | None
+    tokenizer: Any
+    base: "AdapterBase | None"
+
+    def save(self, folder: Path, tokenizer: Any = None) -> None:
+        """Write policy, critic if there is one, and their optimizer states. Every rank calls it; rank 0 writes."""
+        save_weights(self.policy, tokenizer, folder, self.base)
+        save_optimizer(self.policy, folder)
+        if self.critic is not None:
+            save_weights(self.critic, None, folder / CRITIC_FOLDER)
+            save_optimizer(self.critic, folder / CRITIC_FOLDER)
 
 
 def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]]:
@@ -114,13 +133,17 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
         )
         due = config.save_interval is not None and (number + 1) % config.save_interval == 0
         if job.interim is not None and due and number + 1 < len(hands):
-            save_interim(job.interim, engines, config, prepared, rows, number + 1)
+            keep, metric = config.keep_checkpoints, config.best_metric
+            with job.interim.save(rank.rank, rows, number + 1, keep, metric) as folder:
+                engines.save(folder)
+                if rank.rank == 0:
+                    save_prepared(prepared, folder)
         yield {
             "done": number + 1,
             "total": len(hands),
             **{name: rows[-1][name] for name in ("loss", "kl", "entropy", "gradient_norm", "tokens_per_s")},
         }
-    save_engines(engines, job.folder, engines.tokenizer)
+    engines.save(job.folder, engines.tokenizer)
     rank.held["update"] = engines
     yield {"rows": rows}
 

@@ -15,15 +15,16 @@ from kernels_eval.frozen import decisive_part
 from tasks.models.policy import architecture_of, check_dtype, check_same_architecture, dtype_of
 from tasks.pipeline.references import CheckpointRef, Progress, TrajectoryBatchRef
 from tasks.pipeline.store import digest_of, measured, publish, published_digest, read_manifest
+from tasks.pipeline.tables import METRICS_FILE
 from tasks.rollout.curriculum import MANIFEST_KEY, record_of
 from tasks.rollout.refill import refill_record
 from tasks.training.config import check_heads
 from tasks.training.faults import with_smaller_batches
-from tasks.training.metrics import METRICS_FILE, record
+from tasks.training.metrics import record
 from tasks.training.ranks import run_on_ranks
+from tasks.training.retention import find_interim
 from tasks.update.config import UpdateConfig
 from tasks.update.dataset import read_samples
-from tasks.update.interim_checkpoint import find_interim
 from tasks.update.program import UpdateJob, adopt_program, update_program
 
 

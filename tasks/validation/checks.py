@@ -17,6 +17,7 @@ from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from tasks.pipeline.references import ArtifactRef, CheckpointRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
 from tasks.pipeline.store import publish, published_digest, read_metadata
+from tasks.pipeline.tables import METRICS_FILE, PAIRS_FILE, PROBLEMS_FILE, read_table
 from tasks.problems.row import Split
 from tasks.trajectories.content import TABLES, table_digest
 from tasks.trajectories.reader import read_trajectories, read_turns
@@ -111,13 +112,13 @@ RAW, PUBLISHED = "raw", "published"
 
 def validate_problems(problems: ProblemSetRef, config: ValidationConfig, docs_dir: Path) -> ProblemSetRef:
     """Return the problem set if every row is valid. It is made, not sampled: nothing is quarantined."""
-    projection = projections.problems_projection(_read(problems.path / "problems.parquet"))
+    projection = projections.problems_projection(read_table(problems.path / PROBLEMS_FILE))
     return _if_valid(problems, projection, load_suite("problems", config.suites), docs_dir)
 
 
 def validate_update_metrics(checkpoint: CheckpointRef, config: ValidationConfig, docs_dir: Path) -> CheckpointRef:
     """Return the checkpoint if the metrics of its training are finite and in range."""
-    projection = projections.metrics_projection(_read(checkpoint.path / "metrics.parquet"))
+    projection = projections.metrics_projection(read_table(checkpoint.path / METRICS_FILE))
     return _if_valid(checkpoint, projection, load_suite("update_metrics", config.suites), docs_dir)
 
 
@@ -132,8 +133,8 @@ def validate_sft_pairs(
 ) -> SftDataRef:
     """Return the SFT data, or a copy at `destination` without its bad rows, which go to `quarantine`."""
     suite = load_suite("sft_pairs", config.suites, reward_range(reward))
-    file = data.path / "pairs.parquet"
-    projection = projections.pairs_projection(_read(file), data.verified)
+    file = data.path / PAIRS_FILE
+    projection = projections.pairs_projection(read_table(file), data.verified)
     bad = bad_rows(projection, suite)
     if bad.is_empty():
         return _if_valid(data, projection, suite, docs_dir)
@@ -209,13 +210,6 @@ def _run(checks: Sequence[Check], docs_dir: Path) -> list[Finding]:
     from tasks.validation.runner import run_checks  # imports Great Expectations
 
     return run_checks(checks, docs_dir)
-
-
-def _read(file: Path) -> pl.DataFrame:
-    try:
-        return pl.read_parquet(file)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(f"{file}: expected a Parquet table: {str(error).splitlines()[0]}") from error
 
 
 def _metadata(origin: ArtifactRef, quarantined: int, quarantine: Path) -> dict[str, Any]:

@@ -164,6 +164,6 @@ def test_bad_data_is_one_clear_sentence(tmp_path: Path, make_pairs: Callable[...
     with pytest.raises(InputError, match=r"expected at least one pair with used=true, found none among 1"):
         train()
     (data.path / "pairs.parquet").write_text("no table")
-    with pytest.raises(InputError, match=r"not a readable table of SFT pairs"):
+    with pytest.raises(InputError, match=r"pairs.parquet: expected a Parquet table"):
         train()
     assert not (tmp_path / "never").exists()

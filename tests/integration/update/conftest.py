@@ -96,6 +96,7 @@ def turns_of(policy: CheckpointRef, groups: int = 6, samples: int = 4, seed: int
                     "prompt_token_ids": prompt,
                     "response_token_ids": response.tolist(),
                     "response_logprobs": log_probs.gather(-1, response[:, None]).squeeze(-1).tolist(),
+                    "finish_reason": "stop",
                     "verdict": {"status": "correct"},
                     "reward": reward,
                     "return": reward,

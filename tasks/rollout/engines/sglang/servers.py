@@ -22,7 +22,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.errors import InfrastructureError, InputError, first_line
 from tasks.cluster.placement import options_in_worker
 from tasks.rollout.config import SglangConfig
 from tasks.rollout.engines.sglang.pool import Member, ServerState
@@ -146,7 +146,7 @@ class RaySupervisor:
         try:
             return await self._actor.state.remote()
         except RayActorError as error:
-            return ServerState(is_running=False, gave_up=True, restarts=0, report=str(error).splitlines()[0])
+            return ServerState(is_running=False, gave_up=True, restarts=0, report=first_line(error))
 
     async def set_model(self, folder: str, version: str) -> None:
         """Set the model for a restart."""

@@ -8,13 +8,14 @@ argument with an upper bound, an output that no kernel writes) has to be run to 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
 from kernels_eval.trace.schema import (
     FIRST_OWN,
+    Command,
     Constexpr,
     Descriptor,
     Free,
@@ -27,6 +28,7 @@ from kernels_eval.trace.schema import (
     Upload,
     Value,
     View,
+    views_in,
 )
 
 Leaf = tuple[str, Any]
@@ -41,7 +43,8 @@ def first_break(programs: Sequence[TraceAnswer], sizes: Sequence[int]) -> str | 
 
     `programs`: three of the same host code. `sizes`: their leading sizes, ascending.
     """
-    flat = [list(leaves(program)) for program in programs]
+    kept = frozenset[int]().union(*(_kept(program) for program in programs))
+    flat = [list(leaves(program, kept)) for program in programs]
     for places in zip(*flat, strict=False):
         name = places[0][0]
         if len({place for place, _ in places}) > 1:
@@ -52,19 +55,40 @@ def first_break(programs: Sequence[TraceAnswer], sizes: Sequence[int]) -> str | 
     return None if len({len(each) for each in flat}) == 1 else "end"
 
 
-def leaves(trace: TraceAnswer) -> Iterator[Leaf]:
-    """Yield every part of a program in order. The host code's own storages are numbered by their first use."""
-    return _Flattened().program(trace)
+def leaves(trace: TraceAnswer, kept: Set[int] = frozenset()) -> Iterator[Leaf]:
+    """Yield every part of a program in order. The host code's own storages are numbered by their first use.
+
+    `kept`: storages that several programs share, e.g. a constant that host code uploads in its first call only. They
+    keep their numbers, and their upload is no part of the program.
+    """
+    return _Flattened(kept).program(trace)
+
+
+def _kept(trace: TraceAnswer) -> Set[int]:
+    """Return the storages of the host code that an earlier program of the same process made."""
+    made: set[int] = set()
+    used: set[int] = set()
+    for command in trace.commands:
+        if isinstance(command, Upload):
+            made.add(command.storage)
+        elif isinstance(command, LaunchKernel):
+            used |= command.storages
+        elif isinstance(command, Operate):
+            arguments = (*command.arguments, *command.named.values())
+            used |= {view.storage for value in arguments for view in views_in(value)}
+            made |= {view.storage for view in command.results if view is not None} - used
+    used |= {output.view.storage for output in trace.outputs if output.view is not None}
+    return {storage for storage in used - made if storage >= FIRST_OWN}
 
 
 class _Flattened:
-    def __init__(self) -> None:
+    def __init__(self, kept: Set[int]) -> None:
         self._numbers: dict[int, int] = {}
+        self._kept = kept
 
     def program(self, trace: TraceAnswer) -> Iterator[Leaf]:
-        for index, command in enumerate(trace.commands):
-            if isinstance(command, Free):
-                continue
+        parts = (command for command in trace.commands if not self._is_left_out(command))
+        for index, command in enumerate(parts):
             if isinstance(command, LaunchKernel):
                 yield from self._launch(command, f"launch {index}")
             elif isinstance(command, Operate):
@@ -77,6 +101,9 @@ class _Flattened:
             yield f"output {index} type", output.type
             if output.view is not None:
                 yield from self._value(output.view, f"output {index}")
+
+    def _is_left_out(self, command: Command) -> bool:
+        return isinstance(command, Free) or (isinstance(command, Upload) and command.storage in self._kept)
 
     def _launch(self, command: LaunchKernel, place: str) -> Iterator[Leaf]:
         yield f"{place} kernel", str(command.kernel)
@@ -123,7 +150,7 @@ class _Flattened:
             yield f"{place} end", None
 
     def _storage(self, number: int) -> str:
-        own = number >= FIRST_OWN
+        own = number >= FIRST_OWN and number not in self._kept
         return f"own {self._numbers.setdefault(number, len(self._numbers))}" if own else str(number)
 
 

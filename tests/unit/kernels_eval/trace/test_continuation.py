@@ -184,6 +184,36 @@ def test_each_change_at_the_large_size_alone_is_found_in_its_place(place: str) -
     assert found(BREAKS[place]) == place
 
 
+CONSTANT = FIRST_OWN + 500
+
+
+def with_constant(rows: int, first: int, storage: int = CONSTANT, uploads: bool = False) -> dict[str, Any]:
+    """Return the honest program with a constant as an argument, which it uploads or has from an earlier call."""
+    raw = honest(rows, first)
+    launch(raw)["arguments"]["constant"] = view(storage, 1)
+    if uploads:
+        raw["commands"].insert(1, {"kind": "upload", "storage": storage, "start": 0, "size": 16})
+    return raw
+
+
+def break_of(*programs: dict[str, Any]) -> str | None:
+    return first_break([trace(raw) for raw in programs], SIZES)
+
+
+def test_a_constant_uploaded_in_the_first_call_only_continues() -> None:
+    later = [with_constant(size, FIRST_OWN + 20 * index) for index, size in enumerate(SIZES) if index]
+    assert break_of(with_constant(SIZES[0], FIRST_OWN, uploads=True), *later) is None
+    assert break_of(with_constant(SIZES[0], FIRST_OWN), *later) is None
+
+
+def test_another_constant_at_the_large_size_is_found_whether_kept_or_uploaded() -> None:
+    small = [with_constant(SIZES[0], FIRST_OWN, uploads=True), with_constant(SIZES[1], FIRST_OWN + 20)]
+    kept = with_constant(SIZES[2], FIRST_OWN + 40, CONSTANT + 1)
+    assert break_of(*small, kept) == "launch 3 constant storage"
+    uploaded = with_constant(SIZES[2], FIRST_OWN + 40, CONSTANT + 1, uploads=True)
+    assert break_of(*small, uploaded) == "operator 1 name"
+
+
 def test_an_output_that_no_kernel_wrote_is_found() -> None:
     def fresh(raw: dict[str, Any]) -> None:
         raw["outputs"][0] = {"view": view(FIRST_OWN + 99, SIZES[2])}

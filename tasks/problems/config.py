@@ -19,8 +19,11 @@ class ProblemsConfig(FrozenModel):
     train: int = Field(default=800, ge=1)
     """Training problems (at most: an external source may hold fewer)."""
     heldout: int = Field(default=96, ge=1)
-    """Held-out problems (at most); no composition of them is in the training problems. Of an external source the share
-    heldout / (train + heldout) of its compositions is held out."""
+    """Held-out problems (at most); no composition of them is in the training problems, nor, of the generated suite, a
+    part of one. Of an external source the share heldout / (train + heldout) of its compositions is held out."""
+    harder: int = Field(default=0, ge=0)
+    """Further held-out problems of the generated suite, measured apart: a third each with longer compositions, with
+    pairs of operators that training does not have, and with other shapes."""
     levels: tuple[int, ...] = (1, 2, 3)
     """Levels to keep."""
     flag_trivial: bool = True

@@ -1,8 +1,9 @@
 """The published problem set: one folder with `problems.parquet`.
 
 Columns: problem_id, problem_digest, split (`train` | `heldout`), level int32, family, name, composition, source,
-reference_kernel (null if none is known). The schema's version is in the file's metadata. The manifest's metadata counts
-problems: loaded, duplicates, beyond the limits, passed by a trivial answer, random, similar across the split.
+reference_kernel (null if none is known), tier (tasks.problems.row.Tier; not in version 1, where all are standard). The
+schema's version is in the file's metadata. The manifest's metadata counts problems: loaded, duplicates, beyond the
+limits, passed by a trivial answer, random, similar across the split.
 """
 
 import logging
@@ -27,7 +28,7 @@ from tasks.problems.split import check_split, split_entries
 
 _log = logging.getLogger(__name__)
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 _VERSION_KEY = b"kernelmill.problems.version"
 SCHEMA = pa.schema(
     [
@@ -40,9 +41,12 @@ SCHEMA = pa.schema(
         pa.field("composition", pa.string(), nullable=False),
         pa.field("source", pa.string(), nullable=False),
         pa.field("reference_kernel", pa.string()),
+        pa.field("tier", pa.string(), nullable=False),
     ],
     metadata={_VERSION_KEY: SCHEMA_VERSION.encode()},
 )
+_SCHEMAS = {SCHEMA_VERSION: SCHEMA, "1": SCHEMA.remove(SCHEMA.get_field_index("tier"))}
+"""Schemas that are read, by version."""
 
 
 def build_problem_set(config: ProblemsConfig, destination: Path) -> ProblemSetRef:
@@ -150,7 +154,7 @@ def _read_table(path: Path) -> Any:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             found = file.schema_arrow
             version = (found.metadata or {}).get(_VERSION_KEY, b"none").decode()
-            if version != SCHEMA_VERSION or not found.equals(SCHEMA):
+            if version not in _SCHEMAS or not found.equals(_SCHEMAS[version]):
                 raise InputError(
                     f"{path}: expected a problem set of schema version {SCHEMA_VERSION}; "
                     f"found version {version}, columns {', '.join(found.names)}"
@@ -164,4 +168,5 @@ def _read_table(path: Path) -> Any:
 
 def _row(values: dict[str, Any]) -> ProblemRow:
     problem = Problem(**{name: values[name] for name in Problem.model_fields})
-    return ProblemRow(problem=problem, **{name: values[name] for name in ("split", "composition", "reference_kernel")})
+    others = ("split", "composition", "reference_kernel", "tier")
+    return ProblemRow(problem=problem, **{name: values[name] for name in others if name in values})

@@ -1,17 +1,19 @@
 """Rows of problem tables: as read (`Row`), as loaded (`Entry`), as published (`ProblemRow`).
 
 Columns that are read: `source` (or `code`), required; `problem_id`, `level` (default 1), `name`, `family`, `split`
-(`train` | `heldout`), `composition`, `reference_kernel`. Others are ignored. An integer `problem_id` counts within its
-level, as in KernelBench's dataset, and becomes `level1_19_ReLU`.
+(`train` | `heldout`), `tier` (of a held-out problem), `composition`, `reference_kernel`. Others are ignored. An integer
+`problem_id` counts within its level, as in KernelBench's dataset, and becomes `level1_19_ReLU`.
 """
 
 import re
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.problem import Problem, check_problem_source
+
+_Kind = TypeVar("_Kind", bound=StrEnum)
 
 
 class Split(StrEnum):
@@ -21,6 +23,19 @@ class Split(StrEnum):
     """SFT and RL use these."""
     HELDOUT = "heldout"
     """Measured, never trained on."""
+
+
+class Tier(StrEnum):
+    """Kind of a held-out problem."""
+
+    STANDARD = "standard"
+    """As the training problems are: their lengths, pairs of operators and shapes. The main figures are on these."""
+    LONGER = "longer"
+    """More operators than any training problem has."""
+    NEW_PAIRS = "new_pairs"
+    """Two operators follow each other that do so in no training problem."""
+    NEW_SHAPES = "new_shapes"
+    """Shapes that no training problem has."""
 
 
 class ProblemRow(FrozenModel):
@@ -33,6 +48,7 @@ class ProblemRow(FrozenModel):
     or the digest of its fingerprint (tasks.problems.contamination)."""
     reference_kernel: str | None = None
     """A kernel known to solve it, if any."""
+    tier: Tier = Tier.STANDARD
 
 
 class Row(NamedTuple):
@@ -57,11 +73,12 @@ class Entry(FrozenModel):
     composition: str | None = None
     """The composition that the source gives; None: the problem set derives it."""
     reference_kernel: str | None = None
+    tier: Tier = Tier.STANDARD
 
 
 SOURCE_COLUMNS = ("source", "code")
 WANTED = frozenset(
-    {*SOURCE_COLUMNS, "problem_id", "level", "name", "family", "split", "composition", "reference_kernel"}
+    {*SOURCE_COLUMNS, "problem_id", "level", "name", "family", "split", "tier", "composition", "reference_kernel"}
 )
 # Problem ids become parts of file names.
 _ID = re.compile(r"[^/\\\s\x00-\x1f]{1,200}")
@@ -79,9 +96,10 @@ def entry_of(row: Row) -> Entry:
     return Entry(
         problem=problem.model_copy(update={"problem_id": _problem_id(row, problem)}),
         where=row.where,
-        split=_split(row),
+        split=_one_of(Split, row, "split"),
         composition=text(row, "composition") or None,
         reference_kernel=text(row, "reference_kernel"),
+        tier=_one_of(Tier, row, "tier") or Tier.STANDARD,
     )
 
 
@@ -125,13 +143,18 @@ def _level(row: Row) -> int:
     return level
 
 
-def _split(row: Row) -> Split | None:
-    value = row.values.get("split")
+def _one_of(kind: type[_Kind], row: Row, column: str) -> _Kind | None:
+    value = row.values.get(column)
     if value is None:
         return None
-    if value not in tuple(Split):
-        raise InputError(f"{row.where}: column `split`: expected `train` or `heldout`, found {_shown(value)}")
-    return Split(value)
+    if value not in tuple(kind):
+        raise InputError(f"{row.where}: column `{column}`: expected {_listed(kind)}, found {_shown(value)}")
+    return kind(value)
+
+
+def _listed(kind: type[StrEnum]) -> str:
+    *others, last = (f"`{member}`" for member in kind)
+    return f"{', '.join(others)} or {last}"
 
 
 def _shown(value: Any) -> str:

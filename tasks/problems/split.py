@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from kernels_eval.errors import InputError
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.contamination import fingerprint_digest
-from tasks.problems.row import Entry, ProblemRow, Split
+from tasks.problems.row import Entry, ProblemRow, Split, Tier
 
 
 def hashed_split(composition: str, config: ProblemsConfig) -> Split:
@@ -79,7 +79,11 @@ def _row(entry: Entry, config: ProblemsConfig) -> ProblemRow:
         composition = entry.problem.digest
     split = entry.split or hashed_split(composition, config)
     return ProblemRow(
-        problem=entry.problem, split=split, composition=composition, reference_kernel=entry.reference_kernel
+        problem=entry.problem,
+        split=split,
+        composition=composition,
+        reference_kernel=entry.reference_kernel,
+        tier=entry.tier if split is Split.HELDOUT else Tier.STANDARD,
     )
 
 

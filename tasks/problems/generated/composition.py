@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
-from tasks.problems.generated.operators import ALL, BY_NAME, MATMUL, Family, Operator, Place
+from tasks.problems.generated.operators import ALL, BY_NAME, CANONICAL, MATMUL, Family, Operator, Place
 
 _BODY = tuple(operator for operator in ALL if operator.place is Place.BODY)
 _TAIL = tuple(operator for operator in ALL if operator.place is Place.TAIL)
@@ -29,6 +29,17 @@ class Composition(FrozenModel):
     def key(self) -> str:
         """The composition as text, e.g. `linear>relu>softmax`."""
         return ">".join(self.names)
+
+    @property
+    def canonical(self) -> tuple[str, ...]:
+        """The names, with one name for operators that the split treats as one (CANONICAL)."""
+        return tuple(CANONICAL.get(name, name) for name in self.names)
+
+    @property
+    def parts(self) -> set[tuple[str, ...]]:
+        """Every contiguous part of the canonical names, the whole among them."""
+        names = self.canonical
+        return {names[start:end] for start in range(len(names)) for end in range(start + 1, len(names) + 1)}
 
     @property
     def family(self) -> Family:
@@ -65,8 +76,11 @@ def parse_composition(key: str) -> Composition:
     return Composition(names=names)
 
 
-def draw_composition(level: int, generator: random.Random) -> Composition:
-    """Draw a composition of the given level: no operator twice, no operand twice."""
+def draw_composition(level: int, generator: random.Random, further: int = 0) -> Composition:
+    """Draw a composition of the given level: no operator twice, no operand twice.
+
+    `further`: operators more than those of the longest composition that is drawn without it (level 3 alone).
+    """
     if level == 1:
         return Composition(names=(generator.choice(ALL).name,))
     head: Sequence[Operator] = ()
@@ -74,9 +88,9 @@ def draw_composition(level: int, generator: random.Random) -> Composition:
         length = generator.randint(2, 4)
     elif generator.random() < MATMUL_SHARE:
         head = (generator.choice(MATMUL),)
-        length = generator.randint(2, 5)
+        length = generator.randint(2, 5) if not further else 5 + further
     else:
-        length = generator.randint(5, 6)
+        length = generator.randint(5, 6) if not further else 6 + further
     tail: Sequence[Operator] = (generator.choice(_TAIL),) if generator.random() < TAIL_SHARE else ()
     body = _draw_body(length - len(head) - len(tail), generator)
     return Composition(names=tuple(operator.name for operator in (*head, *body, *tail)))

@@ -275,3 +275,8 @@ MATMUL = (
 
 ALL = (*ELEMENTWISE, *SCALAR, *BROADCAST, *ROW_STATISTIC, *SOFTMAX, *NORMALISATION, *REDUCTION, *LAYOUT, *MATMUL)
 BY_NAME = {operator.name: operator for operator in ALL}
+CANONICAL = {
+    **{"halve": "double", "third": "double", "decrement": "increment"},
+    **{"scale_rows": "multiply_tensor", "shift_rows": "add_tensor"},
+}
+"""One name for operators that differ in a constant, or in an operand's shape, only: the split treats them as one."""

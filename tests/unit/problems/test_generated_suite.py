@@ -1,6 +1,7 @@
 """The bundled suite: deterministic, rich enough, and split so that nothing held out can be trained on."""
 
 import ast
+from itertools import pairwise
 
 import pytest
 import torch
@@ -10,11 +11,13 @@ from hypothesis import strategies as st
 from kernels_eval.errors import InputError
 from kernels_eval.problem import check_problem_source, normalise_source
 from tasks.problems.config import ProblemsConfig
+from tasks.problems.contamination import Overlap, contaminated, fingerprint_of
 from tasks.problems.generated.composition import parse_composition
 from tasks.problems.generated.operators import ALL, Family
 from tasks.problems.generated.sources import Shape, Style, kernel_source, problem_source
-from tasks.problems.generated.suite import generate_problems, is_well_posed
-from tasks.problems.row import Split
+from tasks.problems.generated.suite import generate_problems
+from tasks.problems.generated.well_posed import is_well_posed
+from tasks.problems.row import ProblemRow, Split, Tier
 from tasks.sft.config import SftDataConfig
 from tasks.sft.pairs import generate_drafts
 
@@ -56,6 +59,79 @@ def test_no_held_out_composition_is_in_the_sft_corpus(suite, seed):
 def test_held_out_problems_do_not_depend_on_how_many_training_problems_there_are(suite):
     fewer = generate_problems(CONFIG.model_copy(update={"train": 20}))
     assert [row for row in fewer if row.split is Split.HELDOUT] == [row for row in suite if row.split is Split.HELDOUT]
+
+
+def contains(whole: tuple[str, ...], part: tuple[str, ...]) -> bool:
+    return any(whole[start : start + len(part)] == part for start in range(len(whole)))
+
+
+@pytest.mark.parametrize("seed", [0, 2, 5])
+def test_no_held_out_sequence_is_a_part_of_one_that_is_trained_on(seed):
+    config = ProblemsConfig(train=250, heldout=60, harder=12, seed=seed)
+    rows = generate_problems(config)
+    trained = {tuple(row.composition.split(">")) for row in rows if row.split is Split.TRAIN}
+    drafts = generate_drafts(SftDataConfig(compositions=250), config, seed)
+    trained |= {tuple(draft.composition.split(">")) for draft in drafts}
+    heldout = {tuple(row.composition.split(">")) for row in rows if row.split is Split.HELDOUT}
+    assert len(heldout) == 72
+    assert [(whole, part) for whole in trained for part in heldout if contains(whole, part)] == []
+
+
+@pytest.mark.parametrize("seed", [0, 2, 5])
+def test_no_held_out_problem_is_a_training_problem_with_other_constants(seed):
+    """The fingerprint of a program (tasks.problems.contamination) leaves its numbers out."""
+    rows = generate_problems(ProblemsConfig(train=400, heldout=96, harder=12, seed=seed))
+    sources = {split: [row.problem.source for row in rows if row.split is split] for split in Split}
+    assert set(contaminated(sources[Split.TRAIN], sources[Split.HELDOUT])) == {Overlap.NONE}
+
+
+def test_operators_with_equal_fingerprints_have_one_canonical_name():
+    shape = Shape(rows=8, columns=8, inner=8)
+    names: dict[str, set[str]] = {}
+    for operator in ALL:
+        composition = parse_composition(operator.name)
+        names.setdefault(fingerprint_of(problem_source(composition, shape)), set()).update(composition.canonical)
+    assert [found for found in names.values() if len(found) > 1] == []
+
+
+def test_each_harder_tier_has_what_training_lacks():
+    rows = generate_problems(ProblemsConfig(train=400, heldout=20, harder=13))
+    of = {tier: [row for row in rows if row.tier is tier and row.split is Split.HELDOUT] for tier in Tier}
+    assert [len(of[tier]) for tier in Tier] == [20, 5, 4, 4]
+    train = [row for row in rows if row.split is Split.TRAIN]
+    lengths = {family: max(len(names(row)) for row in train if is_product(row) is family) for family in (True, False)}
+    assert all(len(names(row)) > lengths[is_product(row)] for row in of[Tier.LONGER])
+    pairs = {pair for row in train for pair in pairwise(parse_composition(row.composition).canonical)}
+    assert all(set(pairwise(parse_composition(row.composition).canonical)) - pairs for row in of[Tier.NEW_PAIRS])
+    assert not {shape(row) for row in of[Tier.NEW_SHAPES]} & {shape(row) for row in train}
+    assert {row.tier for row in train} == {Tier.STANDARD}
+
+
+def test_the_standard_held_out_problems_do_not_depend_on_the_harder_ones(suite):
+    rows = generate_problems(CONFIG.model_copy(update={"harder": 6}))
+    standard = [row for row in rows if row.split is Split.HELDOUT and row.tier is Tier.STANDARD]
+    assert standard == [row for row in suite if row.split is Split.HELDOUT]
+
+
+def test_single_operators_are_held_out_only_where_there_is_nothing_else():
+    levels = {row.problem.level for row in generate_problems(CONFIG) if row.split is Split.HELDOUT}
+    assert levels == {2, 3}
+    single = generate_problems(ProblemsConfig(train=20, heldout=6, levels=(1,)))
+    heldout = {row.composition for row in single if row.split is Split.HELDOUT}
+    assert len(heldout) == 6
+    assert not heldout & {row.composition for row in single if row.split is Split.TRAIN}
+
+
+def names(row: ProblemRow) -> list[str]:
+    return row.composition.split(">")
+
+
+def is_product(row: ProblemRow) -> bool:
+    return names(row)[0] in ("linear", "matmul")
+
+
+def shape(row: ProblemRow) -> str:
+    return row.problem.problem_id.rpartition("/")[2]
 
 
 def test_problems_are_in_the_format_and_run(suite):

@@ -130,8 +130,8 @@ def test_a_reference_to_another_content_is_refused(write, rows, tmp_path):
         (pa.table({"problem_id": ["a"]}), "found version none, columns problem_id"),
         (pa.table({name: pa.array([], SCHEMA.field(name).type) for name in SCHEMA.names}), "found version none"),
         (
-            SCHEMA.empty_table().replace_schema_metadata({b"kernelmill.problems.version": b"2"}),
-            "expected a problem set of schema version 1; found version 2",
+            SCHEMA.empty_table().replace_schema_metadata({b"kernelmill.problems.version": b"3"}),
+            "expected a problem set of schema version 2; found version 3",
         ),
     ],
 )
@@ -179,3 +179,31 @@ def test_the_bundled_suite_is_a_problem_set(tmp_path):
     assert (reference.train, reference.heldout) == (20, 8)
     assert {row.problem.level for row in read_problems(reference)} <= {1, 2, 3}
     assert all(row.reference_kernel for row in read_problems(reference))
+
+
+def test_a_set_of_the_version_without_tiers_is_read(write, rows, tmp_path):
+    reference = build_problem_set(config(write("jsonl", rows)), tmp_path / "set")
+    expected, path = read_problems(reference), reference.path / "problems.parquet"
+    old = pq.read_table(path).drop(["tier"]).replace_schema_metadata({b"kernelmill.problems.version": b"1"})
+    pq.write_table(old, path)
+    assert read_problems(reference) == expected
+
+
+def test_tiers_are_published(tmp_path):
+    generated = build_problem_set(ProblemsConfig(train=20, heldout=6, harder=3), tmp_path / "set")
+    tiers = [row.tier for row in read_problems(generated, Split.HELDOUT)]
+    assert tiers == [*["standard"] * 6, "longer", "new_pairs", "new_shapes"]
+
+
+def test_tiers_of_a_source_are_those_of_its_held_out_problems(write, rows, tmp_path):
+    tiered = [
+        {**row, "split": "heldout" if number % 2 else "train", "tier": "longer"} for number, row in enumerate(rows)
+    ]
+    reference = build_problem_set(config(write("jsonl", tiered)), tmp_path / "set")
+    assert {row.tier for row in read_problems(reference, Split.HELDOUT)} == {"longer"}
+    assert {row.tier for row in read_problems(reference, Split.TRAIN)} == {"standard"}
+
+
+def test_an_unknown_tier_is_named(write, rows, tmp_path):
+    with pytest.raises(InputError, match=r"column `tier`: expected `standard`, `longer`, .*, found 'hard'"):
+        build_problem_set(config(write("jsonl", [{**row, "tier": "hard"} for row in rows])), tmp_path / "set")

@@ -58,8 +58,8 @@ def first_break(programs: Sequence[TraceAnswer], sizes: Sequence[int]) -> str | 
 def leaves(trace: TraceAnswer, kept: Set[int] = frozenset()) -> Iterator[Leaf]:
     """Yield every part of a program in order. The host code's own storages are numbered by their first use.
 
-    `kept`: storages that several programs share, e.g. a constant that host code uploads in its first call only. They
-    keep their numbers, and their upload is no part of the program.
+    `kept`: storages that several programs share: e.g. host code uploads a constant, or transposes a weight,
+    in its first call only. They keep their numbers, and what makes them is no part of the program.
     """
     return _Flattened(kept).program(trace)
 
@@ -69,16 +69,27 @@ def _kept(trace: TraceAnswer) -> Set[int]:
     made: set[int] = set()
     used: set[int] = set()
     for command in trace.commands:
-        if isinstance(command, Upload):
-            made.add(command.storage)
-        elif isinstance(command, LaunchKernel):
+        if isinstance(command, LaunchKernel):
             used |= command.storages
         elif isinstance(command, Operate):
-            arguments = (*command.arguments, *command.named.values())
-            used |= {view.storage for value in arguments for view in views_in(value)}
-            made |= {view.storage for view in command.results if view is not None} - used
+            used |= _read_by(command)
+        made |= _made_by(command) - used
     used |= {output.view.storage for output in trace.outputs if output.view is not None}
     return {storage for storage in used - made if storage >= FIRST_OWN}
+
+
+def _read_by(command: Operate) -> Set[int]:
+    arguments = (*command.arguments, *command.named.values())
+    return {view.storage for value in arguments for view in views_in(value)}
+
+
+def _made_by(command: Command) -> Set[int]:
+    """Return the storages that a command defines. An operator that works in place defines none."""
+    if isinstance(command, Upload):
+        return {command.storage}
+    if isinstance(command, Operate):
+        return {view.storage for view in command.results if view is not None} - _read_by(command)
+    return set()
 
 
 class _Flattened:
@@ -103,7 +114,8 @@ class _Flattened:
                 yield from self._value(output.view, f"output {index}")
 
     def _is_left_out(self, command: Command) -> bool:
-        return isinstance(command, Free) or (isinstance(command, Upload) and command.storage in self._kept)
+        made = _made_by(command)
+        return isinstance(command, Free) or bool(made and made <= self._kept)
 
     def _launch(self, command: LaunchKernel, place: str) -> Iterator[Leaf]:
         yield f"{place} kernel", str(command.kernel)

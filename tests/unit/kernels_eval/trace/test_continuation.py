@@ -206,6 +206,26 @@ def test_a_constant_uploaded_in_the_first_call_only_continues() -> None:
     assert break_of(with_constant(SIZES[0], FIRST_OWN), *later) is None
 
 
+def transposed(rows: int, first: int, does_fill: bool = False) -> dict[str, Any]:
+    """Return the program with a kept constant that an operator makes, or changes in place."""
+    raw = with_constant(rows, first)
+    results, arguments = [view(CONSTANT, 4)], [view(CONSTANT, 4) if does_fill else view(FIRST_WEIGHT, 4)]
+    name = "fill_" if does_fill else "clone"
+    operator = {"kind": "operate", "name": name, "overload": "default", "arguments": arguments, "results": results}
+    raw["commands"].insert(1, operator)
+    return raw
+
+
+def test_a_weight_transposed_in_the_first_call_only_continues() -> None:
+    later = [with_constant(size, FIRST_OWN + 20 * index) for index, size in enumerate(SIZES) if index]
+    assert break_of(transposed(SIZES[0], FIRST_OWN), *later) is None
+
+
+def test_a_kept_storage_that_is_changed_at_the_large_size_alone_is_found() -> None:
+    small = [with_constant(size, FIRST_OWN + 20 * index) for index, size in enumerate(SIZES[:2])]
+    assert break_of(*small, transposed(SIZES[2], FIRST_OWN + 40, does_fill=True)) == "operator 1 name"
+
+
 def test_another_constant_at_the_large_size_is_found_whether_kept_or_uploaded() -> None:
     small = [with_constant(SIZES[0], FIRST_OWN, uploads=True), with_constant(SIZES[1], FIRST_OWN + 20)]
     kept = with_constant(SIZES[2], FIRST_OWN + 40, CONSTANT + 1)

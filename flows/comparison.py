@@ -12,13 +12,13 @@ from tasks.evaluation.task import publish_comparison
 
 
 @flow(name="compare", flow_run_name=name_of("problems"))
-def compare_flow(config: RunConfig, policies: tuple[PolicyChoice, ...]) -> str:
+def compare_flow(config: RunConfig, policies: tuple[PolicyChoice, ...], overrides: tuple[str, ...] = ()) -> str:
     """Evaluate each policy on every held-out problem of the configuration; return the folder of the comparison."""
     check_choices(policies)
-    with started_run(config) as (run, problems):
-        chosen = [(choice.name, policy_of(choice, run.run_dir, config)) for choice in policies]
+    with started_run(config, overrides) as (run, problems):
+        chosen = [(choice.name, policy_of(choice, run.run_dir, run.config)) for choice in policies]
         measured = tuple(
             Measured(name=name, policy=policy, evaluation=heldout_evaluation(run, problems, policy, name))
             for name, policy in chosen
         )
-        return publish_comparison(run.workspace, measured, config.evaluation)
+        return publish_comparison(run.workspace, measured, run.config.evaluation)

@@ -8,7 +8,7 @@ from flows.problems import started_run
 from flows.run.prefect_ui import name_of
 from flows.run.run import Run
 from flows.run.state import policy_in
-from flows.settings.configuration import RunConfig
+from flows.settings.configuration import RunConfig, overridden
 from flows.sft import newest_policy
 from tasks.evaluation.task import evaluate
 from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef
@@ -39,10 +39,10 @@ def _evaluation_rollout(config: RunConfig) -> RolloutConfig:
 
 
 @flow(name="evaluation", flow_run_name=name_of("policy"))
-def evaluation_flow(config: RunConfig, checkpoint: str | None = None) -> EvaluationRef:
+def evaluation_flow(config: RunConfig, checkpoint: str | None = None, overrides: tuple[str, ...] = ()) -> EvaluationRef:
     """Evaluate the run's newest policy on the held-out problems, or the policy in a folder (not recorded)."""
-    given = None if checkpoint is None else policy_in(Path(checkpoint), config)
-    with started_run(config) as (run, problems):
+    given = None if checkpoint is None else policy_in(Path(checkpoint), overridden(config, overrides))
+    with started_run(config, overrides) as (run, problems):
         if given is None:
             return evaluate_policy(run, problems, newest_policy(run, problems))
         return heldout_evaluation(run, problems, given, given.path.name)

@@ -78,9 +78,9 @@ def run_iteration(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> C
 
 
 @flow(name="training-iteration", flow_run_name=name_of("iteration"))
-def training_iteration_flow(config: RunConfig) -> str:
+def training_iteration_flow(config: RunConfig, overrides: tuple[str, ...] = ()) -> str:
     """Run one iteration from the run's newest policy. After a kill, the same iteration is continued."""
-    with started_run(config) as (run, problems):
+    with started_run(config, overrides) as (run, problems):
         policy = newest_policy(run, problems)
         evaluate_policy(run, problems, run.state.policies[0])
         evaluate_policy(run, problems, run_iteration(run, problems, policy))

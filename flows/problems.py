@@ -1,11 +1,12 @@
 """The problem set of a run, with which most flows begin."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from flows.checks.preflight import check_before_start
+from flows.run.prefect_ui import announced_suspension
 from flows.run.run import Run, open_run
-from flows.settings.configuration import RunConfig
+from flows.settings.configuration import RunConfig, overridden
 from tasks.pipeline.references import ProblemSetRef
 from tasks.problems.task import make_problem_set
 from tasks.validation.task import check_problems
@@ -20,8 +21,12 @@ def prepare_problems(run: Run) -> ProblemSetRef:
 
 
 @contextmanager
-def started_run(config: RunConfig) -> Generator[tuple[Run, ProblemSetRef]]:
-    """Check the configuration, open its run, new or resumed, and yield it with its problem set."""
+def started_run(config: RunConfig, overrides: Sequence[str] = ()) -> Generator[tuple[Run, ProblemSetRef]]:
+    """Check the configuration, open its run, new or resumed, and yield it with its problem set.
+
+    overrides: `a.b=value`, the settings in which a run of a deployment differs from the deployment's configuration.
+    """
+    config = overridden(config, overrides)
     check_before_start(config)
-    with open_run(config) as run:
+    with announced_suspension(), open_run(config) as run:
         yield run, prepare_problems(run)

@@ -29,7 +29,7 @@ def newest_policy(run: Run, problems: ProblemSetRef) -> CheckpointRef:
 
 
 @flow(name="sft", flow_run_name=name_of("problems"))
-def sft_flow(config: RunConfig) -> CheckpointRef:
+def sft_flow(config: RunConfig, overrides: tuple[str, ...] = ()) -> CheckpointRef:
     """Make the problem set and the SFT data, then run SFT."""
-    with started_run(config) as (run, problems):
+    with started_run(config, overrides) as (run, problems):
         return run_sft(run, problems)

@@ -22,15 +22,15 @@ from flows.sft_control import evaluate_sft_control
 
 
 @flow(name="training", flow_run_name=name_of("training"))
-def training_flow(config: RunConfig) -> str:
+def training_flow(config: RunConfig, overrides: tuple[str, ...] = ()) -> str:
     """Run the whole loop: SFT, RL iterations, held-out evaluation before and after, report. Return the run's folder."""
-    with started_run(config) as (run, problems):
+    with started_run(config, overrides) as (run, problems):
         policy = run_sft(run, problems)
         evaluate_policy(run, problems, policy)
-        for _ in range(config.iterations):
+        for _ in range(run.config.iterations):
             policy = run_iteration(run, problems, policy)
         evaluate_policy(run, problems, policy)
-        if config.control and config.iterations:
+        if run.config.control and run.config.iterations:
             evaluate_sft_control(run, problems)
         return publish_run_report(run)
 

@@ -11,7 +11,7 @@ PROGRAMS = ("kernelmill", "make", "prefect", "python", "bash", "pip", "ray", "ku
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"^    (\S.*)$", re.MULTILINE)
 _INLINE = re.compile(r"`(kernelmill [a-z-]+[^`]*)`")
-_PLACEHOLDER = re.compile(r"[…\[\]]|<\w| \| |\bCONFIG\b")
+_PLACEHOLDER = re.compile(r"…|\[[\w-]|<\w| \| |\bCONFIG\b")
 """A line that shows a form rather than a command."""
 
 

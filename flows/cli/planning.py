@@ -1,18 +1,15 @@
 """`kernelmill plan | verify`: resources and time that a configuration needs, and checks of this machine."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.stages import DEFAULT_CONFIG, SetOption
+from flows.cli.stages import ConfigArgument, ConfigOption, SetOption, config_path
 
 if TYPE_CHECKING:
     from flows.capacity.planner import CapacityPlan
     from flows.capacity.speed import Assumptions
     from flows.settings.configuration import RunConfig
-
-ConfigArgument = Annotated[Path, typer.Argument(help="YAML file with the run's settings.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -22,7 +19,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 def plan(
-    config: ConfigArgument = DEFAULT_CONFIG,
+    config: ConfigArgument = None,
+    config_option: ConfigOption = None,
     set_: SetOption = None,
     gpu: Annotated[str, typer.Option(help="GPU model: a100, h100, h200 or mi300x.")] = "h100",
     utilisation: Annotated[
@@ -40,7 +38,7 @@ def plan(
 
     if gpu not in GPUS:
         raise InputError(f"--gpu: found {gpu}, expected one of {', '.join(GPUS)}")
-    settings = load_configuration(config, set_ or [])
+    settings = load_configuration(config_path(config, config_option), set_ or [])
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{settings.run_id}[/bold]")
     for number, line in enumerate(describe(settings), start=1):
@@ -58,7 +56,7 @@ def plan(
         raise typer.Exit(1)
 
 
-def verify(config: ConfigArgument = DEFAULT_CONFIG, set_: SetOption = None) -> None:
+def verify(config: ConfigArgument = None, config_option: ConfigOption = None, set_: SetOption = None) -> None:
     """Check this machine and what a configuration names; print a fix for each problem. Exit code 1: not ready."""
     from rich.console import Console
     from rich.markup import escape
@@ -69,7 +67,7 @@ def verify(config: ConfigArgument = DEFAULT_CONFIG, set_: SetOption = None) -> N
     from flows.settings.configuration import load_configuration
 
     set_defaults()
-    settings = load_configuration(config, set_ or [])
+    settings = load_configuration(config_path(config, config_option), set_ or [])
     console = Console(highlight=False, soft_wrap=True)
     marks = {Outcome.OK: "[green]✓[/green]", Outcome.NOTE: "[yellow]●[/yellow]", Outcome.FAILED: "[red]✗[/red]"}
     results = run_checks(settings)

@@ -1,4 +1,4 @@
-"""`kernelmill serve | server | alert`: the flows for a Prefect server, the server itself, and its alerts."""
+"""`kernelmill serve | deploy | alert | server`: the flows for a Prefect server, its alerts, and the server itself."""
 
 import os
 from pathlib import Path
@@ -7,25 +7,57 @@ from urllib.parse import urlsplit
 
 import typer
 
-from flows.cli.stages import DEFAULT_CONFIG
+from flows.cli.stages import ConfigArgument, ConfigOption, SetOption, config_path
+
+CronOption = Annotated[
+    str | None,
+    typer.Option("--cron", help="Start training-iteration at these times, e.g. '0 3 * * *'. Default: as it was."),
+]
+TimezoneOption = Annotated[str, typer.Option("--timezone", help="Time zone of --cron, e.g. Europe/Berlin.")]
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this group."""
     app.command("serve", rich_help_panel="Training")(serve)
+    app.command("deploy", rich_help_panel="Training")(deploy)
     app.command("alert", rich_help_panel="Training")(alert)
     app.command("server", rich_help_panel="Inspection")(server)
 
 
 def serve(
-    config: Annotated[
-        Path, typer.Option("--config", "-c", help="Run configuration: the default parameters of runs.")
-    ] = DEFAULT_CONFIG,
+    config: ConfigArgument = None,
+    config_option: ConfigOption = None,
+    set_: SetOption = None,
+    cron: CronOption = None,
+    timezone: TimezoneOption = "UTC",
 ) -> None:
     """Serve the flows (training, training-iteration, sft, evaluation, compare) for the Prefect UI and schedules."""
+    from flows.services.deployments import schedule_of
     from flows.services.deployments import serve as serve_flows
+    from flows.settings.configuration import load_configuration
 
-    serve_flows(config, typer.echo)
+    schedule = None if cron is None else schedule_of(cron, timezone)
+    serve_flows(load_configuration(config_path(config, config_option), set_ or []), schedule, typer.echo)
+
+
+def deploy(
+    configs: Annotated[
+        list[Path], typer.Argument(metavar="CONFIG...", help="Run configurations; deployments have their names.")
+    ],
+    set_: SetOption = None,
+    cron: CronOption = None,
+    timezone: TimezoneOption = "UTC",
+) -> None:
+    """Register the flows with each configuration on the Prefect server (PREFECT_API_URL), for its workers to run."""
+    from flows.services.deployments import WORK_POOL, schedule_of
+    from flows.services.deployments import deploy as deploy_flows
+    from flows.services.environment import set_defaults
+    from flows.settings.configuration import load_configuration
+
+    set_defaults()
+    loaded = [load_configuration(config, set_ or []) for config in configs]
+    deploy_flows(loaded, None if cron is None else schedule_of(cron, timezone), typer.echo)
+    typer.echo(f"runs are started by: prefect worker start --pool {WORK_POOL}")
 
 
 def alert(
@@ -40,7 +72,7 @@ def alert(
     """Have the Prefect server mark dead runs as Crashed, and call a webhook if a run fails, crashes or is cancelled."""
     from prefect.settings import get_current_settings
 
-    from flows.services.deployments import call_webhook_on_failure, mark_vanished_runs
+    from flows.services.alerts import call_webhook_on_failure, mark_vanished_runs
     from flows.services.prefect_server import answers
     from kernels_eval.errors import InputError
 

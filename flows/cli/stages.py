@@ -25,7 +25,13 @@ COMMANDS = {
 }
 """Flow and help text of the commands without options of their own."""
 
-ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="YAML file with the run's settings.")]
+ConfigArgument = Annotated[
+    Path | None,
+    typer.Argument(metavar="CONFIG", help="YAML file with the run's settings.", show_default=str(DEFAULT_CONFIG)),
+]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", "-c", metavar="CONFIG", help="The same as an option.", show_default=False)
+]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", "-s", metavar="A.B=VALUE", help="Override one setting. Repeatable.")
 ]
@@ -40,6 +46,15 @@ RefreshOption = Annotated[
 ]
 
 
+def config_path(argument: Path | None, option: Path | None) -> Path:
+    """Return the configuration that was named, as an argument or as an option; the default one if none was."""
+    from kernels_eval.errors import InputError
+
+    if argument is not None and option is not None:
+        raise InputError(f"two configurations, {argument} and --config {option}: expected one")
+    return argument or option or DEFAULT_CONFIG
+
+
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this group."""
     for name, (flow, text) in COMMANDS.items():
@@ -50,7 +65,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 def update(
-    config: ConfigOption = DEFAULT_CONFIG,
+    config: ConfigArgument = None,
+    config_option: ConfigOption = None,
     set_: SetOption = None,
     refresh: RefreshOption = None,
     replay: Annotated[
@@ -73,10 +89,11 @@ def update(
     """Update the newest policy on its trajectories, or replay stored ones."""
     from kernels_eval.errors import InputError
 
+    path = config_path(config, config_option)
     if replay is None:
         if checkpoint is not None or compare is not None:
             raise InputError("--checkpoint and --compare belong to --replay: name the trajectories to train on")
-        _run_and_show("flows.iteration.update_flow", config, set_, refresh)
+        _run_and_show("flows.iteration.update_flow", path, set_, refresh)
         return
     from tasks.trajectories.reader import find_batches
 
@@ -86,7 +103,7 @@ def update(
     if checkpoint is not None:
         arguments["checkpoint"] = str(checkpoint.resolve())
     other = None if compare is None else compare.resolve()
-    policy = _run_and_show("flows.replay.replay_flow", config, set_, refresh, **arguments)
+    policy = _run_and_show("flows.replay.replay_flow", path, set_, refresh, **arguments)
     console = Console(highlight=False)
     console.print(f"replayed: {policy.path}", soft_wrap=True)
     if other is not None:
@@ -97,7 +114,8 @@ def update(
 
 
 def evaluate(
-    config: ConfigOption = DEFAULT_CONFIG,
+    config: ConfigArgument = None,
+    config_option: ConfigOption = None,
     set_: SetOption = None,
     refresh: RefreshOption = None,
     checkpoint: Annotated[
@@ -106,7 +124,7 @@ def evaluate(
 ) -> None:
     """Evaluate the newest policy, or the one in a folder, on the held-out problems."""
     arguments = {} if checkpoint is None else {"checkpoint": str(checkpoint)}
-    _run_and_show("flows.evaluation.evaluation_flow", config, set_, refresh, **arguments)
+    _run_and_show("flows.evaluation.evaluation_flow", config_path(config, config_option), set_, refresh, **arguments)
 
 
 def compare(
@@ -118,7 +136,7 @@ def compare(
             "without @ its newest). `NAME=@0` is a policy of the run of this configuration.",
         ),
     ],
-    config: ConfigOption = DEFAULT_CONFIG,
+    config: ConfigOption = None,
     set_: SetOption = None,
     refresh: RefreshOption = None,
 ) -> None:
@@ -128,7 +146,7 @@ def compare(
 
     choices = tuple(parse_choice(text) for text in policies)
     check_choices(choices)
-    result = run_flow("flows.comparison.compare_flow", config, set_, refresh, policies=choices)
+    result = run_flow("flows.comparison.compare_flow", config or DEFAULT_CONFIG, set_, refresh, policies=choices)
     folder = Path(result.value)
     console = result.console
     console.print(comparison_table(json.loads((folder / "comparison.json").read_text(encoding="utf-8"))))
@@ -136,22 +154,28 @@ def compare(
 
 
 def _command(flow: str) -> Callable[..., None]:
-    def command(config: ConfigOption = DEFAULT_CONFIG, set_: SetOption = None, refresh: RefreshOption = None) -> None:
-        _run_and_show(flow, config, set_, refresh)
+    def command(
+        config: ConfigArgument = None,
+        config_option: ConfigOption = None,
+        set_: SetOption = None,
+        refresh: RefreshOption = None,
+    ) -> None:
+        _run_and_show(flow, config_path(config, config_option), set_, refresh)
 
     return command
 
 
 def _command_with_rollouts(flow: str) -> Callable[..., None]:
     def command(
-        config: ConfigOption = DEFAULT_CONFIG,
+        config: ConfigArgument = None,
+        config_option: ConfigOption = None,
         set_: SetOption = None,
         refresh: RefreshOption = None,
         turns: TurnsOption = False,
         trajectory_logs: TrajectoryLogsOption = None,
     ) -> None:
         overrides = [*(set_ or []), *logs_override(trajectory_logs)]
-        _run_and_show(flow, config, overrides, refresh, turns=turns)
+        _run_and_show(flow, config_path(config, config_option), overrides, refresh, turns=turns)
 
     return command
 

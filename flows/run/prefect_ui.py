@@ -2,16 +2,22 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from prefect import get_client
 from prefect.context import FlowRunContext
+from prefect.events import emit_event
+from prefect.exceptions import Pause
 from prefect.runtime import flow_run
 
 from flows.run.state import read_state
-from flows.settings.configuration import RunConfig
+from flows.settings.configuration import RunConfig, overridden
 from kernels_eval.errors import InputError
+
+SUSPENDED_EVENT = "kernelmill.flow-run.suspended"
+"""Event of a flow run whose process ends because it is suspended."""
 
 
 def name_of(kind: str) -> Callable[[], str]:
@@ -21,7 +27,8 @@ def name_of(kind: str) -> Callable[[], str]:
     """
 
     def name() -> str:
-        return run_name(kind, RunConfig.model_validate(flow_run.parameters["config"]))
+        given = flow_run.parameters
+        return run_name(kind, overridden(RunConfig.model_validate(given["config"]), given.get("overrides", ())))
 
     return name
 
@@ -68,6 +75,32 @@ def tag_flow_run(config: RunConfig) -> None:
         client.update_flow_run(context.flow_run.id, tags=sorted(tags_of(config) | set(context.flow_run.tags)))
 
 
+@contextmanager
+def announced_suspension() -> Generator[None]:
+    """Emit an event if the block ends because the flow run is suspended.
+
+    Prefect marks a run as Suspended at once, but its process works until the next stage begins and sends heartbeats
+    meanwhile. The event ends the server's wait for the next one (`flows/services/automations/vanished-runs.yaml`).
+    """
+    try:
+        yield
+    except Pause:
+        context = FlowRunContext.get()
+        if context is not None and context.flow_run is not None:
+            emit_event(
+                SUSPENDED_EVENT,
+                resource={"prefect.resource.id": f"prefect.flow-run.{context.flow_run.id}"},
+                related=[
+                    {
+                        "prefect.resource.id": f"prefect.flow.{context.flow_run.flow_id}",
+                        "prefect.resource.role": "flow",
+                        "prefect.resource.name": context.flow.name if context.flow is not None else "",
+                    }
+                ],
+            )
+        raise
+
+
 class LogListener:
     """Logs the events of stages, progress at most every `interval_s`; Prefect's run logger sends them to the UI."""
 
@@ -96,5 +129,8 @@ class LogListener:
         self.logger.info("%s: %s", label, "cached" if cached else f"done in {seconds:.1f} s")
 
     def failed(self, label: str, error: BaseException) -> None:
-        """Log the failure."""
+        """Log the failure, or the suspension of the flow run."""
+        if isinstance(error, Pause):
+            self.logger.info("%s: not begun: the flow run is suspended", label)
+            return
         self.logger.error("%s: failed: %s", label, error)

@@ -19,8 +19,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from prefect.logging import get_run_logger
+from prefect.runtime import deployment
 from pydantic import BaseModel
 
 from flows.capacity.planner import needs_of
@@ -41,6 +43,9 @@ refresh: ContextVar[frozenset[str]] = ContextVar("refresh", default=frozenset())
 """Stages to recompute even if they are cached."""
 startup_s: ContextVar[float] = ContextVar("startup_s", default=0.0)
 """Seconds that the driver needed before the flow, for its Prefect server."""
+
+LOCK_POLL_S = 2.0
+"""Seconds between two attempts of a queued run."""
 
 
 @dataclass
@@ -138,7 +143,10 @@ def _digest(inputs: BaseModel) -> str:
 
 @contextmanager
 def open_run(config: RunConfig) -> Generator[Run]:
-    """Yield the run of this configuration, new or resumed. Raises InputError if another driver has it open."""
+    """Yield the run of this configuration, new or resumed.
+
+    If another driver has it open, a run of a deployment waits for it; otherwise InputError is raised.
+    """
     runs_dir = Path(config.runs_dir).resolve()
     run_dir = runs_dir / config.run_id
     run_dir.mkdir(parents=True, exist_ok=True)
@@ -186,13 +194,23 @@ def link_to(link: Path, target: Path) -> None:
 def _locked(run_dir: Path) -> Generator[None]:
     """Hold the run's lock; the kernel releases it when this process ends for any reason."""
     with (run_dir / ".lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(
-                f"{run_dir}: this run is going on in another process; wait for it, or change the name of the run"
-            ) from error
+        if not _try_lock(file):
+            if deployment.id is None:
+                raise InputError(
+                    f"{run_dir}: this run is going on in another process; wait for it, or change the name of the run"
+                )
+            get_run_logger().info("waiting for %s: this run is going on in another process", run_dir.name)
+            while not _try_lock(file):
+                time.sleep(LOCK_POLL_S)
         yield
+
+
+def _try_lock(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager

@@ -1,61 +1,55 @@
-"""Deployments and automations of a Prefect server: the flows that it can start, and its reaction to failed runs.
+"""Deployments: the flows that a Prefect server can start on request or on a schedule, with a configuration each.
 
-Flows run under the same names (`training/local`, …), with a run configuration as their parameters, in two ways:
-`kernelmill serve` runs them one at a time in child processes; a Prefect worker runs those of `prefect.yaml`, which is
-generated (`python -m flows.services.deployments > prefect.yaml`), in the folder of `prefect deploy`.
-
-Automations come from `deployments/automations`. `vanished-runs.yaml` marks a run without heartbeats as Crashed.
-`failure-webhook.yaml` sends the JSON object `flow`, `run`, `state`, `message`, `url` if a run fails, crashes or is
-cancelled. Its address and token are stored as a secret in a Webhook block.
+A deployment is called `<flow>/<name of the configuration>` (`training/local`). Its parameters are the configuration and
+`overrides`, a list of `a.b=value` like `--set`, empty by default: a run with other settings names only these.
+`kernelmill deploy` registers deployments for Prefect workers; `kernelmill serve` runs them one at a time in child
+processes. The deployments of a configuration share a work queue that admits one run at a time: they write to the same
+run folder. A run that finds its folder in use all the same, by a command, waits (`flows.run.run`).
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import yaml
+from httpx import HTTPError
 
 from flows.services.environment import QUIET, set_defaults
-from flows.services.prefect_server import prefect_server
-from flows.settings.configuration import load_configuration
-from kernels_eval.errors import InputError
+from flows.services.prefect_server import answers, prefect_server
+from flows.settings.configuration import RunConfig
+from kernels_eval.errors import InfrastructureError, InputError
+
+if TYPE_CHECKING:
+    from prefect.deployments.runner import RunnerDeployment
+    from prefect.schedules import Schedule
 
 WORK_POOL = "kernelmill"
-SOURCE = Path("deployments/configs/local.yaml")
-WEBHOOK_TEMPLATE = Path("deployments/automations/failure-webhook.yaml")
-VANISHED_TEMPLATE = Path("deployments/automations/vanished-runs.yaml")
-BLOCK_NAME = "kernelmill-failures"
-_BLOCK_ID = "{{ WEBHOOK_BLOCK_ID }}"
-_HEADER = """\
-# Deployments of kernelmill for a Prefect worker (process work pool). Generated from deployments/configs/local.yaml by
-# `python -m flows.services.deployments > prefect.yaml`; a test compares them. Start a server first, then:
-#
-#   export PREFECT_API_URL=http://127.0.0.1:4200/api
-#   prefect work-pool create kernelmill --type process
-#   prefect deploy --all
-#   prefect worker start --pool kernelmill
-#   kernelmill alert
-#   prefect deployment run training/local
-"""
+SERVER_WAIT_S = 90.0
+"""A server that was started just now needs 8 to 15 s on a quiet machine."""
 
 
 @dataclass(frozen=True)
 class DeployedFlow:
-    """A flow that the UI, a schedule or `prefect deployment run <flow>/local` can start, described by its docstring."""
+    """A flow that the UI, a schedule or `prefect deployment run` can start, described there by its docstring."""
 
     entrypoint: str
-    cron: str | None = None
-    """Schedule, inactive until it is turned on in the UI."""
+    scheduled: bool = False
+    """True for the one that a schedule starts."""
     parameters: dict[str, Any] = field(default_factory=dict[str, Any])
     """Parameters beside the configuration."""
+
+    @property
+    def flow_name(self) -> str:
+        """The flow's name on the server."""
+        return str(resolve_name(self.entrypoint).name)
 
 
 FLOWS = (
     DeployedFlow("flows.training.training_flow"),
-    DeployedFlow("flows.iteration.training_iteration_flow", cron="0 3 * * *"),
+    DeployedFlow("flows.iteration.training_iteration_flow", scheduled=True),
     DeployedFlow("flows.sft.sft_flow"),
     DeployedFlow("flows.evaluation.evaluation_flow"),
     DeployedFlow(
@@ -65,107 +59,139 @@ FLOWS = (
 )
 
 
-def parameters_from(source: Path) -> dict[str, Any]:
-    """Return a run configuration as a flow's parameter, without defaults: unnamed settings follow the code."""
-    return {"config": load_configuration(source).model_dump(mode="json", exclude_unset=True)}
+def schedule_of(cron: str, timezone: str = "UTC") -> "Schedule":
+    """Return Prefect's schedule for a cron expression. Raises InputError if it or the time zone is invalid."""
+    from prefect.client.schemas.schedules import CronSchedule
+    from prefect.schedules import Cron
+
+    try:
+        CronSchedule(cron=cron, timezone=timezone)
+        return Cron(cron, timezone=timezone)
+    except ValueError as error:
+        raise InputError(
+            f"--cron, --timezone: found {cron!r} in {timezone!r}, expected five fields and a time zone, "
+            "e.g. '0 3 * * *' in 'Europe/Berlin'"
+        ) from error
 
 
-def deployment_file(source: Path = SOURCE) -> str:
-    """Return the text of prefect.yaml for a run configuration."""
-    parameters = parameters_from(source)
-    deployments: list[dict[str, Any]] = []
-    for deployed in FLOWS:
-        deployment: dict[str, Any] = {
-            "name": "local",
-            "entrypoint": deployed.entrypoint,
-            "parameters": {**parameters, **deployed.parameters} if deployed.parameters else parameters,
-            "tags": ["kernelmill"],
-            "work_pool": {"name": WORK_POOL, "job_variables": {"env": QUIET}},
-            # One driver per run: a second one would be refused.
-            "concurrency_limit": {"limit": 1, "collision_strategy": "ENQUEUE"},
-        }
-        if deployed.cron is not None:
-            deployment["schedules"] = [{"cron": deployed.cron, "timezone": "UTC", "active": False}]
-        deployments.append(deployment)
-    content = {
-        "name": "kernelmill",
-        "pull": [{"prefect.deployments.steps.set_working_directory": {"directory": "{{ $PWD }}"}}],
-        "deployments": deployments,
+def deployments_of(config: RunConfig, schedule: "Schedule | None", *, for_workers: bool) -> list["RunnerDeployment"]:
+    """Return the deployment of every flow with a configuration. Unset settings are left out: they follow the code.
+
+    schedule: of `training-iteration`; None: a deployment that exists keeps the ones that it has.
+    for_workers: runs are started by the workers of the pool `kernelmill`, in the current folder.
+    """
+    from prefect.types.entrypoint import EntrypointType
+
+    # Not the deployments' own concurrency limits: those are leases, and a run that is suspended, or whose server starts
+    # anew, would lose its lease and be ended in the middle of a stage.
+    where: dict[str, Any] = {
+        "work_pool_name": WORK_POOL,
+        "work_queue_name": config.name,
+        "job_variables": {"env": QUIET, "working_dir": str(Path.cwd())},
     }
-    return _HEADER + yaml.safe_dump(content, sort_keys=False, width=120)
+    settings = config.model_dump(mode="json", exclude_unset=True) | {"name": config.name}
+    return [
+        resolve_name(deployed.entrypoint).to_deployment(
+            name=config.name,
+            parameters={"config": settings, "overrides": [], **deployed.parameters},
+            schedules=[schedule] if deployed.scheduled and schedule is not None else None,
+            tags=["kernelmill"],
+            # Imported as a file, a flow could not import the other packages.
+            entrypoint_type=EntrypointType.MODULE_PATH,
+            **(where if for_workers else {}),
+        )
+        for deployed in FLOWS
+    ]
 
 
-def serve(source: Path = SOURCE, echo: Callable[[str], None] = print) -> None:
+def deploy(
+    configs: Sequence[RunConfig], schedule: "Schedule | None" = None, echo: Callable[[str], None] = print
+) -> list[str]:
+    """Register the flows with each configuration for Prefect workers; return the deployments' names.
+
+    Creates the work pool if there is none. Raises InputError if two configurations have the same name or no server's
+    address is set, InfrastructureError if the server does not answer within SERVER_WAIT_S.
+    """
+    names = [config.name for config in configs]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"two configurations have the name {twice[0]!r}, and deployments are named after them")
+    made = [deployment for config in configs for deployment in deployments_of(config, schedule, for_workers=True)]
+    api_url = _wait_for_server(echo)
+    try:
+        _create_queues(names)
+        for deployment in made:
+            _keep_schedules(deployment)
+            deployment.apply()
+            echo(f"  prefect deployment run {deployment.full_name}")
+    except HTTPError as error:
+        raise InfrastructureError(f"the Prefect server at {api_url} failed: {error}") from error
+    return [deployment.full_name for deployment in made]
+
+
+def _wait_for_server(echo: Callable[[str], None]) -> str:
+    """Return the configured server's address once it answers: it may have been started just before."""
+    from prefect.settings import get_current_settings
+
+    api_url = get_current_settings().api.url
+    if api_url is None:
+        raise InputError("PREFECT_API_URL: expected the address of a Prefect server, found none")
+    deadline, told = time.monotonic() + SERVER_WAIT_S, False
+    while not answers(api_url):
+        if time.monotonic() > deadline:
+            raise InfrastructureError(
+                f"no Prefect server answers at {api_url} (PREFECT_API_URL) after {SERVER_WAIT_S:.0f} s; "
+                "`prefect server start --background` starts one."
+            )
+        if not told:
+            echo(f"waiting for the Prefect server at {api_url}")
+            told = True
+        time.sleep(0.5)
+    return api_url
+
+
+def _create_queues(names: Sequence[str]) -> None:
+    """Create the work pool and a queue of each name that admits one run at a time, unless they exist."""
+    from prefect import get_client
+    from prefect.client.schemas.actions import WorkPoolCreate
+    from prefect.exceptions import ObjectAlreadyExists
+    from prefect.workers.process import ProcessWorker
+
+    template = ProcessWorker.get_default_base_job_template()
+    with get_client(sync_client=True) as client:
+        with suppress(ObjectAlreadyExists):
+            client.create_work_pool(WorkPoolCreate(name=WORK_POOL, type="process", base_job_template=template))
+        for name in names:
+            with suppress(ObjectAlreadyExists):
+                client.create_work_queue(name, concurrency_limit=1, work_pool_name=WORK_POOL)
+
+
+def _keep_schedules(deployment: "RunnerDeployment") -> None:
+    """Give a deployment without a schedule those that it has on the server, as they were changed in the UI."""
+    from prefect import get_client
+    from prefect.client.schemas.actions import DeploymentScheduleCreate
+    from prefect.exceptions import ObjectNotFound
+
+    if deployment.schedules:
+        return
+    with get_client(sync_client=True) as client, suppress(ObjectNotFound):
+        known = client.read_deployment_by_name(deployment.full_name)
+        deployment.schedules = [
+            DeploymentScheduleCreate(
+                schedule=entry.schedule, active=entry.active, parameters=entry.parameters, slug=entry.slug
+            )
+            for entry in known.schedules
+        ]
+
+
+def serve(config: RunConfig, schedule: "Schedule | None" = None, echo: Callable[[str], None] = print) -> None:
     """Serve the flows until Ctrl-C or SIGTERM, with a Prefect server if none answers; `echo` prints a line."""
     set_defaults()
-    runs_dir = Path(load_configuration(source).runs_dir)
-    parameters = parameters_from(source)
-    with prefect_server(runs_dir) as server:
+    with prefect_server(Path(config.runs_dir)) as server:
         from prefect import serve as serve_deployments
-        from prefect.schedules import Cron
-        from prefect.types.entrypoint import EntrypointType
 
-        deployments = [
-            resolve_name(deployed.entrypoint).to_deployment(
-                name="local",
-                parameters={**parameters, **deployed.parameters},
-                schedules=[Cron(deployed.cron, timezone="UTC", active=False)] if deployed.cron else None,
-                tags=["kernelmill"],
-                concurrency_limit=1,
-                # Imported as a file, a flow could not import the other packages.
-                entrypoint_type=EntrypointType.MODULE_PATH,
-            )
-            for deployed in FLOWS
-        ]
+        deployments = deployments_of(config, schedule, for_workers=False)
         echo(f"Prefect: {server.ui_url}   (PREFECT_API_URL={server.api_url}; Ctrl-C ends it)")
-        for deployed in FLOWS:
-            echo(f"  prefect deployment run {resolve_name(deployed.entrypoint).name}/local")
+        for deployment in deployments:
+            echo(f"  prefect deployment run {deployment.full_name}")
         serve_deployments(*deployments, pause_on_shutdown=False, limit=1)
-
-
-def load_template(path: Path, block_id: str | None = None) -> dict[str, Any]:
-    """Return the automation in a file with the block's id. Raises InputError if it is none or has no place for it."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if block_id is not None and _BLOCK_ID not in text:
-        raise InputError(f"{path}: expected {_BLOCK_ID} as the block_document_id of an action, found none")
-    loaded = yaml.safe_load(text if block_id is None else text.replace(_BLOCK_ID, block_id))
-    if not isinstance(loaded, dict):
-        raise InputError(f"{path}: expected an automation, found {type(loaded).__name__}")
-    return {str(key): value for key, value in loaded.items()}
-
-
-def mark_vanished_runs(template: Path = VANISHED_TEMPLATE) -> str:
-    """Have the server mark runs without a living process as Crashed; return the automation's id."""
-    return _replace_automation(load_template(template))
-
-
-def call_webhook_on_failure(url: str, token: str | None = None, template: Path = WEBHOOK_TEMPLATE) -> str:
-    """Have the server call `url` on failures; return the automation's id. `token` is sent as a bearer token."""
-    from prefect.blocks.webhook import Webhook
-    from prefect.types import SecretDict
-    from pydantic import SecretStr
-
-    if not url.startswith(("http://", "https://")):
-        raise InputError(f"the webhook's address: found {url!r}, expected http://… or https://…")
-    headers: dict[str, Any] = {"Content-Type": "application/json"}
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
-    block: Any = Webhook(method="POST", url=SecretStr(url), headers=SecretDict(headers))
-    return _replace_automation(load_template(template, str(block.save(BLOCK_NAME, overwrite=True))))
-
-
-def _replace_automation(content: dict[str, Any]) -> str:
-    """Create an automation, in place of one with the same name."""
-    from prefect.automations import Automation
-
-    automations: Any = Automation
-    with suppress(ValueError):  # none has this name
-        automations.read(name=str(content["name"])).delete()
-    return str(automations(**content).create().id)
-
-
-if __name__ == "__main__":
-    print(deployment_file(), end="")

@@ -7,7 +7,7 @@ QUIET = {
     "DO_NOT_TRACK": "1",
     # A run has one server (flows.services.prefect_server). A process that cannot find it must fail, not start one.
     "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
-    # Distinguishes a long-running process from a dead one (deployments/automations/vanished-runs.yaml).
+    # Distinguishes a long-running process from a dead one (flows/services/automations/vanished-runs.yaml).
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     "RAY_USAGE_STATS_ENABLED": "0",
     # Ray's default is nice 15: beside other work a stage would come to a stop.

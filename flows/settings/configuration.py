@@ -100,6 +100,16 @@ def load_configuration(path: Path | str, overrides: Sequence[str] = ()) -> RunCo
     return check_configuration(values, str(path))
 
 
+def overridden(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
+    """Return a configuration with `a.b=c` overrides applied. Raises InputError as `load_configuration` does."""
+    if not overrides:
+        return config
+    values = config.model_dump(mode="json", exclude_unset=True)
+    for override in overrides:
+        apply_override(values, override)
+    return check_configuration(values, "overrides")
+
+
 def _read_yaml(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
     """Return the nested mappings of a file, merged into those of the file that it extends."""
     if path.resolve() in extended_by:

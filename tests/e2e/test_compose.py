@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
+from flows.services.deployments import FLOWS
 from flows.settings.configuration import load_configuration
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
 
@@ -280,8 +281,7 @@ def test_every_deployment_is_there_and_runs_that_vanish_are_noticed(stack: Stack
     api = stack.services["worker"]["environment"]["PREFECT_API_URL"]
     wanted = ("--request", "POST", "--header", "Content-Type: application/json", "--data", "{}")
     entrypoints = {deployment["entrypoint"] for deployment in stack.ask(f"{api}/deployments/filter", *wanted)}
-    content = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))
-    assert entrypoints == {deployment["entrypoint"] for deployment in content["deployments"]}
+    assert entrypoints == {deployed.entrypoint for deployed in FLOWS}
     assert "kernelmill runs that vanish" in {entry["name"] for entry in stack.ask(f"{api}/automations/filter", *wanted)}
 
 

@@ -24,7 +24,7 @@ import psutil
 import pytest
 import yaml
 
-from flows.services.deployments import VANISHED_TEMPLATE, mark_vanished_runs
+from flows.services.alerts import VANISHED_TEMPLATE, mark_vanished_runs
 from flows.services.prefect_server import start_server
 from flows.settings.configuration import RunConfig, load_configuration
 from tasks.pipeline.retries import STAGE_NAMES
@@ -90,8 +90,8 @@ class Drill:
         self.worker: subprocess.Popen[bytes] | None = None
         self.logs: dict[str, tuple[Path, int]] = {}
         """Each run's log, and how long it was before that run."""
-        self.prefect("work-pool", "create", "kernelmill", "--type", "process")
-        self.prefect("--no-prompt", "deploy", "--all")
+        deploy = [sys.executable, "-m", "flows.cli.main", "deploy", "deployments/configs/local.yaml"]
+        subprocess.run(deploy, cwd=ROOT, env=self.environment, check=True, timeout=WAIT_S)
         self.mark_vanished_runs()
 
     def prefect(self, *arguments: str) -> str:
@@ -104,7 +104,7 @@ class Drill:
         """Install the zygote, less patient."""
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
-        zygote = yaml.safe_load((ROOT / VANISHED_TEMPLATE).read_text(encoding="utf-8"))
+        zygote = yaml.safe_load((VANISHED_TEMPLATE).read_text(encoding="utf-8"))
         zygote["trigger"]["within"] = SILENCE_S
         changed = self.folder / "vanished-runs.yaml"
         changed.write_text(yaml.safe_dump(zygote), encoding="utf-8")

@@ -19,7 +19,8 @@ import yaml
 from prefect import flow, tags
 
 from flows.cli.main import run
-from flows.services.deployments import (
+from flows.services.alerts import (
+    BLOCK_NAME,
     VANISHED_TEMPLATE,
     WEBHOOK_TEMPLATE,
     call_webhook_on_failure,
@@ -150,11 +151,43 @@ def test_a_template_has_a_place_for_the_block(tmp_path: Path):
             load_template(path, "1234")
 
 
+def test_the_command_works_in_any_folder(server: PrefectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    monkeypatch.chdir(tmp_path)
+    with temporary_settings({PREFECT_API_URL: server.api_url}):
+        assert run(["alert", "https://chat.example.com/hooks/1"]) == 0
+        assert stored_address() == "https://chat.example.com/hooks/1"
+
+
+def stored_address() -> str:
+    from prefect.blocks.webhook import Webhook
+
+    block: Any = Webhook.load(BLOCK_NAME)
+    return str(block.url.get_secret_value())
+
+
+@pytest.mark.parametrize(
+    "url", ["https://", "ftp://chat.example.com", "chat.example.com/x", "https://a b/c", "https://x:99999/y"]
+)
+def test_a_wrong_address_leaves_the_old_one(server: PrefectServer, url: str, capsys: pytest.CaptureFixture[str]):
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with temporary_settings({PREFECT_API_URL: server.api_url}):
+        call_webhook_on_failure("https://chat.example.com/hooks/old")
+        assert run(["alert", url]) == 2
+        assert stored_address() == "https://chat.example.com/hooks/old"
+        with pytest.raises(InputError, match="token"):
+            call_webhook_on_failure("https://chat.example.com/hooks/new", "two\nlines")
+        with pytest.raises(InputError, match="cannot be read"):
+            call_webhook_on_failure("https://chat.example.com/hooks/new", template=Path("none.yaml"))
+        assert stored_address() == "https://chat.example.com/hooks/old"
+    assert "the webhook's address" in capsys.readouterr().err
+
+
 def test_the_command_wants_a_server_and_an_address(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
         assert run(["alert", "https://example.com"]) == 2
     assert "PREFECT_API_URL" in capsys.readouterr().err
-    with pytest.raises(InputError, match="expected http"):
-        call_webhook_on_failure("ftp://example.com")

@@ -115,7 +115,7 @@ def test_our_commands_exist(compose: Compose):
     known = {option for parameter in command.params for option in parameter.opts}
     assert {argument for argument in judge if argument.startswith("--")} <= known
     script = (compose.services["worker"].command or [""])[-1]
-    assert f"work-pool create {WORK_POOL} --type process" in script
+    assert "kernelmill deploy ${KERNELMILL_CONFIGS:-deployments/configs/local.yaml} &&" in script
     assert f"worker start --pool {WORK_POOL}" in script
 
 

@@ -19,9 +19,10 @@ from documented import PAGES, ROOT, commands
 
 DOCS = Path("docs")
 PREFECT = {
-    ("server", "start"), ("work-pool", "create"), ("deploy",), ("flow-run", "cancel"), ("worker", "start"), ("deployment", "run"), ("gcl", "create"),
+    ("server", "start"), ("server", "stop"), ("flow-run", "cancel"), ("worker", "start"), ("deployment", "run"), ("gcl", "create"),
 }  # fmt: skip
 DEPLOYED = {f"{flow}/local" for flow in ("training", "training-iteration", "sft", "evaluation", "compare")}
+"""By `kernelmill deploy deployments/configs/local.yaml` and `kernelmill serve`."""
 FOUND = list(commands())
 
 
@@ -72,9 +73,10 @@ def _parse(arguments: list[str]) -> None:
     for override in parameters.get("set_") or []:
         apply_override(values, override)
     check_configuration(values, "--set")
-    config = parameters.get("config")
-    if config is not None and "/" in str(config):
-        assert Path(config).exists()
+    named = [*(parameters.get("configs") or []), parameters.get("config"), parameters.get("config_option")]
+    for config in named:
+        if config is not None and "/" in str(config):
+            assert Path(config).exists()
 
 
 @pytest.mark.parametrize("name", sorted(pages()))

@@ -1,4 +1,4 @@
-"""`kernelmill score | redteam | serve-judge`: judge kernels, test the judge, serve the judge over HTTP."""
+"""`kernelmill score | redteam | serve-judge | mcp`: judge kernels, test the judge, serve it over HTTP or MCP."""
 
 import json
 import time
@@ -29,6 +29,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("score", rich_help_panel="Judge")(score)
     app.command("redteam", rich_help_panel="Judge")(redteam)
     app.command("serve-judge", rich_help_panel="Judge")(serve_judge)
+    app.command("mcp", rich_help_panel="Judge")(mcp)
 
 
 def score(
@@ -134,6 +135,29 @@ def serve_judge(
         typer.echo(f"judge: {address}   {settings.workers} workers, {access}   (docs: {address}/docs; Ctrl-C ends it)")
 
     serve(settings, ServerConfig(host=host, port=port, queue_limit=queue), token, report_address)
+
+
+def mcp(
+    folder: Annotated[Path, typer.Option(help="Files outside this folder are not read.")] = Path(),
+    judge_url: Annotated[
+        str | None, typer.Option(help="A judge server to use; default: a judge in this process.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Kernels judged at the same time.")] = None,
+    config: JudgeConfigOption = None,
+    set_: SetOption = None,
+) -> None:
+    """Serve the judge to an editor's assistant: a Model Context Protocol server on stdin and stdout."""
+    from tasks.adapters.mcp import kernel_server  # imports the extra first: nothing is started without it
+
+    if judge_url is not None:
+        from kernels_eval.server.client import HttpJudge
+
+        kernel_server(HttpJudge(judge_url), folder).run("stdio")
+        return
+    from kernels_eval import Judge
+
+    with Judge(judge_settings(config, set_, workers=workers)) as judge:
+        kernel_server(judge, folder).run("stdio")
 
 
 def judge_settings(config: Path | None, overrides: list[str] | None, **options: object) -> "JudgeConfig":

@@ -51,7 +51,7 @@ _SCHEMAS = {SCHEMA_VERSION: SCHEMA, "1": SCHEMA.remove(SCHEMA.get_field_index("t
 
 def build_problem_set(config: ProblemsConfig, destination: Path) -> ProblemSetRef:
     """Generate or load the problems, split them, check the split, and publish them at `destination`."""
-    rows, counts = _split_problems(config)
+    rows, counts = split_problems(config)
     check_split(rows)
     sides = {split: [row for row in rows if row.split is split] for split in Split}
     overlaps = contaminated(*([row.problem.source for row in sides[split]] for split in (Split.TRAIN, Split.HELDOUT)))
@@ -96,7 +96,7 @@ def deduplicate(entries: Sequence[Entry]) -> list[Entry]:
     return list(first.values())
 
 
-def _split_problems(config: ProblemsConfig) -> tuple[list[ProblemRow], dict[str, int]]:
+def split_problems(config: ProblemsConfig) -> tuple[list[ProblemRow], dict[str, int]]:
     """Return the generated or loaded problems with their split, and counts for the manifest."""
     if config.source == "generated":
         from tasks.problems.generated.suite import generate_problems  # imports torch

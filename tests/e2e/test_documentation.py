@@ -83,6 +83,8 @@ EXPECTED = (
         r"^python benchmarks/(?!orchestration\.py runs)",
         Outcome(elsewhere="wants its peers, a machine to itself, and up to an hour"),
     ),
+    (r"^python docs/examples/", Outcome(elsewhere="wants a peer that is not installed here")),
+    (r"^kernelmill mcp", Outcome(2, says=r"kernelmill\[mcp\]")),
     # Some networks answer at any address; then the data are what is missed.
     (
         r"^kernelmill train .*ray\.address=",

@@ -38,13 +38,19 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_module_imports():
-    """In one process, so that torch and Ray are imported once; a failure names the module and the error."""
+    """In one process, so that torch and Ray are imported once; a failure names the module and the error.
+
+    A module of tasks.adapters may miss the peer that it is named after.
+    """
     code = f"""
 import importlib, json, traceback
 failed = {{}}
 for name in {MODULES!r}:
     try:
         importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if name != "tasks.adapters." + (error.name or "").partition(".")[0]:  # named after a peer that is not installed
+            failed[name] = traceback.format_exc(limit=-2)
     except BaseException:
         failed[name] = traceback.format_exc(limit=-2)
 print("RESULT" + json.dumps(failed))

@@ -1,0 +1,103 @@
+"""A conversation about one problem, for trainers that generate: the next messages, and the end, after each answer.
+
+    episode = KernelEpisode(problem, scorer)
+    while episode.termination is None:
+        await episode.answer_async(generate(episode.messages))
+    episode.rewards, episode.returns, episode.reward
+
+Messages, rewards and reasons to end are those of our own rollouts (tasks.rollout.prompts, .episode_tasks). A turn on
+which the machine failed ends the episode; nothing is known of the episode as a whole then, and its reward is None.
+"""
+
+from dataclasses import dataclass
+
+from kernels_eval.errors import InputError
+from kernels_eval.problem import Problem
+from tasks.adapters.scoring import Scored, Scorer
+from tasks.rollout.episode_tasks import episode_task
+from tasks.rollout.prompts import HistoryTurn, prompt_messages
+from tasks.trajectories.returns import turn_returns
+from tasks.trajectories.schema import Termination
+
+ChatMessage = dict[str, str]
+"""`role` and `content`, as chat templates take them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One answer and its consequence."""
+
+    scored: Scored
+    reply: ChatMessage | None
+    """The user's next message, with the judge's feedback; None if the episode has ended."""
+    termination: Termination | None
+
+
+class KernelEpisode:
+    """An episode under way."""
+
+    def __init__(self, problem: Problem | str, scorer: Scorer) -> None:
+        """Begin with the first prompt. Turn limit, reward, prompt and feedback are those of `scorer.episode`."""
+        self.problem = Problem(problem_id="problem", source=problem) if isinstance(problem, str) else problem
+        self.steps: list[Step] = []
+        self._scorer = scorer
+        self._task = episode_task(scorer.episode.task)
+        self._history: list[HistoryTurn] = []
+        self.messages: list[ChatMessage] = self._messages()
+        """The conversation so far, up to the next answer; a later one continues the earlier ones."""
+
+    @property
+    def termination(self) -> Termination | None:
+        """Reason the episode ended; None while it goes on."""
+        return self.steps[-1].termination if self.steps else None
+
+    @property
+    def rewards(self) -> list[float | None]:
+        """Reward of each turn; None for one on which the machine failed."""
+        return [step.scored.reward for step in self.steps]
+
+    @property
+    def returns(self) -> list[float | None]:
+        """Discounted return of each turn (tasks.trajectories.returns): for trainers that credit each turn."""
+        return turn_returns(self.rewards, self._scorer.episode.gamma)
+
+    @property
+    def reward(self) -> float | None:
+        """Reward of the best turn: for trainers with one reward for a conversation. None: mask the conversation."""
+        known = [reward for reward in self.rewards if reward is not None]
+        return max(known) if known and len(known) == len(self.rewards) else None
+
+    async def answer_async(self, answer: str, tokens: int | None = None, truncated: bool = False) -> Step:
+        """Judge the next answer. Raises InputError if the episode has ended."""
+        if self.termination is not None:
+            raise InputError(f"{self.problem.problem_id}: the episode has ended ({self.termination})")
+        return self._add(answer, await self._scorer.score_async(self.problem, answer, tokens, truncated))
+
+    def answer(self, answer: str, tokens: int | None = None, truncated: bool = False) -> Step:
+        """Judge the next answer, blocking. Raises InputError if the episode has ended."""
+        if self.termination is not None:
+            raise InputError(f"{self.problem.problem_id}: the episode has ended ({self.termination})")
+        return self._add(answer, self._scorer.score(self.problem, answer, tokens, truncated))
+
+    def _add(self, answer: str, scored: Scored) -> Step:
+        if scored.score is None:
+            step = Step(scored, None, Termination.INFRASTRUCTURE_ERROR)
+        else:
+            self._history.append(
+                HistoryTurn(
+                    response_text=answer,
+                    kernel_source=scored.kernel_source,
+                    verdict=scored.verdict,
+                    reward=scored.score,
+                )
+            )
+            ended = self._task.termination(self._history, self.problem.level, self._scorer.episode)
+            self.messages = self._messages()
+            step = Step(scored, self.messages[-1] if ended is None else None, ended)
+        self.steps.append(step)
+        return step
+
+    def _messages(self) -> list[ChatMessage]:
+        scorer = self._scorer
+        messages = prompt_messages(self.problem.source, self._history, scorer.episode, scorer.backend)
+        return [{"role": message.role.value, "content": message.content} for message in messages]

@@ -25,7 +25,8 @@ def heldout_evaluation(run: Run, problems: ProblemSetRef, policy: CheckpointRef,
     """Evaluate a policy on every held-out problem; `name` appears in the labels of the stages."""
     config, version = run.config, policy.weight_version
     rollout, seed, name = _evaluation_rollout(config), config.evaluation.seed, name or f"policy {version}"
-    judge = config.judge.model_copy(update={"full_size_share": config.evaluation.full_size_share})
+    whole = {"full_size_share": config.evaluation.full_size_share, "compile_share": 1.0}
+    judge = config.judge.model_copy(update=whole)
     batch = answer_heldout(run.workspace, policy, problems, rollout, judge, version=version, seed=seed, name=name)
     return evaluate(run.workspace, batch, problems, config.evaluation, name=name)
 

@@ -23,6 +23,10 @@ class JudgeConfig(FrozenModel):
     """Architectures that a Triton kernel must compile for: `cuda:80`, `cuda:90`, `cuda:100`, `hip:gfx942`."""
     compile: Literal["never", "correct", "always"] = "correct"
     """Compile to machine code: `never`; `correct`: what the interpreter found correct; `always`: whatever it found."""
+    compile_share: float = Field(default=1.0, ge=0, le=1)
+    """Without a GPU: share of the correct kernels that `compile: correct` compiles, drawn from the kernel's own text:
+    the same ones in each run. The others' estimates know nothing of registers and spills. Held-out evaluation compiles
+    all of them."""
     timeout_s: float = Field(default=10.0, gt=0)
     """Wall time of one kernel. Time spent waiting for a busy core is added, up to three times the limit."""
     compile_timeout_s: float = Field(default=30.0, gt=0)
@@ -72,8 +76,8 @@ class JudgeConfig(FrozenModel):
 
 
 CHANGEABLE = (
-    "backend", "targets", "compile", "timeout_s", "trials", "full_size_share", "policy", "roofline_hardware",
-    "baseline",
+    "backend", "targets", "compile", "compile_share", "timeout_s", "trials", "full_size_share", "policy",
+    "roofline_hardware", "baseline",
 )  # fmt: skip
 """Settings that a caller may change for one kernel. The other fields of JudgeConfig belong to the machine."""
 

@@ -4,6 +4,7 @@ Talks to a worker (`kernels_eval.cpu.worker`, `kernels_eval.gpu.worker`) in fram
 config, build); the reply is `graded` (verdict, launches, kernel sources), `reference_failed` or `fault` (message).
 """
 
+import hashlib
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,7 +66,7 @@ class WorkerClient:
             raise InfrastructureError(str(reply.get("message", "the worker gave no verdict")))
         verdict = Verdict(**reply["verdict"])
         # On a GPU it was compiled where it ran.
-        return verdict if on_gpu else self._compile(job.config, verdict, reply)
+        return verdict if on_gpu or not _is_compiled(job, verdict) else self._compile(job.config, verdict, reply)
 
     def _build(self, job: Job, on_gpu: bool) -> Compiled:
         config = job.config
@@ -74,9 +75,7 @@ class WorkerClient:
         return self._builder.build(config.backend, job.kernel_source, arguments, config.targets, on_gpu, limits)
 
     def _compile(self, config: JudgeConfig, verdict: Verdict, reply: dict[str, Any]) -> Verdict:
-        """Compile the interpreted kernels, depending on the settings; adds resources, or returns a compile error."""
-        if config.compile == "never" or not config.targets or (config.compile == "correct" and not verdict.correct):
-            return verdict
+        """Compile the interpreted kernels; adds their resources, or returns a compile error."""
         launches = [Launch(**values) for values in reply["launches"]]
         own = [launch for launch in launches if launch.kernel_number >= 0]
         kernels = [KernelSource(**values) for values in reply["kernels"]]
@@ -191,6 +190,20 @@ def _cannot_run(exceeded: Exceeded, compiled: Compiled, hardware: str) -> Verdic
         resources=compiled.resources,
         hardware=hardware,
     )
+
+
+def _is_compiled(job: Job, verdict: Verdict) -> bool:
+    """Return True if the settings have an interpreted kernel compiled."""
+    config = job.config
+    if config.compile == "never" or not config.targets:
+        return False
+    return config.compile == "always" or (verdict.correct and _is_drawn(job.kernel_source, config.compile_share))
+
+
+def _is_drawn(kernel_source: str, share: float) -> bool:
+    """Draw from the text itself: rewards are then the same in each run, and a policy cannot learn what is drawn."""
+    digest = hashlib.sha256(f"compile\0{kernel_source}".encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:4], "big") < share * 2**32
 
 
 def _times(

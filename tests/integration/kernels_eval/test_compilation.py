@@ -57,6 +57,24 @@ def test_a_kernel_is_compiled_once(compiling_judge: Judge) -> None:
     assert len(compilers._known) == known
 
 
+def test_a_share_of_the_correct_kernels_is_compiled_the_same_ones_again(compiling_judge: Judge) -> None:
+    texts = [f"{ROW_KERNEL}# {index}" for index in range(16)]
+
+    def compiled(share: float, trials: int) -> list[int]:
+        settings = {"compile_share": share, "targets": ["cuda:90"], "trials": trials}  # trials: not from the cache
+        jobs = [compiling_judge.submit(ROW_PROBLEM, text, None, settings) for text in texts]
+        verdicts = [job.result() for job in jobs]
+        assert {verdict.status for verdict in verdicts} == {Status.CORRECT}
+        return [index for index, verdict in enumerate(verdicts) if verdict.resources]
+
+    assert compiled(0.0, 2) == []
+    half = compiled(0.5, 2)
+    assert 0 < len(half) < len(texts)
+    assert compiled(0.5, 3) == half
+    assert set(half) < set(compiled(0.9, 2))
+    assert compiled(1.0, 2) == list(range(len(texts)))
+
+
 def test_a_killed_compiler_is_replaced(compiling_judge: Judge) -> None:
     compiling_judge._zygotes._known["compile"]._process.kill()
     verdict = compiling_judge.evaluate(ROW_PROBLEM, ROW_KERNEL.replace("ROWS=4", "ROWS=2").replace("(M, 4)", "(M, 2)"))

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from prefect.schedules import Schedule
 
 WORK_POOL = "kernelmill"
-SERVER_WAIT_S = 90.0
-"""A server that was started just now needs 8 to 15 s on a quiet machine."""
+SERVER_WAIT_S = 180.0
+"""A server that was started just now needs 8 to 15 s on a quiet machine, minutes on a loaded one."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,8 @@ def deploy(
     if twice:
         raise InputError(f"two configurations have the name {twice[0]!r}, and deployments are named after them")
     made = [deployment for config in configs for deployment in deployments_of(config, schedule, for_workers=True)]
+    from prefect.deployments.runner import DeploymentApplyError
+
     api_url = _wait_for_server(echo)
     try:
         _create_queues(names)
@@ -124,7 +126,7 @@ def deploy(
             _keep_schedules(deployment)
             deployment.apply()
             echo(f"  prefect deployment run {deployment.full_name}")
-    except HTTPError as error:
+    except (HTTPError, DeploymentApplyError) as error:
         raise InfrastructureError(f"the Prefect server at {api_url} failed: {error}") from error
     return [deployment.full_name for deployment in made]
 
@@ -141,7 +143,7 @@ def _wait_for_server(echo: Callable[[str], None]) -> str:
         if time.monotonic() > deadline:
             raise InfrastructureError(
                 f"no Prefect server answers at {api_url} (PREFECT_API_URL) after {SERVER_WAIT_S:.0f} s; "
-                "`prefect server start --background` starts one."
+                "`prefect server start` starts one."
             )
         if not told:
             echo(f"waiting for the Prefect server at {api_url}")

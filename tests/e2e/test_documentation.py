@@ -21,37 +21,17 @@ from pathlib import Path
 
 import httpx
 import pytest
-import yaml
 
 from flows.services.prefect_server import answers
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from documented import ROOT, commands
+from documented import SMALL, commands, copy_checkout
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 WAIT_S = 1500.0
 """Only a hang takes longer."""
-SIZES = {
-    "iterations": 1,
-    "problems": {"train": 16, "heldout": 4},
-    "sft": {
-        "steps": 60,
-        "batch_size": 16,
-        "warmup_steps": 5,
-        "data": {"compositions": 32, "repair_fraction": 0.0},
-    },
-    "rollout": {
-        "problems_per_iteration": 4,
-        "samples_per_problem": 4,
-        "threads": 1,
-        # So little training makes no kernel right: only their lengths tell answers apart.
-        "episode": {"reward": "kernelbench - 0.2*length"},
-    },
-    "update": {"threads_per_rank": 1},
-    "evaluation": {"samples_per_problem": 2, "pass_at": [1, 2], "bootstrap_resamples": 200},
-}
 MADE_UP = {
     "runs/a-1a2b3c4d": "runs/latest", "runs/b-5e6f7a8b": "runs/latest", "runs/RUN": "runs/latest", "policy-003": "policy-001", "NAME": "triton",
 }  # fmt: skip
@@ -127,14 +107,7 @@ class Checkout:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
-        for name in tracked.decode().split("\0"):
-            if name and (ROOT / name).is_file():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(ROOT / name, folder / name)
-        local = folder / "deployments/configs/local.yaml"
-        local.rename(local.with_name("large.yaml"))
-        local.write_text(yaml.safe_dump({"extends": "large.yaml", "name": "local", **SIZES}))
+        copy_checkout(folder, SMALL)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = str(probe.getsockname()[1])

@@ -312,6 +312,24 @@ def test_a_cancelled_run_leaves_no_process(drill: Drill):
     assert {"SFT data", "SFT", "held-out rollout of policy 0", "rollout 0"} <= drill.cached(run_id)
 
 
+def test_a_suspended_run_stays_suspended_and_resumes(drill: Drill):
+    drill.start_worker()
+    before = set(drill.processes())
+    run_id = drill.start_run("seed=2")
+    drill.wait_for_stage(run_id, "SFT data")
+    suspended = {"state": {"type": "PAUSED", "name": "Suspended", "state_details": {"pause_reschedule": True}}}
+    assert httpx.post(f"{drill.api}/flow_runs/{run_id}/set_state", json=suspended, timeout=60).is_success
+    wait_until(lambda: set(drill.processes()) <= before, "its process has ended")
+    assert "not begun: the flow run is suspended" in drill.log_of(run_id)
+    time.sleep(SILENCE_S + 60)
+    assert drill.state(run_id)["name"] == "Suspended"
+    drill.photograph(run_id, "suspended")
+    assert httpx.post(f"{drill.api}/flow_runs/{run_id}/resume", json={}, timeout=60).is_success
+    state = drill.end_of(run_id)
+    assert state["type"] == "COMPLETED", state
+    assert {"problem set", "SFT data"} <= drill.cached(run_id)
+
+
 def test_a_broken_validation_is_named_and_mended(drill: Drill):
     drill.start_worker()
     suites = drill.folder / "suites"

@@ -34,7 +34,9 @@ from kernels_eval.sandbox.messages import (
 from kernels_eval.trace.schema import KernelSource
 from kernels_eval.verdict import Resources
 
-_CRASHED, _TIMED_OUT = "compiler_crashed", "compile_timeout"
+COMPILE_TIMEOUT = "compile_timeout"
+"""Category of a compilation that took longer than its limit."""
+_CRASHED = "compiler_crashed"
 _REGISTER_BYTES = 4
 _MAX_CACHED = 10_000
 """Of about 1.5 KB each."""
@@ -81,7 +83,7 @@ class CompileCache:
 
     def put(self, key: str, compiled: Compiled) -> None:
         """Keep an outcome that depends on the content alone: a time-out depends on the machine's load too."""
-        if compiled.category != _TIMED_OUT:
+        if compiled.category != COMPILE_TIMEOUT:
             with self._lock:
                 self._known[key] = compiled
 
@@ -141,7 +143,7 @@ class _OneShot:
         if ending.cause == "signal" and ending.code == signal.SIGKILL and not self.runs_candidate:
             raise InfrastructureError("the compiler was killed")  # no compiler kills itself
         if ending.cause == "timeout":
-            return Compiled(category=_TIMED_OUT, message=f"compiling took longer than {limits.wall_s:g} s")
+            return Compiled(category=COMPILE_TIMEOUT, message=f"compiling took longer than {limits.wall_s:g} s")
         return Compiled(category=_CRASHED, message=f"the compiler ended by {ending.cause} {ending.code}")
 
 

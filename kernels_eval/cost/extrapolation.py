@@ -66,16 +66,39 @@ def with_full_grids(estimated: Sequence[Launch], grids: Sequence[Launch]) -> lis
 
 def _at_least(estimated: Launch, counted: Launch, true: Launch, given: int, rows: float) -> Launch:
     """Raise an estimate to the extension of one run alone. `rows`: the full size over the size of that run."""
-    programs = true.programs / counted.programs if counted.programs else rows
-    made = (counted.dram_bytes - counted.given_bytes) * rows
-    least = made + min(counted.given_bytes * rows, max(float(given), counted.given_bytes))
+    least = _extended(counted, true, given, rows)
     return estimated.model_copy(
         update={
-            "dram_bytes": max(estimated.dram_bytes, least),
-            "l2_bytes": max(estimated.l2_bytes, counted.l2_bytes * programs),
-            "operations": _merged(
-                estimated.operations, counted.operations, lambda extended, once: max(extended, once * programs)
-            ),
+            "dram_bytes": max(estimated.dram_bytes, least.dram_bytes),
+            "l2_bytes": max(estimated.l2_bytes, least.l2_bytes),
+            "operations": _merged(estimated.operations, least.operations, max),
+        }
+    )
+
+
+def extend(counted: Sequence[Launch], m1: int, m: int, true: Sequence[Launch], given: Sequence[int]) -> list[Launch]:
+    """Extend counts at one leading size to the full size m, where the launches at the full size are the same.
+
+    Each program does what one did at m1, and each row moves what one moved there, except for reads of tensors whose
+    size does not depend on the leading size. Less exact than `extrapolate`: what each launch does but once is extended.
+    """
+    return [_extended(*each, m / m1) for each in zip(counted, true, given, strict=True)]
+
+
+def _extended(counted: Launch, true: Launch, given: int, rows: float) -> Launch:
+    programs = true.programs / counted.programs if counted.programs else rows
+    given_bytes = min(counted.given_bytes * rows, max(float(given), counted.given_bytes))
+    made = (counted.dram_bytes - counted.given_bytes) * rows
+    counts = {name: getattr(counted, name) * rows for name in ("written_bytes", "again_bytes", "largest_index")}
+    return counted.model_copy(
+        update={
+            **counts,
+            "programs": true.programs,
+            "dram_bytes": made + given_bytes,
+            "given_bytes": given_bytes,
+            "l2_bytes": counted.l2_bytes * programs,
+            "operations": {name: count * programs for name, count in counted.operations.items()},
+            "grid": None,
         }
     )
 

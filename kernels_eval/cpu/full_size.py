@@ -55,7 +55,7 @@ class FullSize:
             self._smaller, self._seen = (self._without_values(program) for program in (smaller, seen))
         """None if host code failed at the full size."""
         self.launches = launches_at_full_size(self.trace, session) if self.trace else []
-        self.given_bytes = _given_bytes(self.trace, session, reference) if self.trace else []
+        self.given_bytes = given_bytes(self.trace, session, reference) if self.trace else []
         """For each of `launches`: size in bytes of its arguments that are inputs, weights or uploaded constants."""
 
     def other_sizes(self, seed: SecretSeed) -> tuple[int, int] | tuple[()] | None:
@@ -121,7 +121,8 @@ def _grids(trace: TraceAnswer | None) -> list[tuple[int, int, int]]:
     return [command.grid for command in trace.commands if isinstance(command, LaunchKernel)] if trace else []
 
 
-def _given_bytes(trace: TraceAnswer, session: Session, reference: Reference) -> list[int]:
+def given_bytes(trace: TraceAnswer, session: Session, reference: Reference) -> list[int]:
+    """Return, for each launch of a program, the size in bytes of its inputs, weights and uploaded constants."""
     sizes: dict[int, int] = dict(session.uploads)
     for number, form in enumerate(reference.full_forms):
         if isinstance(form, TensorForm):

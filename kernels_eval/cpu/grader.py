@@ -9,52 +9,36 @@ import hashlib
 import secrets
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import ReferenceFailedError
 from kernels_eval.cost.extrapolation import extrapolate, with_full_grids
 from kernels_eval.cost.hardware import HARDWARE
 from kernels_eval.cost.launch import Launch
-from kernels_eval.cost.roofline import total_s
+from kernels_eval.cpu.configurations import ConfigurationRuns
 from kernels_eval.cpu.device_limits import limit_failure
 from kernels_eval.cpu.full_size import FullSize, SeenProgram
+from kernels_eval.cpu.graded import Graded, timed
 from kernels_eval.cpu.largest_size import SeenRun, growth, largest_size, tensor_bytes
 from kernels_eval.cpu.output_checks import check_dependence
 from kernels_eval.cpu.repeated_calls import RepeatedCalls
-from kernels_eval.cpu.session import Session
-from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, is_library, larger_sizes, size_of
+from kernels_eval.cpu.session import Configurations, Session
+from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, larger_sizes, size_of
 from kernels_eval.cpu.trials import Errors, Traced, bytes_of, finish, sensible, start
+from kernels_eval.cpu.ways import Way, autotuners, fastest, ranked, ways_of
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
-from kernels_eval.trace.schema import KernelSource
-from kernels_eval.verdict import Status, TimingSource, Verdict
+from kernels_eval.verdict import Status, Verdict
 
 _MAX_REFERENCES = 128
-_MIN_KERNEL_TIME = 0.3
+_MOST_COMPILED = 8
+"""Configurations of autotuned kernels that are compiled beside the fastest one; those that follow it."""
 _FULL_SIZE_TRIAL = 2001
 """Trial number of the run at the full size."""
-
-
-@dataclass
-class Graded:
-    """Verdict, and the launches at the full size (the kernels to compile)."""
-
-    verdict: Verdict
-    launches: list[Launch] = field(default_factory=list)
-    kernels: list[KernelSource] = field(default_factory=list)
-    """Sources of the kernels launched."""
-    follow_up: Sizes | None = None
-    """Sizes to judge again at, because programs did not grow with the rows as expected, or None."""
-    needs_follow_up: bool = True
-    """True if the verdict cannot be trusted without `follow_up`; False if only its times are less exact."""
-    executed_size: int | None = None
-    """Largest leading size that kernels were run at."""
-    seen: SeenRun | None = None
-    """Trial to estimate the time of larger ones from; None if the full size was run."""
 
 
 class Grader:
@@ -78,22 +62,13 @@ class Grader:
         reference = self._reference(problem_source)
         known = hashlib.sha256(f"{problem_source}\0{kernel_source}".encode("utf-8", "surrogatepass")).digest()
         seed = SecretSeed(known if self._is_public else secrets.token_bytes(16))
-        sizes = first_sizes(reference)
-        try:
-            graded = self._grade_at(reference, kernel_source, config, seed, sizes)
-        except ReferenceFailedError:
-            if not sizes:
-                raise
-            reference.can_be_reduced, sizes = False, ()  # e.g. an index that is out of range at a reduced size
-            graded = self._grade_at(reference, kernel_source, config, seed, sizes)
-        while (larger := larger_sizes(reference, sizes, graded.verdict.error_category, graded.follow_up)) is not None:
-            sizes, smaller = larger, graded
-            graded = self._grade_at(reference, kernel_source, config, seed, sizes)
-            if graded.verdict.status is Status.TIMEOUT and smaller.verdict.correct and not smaller.needs_follow_up:
-                graded = smaller
-                break
+        graded = self._grade_in(reference, kernel_source, config, seed, {})
+        chosen: Configurations = {}
+        ways = ways_of(autotuners(graded.full_trace), kernel_source)
+        if graded.verdict.correct and len(ways) > 1:
+            graded, chosen = self._tune(reference, kernel_source, config, seed, graded, ways)
         if graded.verdict.correct and graded.seen is not None and _is_chosen(seed, config.full_size_share):
-            graded = self._run_larger(reference, kernel_source, config, seed, graded, graded.seen)
+            graded = self._run_larger(reference, kernel_source, config, seed, graded, graded.seen, chosen)
         facts = {
             "executed_size": graded.executed_size or reference.full_size,
             "full_size": reference.full_size,
@@ -104,6 +79,62 @@ class Grader:
         graded.verdict = graded.verdict.model_copy(update=facts)
         return graded
 
+    def _grade_in(
+        self,
+        reference: Reference,
+        kernel_source: str,
+        config: JudgeConfig,
+        seed: SecretSeed,
+        configurations: Configurations,
+    ) -> Graded:
+        """Grade in given configurations of autotuned kernels, at the sizes that the candidate needs."""
+        sizes = first_sizes(reference)
+        try:
+            graded = self._grade_at(reference, kernel_source, config, seed, sizes, configurations)
+        except ReferenceFailedError:
+            if not sizes:
+                raise
+            reference.can_be_reduced, sizes = False, ()  # e.g. an index that is out of range at a reduced size
+            graded = self._grade_at(reference, kernel_source, config, seed, sizes, configurations)
+        while (larger := larger_sizes(reference, sizes, graded.verdict.error_category, graded.follow_up)) is not None:
+            sizes, smaller = larger, graded
+            graded = self._grade_at(reference, kernel_source, config, seed, sizes, configurations)
+            if graded.verdict.status is Status.TIMEOUT and smaller.verdict.correct and not smaller.needs_follow_up:
+                return smaller
+        return graded
+
+    def _tune(
+        self,
+        reference: Reference,
+        kernel_source: str,
+        config: JudgeConfig,
+        seed: SecretSeed,
+        graded: Graded,
+        combinations: Sequence[Configurations],
+    ) -> tuple[Graded, Configurations]:
+        """Run a correct candidate in the other configurations of its kernels; grade it again in the fastest."""
+        strict = config.policy == "strict"
+        limits = Limits(wall_s=config.timeout_s, memory_mb=config.memory_mb)
+        order = seed.number("order", "configurations")
+        hardware = HARDWARE[config.roofline_hardware]
+        ways = [Way(dict(each)) for each in combinations]
+        runs = ConfigurationRuns(reference, seed, config, graded.seen)
+
+        def open_session() -> Session:
+            return Session(self._tracing_server, self._interpreter_server, limits, strict, order)
+
+        try:
+            sensible(lambda: runs.all(open_session, kernel_source, ways, graded))
+            chosen = sensible(lambda: fastest(ways, hardware))
+        except CandidateFailedError as failed:
+            return Graded(failed.verdict(True), executed_size=graded.executed_size), {}
+        if chosen != ways[0].configurations:
+            graded = self._grade_in(reference, kernel_source, config, seed, chosen)
+        others = [way.launches for way in ranked(ways, hardware) if way.configurations != chosen]
+        graded.alternatives = others[:_MOST_COMPILED]
+        graded.alternative_kernels = runs.kernels
+        return graded, chosen
+
     def _run_larger(
         self,
         reference: Reference,
@@ -112,6 +143,7 @@ class Grader:
         seed: SecretSeed,
         graded: Graded,
         seen: SeenRun,
+        configurations: Configurations,
     ) -> Graded:
         """Run a correct kernel once at the full size, or at the largest that the budget allows."""
         full_size = reference.full_size or seen.size
@@ -125,7 +157,8 @@ class Grader:
         try:
             drawn = reference.draw(at, _FULL_SIZE_TRIAL, seed, own=False)
             inputs, expected = reference.with_expected(drawn, at, _FULL_SIZE_TRIAL, seed)
-            with Session(self._tracing_server, self._interpreter_server, limits, strict, order) as session:
+            servers = self._tracing_server, self._interpreter_server
+            with Session(*servers, limits, strict, order, configurations) as session:
                 session.load(kernel_source, reference.arguments, reference.weight_seed)
                 session.set_weights(reference.weights_for(session.ready(), inputs))
                 session.ask(inputs, has_values=True)
@@ -151,6 +184,7 @@ class Grader:
         config: JudgeConfig,
         seed: SecretSeed,
         sizes: Sizes,
+        configurations: Configurations,
     ) -> Graded:
         limits = Limits(wall_s=config.timeout_s, memory_mb=config.memory_mb)
         trials = max(config.trials, 2) if sizes else 1 if reference.can_be_reduced else config.trials
@@ -160,7 +194,8 @@ class Grader:
         compiled = False
         try:
             order = seed.number("order")
-            with Session(self._tracing_server, self._interpreter_server, limits, strict, order) as session:
+            servers = self._tracing_server, self._interpreter_server
+            with Session(*servers, limits, strict, order, configurations) as session:
                 session.load(kernel_source, reference.arguments, reference.weight_seed)
                 first = 0 if trials > 1 else 1  # a single trial is not drawn from the problem's own distribution
                 numbers = range(first, first + trials)
@@ -211,7 +246,11 @@ class Grader:
             return Graded(failed.verdict(compiled))
         if true is None or not sizes:
             failed = limit_failure(counted[None], config.targets)
-            return Graded(failed) if failed else self._timed(reference, counted[None], kernels, config, errors)
+            if failed is not None:
+                return Graded(failed)
+            graded = timed(reference, counted[None], kernels, config, errors)
+            graded.full_trace, graded.counted, graded.has_read = programs[0].trace, counted[None], session.has_read
+            return graded
         if true.trace is None:
             return Graded(Verdict(status=Status.CORRECT), follow_up=())
         small, large = counted[sizes[0]], counted[sizes[1]]
@@ -221,8 +260,9 @@ class Grader:
         failed = limit_failure(true.launches, config.targets, list(zip(small, large, estimated, strict=False)))
         if failed is not None:
             return Graded(failed)
-        graded = self._timed(reference, launches, kernels, config, errors)
+        graded = timed(reference, launches, kernels, config, errors)
         graded.executed_size = sizes[1]
+        graded.full_trace, graded.counted, graded.has_read = true.trace, large, session.has_read
         bytes_needed = tensor_bytes(true.trace, reference.full_forms)
         seconds = spent[1][0] + spent[0][1]  # the candidate and the reference at the larger size
         graded.seen = SeenRun(sizes[1], seconds, growth(small, large, sizes[1] / sizes[0]), bytes_needed)
@@ -232,37 +272,6 @@ class Grader:
                 large, estimated, launches, sizes, full_size, reference.has_products
             )
         return graded
-
-    def _timed(
-        self,
-        reference: Reference,
-        launches: list[Launch],
-        kernels: list[KernelSource],
-        config: JudgeConfig,
-        errors: Errors,
-    ) -> Graded:
-        hardware = HARDWARE[config.roofline_hardware]
-        candidate_s = total_s(launches, hardware)
-        reference_s = total_s(reference.eager_launches, hardware)
-        own = [item for item in launches if not is_library(item) and not item.is_copy]
-        own_s = total_s(own, hardware)
-        if own_s < _MIN_KERNEL_TIME * candidate_s and config.policy == "mixed":
-            failed = CandidateFailedError(
-                Status.REJECTED, "library_compute", f"own kernels take {own_s / candidate_s:.0%} of the time"
-            )
-            return Graded(failed.verdict(compiled=True))
-        verdict = Verdict(
-            status=Status.CORRECT,
-            compiled=True,
-            correct=True,
-            speedup=reference_s / candidate_s,
-            candidate_ms=1e3 * candidate_s,
-            reference_ms=1e3 * reference_s,
-            timing_source=TimingSource.ROOFLINE,
-            max_abs_error=errors.absolute,
-            max_rel_error=errors.relative,
-        )
-        return Graded(verdict, launches, kernels)
 
 
 def _is_chosen(seed: SecretSeed, share: float) -> bool:

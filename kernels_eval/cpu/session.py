@@ -9,6 +9,7 @@ import mmap
 import os
 import pickle
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,8 @@ from kernels_eval.sandbox.tensor_bytes import TensorForm, bytes_of, form_of, ten
 from kernels_eval.trace.schema import FIRST_WEIGHT, TRACING_ANSWER, KernelSource, ReadAnswer, TraceAnswer, Upload, View
 from kernels_eval.verdict import Status
 
+Configurations = Mapping[int, int]
+"""Autotuners, by number, and the place of a configuration in the list of each."""
 _ALIGNMENT = 256
 _TRACING_SHARE = 0.5
 """CPU time of the tracing process, as a share of the candidate's wall time."""
@@ -35,9 +38,20 @@ class Session:
     """Context manager for the session with one candidate. Its exit kills both processes."""
 
     def __init__(
-        self, tracing_server: ForkServer, interpreter_server: ForkServer, limits: Limits, strict: bool, order: int
+        self,
+        tracing_server: ForkServer,
+        interpreter_server: ForkServer,
+        limits: Limits,
+        strict: bool,
+        order: int,
+        configurations: Configurations | None = None,
     ) -> None:
-        """Start both processes. `order`: seed of the order in which the programs of each launch run."""
+        """Start both processes.
+
+        `order`: seed of the order in which the programs of each launch run. `configurations`: those of autotuned
+        kernels, where a call does not name others.
+        """
+        self._configurations = configurations or {}
         self._strict = strict
         self._order = order
         self._memory = os.memfd_create("inputs")
@@ -105,13 +119,29 @@ class Session:
             {"kind": "begin", "strict": self._strict, "weights": items, "order": self._order}, payload
         )
 
-    def ask(self, inputs: list[Any], has_values: bool) -> None:
+    def ask(
+        self,
+        inputs: list[Any],
+        has_values: bool,
+        configurations: Configurations | None = None,
+        tried: Configurations | None = None,
+    ) -> None:
         """Request the trace of a forward call. Answers come in the order of requests.
 
         `inputs`: tensors, or only their forms. `has_values`: True if the judge can answer when host code reads a value.
+        `configurations`: those of autotuned kernels. `tried`: ones to launch before them on the same tensors.
         """
+        chosen = self._configurations if configurations is None else configurations
         self._asked.append(has_values)
-        self._tracing.send({"kind": "trace", "has_values": has_values, "inputs": _items(inputs)})
+        self._tracing.send(
+            {
+                "kind": "trace",
+                "has_values": has_values,
+                "inputs": _items(inputs),
+                "configurations": {str(tuner): place for tuner, place in chosen.items()},
+                "tried": {str(tuner): place for tuner, place in (tried or {}).items()},
+            }
+        )
 
     def put(self, inputs: list[Any]) -> None:
         """Copy one input set to the memory shared with the interpreter process."""

@@ -5,7 +5,7 @@ and one for interpreter processes. It ends if it loses one of them, since it can
 then starts another worker.
 
 Request: `evaluate` (problem, kernel, config; on a GPU also build). Reply: `graded` (verdict, launches; here also
-kernels), `reference_failed` (message) or `fault` (message).
+kernels and alternatives), `reference_failed` (message) or `fault` (message).
 """
 
 import os
@@ -55,6 +55,8 @@ def serve_worker(judge: socket.socket) -> None:
             "verdict": verdict.model_dump(mode="json"),
             "launches": [launch.model_dump(mode="json") for launch in graded.launches],
             "kernels": [kernel.model_dump(mode="json") for kernel in graded.kernels],
+            "alternatives": [[launch.model_dump(mode="json") for launch in each] for each in graded.alternatives],
+            "alternative_kernels": [kernel.model_dump(mode="json") for kernel in graded.alternative_kernels],
         }
 
     serve_requests(judge, {"sandbox": grader.sandbox}, grade)

@@ -6,12 +6,12 @@ config, build); the reply is `graded` (verdict, launches, kernel sources), `refe
 
 import hashlib
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from kernels_eval.backends import backend_named
-from kernels_eval.compile.one_shot import Builder, CompileCache, Compiled, Compiler, usages_of
+from kernels_eval.compile.one_shot import COMPILE_TIMEOUT, Builder, CompileCache, Compiled, Compiler, usages_of
 from kernels_eval.config import JudgeConfig
 from kernels_eval.cost.hardware import HARDWARE
 from kernels_eval.cost.launch import Launch
@@ -75,20 +75,33 @@ class WorkerClient:
         return self._builder.build(config.backend, job.kernel_source, arguments, config.targets, on_gpu, limits)
 
     def _compile(self, config: JudgeConfig, verdict: Verdict, reply: dict[str, Any]) -> Verdict:
-        """Compile the interpreted kernels; adds their resources, or returns a compile error."""
-        launches = [Launch(**values) for values in reply["launches"]]
-        own = [launch for launch in launches if launch.kernel_number >= 0]
-        kernels = [KernelSource(**values) for values in reply["kernels"]]
-        limits = Limits(wall_s=config.compile_timeout_s, memory_mb=config.memory_mb)
-        compiled = self._compiler.compile(kernels, own, config.targets, limits)
+        """Compile the interpreted kernels; adds their resources, or returns a compile error.
+
+        Of the configurations of autotuned kernels all are compiled; the verdict states the fastest that a device can
+        run.
+        """
         kept = {"sandbox": verdict.sandbox, "seed_commitment": verdict.seed_commitment}
-        if compiled.category is not None:
-            return _compile_error(compiled, verdict.hardware).model_copy(update=kept)
-        exceeded = limit_of_code(compiled.resources)
-        if exceeded is not None:
-            return _cannot_run(exceeded, compiled, verdict.hardware).model_copy(update=kept)
-        times = _times(config, verdict, launches, compiled.resources)
-        return verdict.model_copy(update={"resources": compiled.resources, **times})
+        exceeded: Verdict | None = None
+        best: Verdict | None = None
+        for index, (kernels, launches) in enumerate(_to_compile(reply)):
+            compiled = self._compiled(config, kernels, launches)
+            if compiled.category == COMPILE_TIMEOUT and index:
+                break  # the kernels of the verdict have compiled
+            if compiled.category is not None:
+                return _compile_error(compiled, verdict.hardware).model_copy(update=kept)
+            limit = limit_of_code(compiled.resources)
+            if limit is not None:  # autotuning skips such a configuration
+                exceeded = exceeded or _cannot_run(limit, compiled, verdict.hardware).model_copy(update=kept)
+                continue
+            times = _times(config, verdict, launches, compiled.resources)
+            found = verdict.model_copy(update={"resources": compiled.resources, **times})
+            best = found if best is None or (found.speedup or 0) > (best.speedup or 0) else best
+        return best or exceeded or verdict
+
+    def _compiled(self, config: JudgeConfig, kernels: list[KernelSource], launches: list[Launch]) -> Compiled:
+        own = [launch for launch in launches if launch.kernel_number >= 0]
+        limits = Limits(wall_s=config.compile_timeout_s, memory_mb=config.memory_mb)
+        return self._compiler.compile(kernels, own, config.targets, limits)
 
     def _ask(self, job: Job, built: Compiled) -> dict[str, Any]:
         config = job.config
@@ -170,6 +183,17 @@ def build_verdict(built: Compiled, runs: bool) -> Verdict | None:
         resources=built.resources,
         hardware="nvcc",
     )
+
+
+def _to_compile(reply: dict[str, Any]) -> Iterator[tuple[list[KernelSource], list[Launch]]]:
+    """Yield what was graded, then the other configurations of autotuned kernels: sources and launches."""
+    for sources, launches in (
+        ("kernels", [reply["launches"]]),
+        ("alternative_kernels", reply["alternatives"]),
+    ):
+        kernels = [KernelSource(**values) for values in reply[sources]]
+        for each in launches:
+            yield kernels, [Launch(**values) for values in each]
 
 
 def _compile_error(compiled: Compiled, hardware: str) -> Verdict:

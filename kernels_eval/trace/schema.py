@@ -116,6 +116,21 @@ class Operate(FrozenModel):
     results: Annotated[tuple[View | None, ...], Field(max_length=256)]
 
 
+class Tuned(FrozenModel):
+    """Configuration of an autotuned launch. Configurations are numbered by their place in the autotuner's list."""
+
+    tuner: Number
+    """Number of the autotuner, in the order of their first launches."""
+    used: Number
+    """Configuration of this launch."""
+    kept: Annotated[tuple[Number, ...], Field(max_length=10_000)]
+    """Configurations that the autotuner's pruning leaves at this size, of which it takes the fastest."""
+    name: Annotated[str, Field(max_length=200)]
+    """The configuration as Triton prints it."""
+    is_trial: bool = False
+    """True for a launch before the one whose result counts."""
+
+
 class LaunchKernel(FrozenModel):
     """One kernel launch."""
 
@@ -126,6 +141,8 @@ class LaunchKernel(FrozenModel):
     options: Annotated[dict[Identifier, int], Field(max_length=16)] = Field(default_factory=dict)
     line: Annotated[int, Field(ge=0, le=1 << 30)] = 0
     """Line of the candidate's source that launched it."""
+    tuned: Tuned | None = None
+    """None unless an autotuner with several configurations launched it."""
 
     @property
     def storages(self) -> frozenset[int]:

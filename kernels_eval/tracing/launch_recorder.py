@@ -1,7 +1,7 @@
 """Tracing process: records each kernel launch with its arguments and grid, without running it.
 
 Autotuners, heuristics and grids given as functions run here, because they are host code. Clocks have no meaning here:
-an autotuned kernel uses the first configuration that its pruning leaves.
+the judge chooses the configuration of an autotuned kernel (kernels_eval.tracing.autotuning).
 """
 
 import inspect
@@ -14,12 +14,12 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels_eval.interpreter.triton_patches.names import (
     WarmedKernel,
-    disable_benchmarks,
     pre_run_hooks,
     replace_launcher,
 )
 from kernels_eval.sandbox.candidate_source import FILE_NAME
 from kernels_eval.trace.schema import MAX_LAUNCHES
+from kernels_eval.tracing.autotuning import Autotuning
 from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalError
 from kernels_eval.tracing.tracer import Tracer
 
@@ -38,6 +38,7 @@ class LaunchRecorder:
         self._sources = sources
         self._signatures: dict[Any, inspect.Signature] = {}
         self._launches = 0
+        self.autotuning = Autotuning()
 
     def start(self) -> None:
         """Begin another forward call."""
@@ -54,7 +55,7 @@ class LaunchRecorder:
             return self.launch(kernel, args, kwargs, grid)
 
         replace_launcher(run)
-        disable_benchmarks()
+        self.autotuning.install()
 
     def launch(self, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> None:
         """Record one launch."""
@@ -81,6 +82,7 @@ class LaunchRecorder:
                     if name not in known and isinstance(value, int) and abs(value) < _MAX_OPTION
                 },
                 "line": _host_line(),
+                "tuned": self.autotuning.current,
             }
         )
 

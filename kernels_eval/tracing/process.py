@@ -88,6 +88,7 @@ class _Host:
             else item["value"]
             for index, item in enumerate(header["inputs"])
         ]
+        self._recorder.autotuning.begin(header["configurations"], header["tried"])
         self._remembered = None if header["has_values"] else list(self._values)
         self._values.clear()
         result = self._forward(model, inputs)

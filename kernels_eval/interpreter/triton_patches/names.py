@@ -17,7 +17,6 @@ from triton.language import core as _core
 from triton.language.semantic import TritonSemantic as _TritonSemantic
 from triton.runtime import driver as _driver
 from triton.runtime import interpreter as _interpreter
-from triton.runtime.autotuner import Autotuner as _Autotuner
 from triton.runtime.jit import ConstexprFunction, JITFunction
 
 upstream: Any = _interpreter
@@ -26,9 +25,7 @@ language: Any = _core
 """Module behind `triton.language`: types, tensors and their constructors."""
 semantic: Any = _TritonSemantic
 """Class with the type rules of each operation: promotion and broadcasting of operands."""
-_autotuner: Any = _Autotuner
 _runtime_driver: Any = _driver
-_BENCHMARK_TIMES_MS = [1.0, 1.0, 1.0]
 
 
 def is_kernel(value: Any) -> bool:
@@ -96,11 +93,6 @@ def replace_launcher(run: Callable[..., Any]) -> None:
 def pre_run_hooks(kernel: Any) -> list[Callable[..., Any]]:
     """Return the functions to call before a launch of an interpreted kernel."""
     return kernel.pre_run_hooks
-
-
-def disable_benchmarks() -> None:
-    """Make every configuration of an autotuner equally fast, without launching it: the first one is chosen."""
-    _autotuner._bench = lambda self, *args, **kwargs: _BENCHMARK_TIMES_MS
 
 
 class WarmedKernel:

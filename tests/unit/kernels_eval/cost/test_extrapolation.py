@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_eval.cost.extrapolation import extrapolate, with_full_grids
+from kernels_eval.cost.extrapolation import extend, extrapolate, with_full_grids
 from kernels_eval.cost.hardware import HARDWARE
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.roofline import total_s
@@ -43,3 +43,26 @@ def test_more_at_the_smaller_size_does_not_flatten_the_line() -> None:
     lazy = extrapolate([launch(8, 1e6, 1e6)], [launch(16, 1e6, 1e6)], 8, 16, 1600, [launch(1600)], [0])
     assert lazy[0].operations["fp32"] == pytest.approx(1e8)
     assert lazy[0].dram_bytes == pytest.approx(1e8)
+
+
+def test_one_run_alone_is_extended_by_rows_and_by_programs() -> None:
+    counted = Launch(
+        kernel="k", programs=4, dram_bytes=100, given_bytes=60, written_bytes=40, again_bytes=8, l2_bytes=200,
+        operations={"fp32": 10}, most_accesses=3, largest_index=50,
+    )  # fmt: skip
+    (found,) = extend([counted], 16, 160, [Launch(kernel="k", programs=20)], [600])
+    assert (found.programs, found.written_bytes, found.again_bytes, found.largest_index) == (20, 400, 80, 500)
+    assert (found.dram_bytes, found.given_bytes) == (1000, 600), "inputs grow with the rows"
+    assert (found.l2_bytes, found.operations, found.most_accesses) == (1000, {"fp32": 50}, 3)
+    (weights,) = extend([counted], 16, 160, [Launch(kernel="k", programs=20)], [60])
+    assert (weights.dram_bytes, weights.given_bytes) == (460, 60), "weights do not"
+
+
+def test_one_run_of_a_kernel_in_proportion_says_what_two_say() -> None:
+    def run(rows: int) -> Launch:
+        return Launch(kernel="k", programs=rows, dram_bytes=8 * rows, given_bytes=4 * rows, written_bytes=4 * rows,
+                      l2_bytes=9 * rows, operations={"fp32": 2 * rows})  # fmt: skip
+
+    (two,) = extrapolate([run(8)], [run(16)], 8, 16, 400, [run(400)], [1600])
+    (one,) = extend([run(16)], 16, 400, [run(400)], [1600])
+    assert one == two == run(400)

@@ -61,7 +61,6 @@ _jit: Any = triton.jit(add)
 def restored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put back what a test replaces in Triton."""
     monkeypatch.setattr(upstream.InterpretedFunction, "run", upstream.InterpretedFunction.run)
-    monkeypatch.setattr(names._autotuner, "_bench", names._autotuner._bench)
 
 
 def _pointers(array: np.ndarray[Any, Any], dtype: Any) -> Any:
@@ -103,23 +102,6 @@ def test_hooks_before_a_launch_are_a_list_of_functions() -> None:
 def test_rewriting_an_interpreted_function_gives_a_plain_function() -> None:
     assert callable(upstream.InterpretedFunction(add).rewrite())
     assert "rewrite" in inspect.getsource(upstream.InterpretedFunction.__call__)
-
-
-@pytest.mark.usefixtures("restored")
-def test_an_autotuner_takes_its_first_configuration_without_a_launch() -> None:
-    launched: list[int] = []
-
-    class Kernel:
-        arg_names = ("x", "BLOCK")
-        fn = staticmethod(add)
-
-        def run(self, *args: Any, BLOCK: int, **kwargs: Any) -> None:
-            launched.append(BLOCK)
-
-    tuned: Any = triton.autotune([triton.Config({"BLOCK": size}) for size in (64, 128)], key=["x"])(Kernel())
-    names.disable_benchmarks()
-    tuned[(1,)](7)
-    assert launched == [64]
 
 
 def test_compiled_functions_name_their_parameters() -> None:

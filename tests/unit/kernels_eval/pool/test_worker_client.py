@@ -65,7 +65,8 @@ class Workers:
 
 
 def graded(_: dict[str, Any]) -> dict[str, Any]:
-    return {"kind": "graded", "verdict": GRADED.model_dump(mode="json"), "launches": [], "kernels": []}
+    nothing: dict[str, Any] = {"launches": [], "kernels": [], "alternatives": [], "alternative_kernels": []}
+    return {"kind": "graded", "verdict": GRADED.model_dump(mode="json"), **nothing}
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
@@ -53,6 +54,8 @@ def main() -> None:
         save_strategy="no",
         report_to="none",
         disable_tqdm=True,
+        bf16=torch.cuda.is_available(),
+        use_cpu=not torch.cuda.is_available(),
     )
     with open_scorer(options.judge_url, JudgeConfig(workers=2), episode) as scorer:
         trainer = GRPOTrainer(

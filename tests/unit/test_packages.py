@@ -49,7 +49,7 @@ for name in {MODULES!r}:
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if name != "tasks.adapters." + (error.name or "").partition(".")[0]:  # named after a peer that is not installed
+        if not name.startswith("tasks.adapters." + (error.name or "").partition(".")[0]):  # a peer that is not installed
             failed[name] = traceback.format_exc(limit=-2)
     except BaseException:
         failed[name] = traceback.format_exc(limit=-2)

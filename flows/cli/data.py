@@ -17,6 +17,7 @@ class Format(StrEnum):
 
     JSONL = "jsonl"
     HUGGINGFACE = "huggingface"
+    KERNELBENCH = "kernelbench"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -109,15 +110,26 @@ def diff(
 @data.command("export")
 def export(
     path: Annotated[Path, typer.Argument(help="A batch, or a run's folder.")],
-    destination: Annotated[Path, typer.Argument(help="File (jsonl) or folder (huggingface) to write.")],
+    destination: Annotated[Path, typer.Argument(help="File (jsonl) or folder (huggingface, kernelbench) to write.")],
     form: Annotated[
-        Format, typer.Option("--format", help="jsonl: one turn per line; huggingface: for `datasets`.")
+        Format,
+        typer.Option(
+            "--format",
+            help="jsonl: one turn per line; huggingface: for `datasets`; kernelbench: held-out results as "
+            "eval_results.json.",
+        ),
     ] = Format.JSONL,
 ) -> None:
     """Export trajectories for other programs."""
     from tasks.trajectories.derived import export_huggingface, export_json_lines
-    from tasks.trajectories.reader import find_batches
+    from tasks.trajectories.reader import find_batches, load_trajectories
 
+    if form is Format.KERNELBENCH:
+        from tasks.evaluation.kernelbench_results import export_kernelbench
+
+        trajectories = [one for batch in find_batches(path) for one in load_trajectories(batch)]
+        typer.echo(f"{export_kernelbench(trajectories, destination):,} samples: {destination}")
+        return
     write = export_json_lines if form is Format.JSONL else export_huggingface
     typer.echo(f"{write(find_batches(path), destination):,} turns: {destination}")
 

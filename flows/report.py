@@ -47,7 +47,7 @@ def _report_inputs(run: Run) -> ReportInputs:
             continue  # start of the driver: overhead only
         seconds[timing.stage] = round(seconds.get(timing.stage, 0.0) + timing.seconds, 3)
     return ReportInputs(
-        run_id=run.config.run_id,
+        run_id=run.workspace.run_id,
         configuration=run.config.model_dump(mode="json"),
         problems=state.problems,
         sft_data=state.sft_data,

@@ -53,6 +53,7 @@ class Run:
     """An open run."""
 
     config: RunConfig
+    """A `megatron:` checkpoint in it is replaced by the folder that was made of it."""
     workspace: Workspace
     state: RunState
     began: float = 0.0
@@ -175,10 +176,24 @@ def open_run(config: RunConfig) -> Generator[Run]:
             start = StageTiming(label="start", stage="start", seconds=0.0, overhead_s=round(startup_s.get(), 3))
             state = state.model_copy(update={"timings": {start.label: start}})
         try:
-            yield Run(config, workspace, state, began, state.wall_seconds)
+            yield Run(with_converted_model(config), workspace, state, began, state.wall_seconds)
         finally:
             cluster.stop()
             slots.give_back()
+
+
+def with_converted_model(config: RunConfig) -> RunConfig:
+    """Return the configuration with `model.pretrained: megatron:PATH` replaced by the Hugging Face folder made of it.
+
+    It is made once, in `converted/` of the folder of runs.
+    """
+    if config.model.megatron is None:
+        return config
+    from tasks.convert.pretrained import converted_policy
+
+    folder = converted_policy(config.model, Path(config.runs_dir) / "converted")
+    model = config.model.model_copy(update={"pretrained": str(folder), "like": None})
+    return config.model_copy(update={"model": model})
 
 
 def link_to(link: Path, target: Path) -> None:

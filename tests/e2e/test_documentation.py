@@ -73,6 +73,7 @@ EXPECTED = (
     (r"^kernelmill compare .*qwen3", Outcome(2, says=r"policies: single: no such folder")),
     (r"^kernelmill train .*qwen3", WANTS_DATA),
     (r"^kernelmill verify .*qwen3", Outcome(1, says=r"checks failed")),
+    (r"^kernelmill convert", Outcome(2, says=r"no such folder|Missing argument")),
     (r"^kernelmill plan .*/models/mine", Outcome(2, says=r"/models/mine")),
     (r"^kernelmill (train|evaluate|rollout|iterate) .*/models/mine", WANTS_DATA),
     # Where no kernel is right there is nothing to learn from, and the run says so.

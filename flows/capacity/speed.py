@@ -104,9 +104,10 @@ def describe(config: RunConfig) -> list[str]:
     model = config.model.pretrained or f"a new Qwen3 model ({config.model.layers} layers, {config.model.hidden} wide)"
     turns = rollout.episode.max_turns if rollout.episode.task.endswith("multiturn") else 1
     lines = [
-        f"problems: {origin}, up to {config.problems.train} to train on, {config.problems.heldout} held out",
+        f"problems: {origin}, up to {config.problems.train} to train on, {_heldout(config)} held out",
         f"SFT: {model}, {sft.length}, {sft.batch_size} conversations a step",
-        f"held-out evaluation: {config.problems.heldout} problems × {evaluation.samples_per_problem} samples",
+        f"held-out evaluation: {_heldout(config)} problems × {evaluation.samples_per_problem} samples"
+        + (" and a greedy one" if evaluation.greedy else ""),
     ]
     if config.iterations:
         update = config.update
@@ -123,6 +124,11 @@ def describe(config: RunConfig) -> list[str]:
                 "control: SFT goes on from the policy of step 2 for as long as the iterations took; held-out evaluation"
             )
     return [*lines, "report"]
+
+
+def _heldout(config: RunConfig) -> int:
+    """Return the number of held-out problems, at most."""
+    return config.problems.heldout + (config.problems.harder if config.problems.source == "generated" else 0)
 
 
 def expectation(config: RunConfig, done_s: float) -> str:
@@ -146,7 +152,7 @@ def expected_seconds(config: RunConfig) -> float:
     sft = steps * config.sft.batch_size * RATES.conversation * scale / RATES.sft_tokens
     turns = rollout.episode.max_turns if rollout.episode.task.endswith("multiturn") else 1
     trajectory = turns * (RATES.generation_s * scale + RATES.judging_s)
-    heldout = config.problems.heldout * evaluation.samples_per_problem * trajectory
+    heldout = _heldout(config) * (evaluation.samples_per_problem + evaluation.greedy) * trajectory
     update = rollout.problems_per_iteration * rollout.samples_per_problem * turns * RATES.update_s * scale
     iterations = config.iterations * (
         rollout.problems_per_iteration * rollout.samples_per_problem * trajectory + update + RATES.checks_s

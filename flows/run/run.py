@@ -5,7 +5,7 @@ runs/<run_id>/config.yaml      the resolved configuration
               log.txt          what Prefect and the stages logged
               checkpoints/     policy-000 (SFT), policy-001, … : links into the store
               trajectories/    iteration=0, … : links to the validated batches
-              evaluations/     policy-000, … : links to held-out evaluations
+              evaluations/     policy-000, policy-000-greedy, … : links to held-out evaluations
               summary.json, report.html
 runs/latest                    link to the newest run
 """
@@ -81,17 +81,25 @@ class Run:
         self.record(batches={**self.state.batches, version: batch})
         return batch
 
-    def add_evaluation(self, evaluation: EvaluationRef, version: int) -> EvaluationRef:
-        """Record a held-out evaluation and link it."""
-        self._link("evaluations", f"policy-{version:03d}", evaluation)
-        self.record(evaluations={**self.state.evaluations, version: evaluation})
-        return evaluation
+    def add_evaluation(self, sampled: EvaluationRef, greedy: EvaluationRef | None, version: int) -> EvaluationRef:
+        """Record a policy's held-out evaluations, link them, and return that of sampled answers."""
+        self._link("evaluations", f"policy-{version:03d}", sampled)
+        greedily = {old: ref for old, ref in self.state.greedy_evaluations.items() if old != version}
+        if greedy is not None:
+            self._link("evaluations", f"policy-{version:03d}-greedy", greedy)
+            greedily[version] = greedy
+        self.record(evaluations={**self.state.evaluations, version: sampled}, greedy_evaluations=greedily)
+        return sampled
 
     def record_control(self, control: ControlState) -> None:
         """Record the progress of the SFT control, and link its policy and evaluation."""
-        for folder, reference in (("checkpoints", control.policy), ("evaluations", control.evaluation)):
+        for folder, name, reference in (
+            ("checkpoints", "control", control.policy),
+            ("evaluations", "control", control.evaluation),
+            ("evaluations", "control-greedy", control.greedy_evaluation),
+        ):
             if reference is not None:
-                self._link(folder, "control", reference)
+                self._link(folder, name, reference)
         self.record(control=control)
 
     def is_reported(self, inputs: BaseModel) -> bool:

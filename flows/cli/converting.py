@@ -103,8 +103,14 @@ def memory_line(memory: "MemoryPlan") -> str:
 
 def _peak_bytes() -> int:
     """Return the largest resident memory of this process so far."""
+    import re
     import resource
     import sys
 
+    status = Path("/proc/self/status")
+    if status.is_file():  # getrusage counts the parent's memory from before this program was loaded
+        found = re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(encoding="utf-8"), re.MULTILINE)
+        if found:
+            return int(found[1]) * 1024
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

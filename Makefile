@@ -57,5 +57,5 @@ $(INSTALLED):
 	fi
 	@echo 'Installing the pinned dependencies into .venv: a few minutes the first time, seconds afterwards'
 	@rm -f .venv/.installed-*
-	$(BIN)/python -m pip install --disable-pip-version-check -c deployments/constraints.txt -e '.[train,dev]' | { grep -v -e '^Requirement already satisfied' || true; }
+	@$(BIN)/python .ci/install.py .venv/install.log $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -c deployments/constraints.txt -e '.[train,dev]'
 	@touch $@

@@ -2,7 +2,7 @@
 
 from prefect import flow
 
-from flows.evaluation import heldout_evaluation
+from flows.evaluation import heldout_evaluations
 from flows.problems import started_run
 from flows.run.prefect_ui import name_of
 from flows.run.state import PolicyChoice, check_choices, policy_of
@@ -17,8 +17,8 @@ def compare_flow(config: RunConfig, policies: tuple[PolicyChoice, ...], override
     check_choices(policies)
     with started_run(config, overrides) as (run, problems):
         chosen = [(choice.name, policy_of(choice, run.run_dir, run.config)) for choice in policies]
-        measured = tuple(
-            Measured(name=name, policy=policy, evaluation=heldout_evaluation(run, problems, policy, name))
-            for name, policy in chosen
-        )
-        return publish_comparison(run.workspace, measured, run.config.evaluation)
+        measured: list[Measured] = []
+        for name, policy in chosen:
+            sampled, greedy = heldout_evaluations(run, problems, policy, name)
+            measured.append(Measured(name=name, policy=policy, evaluation=sampled, greedy=greedy))
+        return publish_comparison(run.workspace, tuple(measured), run.config.evaluation)

@@ -10,6 +10,7 @@ from flows.run.run import Run
 from flows.run.state import policy_in
 from flows.settings.configuration import RunConfig, overridden
 from flows.sft import newest_policy
+from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.task import evaluate
 from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef
 from tasks.rollout.config import RolloutConfig
@@ -17,24 +18,42 @@ from tasks.rollout.task import answer_heldout
 
 
 def evaluate_policy(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> EvaluationRef:
-    """Evaluate one of the run's policies, and record the result in the run."""
-    return run.add_evaluation(heldout_evaluation(run, problems, policy), policy.weight_version)
+    """Evaluate one of the run's policies, record the results in the run, and return that of sampled answers."""
+    sampled, greedy = heldout_evaluations(run, problems, policy)
+    return run.add_evaluation(sampled, greedy, policy.weight_version)
 
 
-def heldout_evaluation(run: Run, problems: ProblemSetRef, policy: CheckpointRef, name: str = "") -> EvaluationRef:
-    """Evaluate a policy on every held-out problem; `name` appears in the labels of the stages."""
-    config, version = run.config, policy.weight_version
-    rollout, seed, name = _evaluation_rollout(config), config.evaluation.seed, name or f"policy {version}"
-    whole = {"full_size_share": config.evaluation.full_size_share, "compile_share": 1.0}
-    judge = config.judge.model_copy(update=whole)
-    batch = answer_heldout(run.workspace, policy, problems, rollout, judge, version=version, seed=seed, name=name)
-    return evaluate(run.workspace, batch, problems, config.evaluation, name=name)
+def heldout_evaluations(
+    run: Run, problems: ProblemSetRef, policy: CheckpointRef, name: str = ""
+) -> tuple[EvaluationRef, EvaluationRef | None]:
+    """Evaluate a policy on every held-out problem, with sampled answers and, if configured, with greedy ones.
+
+    `name` appears in the labels of the stages. The greedy answers come second: the judge's workers are the same, and
+    kernels that were sampled too are not judged again.
+    """
+    name, settings = name or f"policy {policy.weight_version}", run.config.evaluation
+    sampled = _measured(run, problems, policy, settings, name)
+    if not settings.greedy or settings.temperature == 0:
+        return sampled, None
+    return sampled, _measured(run, problems, policy, settings.greedily(), f"{name}, greedy")
 
 
-def _evaluation_rollout(config: RunConfig) -> RolloutConfig:
+def _measured(
+    run: Run, problems: ProblemSetRef, policy: CheckpointRef, settings: EvaluationConfig, name: str
+) -> EvaluationRef:
+    whole = {"full_size_share": settings.full_size_share, "compile_share": 1.0}
+    judge = run.config.judge.model_copy(update=whole)
+    rollout, version = _evaluation_rollout(run.config, settings), policy.weight_version
+    batch = answer_heldout(
+        run.workspace, policy, problems, rollout, judge, version=version, seed=settings.seed, name=name
+    )
+    return evaluate(run.workspace, batch, problems, settings, name=name)
+
+
+def _evaluation_rollout(config: RunConfig, settings: EvaluationConfig) -> RolloutConfig:
     """Return the rollout's settings with the evaluation's samples and temperature; training's do not affect the key."""
-    sampling = config.rollout.sampling.model_copy(update={"temperature": config.evaluation.temperature})
-    samples = config.evaluation.samples_per_problem
+    sampling = config.rollout.sampling.model_copy(update={"temperature": settings.temperature})
+    samples = settings.samples_per_problem
     changes = {"samples_per_problem": samples, "problems_per_iteration": 1, "sampling": sampling}
     return config.rollout.model_copy(update=changes)
 
@@ -46,4 +65,4 @@ def evaluation_flow(config: RunConfig, checkpoint: str | None = None, overrides:
     with started_run(config, overrides) as (run, problems):
         if given is None:
             return evaluate_policy(run, problems, newest_policy(run, problems))
-        return heldout_evaluation(run, problems, given, given.path.name)
+        return _measured(run, problems, given, run.config.evaluation, given.path.name)

@@ -6,7 +6,7 @@ from flows.run.prefect_ui import name_of
 from flows.run.run import Run, open_run
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
-from tasks.evaluation.summary import IterationEntry, ReportInputs
+from tasks.evaluation.summary import HeldoutEvaluations, IterationEntry, ReportInputs
 from tasks.evaluation.task import publish_report
 from tasks.pipeline.store import read_metadata
 from tasks.tracking.task import track
@@ -40,14 +40,15 @@ def _report_inputs(run: Run) -> ReportInputs:
         raise InputError(
             f"{run.run_dir}: policy 0, the one before RL, is not evaluated; `kernelmill train` evaluates it"
         )
-    versions = sorted(state.evaluations)
+    versions, greedy = sorted(state.evaluations), state.greedy_evaluations
+    control = state.control if state.control is not None and state.control.after == versions[-1] else None
     seconds: dict[str, float] = {}
     for timing in state.timings.values():
         if timing.seconds == 0:
             continue  # start of the driver: overhead only
         seconds[timing.stage] = round(seconds.get(timing.stage, 0.0) + timing.seconds, 3)
     return ReportInputs(
-        run_id=run.config.run_id,
+        run_id=run.workspace.run_id,
         configuration=run.config.model_dump(mode="json"),
         problems=state.problems,
         sft_data=state.sft_data,
@@ -62,9 +63,18 @@ def _report_inputs(run: Run) -> ReportInputs:
             for version, batch in sorted(state.batches.items())
             if version + 1 in state.policies
         ),
-        before=state.evaluations[versions[0]],
-        after=state.evaluations[versions[-1]],
-        control=state.control.evaluation if state.control is not None and state.control.after == versions[-1] else None,
+        sampled=HeldoutEvaluations(
+            before=state.evaluations[versions[0]],
+            after=state.evaluations[versions[-1]],
+            control=None if control is None else control.evaluation,
+        ),
+        greedy=HeldoutEvaluations(
+            before=greedy[versions[0]],
+            after=greedy[versions[-1]],
+            control=None if control is None else control.greedy_evaluation,
+        )
+        if versions[0] in greedy and versions[-1] in greedy
+        else None,
         evaluation_config=run.config.evaluation,
         digests=state.digests,
         stage_seconds=seconds,

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from flows.evaluation import heldout_evaluation
+from flows.evaluation import heldout_evaluations
 from flows.run.run import Run
 from flows.run.state import ControlState
 from tasks.pipeline.references import EvaluationRef, ProblemSetRef
@@ -30,9 +30,9 @@ def evaluate_sft_control(run: Run, problems: ProblemSetRef) -> EvaluationRef:
         config.seed,
         state.policies[0],
     )
-    evaluation = heldout_evaluation(run, problems, policy, name="the control")
-    run.record_control(plan.model_copy(update={"policy": policy, "evaluation": evaluation}))
-    return evaluation
+    sampled, greedy = heldout_evaluations(run, problems, policy, name="the control")
+    run.record_control(plan.model_copy(update={"policy": policy, "evaluation": sampled, "greedy_evaluation": greedy}))
+    return sampled
 
 
 def _plan(run: Run) -> ControlState:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernels_eval.errors import InputError
-from tasks.models.config import ModelConfig
+from tasks.models.config import COMPANIONS, ModelConfig
 
 GIB = 2**30
 CONTEXT_BYTES = 1.5 * GIB
@@ -91,7 +91,8 @@ def shape_of(model: ModelConfig) -> Shape:
             tied=True,
             query_key_norm=True,
         )
-    file = Path(model.pretrained) / "config.json"
+    folder = Path(model.like or model.megatron / COMPANIONS) if model.megatron is not None else Path(model.pretrained)
+    file = folder / "config.json"
     if file.is_file():
         return _from_file(file)
     if model.pretrained in KNOWN:

@@ -7,6 +7,7 @@ of each sequence (Pope et al. 2022, section 2.1), at a share of the memory bandw
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from flows.capacity.memory import Shape, shape_of
 from flows.settings.configuration import RunConfig
@@ -104,9 +105,10 @@ def describe(config: RunConfig) -> list[str]:
     model = config.model.pretrained or f"a new Qwen3 model ({config.model.layers} layers, {config.model.hidden} wide)"
     turns = rollout.episode.max_turns if rollout.episode.task.endswith("multiturn") else 1
     lines = [
-        f"problems: {origin}, up to {config.problems.train} to train on, {config.problems.heldout} held out",
+        f"problems: {origin}, up to {config.problems.train} to train on, {_heldout(config)} held out",
         f"SFT: {model}, {sft.length}, {sft.batch_size} conversations a step",
-        f"held-out evaluation: {config.problems.heldout} problems × {evaluation.samples_per_problem} samples",
+        f"held-out evaluation: {_heldout(config)} problems × {evaluation.samples_per_problem} samples"
+        + (" and a greedy one" if evaluation.greedy else ""),
     ]
     if config.iterations:
         update = config.update
@@ -125,6 +127,11 @@ def describe(config: RunConfig) -> list[str]:
     return [*lines, "report"]
 
 
+def _heldout(config: RunConfig) -> int:
+    """Return the number of held-out problems, at most."""
+    return config.problems.heldout + (config.problems.harder if config.problems.source == "generated" else 0)
+
+
 def expectation(config: RunConfig, done_s: float) -> str:
     """Return the time that a run still takes (not of a pretrained model); `done_s`: seconds of finished stages."""
     resumable = (
@@ -136,8 +143,43 @@ def expectation(config: RunConfig, done_s: float) -> str:
     return f"{'less than a minute' if left < 60 else f'about {left / 60:.0f} min'} on two CPU cores; {resumable}"
 
 
+class StageTime(NamedTuple):
+    """Expected time of a kind of stage."""
+
+    label: str
+    """Beginning of the labels of these stages."""
+    seconds: float
+    """Of one of them."""
+    times: int = 1
+
+
+_GREEDY = ", greedy"
+"""End of the labels of stages on greedy answers (flows.evaluation)."""
+
+
 def expected_seconds(config: RunConfig) -> float:
     """Return the approximate seconds of the whole run on two CPU cores, from `RATES`."""
+    return RATES.start_s + sum(stage.seconds * stage.times for stage in expected_stages(config))
+
+
+def share_of(label: str, config: RunConfig) -> float:
+    """Return the share of a run's expected time that the stage with this label takes; 0 if it is not known.
+
+    Of a pretrained model nothing is known.
+    """
+    if config.model.pretrained is not None:
+        return 0.0
+    found = [stage for stage in expected_stages(config) if _is_of(label, stage.label)]
+    longest = max(found, key=lambda stage: len(stage.label), default=StageTime("", 0.0))
+    return longest.seconds / expected_seconds(config)
+
+
+def _is_of(label: str, kind: str) -> bool:
+    return label.endswith(_GREEDY) if kind == _GREEDY else label.startswith(kind) and not label.endswith(_GREEDY)
+
+
+def expected_stages(config: RunConfig) -> list[StageTime]:
+    """Return the expected time of every kind of stage that takes long."""
     scale = max(shape_of(config.model).parameters / RATES.parameters, 0.25)
     data, rollout, evaluation = config.sft.data, config.rollout, config.evaluation
     pairs = data.compositions * data.styles_per_composition * (1 + data.repair_fraction)
@@ -145,11 +187,22 @@ def expected_seconds(config: RunConfig) -> float:
     steps = config.sft.steps_for(round(pairs * (1 - config.sft.validation_fraction)))
     sft = steps * config.sft.batch_size * RATES.conversation * scale / RATES.sft_tokens
     turns = rollout.episode.max_turns if rollout.episode.task.endswith("multiturn") else 1
-    trajectory = turns * (RATES.generation_s * scale + RATES.judging_s)
-    heldout = config.problems.heldout * evaluation.samples_per_problem * trajectory
-    update = rollout.problems_per_iteration * rollout.samples_per_problem * turns * RATES.update_s * scale
-    iterations = config.iterations * (
-        rollout.problems_per_iteration * rollout.samples_per_problem * trajectory + update + RATES.checks_s
-    )
-    control = iterations + heldout if config.control and config.iterations else 0.0
-    return RATES.start_s + corpus + sft + (2 if config.iterations else 1) * heldout + iterations + control
+    generation = turns * RATES.generation_s * scale
+    trajectory = generation + turns * RATES.judging_s
+    heldout = _heldout(config) * evaluation.samples_per_problem * trajectory
+    # Half of the greedy answers' kernels were sampled too, and are not judged again.
+    greedy = _heldout(config) * evaluation.greedy * (generation + trajectory) / 2
+    trajectories = rollout.problems_per_iteration * rollout.samples_per_problem
+    update = trajectories * turns * RATES.update_s * scale + RATES.checks_s
+    rl = config.iterations * (trajectories * trajectory + update)
+    has_control = config.control and config.iterations > 0
+    policies = 1 + (config.iterations > 0) + has_control
+    return [
+        StageTime("SFT data", corpus),
+        StageTime("SFT", sft),
+        StageTime("held-out rollout", heldout, policies),
+        StageTime(_GREEDY, greedy, policies),
+        StageTime("rollout ", trajectories * trajectory, config.iterations),
+        StageTime("update ", update, config.iterations),
+        StageTime("control: more SFT", rl, int(has_control)),
+    ]

@@ -1,6 +1,6 @@
 """Checks before anything expensive starts. Each raises an InputError that names the setting and the remedy.
 
-torch is imported only for an explicit checkpoint.
+torch and transformers are imported only for an explicit or pretrained checkpoint.
 """
 
 import json
@@ -116,8 +116,13 @@ def check_problems(config: RunConfig) -> None:
 
 
 def check_pretrained(config: RunConfig) -> None:
-    """Check that a folder of pretrained weights is a Hugging Face causal model with a tokenizer; hub names pass."""
+    """Check that pretrained weights are a causal model with a tokenizer, or can be converted; hub names pass."""
     if config.model.pretrained is None:
+        return
+    if config.model.megatron is not None:
+        from tasks.convert.pretrained import checked_conversion
+
+        check_template(checked_conversion(config.model).companions, config.model.template)
         return
     folder = Path(config.model.pretrained)
     if not folder.is_dir():
@@ -140,6 +145,20 @@ def check_pretrained(config: RunConfig) -> None:
             f"model.pretrained: {folder}: a checkpoint of another architecture: "
             f"found {', '.join(kinds) or 'none named'}, expected a causal language model"
         )
+    check_template(folder, config.model.template)
+
+
+def check_template(folder: Path | None, template: str | None) -> None:
+    """Check that a folder's chat template is of the family `model.template`, or one whose loss mask is known."""
+    if folder is None:
+        return
+    from tasks.models.chat import template_family
+    from tasks.models.tokenizer import load_tokenizer
+
+    try:
+        template_family(load_tokenizer(folder), template)
+    except InputError as error:
+        raise InputError(f"model.template: {error}") from error
 
 
 def check_servers(config: RunConfig) -> None:

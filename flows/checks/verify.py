@@ -31,7 +31,11 @@ def checkpoint(config: RunConfig) -> CheckResult:
     name = config.model.pretrained
     if name is None:
         return ok("model", "a new one, trained from scratch")
-    if not Path(name).is_dir() and not (Path(name).is_absolute() or name.startswith(".")):
+    if (
+        config.model.megatron is None
+        and not Path(name).is_dir()
+        and not (Path(name).is_absolute() or name.startswith("."))
+    ):
         return note(
             "model",
             f"{name} is assumed to be a name on the Hugging Face hub or in its cache; not checked",

@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -34,11 +34,23 @@ TrajectoryLogsOption = Annotated[
 ]
 
 
-class ConsoleListener:
-    """StageListener that draws bars on a terminal, and prints lines elsewhere, progress every `interval_s` seconds."""
+_SMALL = 0.005
+"""Shares below this are not shown."""
 
-    def __init__(self, console: Console, interval_s: float = 15.0) -> None:
+
+class ConsoleListener:
+    """StageListener that draws bars on a terminal, and prints lines elsewhere, progress every `interval_s` seconds.
+
+    `share_of` returns the share of the run's expected time that a stage takes, from its label; 0 if it is not known.
+    """
+
+    def __init__(
+        self, console: Console, share_of: Callable[[str], float] = lambda _: 0.0, interval_s: float = 15.0
+    ) -> None:
         self.console = console
+        self._share_of = share_of
+        self._done: dict[str, float] = {}
+        """Share of each finished stage."""
         self.interval_s = interval_s
         self._last = 0.0
         self._bars: dict[str, TaskID] = {}
@@ -66,10 +78,12 @@ class ConsoleListener:
     def started(self, label: str) -> None:
         """Show a new bar."""
         self._last = time.monotonic()
+        share = self._share_of(label)
+        named = f"{label}, {share:.0%} of the run" if share >= _SMALL else label
         if self.console.is_terminal:
-            self._bars[label] = self._progress.add_task(label, total=None, figures="")
+            self._bars[label] = self._progress.add_task(named, total=None, figures="")
         else:
-            self.console.print(f"  {label} …")
+            self.console.print(f"  {named} …")
 
     def progressed(self, label: str, done: int, total: int, figures: dict[str, float]) -> None:
         """Advance the bar."""
@@ -83,10 +97,22 @@ class ConsoleListener:
     def finished(self, label: str, seconds: float, cached: bool) -> None:
         """Replace the bar by a line."""
         self._remove(label)
+        self._done[label] = self._share_of(label)
         if cached:
             self.console.print(f"[blue]●[/blue] {label}: [blue]cached[/blue] [dim](took {seconds:.1f} s)[/dim]")
-        else:
-            self.console.print(f"[green]✓[/green] {label}: {seconds:.1f} s")
+            return
+        done = f" [dim]({self.done:.0%} of the run)[/dim]" if self._done[label] >= _SMALL else ""
+        self.console.print(f"[green]✓[/green] {label}: {seconds:.1f} s{done}")
+
+    @property
+    def done(self) -> float:
+        """Share of the run's expected time that the finished stages take."""
+        return min(sum(self._done.values()), 1.0)
+
+    @property
+    def finished_stages(self) -> tuple[str, ...]:
+        """Labels of the finished stages, in order."""
+        return tuple(self._done)
 
     def failed(self, label: str, error: BaseException) -> None:
         """Replace the bar by a line; the command prints the error itself when it ends."""

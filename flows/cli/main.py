@@ -12,7 +12,7 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from flows.cli import data, judging, planning, serving, stages, trajectories
+from flows.cli import converting, data, judging, planning, serving, stages, trajectories
 from kernels_eval.errors import InfrastructureError, InputError
 
 INTERRUPTED = 130
@@ -27,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (stages, planning, judging, serving, trajectories, data):
+for group in (stages, planning, judging, serving, trajectories, data, converting):
     group.add_to(app)
 
 

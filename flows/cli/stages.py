@@ -6,6 +6,7 @@ import pkgutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ import typer
 from rich.console import Console
 
 from flows.cli.console import ConsoleListener, TrajectoryLogsOption, TurnsOption, logs_override, showing_turns
+from flows.cli.interruption import telling_how_to_go_on
 
 DEFAULT_CONFIG = Path("deployments/configs/local.yaml")
 TRAINING = "flows.training.training_flow"
@@ -209,7 +211,7 @@ def run_flow(
     **arguments: Any,
 ) -> FlowResult:
     """Run the flow of this dotted name with a Prefect server, and show its stages on the terminal."""
-    from flows.capacity.speed import describe, expectation
+    from flows.capacity.speed import describe, expectation, share_of
     from flows.checks.preflight import check_before_start, check_checkpoint
     from flows.run.state import read_state
     from flows.services.environment import set_defaults
@@ -233,6 +235,9 @@ def run_flow(
     if name == TRAINING:
         for number, line in enumerate(describe(config), start=1):
             console.print(f"  {number}. {line}", soft_wrap=True)
+        if state.timings and not state.concluded:
+            last = list(state.timings)[-1]
+            console.print(f"  going on: {len(state.timings)} stages of this run are finished, the last one is {last}")
         done_s = sum(timing.seconds for timing in state.timings.values())
         console.print(f"  {expectation(config, done_s)}", soft_wrap=True)
 
@@ -240,7 +245,8 @@ def run_flow(
     from flows.services.prefect_server import prefect_server
 
     _remove_prefect_console_log()
-    drawn = ConsoleListener(console)
+    shares = partial(share_of, config=config) if name == TRAINING else lambda _: 0.0
+    drawn = ConsoleListener(console, shares)
     listener.set(drawn)
     refresh.set(again)
     with prefect_server(runs_dir) as server:
@@ -248,7 +254,7 @@ def run_flow(
         if server.unanswered:
             console.print(f"[yellow]no Prefect server answers at {server.unanswered}; a local one was started[/yellow]")
         console.print(f"  Prefect: {server.ui_url}" + (" (until the end of this run)" if server.ours else ""))
-        with drawn.drawing(), showing_turns(console, turns):
+        with telling_how_to_go_on(console, drawn), drawn.drawing(), showing_turns(console, turns):
             value = flow(config, **arguments)
     return FlowResult(value, run_dir, time.monotonic() - began, console)
 

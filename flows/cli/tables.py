@@ -23,14 +23,19 @@ _STYLES = {"user": "blue", "system": "dim", "judge": "yellow", "note": "magenta"
 def summary_tables(run_dir: Path) -> list[Table]:
     """Return the held-out figures of `summary.json`: before and after RL, and of the SFT control if there is one."""
     summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
-    heldout = summary["heldout"]
+    greedy = summary.get("heldout_greedy")
+    parts = [(summary["heldout"], ", sampled answers" if greedy else ""), (greedy, ", greedy answers")]
+    return [table for heldout, kind in parts if heldout for table in _heldout_tables(heldout, kind, summary)]
+
+
+def _heldout_tables(heldout: dict[str, Any], kind: str, summary: dict[str, Any]) -> list[Table]:
     before, after = _column("before RL", heldout["before"]), _column("after RL", heldout["after"])
-    title = f"{heldout['n']} held-out problems{_timing_mark(summary)}"
+    title = f"{heldout['n']} held-out problems{kind}{_timing_mark(summary)}"
     tables = [_figures_table(title, before, after, _differences("change (paired)", heldout))]
     if "control" in heldout:
         control = _column("control", heldout["control"])
         over_control = _differences("RL over the control", heldout.get("over_control", {}))
-        tables.append(_figures_table("the same time spent on more SFT", control, after, over_control))
+        tables.append(_figures_table(f"the same time spent on more SFT{kind}", control, after, over_control))
     return tables
 
 

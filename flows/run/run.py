@@ -5,7 +5,7 @@ runs/<run_id>/config.yaml      the resolved configuration
               log.txt          what Prefect and the stages logged
               checkpoints/     policy-000 (SFT), policy-001, … : links into the store
               trajectories/    iteration=0, … : links to the validated batches
-              evaluations/     policy-000, … : links to held-out evaluations
+              evaluations/     policy-000, policy-000-greedy, … : links to held-out evaluations
               summary.json, report.html
 runs/latest                    link to the newest run
 """
@@ -53,6 +53,7 @@ class Run:
     """An open run."""
 
     config: RunConfig
+    """A `megatron:` checkpoint in it is replaced by the folder that was made of it."""
     workspace: Workspace
     state: RunState
     began: float = 0.0
@@ -80,17 +81,25 @@ class Run:
         self.record(batches={**self.state.batches, version: batch})
         return batch
 
-    def add_evaluation(self, evaluation: EvaluationRef, version: int) -> EvaluationRef:
-        """Record a held-out evaluation and link it."""
-        self._link("evaluations", f"policy-{version:03d}", evaluation)
-        self.record(evaluations={**self.state.evaluations, version: evaluation})
-        return evaluation
+    def add_evaluation(self, sampled: EvaluationRef, greedy: EvaluationRef | None, version: int) -> EvaluationRef:
+        """Record a policy's held-out evaluations, link them, and return that of sampled answers."""
+        self._link("evaluations", f"policy-{version:03d}", sampled)
+        greedily = {old: ref for old, ref in self.state.greedy_evaluations.items() if old != version}
+        if greedy is not None:
+            self._link("evaluations", f"policy-{version:03d}-greedy", greedy)
+            greedily[version] = greedy
+        self.record(evaluations={**self.state.evaluations, version: sampled}, greedy_evaluations=greedily)
+        return sampled
 
     def record_control(self, control: ControlState) -> None:
         """Record the progress of the SFT control, and link its policy and evaluation."""
-        for folder, reference in (("checkpoints", control.policy), ("evaluations", control.evaluation)):
+        for folder, name, reference in (
+            ("checkpoints", "control", control.policy),
+            ("evaluations", "control", control.evaluation),
+            ("evaluations", "control-greedy", control.greedy_evaluation),
+        ):
             if reference is not None:
-                self._link(folder, "control", reference)
+                self._link(folder, name, reference)
         self.record(control=control)
 
     def is_reported(self, inputs: BaseModel) -> bool:
@@ -175,10 +184,24 @@ def open_run(config: RunConfig) -> Generator[Run]:
             start = StageTiming(label="start", stage="start", seconds=0.0, overhead_s=round(startup_s.get(), 3))
             state = state.model_copy(update={"timings": {start.label: start}})
         try:
-            yield Run(config, workspace, state, began, state.wall_seconds)
+            yield Run(with_converted_model(config), workspace, state, began, state.wall_seconds)
         finally:
             cluster.stop()
             slots.give_back()
+
+
+def with_converted_model(config: RunConfig) -> RunConfig:
+    """Return the configuration with `model.pretrained: megatron:PATH` replaced by the Hugging Face folder made of it.
+
+    It is made once, in `converted/` of the folder of runs.
+    """
+    if config.model.megatron is None:
+        return config
+    from tasks.convert.pretrained import converted_policy
+
+    folder = converted_policy(config.model, Path(config.runs_dir) / "converted")
+    model = config.model.model_copy(update={"pretrained": str(folder), "like": None})
+    return config.model_copy(update={"model": model})
 
 
 def link_to(link: Path, target: Path) -> None:

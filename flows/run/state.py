@@ -53,6 +53,7 @@ class ControlState(FrozenModel):
     """Weight version of the last policy whose time is counted; the control is compared with it."""
     policy: CheckpointRef | None = None
     evaluation: EvaluationRef | None = None
+    greedy_evaluation: EvaluationRef | None = None
 
 
 class RunState(FrozenModel):
@@ -65,7 +66,9 @@ class RunState(FrozenModel):
     batches: dict[int, TrajectoryBatchRef] = Field(default_factory=dict[int, TrajectoryBatchRef])
     """Validated training trajectories, by the weight version of their policy."""
     evaluations: dict[int, EvaluationRef] = Field(default_factory=dict[int, EvaluationRef])
-    """Held-out evaluations, by weight version."""
+    """Held-out evaluations with sampled answers, by weight version."""
+    greedy_evaluations: dict[int, EvaluationRef] = Field(default_factory=dict[int, EvaluationRef])
+    """Held-out evaluations with greedy answers, by weight version."""
     timings: dict[str, StageTiming] = Field(default_factory=dict[str, StageTiming])
     """By label; of a cached stage: its duration when it was computed."""
 
@@ -90,6 +93,7 @@ class RunState(FrozenModel):
                 "policies": {**{old: ref for old, ref in self.policies.items() if old < version}, version: policy},
                 "batches": {old: ref for old, ref in self.batches.items() if old < version},
                 "evaluations": {old: ref for old, ref in self.evaluations.items() if old < version},
+                "greedy_evaluations": {old: ref for old, ref in self.greedy_evaluations.items() if old < version},
                 "control": None,
             }
         )
@@ -140,10 +144,12 @@ def kept_artifacts(runs_dir: Path) -> set[Path]:
             continue
         state = read_state(file.parent)
         kept |= {Path(uri) for uri in state.artifacts.values()}
-        control = (state.control.policy, state.control.evaluation) if state.control is not None else ()
+        ours = state.control
+        control = () if ours is None else (ours.policy, ours.evaluation, ours.greedy_evaluation)
         for reference in (
             state.problems, state.sft_data, *control,
             *state.policies.values(), *state.batches.values(), *state.evaluations.values(),
+            *state.greedy_evaluations.values(),
         ):  # fmt: skip
             if reference is not None:
                 kept.add(reference.path)

@@ -175,7 +175,7 @@ class ConfigurationRuns:
     def _is_steady(self, session: Session, way: Way) -> bool:
         if way.size is None or way.trace is None:
             return way.size is None
-        sizes = (way.size // 2, way.size)
+        sizes = (max(1, way.size // 2), way.size)
         small, seen = (self._at(session, size, way) for size in sizes)
         full_size = self._reference.full_size or 0
         is_like = first_break((small, seen, way.trace), (*sizes, full_size)) is None

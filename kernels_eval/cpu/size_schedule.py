@@ -41,7 +41,20 @@ def first_sizes(reference: Reference) -> Sizes:
     if not reference.can_be_reduced:
         return ()
     sizes = _SIZES[0] if reference.has_long_rows else _SIZES[2] if reference.has_products else _SIZES[1]
+    sizes = _as_odd_as(reference, sizes)
     return sizes if sizes[1] < (reference.full_size or 0) else ()
+
+
+def _as_odd_as(reference: Reference, sizes: tuple[int, int]) -> tuple[int, int]:
+    """Return sizes that powers of two divide no further than they divide the full size.
+
+    A grid that is rounded down (`numel // 512`) leaves nothing out, and a tile needs no mask, where tiles divide
+    evenly.
+    """
+    full_size = reference.full_size or 0
+    even = full_size & -full_size  # the largest power of two that divides it
+    first, second = (size if size <= even else size + even for size in sizes)
+    return first, second
 
 
 def larger_sizes(
@@ -57,7 +70,8 @@ def larger_sizes(
         return ()
     if error_category not in _TOO_SMALL:
         return follow_up
-    larger = [pair for pair in _SIZES if sizes[1] < pair[1] < (reference.full_size or 0)]
+    pairs = [_as_odd_as(reference, pair) for pair in _SIZES]
+    larger = [pair for pair in pairs if sizes[1] < pair[1] < (reference.full_size or 0)]
     return larger[0] if larger else None
 
 

@@ -178,12 +178,13 @@ def record_access(
 
     Args:
         pointers: handle with a uint64 array of any shape.
-        mask: bool array that can be broadcast to that shape, or None.
+        mask: array of booleans, or of 0 and 1, that can be broadcast to that shape, or None.
         values: array of the values to be stored, of that shape.
         is_volatile: True for a load that no cache may answer: it does not conflict with atomics.
     """
     addresses: Addresses = pointers.data
     if mask is not None:
+        mask = np.asarray(mask, dtype=bool)  # numbers would be taken as indices
         mask = None if bool(mask.all()) else np.broadcast_to(mask, addresses.shape)
     flat = addresses.ravel() if mask is None else addresses[mask]
     if flat.size == 0:

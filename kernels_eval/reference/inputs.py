@@ -16,11 +16,26 @@ from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm, form_of
 Shape = tuple[int, ...]
 
 
+_TURN = 8
+"""Of so many rows one has negative values alone, and one positive ones."""
+_FROM_ZERO = 0.25
+"""Least magnitude of values in such rows."""
 Distribution = Callable[[Shape, torch.Generator], torch.Tensor]
 
 
 def _normal(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
-    return torch.randn(shape, generator=generator)
+    """Draw normal values, all of them negative in some rows of the first dimension, and positive in others.
+
+    A largest or smallest value of a row that was padded with zeros is wrong there.
+    """
+    values = torch.randn(shape, generator=generator)
+    if len(shape) > 1 and shape[0] > 1:
+        turn = min(_TURN, shape[0])
+        first = int(torch.randint(turn, (), generator=generator))
+        values[first::turn] = -values[first::turn].abs() - _FROM_ZERO
+        second = (first + turn // 2) % turn
+        values[second::turn] = values[second::turn].abs() + _FROM_ZERO
+    return values
 
 
 def _wide(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:

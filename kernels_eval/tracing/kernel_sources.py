@@ -9,7 +9,7 @@ import inspect
 import linecache
 import math
 import types
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -26,40 +26,74 @@ class UnknownGlobalError(Exception):
     """A kernel uses something that kernels cannot use, or its source is not found."""
 
 
+class _Part(NamedTuple):
+    name: str
+    source: str
+    line: int
+    used: list[str]
+    """Global names of its body."""
+    annotations: list[str]
+    """Global names of its annotations alone."""
+
+
 class KernelSources:
     """Numbers kernels and device functions in the order of first use. `fresh` holds those not sent yet."""
 
     def __init__(self) -> None:
         self.fresh: list[dict[str, Any]] = []
-        self._numbers: dict[Any, int] = {}
-        self._kept: list[Any] = []
+        self._numbers: dict[tuple[Any, str], int] = {}
+        """Numbers by function and the meaning of its global names: with other ones it is another kernel."""
+        self._parts: dict[Any, _Part] = {}
+        self._open: set[Any] = set()
+        """Functions whose callees are being numbered."""
         self._trees: dict[str, tuple[int, dict[tuple[int, str], ast.FunctionDef]]] = {}
 
     def number_of(self, function: Any) -> int:
         """Return the number of a jit function. Raises UnknownGlobalError if it or a callee cannot be sent."""
         plain = _plain_function(function)
-        known = self._numbers.get(plain)
+        part = self._part(plain)
+        if plain in self._open:
+            raise UnknownGlobalError(f"{part.name} calls itself")
+        self._open.add(plain)
+        try:
+            meanings = self._meanings(plain, part)
+        finally:
+            self._open.discard(plain)
+        key = plain, repr(meanings)
+        known = self._numbers.get(key)
         if known is not None:
             return known
-        number = self._numbers[plain] = len(self._numbers)
-        self._kept.append(plain)
-        node, indent = self._definition(plain)
-        lines = linecache.getlines(plain.__code__.co_filename)[node.lineno - 1 : node.end_lineno]
-        kernel: dict[str, Any] = {
-            "number": number,
-            "name": node.name,
-            "source": "".join(_outdented(line, indent) for line in lines),
-            "line": node.lineno,
-            "is_constexpr_function": is_constexpr_function(function),
-        }
-        used = free_names(node)
-        named = {name: self._global(plain, name) for name in sorted(used)}
-        for name in sorted(annotation_names(node) - used):
+        number = self._numbers[key] = len(self._numbers)
+        self.fresh.append(
+            {
+                "number": number,
+                "name": part.name,
+                "source": part.source,
+                "line": part.line,
+                "is_constexpr_function": is_constexpr_function(function),
+                "globals": meanings,
+            }
+        )
+        return number
+
+    def _part(self, plain: types.FunctionType) -> "_Part":
+        """Return what is the same for a function whatever its global names mean."""
+        known = self._parts.get(plain)
+        if known is None:
+            node, indent = self._definition(plain)
+            lines = linecache.getlines(plain.__code__.co_filename)[node.lineno - 1 : node.end_lineno]
+            source = "".join(_outdented(line, indent) for line in lines)
+            used = free_names(node)
+            annotations = sorted(annotation_names(node) - used)
+            known = self._parts[plain] = _Part(node.name, source, node.lineno, sorted(used), annotations)
+        return known
+
+    def _meanings(self, plain: types.FunctionType, part: "_Part") -> dict[str, Any]:
+        named = {name: self._global(plain, name) for name in part.used}
+        for name in part.annotations:
             with contextlib.suppress(UnknownGlobalError):
                 named[name] = self._global(plain, name)
-        kernel["globals"] = {name: value for name, value in named.items() if value is not None}
-        self.fresh.append(kernel)
-        return number
+        return {name: value for name, value in named.items() if value is not None}
 
     def take_fresh(self) -> list[dict[str, Any]]:
         """Return the kernels that were not returned before, callees first."""

@@ -1,10 +1,12 @@
 """Tracing process: records each kernel launch with its arguments and grid, without running it.
 
-Autotuners, heuristics and grids given as functions run here, because they are host code. Clocks have no meaning here:
-the judge chooses the configuration of an autotuned kernel (kernels_eval.tracing.autotuning).
+Autotuners, heuristics and grids given as functions run here, because they are host code. Clocks have no meaning here
+(kernels_eval.tracing.chance): the judge chooses the configuration of an autotuned kernel
+(kernels_eval.tracing.autotuning).
 """
 
 import inspect
+import linecache
 import operator
 import sys
 from typing import Any
@@ -16,6 +18,7 @@ from kernels_eval.interpreter.triton_patches.names import (
     WarmedKernel,
     pre_run_hooks,
     replace_launcher,
+    watch_definitions,
 )
 from kernels_eval.sandbox.candidate_source import FILE_NAME
 from kernels_eval.trace.schema import MAX_LAUNCHES
@@ -55,6 +58,7 @@ class LaunchRecorder:
             return self.launch(kernel, args, kwargs, grid)
 
         replace_launcher(run)
+        watch_definitions(_check_readers)
         self.autotuning.install()
 
     def launch(self, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> None:
@@ -129,6 +133,21 @@ class _Warmed(WarmedKernel):
 class _Metadata:
     shared = 0
     num_warps = 4
+
+
+def _readers() -> list[Any]:
+    """Return the functions by which Triton reads a kernel's source where it compiles it."""
+    return [inspect.getsourcelines, inspect.getsource, inspect.findsource, inspect.getsourcefile, inspect.unwrap,
+            linecache.getlines, linecache.getline, linecache.updatecache, linecache.checkcache]  # fmt: skip
+
+
+_READERS = _readers()
+
+
+def _check_readers() -> None:
+    """Raise KernelArgumentError if the candidate decides what Triton reads: another text than was submitted."""
+    if any(now is not before for now, before in zip(_readers(), _READERS, strict=True)):
+        raise KernelArgumentError("a function that reads the source of kernels was replaced")
 
 
 def _grid(grid: Any, arguments: dict[str, Any]) -> list[int]:

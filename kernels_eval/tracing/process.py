@@ -28,6 +28,7 @@ from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, sen
 from kernels_eval.sandbox.tensor_bytes import DTYPES, NAMES
 from kernels_eval.trace.schema import FIRST_WEIGHT
 from kernels_eval.tracing import fake_cuda
+from kernels_eval.tracing.chance import Chance
 from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalError
 from kernels_eval.tracing.launch_recorder import KernelArgumentError, LaunchRecorder
 from kernels_eval.tracing.traced_tensor import TracedTensor
@@ -52,6 +53,7 @@ class _Host:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._sources = KernelSources()
+        self._chance = Chance()
         self._values: list[Any] = []
         """Values read so far in this forward call."""
         self._queued: deque[dict[str, Any]] = deque()
@@ -67,6 +69,7 @@ class _Host:
         self._recorder = LaunchRecorder(self._tracer, self._sources)
         self._recorder.install()
         fake_cuda.install(self._tracer)
+        self._chance.install()
         remember_registrations()
         before = global_state()
         with fake_cuda.OnCpu():
@@ -88,6 +91,7 @@ class _Host:
             else item["value"]
             for index, item in enumerate(header["inputs"])
         ]
+        self._chance.next_call()
         self._recorder.autotuning.begin(header["configurations"], header["tried"])
         self._remembered = None if header["has_values"] else list(self._values)
         self._values.clear()

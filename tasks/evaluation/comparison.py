@@ -3,7 +3,8 @@
 Writes a folder with
 
 - `comparison.json`: `n`; `policies`, each with its name, digest and every figure with its interval; `pairs`, each with
-  `before`, `after` and every `delta_<figure>` (after − before, paired by problem) with its interval;
+  `before`, `after` and every `delta_<figure>` (after − before, paired by problem) with its interval; and `greedy`, the
+  same of one greedy answer a problem, or null;
 - `comparison.html`: the same as one self-contained page.
 """
 
@@ -42,10 +43,19 @@ class Measured(FrozenModel):
     name: str
     policy: CheckpointRef
     evaluation: EvaluationRef
+    """Of sampled answers."""
+    greedy: EvaluationRef | None = None
+    """Of greedy answers."""
 
 
 def compare_policies(measured: Sequence[Measured], config: EvaluationConfig) -> dict[str, Any]:
     """Return the content of `comparison.json`. Raises InputError if two of the policies share no problem."""
+    greedy = [entry.model_copy(update={"evaluation": entry.greedy}) for entry in measured if entry.greedy is not None]
+    is_greedy = len(greedy) == len(measured)
+    return {**_compared(measured, config), "greedy": _compared(greedy, config.greedily()) if is_greedy else None}
+
+
+def _compared(measured: Sequence[Measured], config: EvaluationConfig) -> dict[str, Any]:
     evaluations = [read_evaluation(entry.evaluation) for entry in measured]
     pairs = [
         {"before": first.name, "after": second.name, **paired(first.evaluation, second.evaluation, config)}

@@ -10,6 +10,9 @@ class EvaluationConfig(FrozenModel):
 
     samples_per_problem: int = Field(default=4, ge=1)
     temperature: float = Field(default=1.0, ge=0)
+    greedy: bool = True
+    """Also measure one greedy answer a problem: sampling at a temperature flatters a policy that has become more
+    certain."""
     full_size_share: float = Field(default=1.0, ge=0, le=1)
     """Share of the correct kernels that are run at the problem's own size too (as judge.full_size_share)."""
     pass_at: tuple[int, ...] = (1, 4)
@@ -19,3 +22,7 @@ class EvaluationConfig(FrozenModel):
     bootstrap_resamples: int = Field(default=2000, ge=100)
     confidence: float = Field(default=0.95, gt=0, lt=1)
     seed: int = Field(default=12345, ge=0)
+
+    def greedily(self) -> "EvaluationConfig":
+        """Return the settings of the greedy measurement."""
+        return self.model_copy(update={"samples_per_problem": 1, "temperature": 0.0, "pass_at": (1,)})

@@ -2,7 +2,8 @@
 
 Publishes a folder with
 
-- `evaluation.json`: the figures, each share with its bootstrap interval beside it as `<name>_ci`;
+- `evaluation.json`: the figures, each share with its bootstrap interval beside it as `<name>_ci`. `overall`, `levels`,
+  `turns` and `statuses` are of the standard held-out problems, `tiers` of each harder tier, `harder` of all of these;
 - `per_problem.parquet`: one row a problem (tasks.evaluation.per_problem), from which policies are compared;
 - `trajectories.parquet`, `turns.parquet`: the trajectories themselves, as in tasks.trajectories.
 
@@ -11,8 +12,9 @@ Trajectories in which the judge or the machine failed are left out of every figu
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
@@ -32,12 +34,16 @@ from tasks.evaluation.per_problem import (
 from tasks.evaluation.statistics import Estimate, Ratio, estimates, paired_differences
 from tasks.pipeline.references import EvaluationRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.pipeline.store import digest_of, publish, published_digest, write_atomically
+from tasks.pipeline.tables import PROBLEMS_FILE, read_table
+from tasks.problems.row import Tier
 from tasks.trajectories.content import TABLES
 from tasks.trajectories.reader import read_trajectories, read_turns
 
 EVALUATION_FILE = "evaluation.json"
 PER_PROBLEM_FILE = "per_problem.parquet"
-_PROBLEM_COLUMNS = ["problem_id", "problem_digest", "level", "family"]
+Measure = Callable[[dict[str, Ratio]], dict[str, Any]]
+Part = Literal["standard", "harder"]
+"""Held-out problems of the standard tier, or of all harder ones."""
 
 
 def evaluate_policy(
@@ -50,8 +56,7 @@ def evaluate_policy(
     if len(digests) != 1:
         raise InputError(f"{batch.uri}: expected the trajectories of one policy, found {len(digests)}")
     policy_digest = str(digests[0])
-    problem_table = pl.read_parquet(problems.path / "problems.parquet", columns=_PROBLEM_COLUMNS)
-    table = per_problem_table(trajectories, turns, problem_table, config)
+    table = per_problem_table(trajectories, turns, _with_tier(read_table(problems.path / PROBLEMS_FILE)), config)
     if table.is_empty():
         raise InputError(
             f"{batch.uri}: expected trajectories of problems in {problems.uri}; none of its problem_ids is there"
@@ -83,7 +88,18 @@ def read_evaluation(reference: EvaluationRef) -> dict[str, Any]:
 
 def read_per_problem(reference: EvaluationRef) -> pl.DataFrame:
     """Return the per-problem table, sorted by problem_id."""
-    return pl.read_parquet(reference.path / PER_PROBLEM_FILE)
+    return _with_tier(pl.read_parquet(reference.path / PER_PROBLEM_FILE))
+
+
+def _with_tier(table: pl.DataFrame) -> pl.DataFrame:
+    """Return a table of problems in which those of earlier versions are of the standard tier."""
+    return table if "tier" in table.columns else table.with_columns(pl.lit(Tier.STANDARD.value).alias("tier"))
+
+
+def part_of(table: pl.DataFrame, part: Part) -> pl.DataFrame:
+    """Return the rows of a per-problem table that belong to the part."""
+    is_standard = pl.col("tier") == Tier.STANDARD.value
+    return table.filter(is_standard if part == "standard" else ~is_standard)
 
 
 def with_intervals(figures: dict[str, Estimate]) -> dict[str, Any]:
@@ -101,40 +117,57 @@ def _figures(table: pl.DataFrame, turns: pl.DataFrame, config: EvaluationConfig)
     def measured(ratios: dict[str, Ratio]) -> dict[str, Any]:
         return with_intervals(estimates(ratios, config.bootstrap_resamples, config.confidence, config.seed))
 
-    counted = without_faults(turns)
+    def figures_of(part: pl.DataFrame) -> dict[str, Any]:
+        counts = {name: int(part.get_column(name).sum()) for name in ("trajectories", "infrastructure_errors")}
+        return {"n": part.height, **counts, **measured(ratios_of(part))}
+
+    def groups(part: pl.DataFrame, column: str) -> dict[str, Any]:
+        found = sorted(part.partition_by(column, as_dict=True).items(), key=lambda item: str(item[0]))
+        return {str(name): figures_of(rows) for (name,), rows in found}
+
+    standard, harder = part_of(table, "standard"), part_of(table, "harder")
+    counted = without_faults(turns).join(standard.select("problem_id"), on="problem_id", how="semi")
     return {
         "problems": table.height,
         "trajectories": int(table.get_column("trajectories").sum()),
         "infrastructure_errors": int(table.get_column("infrastructure_errors").sum()),
+        "temperature": config.temperature,
         "confidence": config.confidence,
         "bootstrap_resamples": config.bootstrap_resamples,
-        "timing_source": _timing_source(counted),
-        "overall": {"n": table.height, **measured(ratios_of(table))},
-        "levels": {
-            str(level): {"n": part.height, **measured(ratios_of(part))}
-            for (level,), part in sorted(
-                table.partition_by("level", as_dict=True).items(), key=lambda item: str(item[0])
-            )
-        },
-        "turns": [_turn_figures(counted, turn, config, measured) for turn in sorted(set(counted["turn_index"]))],
+        "timing_source": _timing_source(without_faults(turns)),
+        "overall": figures_of(standard),
+        "harder": None if harder.is_empty() else figures_of(harder),
+        "levels": groups(standard, "level"),
+        "tiers": groups(harder, "tier"),
+        "turns": _turns(counted, config, measured),
         "statuses": status_shares(with_outcomes(counted, [])),
     }
 
 
-def _turn_figures(counted: pl.DataFrame, turn: int, config: EvaluationConfig, measured: Any) -> dict[str, Any]:
-    """Return the figures of turn `turn`, in two ways.
+def _turns(counted: pl.DataFrame, config: EvaluationConfig, measured: Measure) -> list[dict[str, Any]]:
+    """Return the figures of each turn.
 
     `taken`: over the trajectories that reached this turn (those that succeeded earlier did not: a harder selection).
     `after`: over all trajectories, by their last turn up to this one, as if episodes ended after it.
+    `added`: what this turn changed in `after`, paired by problem.
     """
     outcomes = with_outcomes(counted, thresholds_of(config))
-    taken = outcomes.filter(pl.col("turn_index") == turn)
-    return {
-        "turn_index": turn,
-        "n": taken.height,
-        "taken": measured(_turn_ratios(taken, config)),
-        "after": measured(_turn_ratios(last_turns(outcomes, until=turn), config)),
-    }
+    turns = sorted(set(outcomes["turn_index"]))
+    after = {turn: _turn_ratios(last_turns(outcomes, until=turn), config) for turn in turns}
+    figures: list[dict[str, Any]] = []
+    for turn in turns:
+        taken = outcomes.filter(pl.col("turn_index") == turn)
+        added = _differences(after[turn - 1], after[turn], config) if turn - 1 in after else {}
+        figures.append(
+            {
+                "turn_index": turn,
+                "n": taken.height,
+                "taken": measured({**_turn_ratios(taken, config), **_likelihoods(taken)}),
+                "after": measured(after[turn]),
+                "added": with_intervals(added),
+            }
+        )
+    return figures
 
 
 def _turn_ratios(rows: pl.DataFrame, config: EvaluationConfig) -> dict[str, Ratio]:
@@ -153,6 +186,23 @@ def _turn_ratios(rows: pl.DataFrame, config: EvaluationConfig) -> dict[str, Rati
     return {name: ratios[name] for name in [*names, "mean_reward", SPEEDUP]}
 
 
+def _likelihoods(taken: pl.DataFrame) -> dict[str, Ratio]:
+    """Return the mean negative log-probability of answers: of all, of correct ones, of wrong ones.
+
+    A policy is calibrated if the answers that it finds likely are right more often.
+    """
+    correct = pl.col("correct")
+    chosen = {"answer_nats": pl.lit(True), "answer_nats_correct": correct, "answer_nats_wrong": ~correct}
+    known = taken.filter(pl.col("answer_nats").is_not_null())
+    ratios: dict[str, Ratio] = {}
+    for name, condition in chosen.items():
+        nats = pl.col("answer_nats").filter(condition)
+        sums = known.group_by("problem_id").agg(nats.sum(), nats.count().alias("answers")).sort("problem_id")
+        numerators, denominators = (sums[column].cast(pl.Float64).to_numpy() for column in ("answer_nats", "answers"))
+        ratios[name] = Ratio(numerators, denominators)
+    return ratios
+
+
 def _timing_source(counted: pl.DataFrame) -> str | None:
     """Return the source of the times: `gpu`, `roofline`, `mixed`; None if nothing was timed."""
     sources = counted.get_column("verdict").struct.field("timing_source").drop_nulls().unique().to_list()
@@ -161,13 +211,15 @@ def _timing_source(counted: pl.DataFrame) -> str | None:
     return str(sources[0]) if len(sources) == 1 else "mixed"
 
 
-def paired(before: EvaluationRef, after: EvaluationRef, config: EvaluationConfig) -> dict[str, Any]:
+def paired(
+    before: EvaluationRef, after: EvaluationRef, config: EvaluationConfig, part: Part = "standard"
+) -> dict[str, Any]:
     """Return `{"n": problems, "delta_correct": …, "delta_correct_ci": [low, high], …}` for every figure that both have.
 
-    A delta is `after − before` over the problems that both measured; its interval resamples those problems, each with
-    both of its results. Raises InputError if no problem is shared.
+    A delta is `after − before` over the problems of the part that both measured; its interval resamples those problems,
+    each with both of its results. Raises InputError if no problem is shared.
     """
-    first, second = read_per_problem(before), read_per_problem(after)
+    first, second = (part_of(read_per_problem(reference), part) for reference in (before, after))
     keys = ["problem_id", "problem_digest"]
     shared = first.select(keys).join(second.select(keys), on=keys, how="inner")
     if shared.is_empty():
@@ -175,17 +227,18 @@ def paired(before: EvaluationRef, after: EvaluationRef, config: EvaluationConfig
             f"{before.uri} and {after.uri}: expected evaluations on the same problems; "
             "they share none (same id and source)"
         )
-    differences = paired_differences(
-        ratios_of(_restricted(first, shared)),
-        ratios_of(_restricted(second, shared)),
-        config.bootstrap_resamples,
-        config.confidence,
-        config.seed,
+    differences = _differences(
+        ratios_of(_restricted(first, shared)), ratios_of(_restricted(second, shared)), config, prefix="delta_"
     )
-    return {
-        "n": shared.height,
-        **with_intervals({f"delta_{name}": estimate for name, estimate in differences.items()}),
-    }
+    return {"n": shared.height, **with_intervals(differences)}
+
+
+def _differences(
+    before: dict[str, Ratio], after: dict[str, Ratio], config: EvaluationConfig, prefix: str = ""
+) -> dict[str, Estimate]:
+    """Return `after − before` of each shared figure with its interval, under its name after `prefix`."""
+    found = paired_differences(before, after, config.bootstrap_resamples, config.confidence, config.seed)
+    return {f"{prefix}{name}": estimate for name, estimate in found.items()}
 
 
 def _restricted(table: pl.DataFrame, shared: pl.DataFrame) -> pl.DataFrame:

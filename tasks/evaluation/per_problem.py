@@ -3,6 +3,7 @@
 Columns of `per_problem.parquet` (one row a held-out problem; shares and means are over that problem's trajectories):
 
     problem_id, problem_digest, level, family
+    tier                    tasks.problems.row.Tier
     trajectories            trajectories that count
     infrastructure_errors   trajectories left out: the judge or the machine failed, which says nothing of the policy
     compiled, correct       share whose last turn compiled / is correct
@@ -12,6 +13,11 @@ Columns of `per_problem.parquet` (one row a held-out problem; shares and means a
     mean_return             mean aggregated return (the return of turn 0)
     mean_reward             mean reward of the last turn
     mean_turns              mean number of turns
+    first_correct, first_reward     share whose first turn is correct, and its mean reward
+    added_correct, added_reward     what the later turns added: the last turn's minus the first turn's
+    distinct_answers        number of distinct first answers, by their text
+    answer_nats             mean negative log-probability of a first answer, of the policy at temperature 1; of answers
+                            that were sampled at temperature 1 it estimates their entropy without bias
     log_speedup_sum, speedups   sum and number of log speedups of correct last turns; their quotient is the logarithm of
                             the geometric mean
 
@@ -28,6 +34,19 @@ from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.statistics import Ratio, pass_at_k
 
 SPEEDUP = "geomean_speedup"
+_FIGURES = (
+    "compiled",
+    "correct",
+    "mean_return",
+    "mean_reward",
+    "mean_turns",
+    "first_correct",
+    "first_reward",
+    "added_correct",
+    "added_reward",
+    "distinct_answers",
+    "answer_nats",
+)
 _ALWAYS = (0.0, 1.0, 2.0)
 """Thresholds of fast_p that the summary of every run names, whatever is configured."""
 
@@ -43,7 +62,10 @@ def fast_name(threshold: float) -> str:
 
 
 def with_outcomes(turns: pl.DataFrame, thresholds: Sequence[float]) -> pl.DataFrame:
-    """Return the turns with their verdict's status, compiled, correct, speedup and fast_p as plain columns."""
+    """Return the turns with their verdict's status, compiled, correct, speedup and fast_p as plain columns.
+
+    `answer_nats` is the negative log-probability of the turn's whole answer.
+    """
     verdict = pl.col("verdict").struct
     correct = verdict.field("correct").fill_null(False)
     speedup = verdict.field("speedup")
@@ -51,6 +73,7 @@ def with_outcomes(turns: pl.DataFrame, thresholds: Sequence[float]) -> pl.DataFr
         verdict.field("status").alias("status"),
         verdict.field("compiled").fill_null(False).alias("compiled"),
         correct.alias("correct"),
+        pl.col("response_logprobs").list.sum().neg().alias("answer_nats"),
         # A correct kernel without a time counts for fast_0 (which is `correct`) and for no higher threshold.
         pl.when(correct & (speedup > 0)).then(speedup).alias("speedup"),
         *[
@@ -86,12 +109,17 @@ def per_problem_table(
     """Return the table that the module's docstring describes, sorted by problem_id, from tables of the same names."""
     outcomes = with_outcomes(without_faults(turns), thresholds_of(config))
     last = last_turns(outcomes)
-    first_return = outcomes.filter(pl.col("turn_index") == 0).select(
-        "trajectory_id", pl.col("return").alias("mean_return")
+    first = outcomes.filter(pl.col("turn_index") == 0).select(
+        "trajectory_id",
+        pl.col("return").alias("mean_return"),
+        pl.col("correct").alias("first_correct"),
+        pl.col("reward").alias("first_reward"),
+        pl.col("response_text").alias("distinct_answers"),
+        pl.col("answer_nats").alias("first_nats"),
     )
     shares = ["compiled", "correct", *[fast_name(p) for p in thresholds_of(config)]]
     measured = (
-        last.join(first_return, on="trajectory_id", how="left", maintain_order="left")
+        last.join(first, on="trajectory_id", how="left", maintain_order="left")
         .group_by("problem_id", maintain_order=True)
         .agg(
             pl.len().cast(pl.Int64).alias("trajectories"),
@@ -99,13 +127,21 @@ def per_problem_table(
             pl.col("mean_return").mean(),
             pl.col("reward").mean().alias("mean_reward"),
             (pl.col("turn_index") + 1).cast(pl.Float64).mean().alias("mean_turns"),
+            pl.col("first_correct").cast(pl.Float64).mean(),
+            pl.col("first_reward").mean(),
+            pl.col("distinct_answers").n_unique().cast(pl.Float64),
+            pl.col("first_nats").mean().alias("answer_nats"),
             pl.col("speedup").log().sum().alias("log_speedup_sum"),
             pl.col("speedup").count().cast(pl.Float64).alias("speedups"),
+        )
+        .with_columns(
+            (pl.col("correct") - pl.col("first_correct")).alias("added_correct"),
+            (pl.col("mean_reward") - pl.col("first_reward")).alias("added_reward"),
         )
     )
     sampled = trajectories.group_by("problem_id", maintain_order=True).agg(pl.len().cast(pl.Int64).alias("sampled"))
     table = (
-        problems.select("problem_id", "problem_digest", "level", "family")
+        problems.select("problem_id", "problem_digest", "level", "family", "tier")
         .join(sampled, on="problem_id", how="inner")
         .join(measured, on="problem_id", how="left")
         .with_columns(pl.col("trajectories").fill_null(0))
@@ -124,8 +160,7 @@ def ratios_of(table: pl.DataFrame) -> dict[str, Ratio]:
             table.get_column(name).is_not_null().to_numpy().astype(np.float64),
         )
         for name in table.columns
-        if name in ("compiled", "correct", "mean_return", "mean_reward", "mean_turns")
-        or name.startswith(("fast_", "pass_"))
+        if name in _FIGURES or name.startswith(("fast_", "pass_"))
     }
     ratios[SPEEDUP] = Ratio(
         table.get_column("log_speedup_sum").fill_null(0.0).to_numpy().astype(np.float64),

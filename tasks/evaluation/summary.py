@@ -1,11 +1,15 @@
 """`summary.json`: a run in figures, for people and for programs; and `ReportInputs`, the input of summary and report.
 
 run_id, created_at, seed, timing_source        source of the times: `gpu`, `roofline`, or null
+heldout                                        figures of sampled answers (`evaluation.temperature`)
 heldout.n                                      problems that both policies were measured on
 heldout.before, heldout.after[, heldout.control]   every figure of tasks.evaluation.per_problem, e.g. `correct`, with
-                                               its interval beside it as `correct_ci: [low, high]`
+                                               its interval beside it as `correct_ci: [low, high]`; and `turns`, the
+                                               figures of each turn (tasks.evaluation.evaluate)
 heldout.delta_<figure>, …_ci                   after − before, paired by problem
 heldout.over_control                           the same deltas for after − control
+heldout.harder                                 the same on the harder held-out problems, or null
+heldout_greedy                                 the same as `heldout` of one greedy answer a problem, or null
 corpus                                         SFT pairs, and whether they were verified
 sizes                                          problems, trajectories, turns, quarantined, files
 digests                                        content digest of each stage's artifact, by label: of what the run is
@@ -24,7 +28,7 @@ from pydantic import Field
 
 from kernels_eval.frozen import FrozenModel
 from tasks.evaluation.config import EvaluationConfig
-from tasks.evaluation.evaluate import paired, read_evaluation
+from tasks.evaluation.evaluate import Part, paired, read_evaluation
 from tasks.evaluation.per_problem import last_turns, status_shares, with_outcomes, without_faults
 from tasks.pipeline.references import (
     ArtifactRef,
@@ -50,6 +54,17 @@ class IterationEntry(FrozenModel):
     """Trajectories that validation took out."""
 
 
+class HeldoutEvaluations(FrozenModel):
+    """Held-out evaluations of a run with one way of decoding."""
+
+    before: EvaluationRef
+    """The policy that RL started from."""
+    after: EvaluationRef
+    """The last policy."""
+    control: EvaluationRef | None = None
+    """The same extra time spent on more SFT, if that was run."""
+
+
 class ReportInputs(FrozenModel):
     """Input of the summary and the report: references to published artifacts, and what only the flow knows."""
 
@@ -60,12 +75,8 @@ class ReportInputs(FrozenModel):
     sft_data: SftDataRef
     sft: CheckpointRef
     iterations: tuple[IterationEntry, ...]
-    before: EvaluationRef
-    """The policy that RL started from."""
-    after: EvaluationRef
-    """The last policy."""
-    control: EvaluationRef | None = None
-    """The same extra time spent on more SFT, if that was run."""
+    sampled: HeldoutEvaluations
+    greedy: HeldoutEvaluations | None = None
     evaluation_config: EvaluationConfig = EvaluationConfig()
     digests: dict[str, str] = Field(default_factory=dict[str, str])
     """Content digest of each stage's artifact, by the stage's label."""
@@ -88,7 +99,7 @@ def iteration_figures(entry: IterationEntry) -> dict[str, Any]:
     `curriculum`: the limits of training (turns, level); `refill`: the further problems drawn
     (tasks.rollout.refill.RefillRecord); both None if not used.
     """
-    turns = read_turns(entry.trajectories).drop("prompt_token_ids", "response_logprobs")
+    turns = read_turns(entry.trajectories).drop("prompt_token_ids")
     outcomes = with_outcomes(without_faults(turns), [1.0])
     last = last_turns(outcomes)
     first = outcomes.filter(pl.col("turn_index") == 0)
@@ -138,7 +149,7 @@ def write_summary(run_dir: Path, inputs: ReportInputs) -> dict[str, Any]:
 
 def summarise(inputs: ReportInputs) -> dict[str, Any]:
     """Return the content of `summary.json`."""
-    after, corpus = read_evaluation(inputs.after), read_metadata(inputs.sft_data.path)
+    after, corpus = read_evaluation(inputs.sampled.after), read_metadata(inputs.sft_data.path)
     orchestration = inputs.overhead_seconds
     whole = inputs.wall_seconds or sum(inputs.stage_seconds.values()) + orchestration
     iterations = [iteration_figures(entry) for entry in inputs.iterations]
@@ -147,7 +158,8 @@ def summarise(inputs: ReportInputs) -> dict[str, Any]:
         "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seed": inputs.configuration.get("seed"),
         "timing_source": after["timing_source"],
-        "heldout": _heldout(inputs, after),
+        "heldout": _heldout(inputs.sampled, inputs.evaluation_config),
+        "heldout_greedy": inputs.greedy and _heldout(inputs.greedy, inputs.evaluation_config.greedily()),
         "corpus": {
             "verified": inputs.sft_data.verified,
             **{name: corpus[name] for name in _CORPUS_COUNTS if name in corpus},
@@ -172,19 +184,32 @@ def summarise(inputs: ReportInputs) -> dict[str, Any]:
     }
 
 
-def _heldout(inputs: ReportInputs, after: dict[str, Any]) -> dict[str, Any]:
-    before = read_evaluation(inputs.before)
-    deltas = paired(inputs.before, inputs.after, inputs.evaluation_config)
-    heldout: dict[str, Any] = {"n": deltas.pop("n"), "before": _policy(before), "after": _policy(after), **deltas}
-    if inputs.control is not None:
-        heldout["control"] = _policy(read_evaluation(inputs.control))
-        heldout["over_control"] = paired(inputs.control, inputs.after, inputs.evaluation_config)
-    return heldout
+def _heldout(measured: HeldoutEvaluations, config: EvaluationConfig) -> dict[str, Any]:
+    """Return the figures of the standard held-out problems, and below `harder` of the harder ones."""
+    harder = all(read_evaluation(reference).get("harder") for reference in (measured.before, measured.after))
+    return {
+        **_compared(measured, config, "standard"),
+        "harder": _compared(measured, config, "harder") if harder else None,
+    }
 
 
-def _policy(evaluation: dict[str, Any]) -> dict[str, Any]:
+def _compared(measured: HeldoutEvaluations, config: EvaluationConfig, part: Part) -> dict[str, Any]:
+    deltas = paired(measured.before, measured.after, config, part)
+    before, after = (_policy(reference, part) for reference in (measured.before, measured.after))
+    compared: dict[str, Any] = {"n": deltas.pop("n"), "before": before, "after": after, **deltas}
+    if measured.control is not None:
+        compared["control"] = _policy(measured.control, part)
+        compared["over_control"] = paired(measured.control, measured.after, config, part)
+    return compared
+
+
+def _policy(reference: EvaluationRef, part: Part) -> dict[str, Any]:
+    evaluation = read_evaluation(reference)
     kept = ("policy_digest", "trajectories", "infrastructure_errors", "problems_left_out")
-    return {**evaluation["overall"], **{name: evaluation[name] for name in kept}}
+    named = {name: evaluation[name] for name in kept}
+    if part == "harder":
+        return {**named, **evaluation["harder"], "tiers": evaluation["tiers"]}
+    return {**named, **evaluation["overall"], "turns": evaluation["turns"]}
 
 
 def _bytes(artifact: ArtifactRef) -> int:

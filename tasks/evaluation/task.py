@@ -79,6 +79,8 @@ def show_report(run_id: str, path: Path, summary: Mapping[str, Any], links: Mapp
     publish(run_id, "report", text, f"Report of {run_id}")
     description = f"{heldout['n']} held-out problems before and after RL.{mark}"
     publish(run_id, "heldout", heldout_rows(heldout), description)
+    if greedy := summary.get("heldout_greedy"):
+        publish(run_id, "heldout-greedy", heldout_rows(greedy), f"{description} Greedy answers.")
 
 
 def heldout_rows(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -12,14 +12,20 @@ tokens, and the stretches between are encoded as ordinary text with the original
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from kernels_eval.errors import InputError
-from tasks.models.chat_templates import Message, Piece, Role, TemplateFamily, conversation_pieces, template_family
+from tasks.models.chat_templates import Message, Piece, Role, TemplateFamily, conversation_pieces, recognised_family
+from tasks.models.generic_template import GenericTemplate, find_generic_template, generic_pieces, samples_of
 
+Template = TemplateFamily | GenericTemplate
+"""Form of a tokenizer's chat template, as `template_family` finds it."""
+
+GENERIC = "generic"
+"""Name of every template that is recognised by probes alone."""
 _FIRST_PLACEHOLDER = 0xF0000
 """Where Unicode's plane of characters without a meaning begins."""
 
@@ -107,12 +113,12 @@ def encode_prompt(tokenizer: Any, messages: Sequence[Message], *, thinking: bool
 
 
 def encode_conversation(
-    tokenizer: Any, messages: Sequence[Message], family: TemplateFamily | None = None
+    tokenizer: Any, messages: Sequence[Message], family: Template | None = None
 ) -> EncodedConversation:
     """Return the template's token ids, with loss on trained messages: their content and their end-of-turn token.
 
     `family`: what `template_family` found, where many conversations are encoded; default: looked up. Raises InputError
-    if the template is of no known family, no message is trained, a trained message is empty or not the assistant's, or
+    if the template is unusable, no message is trained, a trained message is empty or not the assistant's, or
     the template drops a part of it.
     """
     trained = [message for message in messages if message.trained]
@@ -121,8 +127,8 @@ def encode_conversation(
     if any(message.role is not Role.ASSISTANT for message in trained):
         raise InputError("conversation: expected trained=True on the assistant's messages only")
     escaped = EscapedMessages(tokenizer, messages)
-    text = render_conversation(tokenizer, escaped.messages, for_generation=False)
-    pieces = conversation_pieces(family or template_family(tokenizer), text, escaped.messages)
+    pieces = _pieces(tokenizer, escaped.messages, family or template_family(tokenizer))
+    text = "".join(piece.text for piece in pieces)
     token_ids, offsets = escaped.encode_with_offsets(text)
     loss_mask = _loss_mask(
         offsets, _trained_spans([replace(piece, text=escaped.unescaped(piece.text)) for piece in pieces])
@@ -133,12 +139,14 @@ def encode_conversation(
 
 
 def encode_samples(
-    tokenizer: Any, messages: Sequence[Message], family: TemplateFamily | None = None
+    tokenizer: Any, messages: Sequence[Message], family: Template | None = None
 ) -> list[EncodedConversation]:
     """Return SFT's samples: the conversation as one sample, or, if the template rewrites earlier answers, one
     sample for each trained answer, ending with it, as in rollouts.
     """
     family = family or template_family(tokenizer)
+    if isinstance(family, GenericTemplate):
+        return [encode_conversation(tokenizer, sample, family) for sample in samples_of(family, messages)]
     trained = [index for index, message in enumerate(messages) if message.trained]
     if not family.reasons or len(trained) < 2:
         # Cut off later messages that would make the template rewrite the only trained answer.
@@ -155,6 +163,35 @@ def encode_samples(
         )
         for last in trained
     ]
+
+
+def template_family(tokenizer: Any, name: str | None = None) -> Template:
+    """Return the family of a tokenizer's chat template, or what probes prove about one of no known family.
+
+    `name`: the family that it must be of (`generic`: recognised by probes alone). Raises InputError if it is another
+    one, or its loss mask cannot be known.
+    """
+    family = None if name == GENERIC else recognised_family(tokenizer, name)
+    if family is not None:
+        return family
+    try:
+        return find_generic_template(_renderer(tokenizer), _control_texts(tokenizer))
+    except InputError as error:
+        called = getattr(tokenizer, "name_or_path", "") or "the tokenizer"
+        raise InputError(f"chat template of {called}: its loss mask is not known: {error}") from error
+
+
+def _pieces(tokenizer: Any, messages: Sequence[Message], family: Template) -> list[Piece]:
+    if isinstance(family, GenericTemplate):
+        return generic_pieces(family, _renderer(tokenizer), messages)
+    return conversation_pieces(family, render_conversation(tokenizer, messages, for_generation=False), messages)
+
+
+def _renderer(tokenizer: Any) -> Callable[[Sequence[Message], bool, bool], str]:
+    def render(messages: Sequence[Message], for_generation: bool, thinking: bool) -> str:
+        return render_conversation(tokenizer, messages, for_generation=for_generation, thinking=thinking)
+
+    return render
 
 
 def render_conversation(

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from jinja2 import TemplateError
+
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 
@@ -114,10 +116,10 @@ def split_thought(content: str) -> tuple[str, str]:
     return thought, content.split(THINK_END)[-1].lstrip("\n")
 
 
-def template_family(tokenizer: Any, name: str | None = None) -> TemplateFamily:
-    """Return the family of a tokenizer's chat template, recognised by its output.
+def recognised_family(tokenizer: Any, name: str | None = None) -> TemplateFamily | None:
+    """Return the family of a tokenizer's chat template, recognised by its output; None if it is of no known one.
 
-    Raises InputError if it is of no known family, or not of the one called `name`.
+    Raises InputError if it is not of the one called `name`.
     """
     if name is not None and name not in FAMILIES:
         raise InputError(f"chat template: expected one of {', '.join(sorted(FAMILIES))}, found {name!r}")
@@ -125,10 +127,11 @@ def template_family(tokenizer: Any, name: str | None = None) -> TemplateFamily:
     for family in known if name is None else [FAMILIES[name]]:
         if all(_writes(family, tokenizer, probe) for probe in _PROBES):
             return replace(family, opens_thought=family.reasons and _opens_thought(tokenizer))
-    wanted = f"the family {name}" if name else f"one of the families {', '.join(family.name for family in known)}"
+    if name is None:
+        return None
     raise InputError(
-        f"chat template of {getattr(tokenizer, 'name_or_path', '') or 'the tokenizer'}: expected {wanted}, "
-        "found one that writes conversations in another way; its loss mask is not known"
+        f"chat template of {getattr(tokenizer, 'name_or_path', '') or 'the tokenizer'}: expected the family {name}, "
+        "found one that writes conversations in another way"
     )
 
 
@@ -185,9 +188,12 @@ def _check_thought(message: Message, written: str, index: int) -> None:
 
 
 def _writes(family: TemplateFamily, tokenizer: Any, messages: Sequence[Message]) -> bool:
-    text = tokenizer.apply_chat_template(
-        [{"role": message.role.value, "content": message.content} for message in messages], tokenize=False
-    )
+    try:
+        text = tokenizer.apply_chat_template(
+            [{"role": message.role.value, "content": message.content} for message in messages], tokenize=False
+        )
+    except (TemplateError, TypeError, ValueError):  # e.g. a template that takes no system prompt
+        return False
     body = "".join(piece.text for piece in _body_pieces(family, messages))
     end_of_turn = tokenizer.convert_tokens_to_ids(family.end_of_turn)
     return str(text).endswith(body) and end_of_turn not in (None, tokenizer.unk_token_id)

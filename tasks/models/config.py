@@ -1,21 +1,32 @@
 """Settings of the policy's model."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from kernels_eval.frozen import FileContent, FrozenModel
 
+MEGATRON = "megatron:"
+"""Prefix of a Megatron checkpoint's path in `model.pretrained`."""
+COMPANIONS = "hf"
+"""Folder that a converted Megatron checkpoint has for config.json and the tokenizer."""
+
 
 class ModelConfig(FrozenModel):
     """A Qwen3-architecture model from scratch, or a pretrained Hugging Face causal language model."""
 
     pretrained: Annotated[str | None, FileContent] = None
-    """Hugging Face folder or hub name to start from; none: a new model of the shape below, with a tokenizer trained on
-    the corpus."""
-    template: Literal["chatml", "qwen", "qwen2.5", "qwen3", "llama", "llama3", "llama3.1", "kernelllm"] | None = None
-    """Family that the chat template must be of (tasks.models.chat_templates); none: whichever known one it is found to
-    be."""
+    """Hugging Face folder or hub name to start from, or `megatron:PATH`, a Megatron checkpoint, which is converted
+    once (tasks.convert.pretrained); none: a new model of the shape below, with a tokenizer trained on the corpus."""
+    like: Annotated[str | None, FileContent] = None
+    """Hugging Face folder with the config.json and tokenizer of a `megatron:` checkpoint; none: those in its folder
+    `hf`."""
+    template: (
+        Literal["chatml", "qwen", "qwen2.5", "qwen3", "llama", "llama3", "llama3.1", "kernelllm", "generic"] | None
+    ) = None
+    """Family that the chat template must be of (tasks.models.chat_templates); `generic`: any whose answers can be found
+    (tasks.models.generic_template); none: a known one, else generic."""
     vocabulary: int = Field(default=2048, ge=300)
     """Tokens of the trained byte-level BPE."""
     layers: int = Field(default=2, ge=1)
@@ -28,3 +39,9 @@ class ModelConfig(FrozenModel):
     max_positions: int = Field(default=2048, ge=64)
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the weights. bfloat16 is refused on CPUs without its instructions: it is 200 times slower there."""
+
+    @property
+    def megatron(self) -> Path | None:
+        """Folder of the Megatron checkpoint in `pretrained`; None if that is something else."""
+        name = self.pretrained or ""
+        return Path(name.removeprefix(MEGATRON)) if name.startswith(MEGATRON) else None

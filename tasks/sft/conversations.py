@@ -11,8 +11,8 @@ import polars as pl
 from pydantic import ValidationError
 
 from kernels_eval.errors import InputError
-from tasks.models.chat import encode_samples
-from tasks.models.chat_templates import Message, template_family
+from tasks.models.chat import encode_samples, template_family
+from tasks.models.chat_templates import Message
 from tasks.pipeline.tables import PAIRS_FILE, read_table
 from tasks.training.batches import TrainedSequence
 

@@ -39,7 +39,11 @@ def track(config: TrackingConfig, run_dir: Path, series: str, inputs: ReportInpu
             step = log_metrics(tracker, entry.checkpoint, "update", step)
         links["W&B: update"] = tracker.address or ""
     with tracked(config, stage("evaluation")) as tracker:
-        log_evaluation(tracker, inputs.before, 0)
-        log_evaluation(tracker, inputs.after, len(inputs.iterations))
+        log_evaluation(tracker, inputs.sampled.before, 0)
+        if inputs.greedy is not None:
+            log_evaluation(tracker, inputs.greedy.before, 0, "heldout_greedy")
+        log_evaluation(tracker, inputs.sampled.after, len(inputs.iterations))
+        if inputs.greedy is not None:
+            log_evaluation(tracker, inputs.greedy.after, len(inputs.iterations), "heldout_greedy")
         links["W&B: evaluation"] = tracker.address or ""
     return {title: address for title, address in links.items() if address}

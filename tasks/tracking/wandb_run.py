@@ -145,17 +145,17 @@ def log_metrics(tracker: Tracker, checkpoint: CheckpointRef, prefix: str, first_
     return first_step + metrics.height
 
 
-def log_evaluation(tracker: Tracker, evaluation: EvaluationRef, step: int) -> None:
-    """Log the figures of a held-out evaluation as `heldout/<figure>`, with the ends of their intervals."""
+def log_evaluation(tracker: Tracker, evaluation: EvaluationRef, step: int, prefix: str = "heldout") -> None:
+    """Log the figures of a held-out evaluation as `<prefix>/<figure>`, with the ends of their intervals."""
     content = json.loads((evaluation.path / "evaluation.json").read_text(encoding="utf-8"))
-    tracker.log(step, _flat(content["overall"]))
+    tracker.log(step, {f"{prefix}/{name}": value for name, value in _flat(content["overall"]).items()})
 
 
 def _flat(figures: Mapping[str, Any]) -> dict[str, float | None]:
     flat: dict[str, float | None] = {}
     for name, value in figures.items():
         if isinstance(value, list):
-            flat[f"heldout/{name}_low"], flat[f"heldout/{name}_high"] = value
+            flat[f"{name}_low"], flat[f"{name}_high"] = value
         else:
-            flat[f"heldout/{name}"] = value
+            flat[name] = value
     return flat

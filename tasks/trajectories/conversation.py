@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from kernels_eval.errors import InputError
-from tasks.models.chat_templates import template_family
+from tasks.models.chat_templates import recognised_family
 from tasks.trajectories.json_logs import has_logs, read_logs
 from tasks.trajectories.reader import find_batches, read_turns_file
 from tasks.trajectories.schema import TURNS_FILE, verdict_from_row
@@ -101,9 +101,8 @@ def _from_log(record: dict[str, Any], trajectory_id: str) -> Conversation:
 def _decoded(tokenizer: Any, token_ids: Sequence[int]) -> list[ConversationEntry]:
     """Return the entries of a stretch of a prompt, by speaker if its chat template is of a known family."""
     text = str(tokenizer.decode(list(token_ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
-    try:
-        family = template_family(tokenizer)
-    except InputError:
+    family = recognised_family(tokenizer)
+    if family is None:
         return [ConversationEntry("prompt", text)]
     header = rf"{re.escape(family.opening)}(\w+){re.escape(family.header_end)}"
     pattern = re.compile(rf"{header}(.*?){re.escape(family.end_of_turn)}", re.DOTALL)

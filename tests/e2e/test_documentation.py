@@ -73,6 +73,7 @@ EXPECTED = (
     (r"^kernelmill compare .*qwen3", Outcome(2, says=r"policies: single: no such folder")),
     (r"^kernelmill train .*qwen3", WANTS_DATA),
     (r"^kernelmill verify .*qwen3", Outcome(1, says=r"checks failed")),
+    (r"^kernelmill convert", Outcome(2, says=r"no such folder|Missing argument")),
     (r"^kernelmill plan .*/models/mine", Outcome(2, says=r"/models/mine")),
     (r"^kernelmill (train|evaluate|rollout|iterate) .*/models/mine", WANTS_DATA),
     # Where no kernel is right there is nothing to learn from, and the run says so.
@@ -81,7 +82,7 @@ EXPECTED = (
     (r"^kernelmill train --refresh rollout$", Outcome(says=r"● SFT: cached[\s\S]*✓ rollout 0: [\s\S]*✓ update 0: ")),
     (r"^kernelmill serve( |$)", Outcome(says=r"compare/local", stays=True)),
     (r"^kernelmill server$", Outcome(says=r"Prefect: http", stays=True)),
-    (r"^kernelmill serve-judge\b", Outcome(says=r"judge: http", stays=True)),
+    (r"^kernelmill serve-judge$", Outcome(says=r"judge: http", stays=True)),
     (r"^prefect server start", Outcome(says=r"Check out the dashboard", stays=True)),
     (r"^prefect worker start", Outcome(says=r"Worker .* started", stays=True)),
     (r"^prefect flow-run cancel", Outcome(1, says=r"not found")),

@@ -22,6 +22,24 @@ _QWEN_PIECES = (
 )
 _LLAMA_PIECES = _QWEN_PIECES.replace(r"\p{N}|", r"\p{N}{1,3}|")
 
+_QWEN = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+_LLAMA = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
+_SPECIAL = {
+    "gemma3": ["<bos>", "<pad>", "<start_of_turn>", "<end_of_turn>"],
+    "phi3.5": ["<s>", "<pad>", "<|user|>", "<|assistant|>", "<|system|>", "<|end|>", "<|endoftext|>"],
+    "phi4": ["<|startoftext|>", "<|dummy|>", "<|im_start|>", "<|im_sep|>", "<|im_end|>"],
+    "gpt-oss": ["<|startoftext|>", "<|endoftext|>", "<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|return|>"],
+    "glm4.5": ["[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|endoftext|>"],
+    "deepseek-r1-distill": [
+        "<｜begin▁of▁sentence｜>",
+        "<｜pad｜>",
+        "<｜User｜>",
+        "<｜Assistant｜>",
+        "<｜end▁of▁sentence｜>",
+    ],
+}
+"""Special tokens by template: the first begins a text, the last one ends it; others than Qwen's and Llama's."""
+
 
 @functools.cache
 def _tokenizer(template: str) -> Any:
@@ -39,11 +57,8 @@ def _tokenizer(template: str) -> Any:
     )
     from transformers import PreTrainedTokenizerFast
 
-    llama = not template.startswith("qwen")
-    names = {
-        True: ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
-        False: ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
-    }[llama]
+    llama = template.startswith(("llama", "mistral"))
+    names = _SPECIAL.get(template, _LLAMA if llama else _QWEN)
     tokenizer = Tokenizer(models.BPE())
     if not llama:
         tokenizer.normalizer = normalizers.NFC()
@@ -71,8 +86,8 @@ def _tokenizer(template: str) -> Any:
         tokenizer.add_tokens([AddedToken(name, special=False, normalized=False) for name in ("<think>", "</think>")])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
-        bos_token="<|begin_of_text|>" if llama else None,
-        eos_token="<|eot_id|>" if llama else "<|im_end|>",
+        bos_token=names[0] if llama or template in _SPECIAL else None,
+        eos_token="<|eot_id|>" if llama else names[-1],
         pad_token=names[1] if llama else names[0],
         clean_up_tokenization_spaces=False,
         chat_template=(TEMPLATES / f"{template}.jinja").read_text(encoding="utf-8").strip("\n"),

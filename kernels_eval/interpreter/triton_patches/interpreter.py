@@ -7,6 +7,7 @@
 """
 
 import dataclasses
+import itertools
 import types as python_types
 from typing import Any
 
@@ -110,7 +111,7 @@ def pointer(address: int, dtype_name: str) -> Any:
 # Triton 3.7 and 3.9 differ: the cache hints, which mean nothing here, are two arguments or one; a block pointer's mask
 # is a plain array or a handle, whose `data` are lanes to NumPy either way.
 def _masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *hints: Any, **named: Any) -> Any:
-    lanes = np.asarray(mask.data)
+    lanes = np.asarray(mask.data, dtype=bool)  # of a block and a scalar: numbers
     is_volatile = bool(named.get("is_volatile", hints[-1] if hints else False))
     record_access(ptrs, lanes, reads=True, writes=False, is_volatile=is_volatile)
     dtype_tt = ptrs.get_element_ty()
@@ -122,25 +123,29 @@ def _masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *hints: Any, **nam
 
 
 def _undefined(shape: tuple[int, ...], dtype: Any, numpy_type: Any) -> np.ndarray[Any, Any]:
-    """Return what lanes hold that are masked off without `other`: NaN, or by turns the extremes of integers.
+    """Return what lanes hold that are masked off without `other`: by turns NaN and both infinities, or the extremes.
 
-    Compiled code leaves their registers as they are, often but not always zero.
+    Compiled code leaves their registers as they are, often but not always zero. NaN alone would not show in
+    `tl.max` and `tl.min`, which pass over it. A block of one lane gets each of the values in some load.
     """
-    values = np.empty(shape, numpy_type)
-    if numpy_type.kind == "f":
-        values.fill(np.nan)
-    elif dtype.scalar.is_floating():  # kept as bits
-        values.fill(_QUIET_NANS[dtype.scalar.primitive_bitwidth])
+    if numpy_type.kind == "b":
+        turns: tuple[Any, ...] = (True, False)
+    elif numpy_type.kind == "f":
+        turns = (np.nan, np.inf, -np.inf)
+    elif dtype.scalar.is_floating():
+        turns = _UNDEFINED_BITS[dtype.scalar.primitive_bitwidth]
     else:
-        flat = values.reshape(-1)
-        flat[::2], flat[1::2] = (
-            (True, False) if numpy_type.kind == "b" else (np.iinfo(numpy_type).max, np.iinfo(numpy_type).min)
-        )
+        turns = (np.iinfo(numpy_type).max, np.iinfo(numpy_type).min)
+    values = np.empty(shape, numpy_type)
+    flat = values.reshape(-1)
+    shift = next(_undefined_loads)
+    for index in range(len(turns)):
+        flat[index :: len(turns)] = turns[(index + shift) % len(turns)]
     return values
 
 
 def _masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *hints: Any, **named: Any) -> Any:
-    lanes = np.asarray(mask.data)
+    lanes = np.asarray(mask.data, dtype=bool)  # of a block and a scalar: numbers
     record_access(ptrs, lanes, reads=False, writes=True, values=value.data)
     return upstream._interpreter.store(ptrs.data, value.data, lanes)
 
@@ -189,6 +194,7 @@ _NUMPY_TYPES: dict[str, np.dtype[Any]] = {
     )
 }  # fmt: skip
 _POINTERS: dict[str, Any] = {}
-_QUIET_NANS = {16: 0x7FC0, 8: 0x7F}
-"""Bits of NaN in the types that NumPy lacks, by their width."""
+_UNDEFINED_BITS = {16: (0x7FC0, 0x7F80, 0xFF80), 8: (0x7F, 0x7E, 0xFE)}
+"""Bits of NaN, and of both infinities or the largest values, in the types that NumPy lacks, by their width."""
+_undefined_loads = itertools.count()
 _upstream_dot = upstream.InterpreterBuilder.create_dot

@@ -90,6 +90,17 @@ def replace_launcher(run: Callable[..., Any]) -> None:
     upstream.InterpretedFunction.run = run
 
 
+def watch_definitions(see: Callable[[], None]) -> None:
+    """Call a function whenever a kernel is defined, before Triton reads the kernel's source."""
+    define = upstream.InterpretedFunction.__init__
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        see()
+        define(self, *args, **kwargs)
+
+    upstream.InterpretedFunction.__init__ = init
+
+
 def pre_run_hooks(kernel: Any) -> list[Callable[..., Any]]:
     """Return the functions to call before a launch of an interpreted kernel."""
     return kernel.pre_run_hooks

@@ -69,6 +69,15 @@ def short(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
+class Point(NamedTuple):
+    """One value beside a curve."""
+
+    x: float
+    y: float
+    tone: str
+    name: str
+
+
 def line_chart(
     xs: Sequence[float],
     ys: Sequence[float | None],
@@ -77,18 +86,20 @@ def line_chart(
     x_label: str = "",
     form: Format = short,
     smooth: bool = False,
-    floor: float | None = None,
-    ceiling: float | None = None,
+    points_beside: Sequence[Point] = (),
 ) -> Markup:
-    """Draw one curve; `smooth` draws a running mean over the pale raw values. Missing values leave a gap."""
+    """Draw one curve over the range of its values, and points beside it.
+
+    `smooth` draws a running mean over the pale raw values. Missing values leave a gap.
+    """
     points = [(x, y) for x, y in zip(xs, ys, strict=True) if y is not None and math.isfinite(y)]
     if not points:
         return _nothing(*SMALL)
+    beside = [point for point in points_beside if math.isfinite(point.y)]
     values = [y for _, y in points]
-    low = min(values) if floor is None else min(floor, *values)
-    high = max(values) if ceiling is None else max(ceiling, *values)
-    marks = ticks(low, high)
-    plot = Plot(*SMALL, 40, 10, 10, 26, points[0][0], points[-1][0], marks[0], marks[-1])
+    marks = ticks(min(values + [point.y for point in beside]), max(values + [point.y for point in beside]))
+    ends = [points[0][0], points[-1][0], *(point.x for point in beside)]
+    plot = Plot(*SMALL, 40, 10, 10, 26, min(ends), max(ends), marks[0], marks[-1])
     parts = _frame(plot, marks, form, x_label)
     raw = " ".join(f"{plot.x(x):.1f},{plot.y(y):.1f}" for x, y in points)
     if smooth and len(points) > 20:
@@ -102,6 +113,7 @@ def line_chart(
     if len(points) <= 60:
         parts += [_dot(tone, plot.x(x), plot.y(y), 2.6, f"{_whole(x)}: {form(y)}") for x, y in points]
     parts.append(_dot(tone, plot.x(points[-1][0]), plot.y(last), 3.8, form(last)))
+    parts += [_ring(point.tone, plot.x(point.x), plot.y(point.y), f"{point.name}: {form(point.y)}") for point in beside]
     return _svg(plot.width, plot.height, parts)
 
 
@@ -246,6 +258,11 @@ def _frame(plot: Plot, y_marks: Sequence[float], form: Format, x_label: str, x_m
 def _dot(tone: str, x: float, y: float, radius: float, title: str) -> str:
     place = f'cx="{x:.1f}" cy="{y:.1f}" r="{radius}"'
     return f'<circle class="dot {tone}" {place}><title>{escape(title)}</title></circle>'
+
+
+def _ring(tone: str, x: float, y: float, title: str) -> str:
+    place = f'cx="{x:.1f}" cy="{y:.1f}" r="4.6"'
+    return f'<circle class="ring {tone}" {place}><title>{escape(title)}</title></circle>'
 
 
 def _bar(kind: str, x: float, y: float, width: float, height: float, title: str, corner: float = 0) -> str:

@@ -10,7 +10,7 @@ import polars as pl
 from markupsafe import Markup
 
 from kernels_eval.verdict import Status
-from tasks.evaluation.evaluate import read_evaluation
+from tasks.evaluation.evaluate import part_of, read_evaluation, read_per_problem
 from tasks.evaluation.per_problem import last_turns, with_outcomes
 from tasks.evaluation.report import charts, tables
 from tasks.evaluation.report.examples import pick_examples
@@ -22,6 +22,18 @@ from tasks.trajectories.reader import read_turns_file
 
 STATUS_ORDER = [status.value for status in Status]
 _TIMED = ("mean_return", "mean_reward", "fast_1")
+_TONES = {"before RL": "tone-before", "after RL": "tone-after", "control": "tone-control"}
+_GREEDY = (
+    "correct",
+    "fast_1",
+    "fast_2",
+    "mean_return",
+    "mean_reward",
+    "geomean_speedup",
+    "added_correct",
+    "answer_nats",
+)
+"""Figures of greedy answers that are shown."""
 _FOLDER = Path(__file__).parent
 
 
@@ -47,8 +59,18 @@ def write_report(run_dir: Path, inputs: ReportInputs, summary: Mapping[str, Any]
 
 def _context(run_dir: Path, inputs: ReportInputs, summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return everything that the template names."""
-    before, after = read_evaluation(inputs.before), read_evaluation(inputs.after)
-    rows = tables.comparison_rows(summary["heldout"])
+    evaluations = {
+        name: read_evaluation(reference)
+        for name, reference in (
+            ("before RL", inputs.sampled.before),
+            ("after RL", inputs.sampled.after),
+            ("control", inputs.sampled.control),
+        )
+        if reference is not None
+    }
+    before, after = evaluations["before RL"], evaluations["after RL"]
+    rows, greedy = tables.comparison_rows(summary["heldout"]), summary.get("heldout_greedy")
+    greedy_rows = [] if greedy is None else tables.comparison_rows(greedy)
     columns = _verdict_columns(before, after, summary["iterations"])
     style = inputs.configuration.get("rollout", {}).get("episode", {}).get("feedback", "full")
     runs_dir = inputs.configuration.get("runs_dir", "runs")
@@ -62,21 +84,26 @@ def _context(run_dir: Path, inputs: ReportInputs, summary: Mapping[str, Any]) ->
         "inputs": inputs,
         "headline": headline(summary),
         "estimated": summary["timing_source"] == "roofline",
-        "cards": _cards(rows),
-        "rows": rows,
-        "levels": tables.level_rows(before["levels"], after["levels"]),
-        "curves": _curves(inputs, summary["iterations"]),
-        "turn_charts": _turn_charts(before["turns"], after["turns"]),
+        "cards": _cards(rows, greedy_rows),
+        "decodings": [("Sampled answers", summary["heldout"], rows)]
+        + ([("Greedy answers", greedy, [row for row in greedy_rows if row["name"] in _GREEDY])] if greedy else []),
+        "temperature": inputs.evaluation_config.temperature,
+        "levels": tables.group_rows(before["levels"], after["levels"]),
+        "tiers": tables.group_rows(before.get("tiers", {}), after.get("tiers", {})),
+        "curves": _curves(inputs, summary),
+        "turn_charts": _turn_charts({name: evaluation["turns"] for name, evaluation in evaluations.items()}),
+        "turn_policies": list(evaluations),
+        "turn_rows": tables.turn_rows([evaluation["turns"] for evaluation in evaluations.values()]),
         "verdicts": charts.stacked_columns(columns, STATUS_ORDER),
         "statuses": [status for status in STATUS_ORDER if any(status in shares for _, shares in columns)],
         "speeds": _speeds(inputs),
-        "examples": pick_examples(inputs.after, inputs.problems, style),
+        "examples": pick_examples(inputs.sampled.after, inputs.problems, style),
         "stages": _stages(summary),
         "settings": _settings(inputs.configuration),
         "links": [(title, _relative(address, run_dir)) for title, address in inputs.links.items()],
         "data_docs": [(title, _relative(address, run_dir)) for title, address in inputs.data_docs.items()],
         "checkpoint": place((inputs.iterations[-1].checkpoint if inputs.iterations else inputs.sft).uri),
-        "after": place(inputs.after.uri),
+        "after": place(inputs.sampled.after.uri),
         "runs_dir": runs_dir,
         "schedule_iterations": _schedule_iterations(inputs.configuration),
         "shown": tables.shown,
@@ -92,52 +119,66 @@ def _schedule_iterations(configuration: Mapping[str, Any]) -> int | None:
     return update.get("schedule_iterations") or configuration["iterations"]
 
 
-def _cards(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the four figures at the top."""
+def _cards(rows: Sequence[Mapping[str, Any]], greedy_rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the four figures at the top, of sampled answers, with those of greedy ones below."""
     titles = {"correct": "Correct", "fast_1": "Faster than eager"}
     titles |= {"mean_return": "Mean return", "geomean_speedup": "Speedup"}
-    named = {row["name"]: row for row in rows}
-    return [{**named[name], "title": title} for name, title in titles.items()]
+    named, greedy = ({row["name"]: row for row in found} for found in (rows, greedy_rows))
+    return [{**named[name], "title": title, "greedy": greedy.get(name)} for name, title in titles.items()]
 
 
-def _curves(inputs: ReportInputs, iterations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    sft = training_metrics(inputs.sft)
+def _curves(inputs: ReportInputs, summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    sft, iterations = training_metrics(inputs.sft), summary["iterations"]
     curves: list[dict[str, Any]] = []
     if "loss" in sft.columns:
         losses = sft.get_column("loss").cast(pl.Float64).to_list()
         steps = [float(step) for step in range(1, len(losses) + 1)]
-        chart = charts.line_chart(steps, losses, tone="tone-before", x_label="step", smooth=True, floor=0.0)
+        chart = charts.line_chart(steps, losses, tone="tone-before", x_label="step", smooth=True)
         curves.append({"title": "SFT loss", "note": "on answer tokens", "timed": False, "chart": chart})
     numbers = [float(figures["iteration"]) for figures in iterations]
-    for name, title, note, form, ceiling in (
-        ("mean_return", "Mean return", "training batch", charts.short, None),
-        ("mean_reward", "Mean final reward", "training batch", charts.short, None),
-        ("correct", "Correct", "training batch", charts.percent, 1.0),
-        ("fast_1", "Faster than eager", "training batch", charts.percent, None),
-        ("kl", "KL to the reference", "per response token", charts.short, None),
-        ("entropy", "Entropy", "per response token", charts.short, None),
-        ("response_tokens", "Response length", "tokens", charts.short, None),
-        ("gradient_norm", "Gradient norm", "before clipping", charts.short, None),
+    for name, title, note, form in (
+        ("mean_return", "Mean return", "training batch", charts.short),
+        ("mean_reward", "Mean final reward", "training batch", charts.short),
+        ("correct", "Correct", "training batch", charts.percent),
+        ("fast_1", "Faster than eager", "training batch", charts.percent),
+        ("kl", "KL to the reference", "per response token", charts.short),
+        ("entropy", "Entropy", "per response token", charts.short),
+        ("response_tokens", "Response length", "tokens", charts.short),
+        ("gradient_norm", "Gradient norm", "before clipping", charts.short),
     ):
         values = [figures[name] for figures in iterations]
         if any(value is not None for value in values):
-            chart = charts.line_chart(numbers, values, x_label="iteration", form=form, floor=0.0, ceiling=ceiling)
+            points = _heldout_points(summary, name)
+            chart = charts.line_chart(numbers, values, x_label="iteration", form=form, points_beside=points)
             curves.append({"title": title, "note": note, "timed": name in _TIMED, "chart": chart})
     return curves
 
 
-def _turn_charts(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _heldout_points(summary: Mapping[str, Any], name: str) -> list[charts.Point]:
+    """Return the held-out figures of the first and the last policy, placed by the number of updates."""
+    points: list[charts.Point] = []
+    for kind, heldout in (("sampled", summary["heldout"]), ("greedy", summary.get("heldout_greedy"))):
+        for when, place in (("before", 0), ("after", len(summary["iterations"]))):
+            value = heldout and heldout[when].get(name)
+            if value is not None:
+                points.append(charts.Point(place, value, f"tone-{kind}", f"held-out, {kind}, {when} RL"))
+    return points
+
+
+def _turn_charts(policies: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """Return correctness and reward by turn: what would count if episodes ended after that turn."""
 
     def bars(name: str) -> list[tuple[str, list[charts.Bar]]]:
         groups: list[tuple[str, list[charts.Bar]]] = []
-        for number in range(max(len(before), len(after))):
+        for number in range(max(map(len, policies.values()))):
             group: list[charts.Bar] = []
-            for tone, policy, turns in (("tone-before", "before RL", before), ("tone-after", "after RL", after)):
+            for policy, turns in policies.items():
                 figures = turns[min(number, len(turns) - 1)]["after"] if turns else {}
                 interval = figures.get(f"{name}_ci")
                 group.append(
-                    charts.Bar(tone, policy, figures.get(name), (interval[0], interval[1]) if interval else None)
+                    charts.Bar(
+                        _TONES[policy], policy, figures.get(name), (interval[0], interval[1]) if interval else None
+                    )
                 )
             groups.append((f"turn {number + 1}", group))
         return groups
@@ -163,8 +204,8 @@ def _speeds(inputs: ReportInputs) -> Markup:
     series: list[tuple[str, str, list[float]]] = []
     totals: dict[str, int] = {}
     for tone, name, evaluation in (
-        ("tone-before", "before RL", inputs.before),
-        ("tone-after", "after RL", inputs.after),
+        ("tone-before", "before RL", inputs.sampled.before),
+        ("tone-after", "after RL", inputs.sampled.after),
     ):
         speedups, totals[name] = _speedups(evaluation)
         series.append((tone, name, speedups))
@@ -172,8 +213,9 @@ def _speeds(inputs: ReportInputs) -> Markup:
 
 
 def _speedups(evaluation: EvaluationRef) -> tuple[list[float], int]:
-    """Return the speedups of correct last turns, and how many trajectories there are."""
-    turns = read_turns_file(evaluation.path / "turns.parquet")
+    """Return the speedups of correct last turns on standard problems, and how many trajectories there are."""
+    standard = part_of(read_per_problem(evaluation), "standard").select("problem_id")
+    turns = read_turns_file(evaluation.path / "turns.parquet").join(standard, on="problem_id", how="semi")
     last = last_turns(with_outcomes(turns, []))
     return last.get_column("speedup").drop_nulls().to_list(), last.height
 

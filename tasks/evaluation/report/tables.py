@@ -1,6 +1,6 @@
 """The report's headline and tables. A change is called one only if its interval lies on one side of zero."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
@@ -25,12 +25,16 @@ def direction(interval: list[float] | None) -> str:
 
 
 def headline(summary: Mapping[str, Any]) -> Headline:
-    """Say what the run achieved on problems that it never trained on."""
-    heldout = summary["heldout"]
+    """Say what the run achieved on problems that it never trained on.
+
+    Each figure is that of sampled or of greedy answers, whichever gained less: sampling at a temperature flatters a
+    policy that has become more certain, and greedy answers one that knows a single way.
+    """
+    kind, heldout = _weaker(summary, "correct")
     before, after = heldout["before"], heldout["after"]
     iterations = summary["sizes"]["iterations"]
     tone = direction(heldout["delta_correct_ci"])
-    share = f"{_percent(after['correct'])} of the policy's attempts at unseen problems are correct kernels"
+    share = f"{_percent(after['correct'])} of the policy's {kind or ''} answers to unseen problems are correct kernels"
     if iterations == 0:
         sentence = f"Before any reinforcement learning, {share}."
     else:
@@ -41,21 +45,58 @@ def headline(summary: Mapping[str, Any]) -> Headline:
             "unclear": f"against {_percent(before['correct'])} before: no clear change",
         }[tone]
         sentence = f"{rounds}, {share}, {ending}."
+    estimated = ", by estimate," if summary["timing_source"] == "roofline" else ""
     details = [
-        _change("Mean return", before["mean_return"], after["mean_return"], heldout["delta_mean_return_ci"], _number),
-        _change(
-            "The share that is correct and faster than PyTorch eager"
-            + (", by estimate," if summary["timing_source"] == "roofline" else ""),
-            before["fast_1"],
-            after["fast_1"],
-            heldout["delta_fast_1_ci"],
-            _percent,
+        _weaker_change(summary, "mean_return", "Mean return{of}", _number),
+        _weaker_change(
+            summary, "fast_1", f"The share{{of}} that is correct and faster than PyTorch eager{estimated}", _percent
         ),
     ]
-    if "over_control" in heldout:
-        details.append(_against_control(heldout["over_control"]))
-    best = tone if tone != "unclear" else direction(heldout["delta_mean_return_ci"])
-    return Headline(sentence, tuple(details), best)
+    if kind is not None:
+        other = "sampled" if kind == "greedy" else "greedy"
+        details.insert(
+            0,
+            _changed(_decodings(summary)[other], "correct", f"The share of {other} answers that is correct", _percent),
+        )
+    if all("over_control" in found for found in _decodings(summary).values()):
+        details.append(_against_control(summary))
+    _, weaker_return = _weaker(summary, "mean_return")
+    best = tone if tone != "unclear" else direction(weaker_return["delta_mean_return_ci"])
+    return Headline(" ".join(sentence.split(" ")).replace("  ", " "), tuple(details), best)
+
+
+def _decodings(summary: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the held-out figures by kind of answer; runs of earlier versions have sampled ones only."""
+    found = {"sampled": summary["heldout"], "greedy": summary.get("heldout_greedy")}
+    return {kind: heldout for kind, heldout in found.items() if heldout is not None}
+
+
+def _weaker(summary: Mapping[str, Any], name: str, among: str | None = None) -> tuple[str | None, Mapping[str, Any]]:
+    """Return the kind of answers whose figure gained less, with its figures; the kind is None if there is only one.
+
+    `among`: the group of differences that is looked at; None: those after − before.
+    """
+    found = _decodings(summary)
+
+    def gained(kind: str) -> tuple[int, float]:
+        differences = found[kind] if among is None else found[kind][among]
+        interval = differences[f"delta_{name}_ci"]
+        return _ORDER[direction(interval)], (interval or [0.0])[0]
+
+    kind = min(found, key=gained)
+    return (kind if len(found) > 1 else None), found[kind]
+
+
+_ORDER = {"loss": 0, "unclear": 1, "gain": 2}
+
+
+def _weaker_change(summary: Mapping[str, Any], name: str, subject: str, form: Any) -> str:
+    kind, heldout = _weaker(summary, name)
+    return _changed(heldout, name, subject.format(of=f" of {kind} answers" if kind else ""), form)
+
+
+def _changed(heldout: Mapping[str, Any], name: str, subject: str, form: Any) -> str:
+    return _change(subject, heldout["before"][name], heldout["after"][name], heldout[f"delta_{name}_ci"], form)
 
 
 def _change(subject: str, before: float | None, after: float | None, interval: list[float] | None, form: Any) -> str:
@@ -70,10 +111,12 @@ def _change(subject: str, before: float | None, after: float | None, interval: l
             return f"{subject} went from {form(before)} to {form(after)}, which sampling noise alone could explain."
 
 
-def _against_control(over: Mapping[str, Any]) -> str:
-    interval = over["delta_mean_return_ci"]
+def _against_control(summary: Mapping[str, Any]) -> str:
+    kind, heldout = _weaker(summary, "mean_return", among="over_control")
+    interval = heldout["over_control"]["delta_mean_return_ci"]
     comparison = {"gain": "beats", "loss": "is behind", "unclear": "cannot be told apart from"}[direction(interval)]
-    return f"By mean return it {comparison} the control, which spent the same extra time on supervised fine-tuning."
+    by = f"By mean return of {kind} answers" if kind else "By mean return"
+    return f"{by} it {comparison} the control, which spent the same extra time on supervised fine-tuning."
 
 
 def _percent(value: float | None) -> str:
@@ -91,24 +134,35 @@ _NAMES = {
     "mean_reward": ("Mean final reward", "reward of the last turn, 0 to 2.3 by default"),
     "geomean_speedup": ("Speedup", "over eager, geometric mean of correct kernels"),
     "mean_turns": ("Turns", "used until success or the limit"),
+    "added_correct": ("Correct: later turns", "what turns after the first added"),
+    "added_reward": ("Final reward: later turns", "what turns after the first added"),
+    "distinct_answers": ("Distinct first answers", "to one problem, of its samples"),
+    "answer_nats": ("−ln p of first answers", "mean, in nats; of sampled answers their entropy"),
 }
-_TIMED = ("fast_", "geomean_speedup", "mean_return", "mean_reward")
+_TIMED = ("fast_", "geomean_speedup", "mean_return", "mean_reward", "added_reward")
 _SAME_AS_CORRECT = ("fast_0", "pass_1")
-_PLAIN = ("mean_return", "mean_reward", "mean_turns", "geomean_speedup")
+_NEUTRAL = ("mean_turns", "distinct_answers", "answer_nats")
+"""Figures of which more is neither good nor bad by itself. Their differences are drawn on a scale for each."""
+_PLAIN = ("mean_return", "mean_reward", "geomean_speedup", "added_reward", *_NEUTRAL)
+_ORDERED = (
+    "correct", "fast_", "pass_", "mean_return", "mean_reward", "geomean_speedup", "compiled", "mean_turns",
+    "added_", "distinct_answers", "answer_nats",
+)  # fmt: skip
 
 
 def comparison_rows(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return one row a figure: name, explanation, each policy's value and interval, the change and its mark."""
+    """Return one row a figure: name, explanation, each policy's value and interval, the change and its mark.
+
+    `harder`: the change on the harder problems, with its interval; None if there are none.
+    """
     names = [name for name in heldout["before"] if f"{name}_ci" in heldout["before"] and name not in _SAME_AS_CORRECT]
-    order = ["correct", "fast_", "pass_", "mean_return", "mean_reward", "geomean_speedup", "compiled", "mean_turns"]
-    names = [name for prefix in order for name in names if name.startswith(prefix)]
-    reach = {plain: _reach(heldout, [name for name in names if (name in _PLAIN) is plain]) for plain in (True, False)}
+    names = [name for prefix in _ORDERED for name in names if name.startswith(prefix)]
     rows: list[dict[str, Any]] = []
     for name in names:
         title, explanation = _named(name)
         delta, interval = heldout.get(f"delta_{name}"), heldout.get(f"delta_{name}_ci")
-        # Fewer turns are neither good nor bad by themselves.
-        tone = "unclear" if name == "mean_turns" else direction(interval)
+        tone = "unclear" if name in _NEUTRAL else direction(interval)
+        reach = _reach(heldout, [other for other in names if _scale(other) == _scale(name)])
         rows.append(
             {
                 "name": name,
@@ -120,32 +174,84 @@ def comparison_rows(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:
                     for policy in ("before", "after", "control")
                     if policy in heldout
                 ],
-                "change": "–" if delta is None else _digits(name, delta, "+") + " pts" * (name not in _PLAIN),
+                "change": _change_text(name, delta),
                 "change_interval": interval_text(name, interval, "+", " … "),
                 "tone": tone,
                 "mark": Markup("")
                 if delta is None or interval is None
-                else difference_mark(delta, (interval[0], interval[1]), reach[name in _PLAIN], tone),
+                else difference_mark(delta, (interval[0], interval[1]), reach, tone),
+                "harder": _harder_change(heldout.get("harder"), name),
             }
         )
     return rows
 
 
-def level_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return one row a level: problems, and correct and fast_1 before and after with intervals."""
+def _scale(name: str) -> str:
+    return name if name in _NEUTRAL else "plain" if name in _PLAIN else "share"
+
+
+def _change_text(name: str, delta: float | None) -> str:
+    return "–" if delta is None else _digits(name, delta, "+") + " pts" * (name not in _PLAIN)
+
+
+def _harder_change(harder: Mapping[str, Any] | None, name: str) -> tuple[str, str, str] | None:
+    """Return change, interval and tone on the harder problems."""
+    if harder is None:
+        return None
+    interval = harder.get(f"delta_{name}_ci")
+    tone = "unclear" if name in _NEUTRAL else direction(interval)
+    return _change_text(name, harder.get(f"delta_{name}")), interval_text(name, interval, "+", " … "), tone
+
+
+_TIERS = {"longer": "longer", "new_pairs": "unseen pairs of operators", "new_shapes": "other shapes"}
+
+
+def group_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return one row a level or tier: problems, and correct, fast_1 and return before and after with intervals."""
     return [
         {
-            "level": level,
-            "n": before[level]["n"],
+            "title": _TIERS.get(group, group),
+            "n": before[group]["n"],
             "cells": [
-                (shown(name, policy[level][name]), interval_text(name, policy[level][f"{name}_ci"]))
+                (shown(name, policy[group][name]), interval_text(name, policy[group][f"{name}_ci"]))
                 for name in ("correct", "fast_1", "mean_return")
                 for policy in (before, after)
             ],
         }
-        for level in before
-        if level in after
+        for group in before
+        if group in after
     ]
+
+
+def turn_rows(policies: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[list[tuple[str, str]]]]:
+    """Return one row a turn; in it, for each of three figures, value and small print of each policy.
+
+    The figures: correct after the turn; what it added, with its interval; negative log-probability of its answers, with
+    that of the correct and of the wrong ones.
+    """
+    return [
+        [[cell(policy[number] if number < len(policy) else {}) for policy in policies] for cell in _TURN_CELLS]
+        for number in range(max(map(len, policies), default=0))
+    ]
+
+
+def _correct_after(turn: Mapping[str, Any]) -> tuple[str, str]:
+    after = turn.get("after", {})
+    return shown("correct", after.get("correct")), interval_text("correct", after.get("correct_ci"))
+
+
+def _added(turn: Mapping[str, Any]) -> tuple[str, str]:
+    added = turn.get("added", {})
+    return _change_text("correct", added.get("correct")), interval_text("correct", added.get("correct_ci"), "+", " … ")
+
+
+def _nats(turn: Mapping[str, Any]) -> tuple[str, str]:
+    name, taken = "answer_nats", turn.get("taken", {})
+    kinds = [taken.get(f"{name}_{kind}") for kind in ("correct", "wrong")]
+    return shown(name, taken.get(name)), " / ".join(shown(name, value) for value in kinds) if any(kinds) else ""
+
+
+_TURN_CELLS = (_correct_after, _added, _nats)
 
 
 def shown(name: str, value: float | None) -> str:

@@ -12,8 +12,8 @@ import pytest
 from kernels_eval.verdict import Status, TimingSource, Verdict
 from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.evaluate import evaluate_policy
-from tasks.evaluation.summary import IterationEntry, ReportInputs
-from tasks.pipeline.references import CheckpointRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
+from tasks.evaluation.summary import HeldoutEvaluations, IterationEntry, ReportInputs
+from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
 from tasks.pipeline.store import publish, published_digest
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.generated.suite import generate_problems
@@ -165,6 +165,7 @@ def publish_problems(rows: list[ProblemRow], destination: Path) -> ProblemSetRef
                 "composition": row.composition,
                 "source": row.problem.source,
                 "reference_kernel": row.reference_kernel,
+                "tier": row.tier.value,
             }
             for row in rows
         ]
@@ -187,8 +188,8 @@ def publish_checkpoint(destination: Path, metrics: pl.DataFrame, version: int) -
 
 @pytest.fixture(scope="session")
 def problem_rows() -> list[ProblemRow]:
-    """Generated problems, train and held-out."""
-    return generate_problems(ProblemsConfig(train=40, heldout=48))
+    """Generated problems, train and held-out; the last six of these are harder ones."""
+    return generate_problems(ProblemsConfig(train=40, heldout=48, harder=6))
 
 
 @pytest.fixture(scope="session")
@@ -237,12 +238,15 @@ def make_run(problem_rows: list[ProblemRow], folder: Path, iterations: int = 8) 
             IterationEntry(iteration=iteration, trajectories=batch, checkpoint=checkpoint, quarantined=iteration % 3)
         )
     config = EvaluationConfig()
-    evaluations = []
+    evaluations: dict[str, EvaluationRef] = {}
+    greedy: dict[str, EvaluationRef] = {}
     for seed, (name, skill, speed) in enumerate([("before", 0.35, 0.9), ("after", 0.66, 1.5), ("control", 0.4, 0.95)]):
         batch = make_batch(
             heldout, 4, folder / f"heldout-{name}", 100 + seed, skill=skill, speed=speed, iteration=seed, fault=0.003
         )
-        evaluations.append(evaluate_policy(batch, problems, config, folder / f"evaluation-{name}"))
+        evaluations[name] = evaluate_policy(batch, problems, config, folder / f"evaluation-{name}")
+        one = make_batch(heldout, 1, folder / f"greedy-{name}", 200 + seed, skill=0.6, speed=1.2, iteration=seed)
+        greedy[name] = evaluate_policy(one, problems, config.greedily(), folder / f"greedy-evaluation-{name}")
     with publish(folder / "pairs", {"pairs": 1600, "used": 1490, "verified": True}) as pairs:
         (pairs / "pairs.parquet").write_bytes(b"")
     return ReportInputs(
@@ -260,9 +264,8 @@ def make_run(problem_rows: list[ProblemRow], folder: Path, iterations: int = 8) 
         sft_data=SftDataRef(uri=str(folder / "pairs"), digest=published_digest(folder / "pairs"), pairs=1490, verified=True),
         sft=sft,
         iterations=tuple(entries),
-        before=evaluations[0],
-        after=evaluations[1],
-        control=evaluations[2],
+        sampled=HeldoutEvaluations(**evaluations),
+        greedy=HeldoutEvaluations(**greedy),
         evaluation_config=config,
         stage_seconds={"problem set": 3.1, "SFT data": 61.0, "SFT": 92.4, "held-out rollouts": 41.0, "rollouts": 260.2, "validation": 19.0, "updates": 171.0, "evaluation": 3.0},
         overhead_seconds=17.3,

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from tasks.trajectories.reader import read_turns_file
 
 
 def _episodes(reference: ArtifactRef) -> dict[str, list[dict[str, Any]]]:
-    """Turns by trajectory, in order, without trajectories in which the machine failed."""
+    """Turns by trajectory on standard problems, in order, without trajectories in which the machine failed."""
+    harder = set(read_per_problem(reference).filter(pl.col("tier") != "standard")["problem_id"])
     episodes: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in read_turns_file(reference.path / "turns.parquet").sort("turn_index").to_dicts():
-        episodes[row["trajectory_id"]].append(row)
+        if row["problem_id"] not in harder:
+            episodes[row["trajectory_id"]].append(row)
     return {
         name: turns
         for name, turns in episodes.items()
@@ -38,8 +41,8 @@ def _mean_over_problems(values: list[tuple[str, float]]) -> float:
 
 
 def test_figures_equal_those_computed_by_hand(fake_run: ReportInputs) -> None:
-    overall = read_evaluation(fake_run.before)["overall"]
-    episodes = _episodes(fake_run.before)
+    overall = read_evaluation(fake_run.sampled.before)["overall"]
+    episodes = _episodes(fake_run.sampled.before)
     last = {name: turns[-1] for name, turns in episodes.items()}
 
     def share(condition: Any) -> float:
@@ -61,7 +64,7 @@ def test_figures_equal_those_computed_by_hand(fake_run: ReportInputs) -> None:
 
 
 def test_every_figure_lies_in_its_interval(fake_run: ReportInputs) -> None:
-    overall = read_evaluation(fake_run.after)["overall"]
+    overall = read_evaluation(fake_run.sampled.after)["overall"]
     intervals = [name for name in overall if name.endswith("_ci")]
     assert len(intervals) >= 12
     for name in intervals:
@@ -80,7 +83,7 @@ def test_faults_are_left_out_and_counted(
     assert 0 < len(counted) < 24
     assert evaluation["trajectories"] == len(counted)
     assert evaluation["infrastructure_errors"] == 24 - len(counted)
-    assert evaluation["problems"] + evaluation["problems_left_out"] == fake_run.problems.heldout == 48
+    assert evaluation["problems"] + evaluation["problems_left_out"] == fake_run.problems.heldout == 54
     assert "infrastructure_error" not in evaluation["statuses"]
     table = read_per_problem(reference)
     assert (table["trajectories"] + table["infrastructure_errors"]).to_list() == [4] * 6
@@ -102,8 +105,8 @@ def test_nothing_but_faults_gives_no_figures(
 
 
 def test_turns_are_told_apart(fake_run: ReportInputs) -> None:
-    turns = read_evaluation(fake_run.before)["turns"]
-    episodes = _episodes(fake_run.before)
+    turns = read_evaluation(fake_run.sampled.before)["turns"]
+    episodes = _episodes(fake_run.sampled.before)
     assert [turn["turn_index"] for turn in turns] == [0, 1, 2]
     assert turns[0]["n"] == len(episodes)
     assert turns[2]["n"] == sum(len(episode) == 3 for episode in episodes.values())
@@ -112,31 +115,77 @@ def test_turns_are_told_apart(fake_run: ReportInputs) -> None:
         for episode in episodes.values()
     ]
     assert turns[1]["after"]["correct"] == pytest.approx(_mean_over_problems(second))
-    assert turns[2]["after"]["correct"] == pytest.approx(read_evaluation(fake_run.before)["overall"]["correct"])
+    assert turns[2]["after"]["correct"] == pytest.approx(read_evaluation(fake_run.sampled.before)["overall"]["correct"])
 
 
 def test_levels_partition_the_problems(fake_run: ReportInputs) -> None:
-    evaluation = read_evaluation(fake_run.before)
+    evaluation = read_evaluation(fake_run.sampled.before)
     levels = evaluation["levels"]
-    assert sum(figures["n"] for figures in levels.values()) == evaluation["problems"]
-    weighted = sum(figures["n"] * figures["correct"] for figures in levels.values()) / evaluation["problems"]
+    assert sum(figures["n"] for figures in levels.values()) == evaluation["overall"]["n"] == 48
+    weighted = sum(figures["n"] * figures["correct"] for figures in levels.values()) / 48
     assert weighted == pytest.approx(evaluation["overall"]["correct"])
 
 
+def test_harder_problems_are_measured_apart(fake_run: ReportInputs) -> None:
+    evaluation = read_evaluation(fake_run.sampled.after)
+    tiers = evaluation["tiers"]
+    assert {name: figures["n"] for name, figures in tiers.items()} == {"longer": 2, "new_pairs": 2, "new_shapes": 2}
+    assert evaluation["harder"]["n"] == 6
+    assert evaluation["harder"]["correct"] == pytest.approx(sum(tier["correct"] for tier in tiers.values()) / 3)
+    assert evaluation["problems"] == 54
+    assert evaluation["trajectories"] == sum(evaluation[part]["trajectories"] for part in ("overall", "harder"))
+    deltas = paired(fake_run.sampled.before, fake_run.sampled.after, fake_run.evaluation_config, "harder")
+    before = read_evaluation(fake_run.sampled.before)["harder"]["correct"]
+    assert (deltas["n"], deltas["delta_correct"]) == (6, pytest.approx(evaluation["harder"]["correct"] - before))
+
+
+def test_an_evaluation_of_an_earlier_version_is_of_standard_problems(fake_run: ReportInputs, tmp_path: Path) -> None:
+    folder = shutil.copytree(fake_run.sampled.before.path, tmp_path / "old")
+    read_per_problem(fake_run.sampled.before).drop("tier", "added_correct").write_parquet(
+        folder / "per_problem.parquet"
+    )
+    old = fake_run.sampled.before.model_copy(update={"uri": str(folder)})
+    deltas = paired(old, fake_run.sampled.after, fake_run.evaluation_config)
+    assert "delta_correct" in deltas
+    assert "delta_added_correct" not in deltas
+
+
+def test_what_later_turns_added_and_how_likely_answers_were(fake_run: ReportInputs) -> None:
+    """By hand: differences of shares by turn, and sums of the stored log-probabilities."""
+    evaluation, episodes = read_evaluation(fake_run.sampled.before), _episodes(fake_run.sampled.before)
+    gained = [
+        (turns[0]["problem_id"], float(turns[-1]["verdict"]["correct"]) - float(turns[0]["verdict"]["correct"]))
+        for turns in episodes.values()
+    ]
+    assert evaluation["overall"]["added_correct"] == pytest.approx(_mean_over_problems(gained))
+    by_turn = [turn["added"].get("correct", 0.0) for turn in evaluation["turns"]]
+    assert sum(by_turn) == pytest.approx(evaluation["overall"]["added_correct"])
+    second = [turns[1] for turns in episodes.values() if len(turns) > 1]
+    for name, wanted in (
+        ("answer_nats", (True, False)),
+        ("answer_nats_correct", (True,)),
+        ("answer_nats_wrong", (False,)),
+    ):
+        nats = [-sum(turn["response_logprobs"]) for turn in second if turn["verdict"]["correct"] in wanted]
+        assert evaluation["turns"][1]["taken"][name] == pytest.approx(sum(nats) / len(nats), rel=1e-5)
+
+
 def test_paired_deltas_are_differences_of_the_figures(fake_run: ReportInputs) -> None:
-    before, after = (read_evaluation(reference)["overall"] for reference in (fake_run.before, fake_run.after))
-    deltas = paired(fake_run.before, fake_run.after, fake_run.evaluation_config)
+    before, after = (
+        read_evaluation(reference)["overall"] for reference in (fake_run.sampled.before, fake_run.sampled.after)
+    )
+    deltas = paired(fake_run.sampled.before, fake_run.sampled.after, fake_run.evaluation_config)
     assert deltas["n"] == 48
     for name in ("correct", "mean_return", "fast_2", "geomean_speedup"):
         assert deltas[f"delta_{name}"] == pytest.approx(after[name] - before[name])
         low, high = deltas[f"delta_{name}_ci"]
         assert low <= deltas[f"delta_{name}"] <= high
-    backwards = paired(fake_run.after, fake_run.before, fake_run.evaluation_config)
+    backwards = paired(fake_run.sampled.after, fake_run.sampled.before, fake_run.evaluation_config)
     assert backwards["delta_correct"] == pytest.approx(-deltas["delta_correct"])
 
 
 def test_a_policy_does_not_differ_from_itself(fake_run: ReportInputs) -> None:
-    deltas = paired(fake_run.before, fake_run.before, fake_run.evaluation_config)
+    deltas = paired(fake_run.sampled.before, fake_run.sampled.before, fake_run.evaluation_config)
     assert deltas["delta_correct"] == 0
     assert deltas["delta_correct_ci"] == [0, 0]
 
@@ -155,9 +204,9 @@ def test_only_shared_problems_are_compared(
 
 
 def test_the_evaluation_is_published_and_repeats_to_the_byte(fake_run: ReportInputs, tmp_path: Path) -> None:
-    assert is_available(fake_run.before)
-    content = json.loads((fake_run.before.path / "evaluation.json").read_text())
-    batch_folder = Path(str(fake_run.before.path).replace("evaluation-", "heldout-"))
+    assert is_available(fake_run.sampled.before)
+    content = json.loads((fake_run.sampled.before.path / "evaluation.json").read_text())
+    batch_folder = Path(str(fake_run.sampled.before.path).replace("evaluation-", "heldout-"))
     manifest = json.loads((batch_folder / "manifest.json").read_text())
     batch = TrajectoryBatchRef(
         uri=str(batch_folder),
@@ -168,7 +217,7 @@ def test_the_evaluation_is_published_and_repeats_to_the_byte(fake_run: ReportInp
         turns=0,
     )
     again = evaluate_policy(batch, fake_run.problems, fake_run.evaluation_config, tmp_path / "again")
-    assert again.digest == fake_run.before.digest
+    assert again.digest == fake_run.sampled.before.digest
 
 
 def test_unknown_problems_are_refused(

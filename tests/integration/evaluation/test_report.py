@@ -9,7 +9,7 @@ import pytest
 
 from tasks.evaluation.report.examples import pick_examples
 from tasks.evaluation.report.page import write_report
-from tasks.evaluation.summary import ReportInputs, summarise, write_summary
+from tasks.evaluation.summary import HeldoutEvaluations, ReportInputs, summarise, write_summary
 
 _VOID = {"meta", "br", "img", "link", "input", "hr"}
 
@@ -75,7 +75,7 @@ def test_the_page_says_what_matters(page: tuple[str, _Page], fake_run: ReportInp
     for words in ("iterations of reinforcement learning", "Control: more SFT", "roofline", "verified", "How to go on"):
         assert words in parser.text
     assert parser.tags.count("article") == 3
-    assert fake_run.before.policy_digest in parser.text
+    assert fake_run.sampled.before.policy_digest in parser.text
     assert "learning_rate" in parser.text
 
 
@@ -86,8 +86,38 @@ def test_estimates_are_marked_beside_every_timed_figure(page: tuple[str, _Page])
             assert 'class="est"' in row
 
 
+def test_greedy_answers_and_harder_problems_have_the_same_fields(fake_run: ReportInputs, tmp_path: Path) -> None:
+    summary = write_summary(tmp_path, fake_run)
+    heldout, greedy = summary["heldout"], summary["heldout_greedy"]
+    # pass@4 needs four answers.
+    assert {name for name in heldout if "pass_4" not in name} == set(greedy)
+    for policy in ("before", "after", "control"):
+        assert greedy[policy]["trajectories"] == 48
+        assert {name for name in heldout[policy] if "pass_4" not in name} == set(greedy[policy])
+        assert len(greedy[policy]["turns"]) == 3
+    assert heldout["harder"]["n"] == greedy["harder"]["n"] == 6
+    assert set(heldout["harder"]) == set(heldout) - {"harder"}
+    assert greedy["before"]["distinct_answers"] == 1
+    assert 1 <= heldout["before"]["distinct_answers"] <= 4
+
+
+def test_the_sentence_at_the_top_is_of_the_answers_that_gained_less(page: tuple[str, _Page]) -> None:
+    """The invented greedy policies are equally good; the sampled ones are not."""
+    _, parser = page
+    assert re.search(r"After 8 iterations .* of the policy's greedy answers .* no clear change", parser.text)
+    assert re.search(r"The share of sampled answers that is correct rose from", parser.text)
+    for words in (
+        "Sampled answers",
+        "Greedy answers",
+        "Change, harder",
+        "unseen pairs of operators",
+        "−ln p of its answers",
+    ):
+        assert words in parser.text
+
+
 def test_examples_are_of_three_kinds(fake_run: ReportInputs) -> None:
-    examples = pick_examples(fake_run.after, fake_run.problems, "brief")
+    examples = pick_examples(fake_run.sampled.after, fake_run.problems, "brief")
     assert [example.kind for example in examples] == ["repaired", "faster", "failure"]
     repaired, faster, failure = (example.turns for example in examples)
     assert repaired[0]["status"] != "correct"
@@ -95,7 +125,7 @@ def test_examples_are_of_three_kinds(fake_run: ReportInputs) -> None:
     assert faster[-1]["speedup"] > faster[0]["speedup"]
     assert failure[-1]["status"] != "correct"
     assert failure[-1]["told"] != failure[-1]["judged"]
-    assert examples == pick_examples(fake_run.after, fake_run.problems, "brief")
+    assert examples == pick_examples(fake_run.sampled.after, fake_run.problems, "brief")
 
 
 def test_summary_has_the_agreed_fields(fake_run: ReportInputs, tmp_path: Path) -> None:
@@ -122,8 +152,8 @@ def test_a_run_without_iterations_or_metrics_has_a_report_too(fake_run: ReportIn
     bare = fake_run.model_copy(
         update={
             "iterations": (),
-            "control": None,
-            "after": fake_run.before,
+            "sampled": HeldoutEvaluations(before=fake_run.sampled.before, after=fake_run.sampled.before),
+            "greedy": None,
             "wall_seconds": None,
             "configuration": {},
             # A pretrained policy has no metrics of ours.

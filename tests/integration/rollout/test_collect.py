@@ -20,7 +20,7 @@ from tasks.rollout.config import CurriculumConfig, EpisodeConfig, RolloutConfig,
 from tasks.rollout.curriculum import CurriculumState, recorded_state, state_for
 from tasks.rollout.logs import TURN_LINES
 from tasks.rollout.worker import RolloutRequest
-from tasks.trajectories.reader import read_trajectories
+from tasks.trajectories.reader import read_trajectories, read_turns
 
 CONFIG = RolloutConfig(
     problems_per_iteration=4,
@@ -84,6 +84,28 @@ def test_held_out_takes_every_problem_in_a_warm_process(
     assert reference.trajectories == problem_set.heldout * 4
     assert set(read_trajectories(reference)["split"]) == {"heldout"}
     assert _workers[WORKER] is worker
+
+
+def test_a_kernel_that_an_earlier_rollout_had_judged_is_not_judged_again(
+    policy: CheckpointRef, problem_set: ProblemSetRef, tmp_path: Path
+) -> None:
+    """Held-out answers are sampled, then greedy: every judgement draws seeds, whose commitment tells two apart."""
+
+    def commitments(name: str, samples: int) -> dict[tuple[str, str], set[str]]:
+        sampling = CONFIG.sampling.model_copy(update={"temperature": 0.0})
+        config = CONFIG.model_copy(update={"samples_per_problem": samples, "sampling": sampling})
+        batch = collect(policy, problem_set, tmp_path / name, config, split="heldout")
+        found: dict[tuple[str, str], set[str]] = {}
+        for turn in read_turns(batch).iter_rows(named=True):
+            if turn["kernel_source"] is not None:
+                drawn = found.setdefault((turn["problem_id"], turn["kernel_source"]), set())
+                drawn.add(turn["verdict"]["seed_commitment"])
+        return found
+
+    first, second = commitments("first", samples=2), commitments("second", samples=1)
+    assert second
+    assert {key: first[key] for key in second if key in first} == second
+    assert all(len(drawn) == 1 and None not in drawn for drawn in first.values())
 
 
 @pytest.mark.parametrize(

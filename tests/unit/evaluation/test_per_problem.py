@@ -42,6 +42,8 @@ def turn(trajectory: str, index: int, status: str, speedup: float | None = None,
         "verdict": verdict,
         "reward": reward,
         "return": 2 * reward,
+        "response_text": f"{status} {round(reward)}",
+        "response_logprobs": [-0.25, -abs(reward)],
     }
 
 
@@ -52,6 +54,8 @@ SCHEMA = {
     "verdict": pl.Struct({"status": pl.String, "compiled": pl.Boolean, "correct": pl.Boolean, "speedup": pl.Float64}),
     "reward": pl.Float64,
     "return": pl.Float64,
+    "response_text": pl.String,
+    "response_logprobs": pl.List(pl.Float32),
 }
 
 
@@ -64,7 +68,7 @@ def table_of(turns: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     trajectories = pl.DataFrame({"problem_id": [name[0] for name in {row["trajectory_id"] for row in turns}]})
     names = sorted({row["problem_id"] for row in turns})
     problems = pl.DataFrame(
-        {"problem_id": names, "problem_digest": names, "level": [1] * len(names), "family": [""] * len(names)}
+        {"problem_id": names, "problem_digest": names, "level": 1, "family": "", "tier": "standard"}
     )
     table = per_problem_table(trajectories, frame(turns), problems, CONFIG)
     return {row["problem_id"]: row for row in table.iter_rows(named=True)}
@@ -94,6 +98,14 @@ def test_shares_are_those_of_a_plain_count_over_last_turns(drawn: dict[str, list
         assert row["fast_1.5"] == pytest.approx(sum(fast) / len(last))
         firsts = [steps[0][2] * 2 for name, steps in counted.items() if name[0] == problem]
         assert row["mean_return"] == pytest.approx(sum(firsts) / len(firsts))
+        first = [steps[0] for name, steps in counted.items() if name[0] == problem]
+        was_correct = [status == "correct" for status, *_ in first]
+        assert row["added_correct"] == pytest.approx((sum(correct) - sum(was_correct)) / len(last))
+        rewards = [after - before for (*_, after), (*_, before) in zip(last, first, strict=True)]
+        assert row["added_reward"] == pytest.approx(sum(rewards) / len(last), abs=1e-9)
+        assert row["distinct_answers"] == len({(status, round(reward)) for status, _, reward in first})
+        nats = [0.25 + abs(reward) for *_, reward in first]
+        assert row["answer_nats"] == pytest.approx(sum(nats) / len(nats), rel=1e-5)
         pairs = [a or b for a, b in combinations(correct, 2)]
         assert row["pass_2"] == (pytest.approx(sum(pairs) / len(pairs)) if pairs else None)
 

@@ -1,6 +1,7 @@
 """The report's small parts: words, charts, code."""
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from tasks.evaluation.report import charts
 from tasks.evaluation.report.examples import highlighted
-from tasks.evaluation.report.tables import comparison_rows, direction, headline, interval_text, shown
+from tasks.evaluation.report.tables import comparison_rows, direction, headline, interval_text, shown, turn_rows
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ def test_a_change_is_called_one_only_where_its_interval_excludes_zero(
     assert direction(interval) == expected
 
 
-def _summary(before: float, after: float, interval: list[float]) -> dict[str, object]:
+def _summary(before: float, after: float, interval: list[float]) -> dict[str, Any]:
     figures = {"mean_return": 0.5, "fast_1": 0.2}
     heldout = {
         "before": {"correct": before, **figures},
@@ -47,6 +48,58 @@ def test_headline_says_up_down_or_unclear() -> None:
     assert unclear.tone == "unclear"
     assert "sampling noise" in unclear.details[0]
     assert "by estimate" in unclear.details[1]
+
+
+@pytest.mark.parametrize(
+    ("sampled", "greedy", "said"),
+    [
+        ([0.02, 0.06], [-0.01, 0.03], "greedy answers to unseen problems .* no clear change"),
+        ([-0.03, 0.06], [0.01, 0.03], "sampled answers to unseen problems .* no clear change"),
+        ([0.02, 0.06], [0.01, 0.03], "greedy answers to unseen problems .* up from"),
+        ([-0.06, -0.02], [-0.05, 0.01], "sampled answers to unseen problems .* down from"),
+    ],
+)
+def test_the_headline_is_of_the_answers_that_gained_less(sampled: list[float], greedy: list[float], said: str) -> None:
+    summary = _summary(0.5, 0.6, sampled)
+    summary["heldout_greedy"] = _summary(0.5, 0.6, greedy)["heldout"]
+    found = headline(summary)
+    assert re.search(said, found.sentence)
+    other = "greedy" if "sampled" in found.sentence else "sampled"
+    assert f"The share of {other} answers that is correct" in found.details[0]
+
+
+def test_the_control_is_compared_where_the_gain_over_it_is_smaller() -> None:
+    summary, greedy = _summary(0.5, 0.6, [0.02, 0.06]), _summary(0.5, 0.6, [0.02, 0.06])["heldout"]
+    summary["heldout"] |= {"over_control": {"delta_mean_return_ci": [0.1, 0.2]}}
+    summary["heldout_greedy"] = {**greedy, "over_control": {"delta_mean_return_ci": [-0.1, 0.2]}}
+    assert "of greedy answers it cannot be told apart from the control" in headline(summary).details[-1]
+
+
+def test_a_curve_spans_its_values_and_the_points_beside_it() -> None:
+    alone = str(charts.line_chart([0.0, 1.0], [0.86, 0.88], form=charts.percent))
+    assert "0 %" not in re.findall(r">([\d.]+ %)<", alone)
+    points = [charts.Point(2, 0.93, "tone-greedy", "held-out, greedy, after RL")]
+    drawn = str(charts.line_chart([0.0, 1.0], [0.86, 0.88], form=charts.percent, points_beside=points))
+    assert "<title>held-out, greedy, after RL: 93 %</title>" in drawn
+    places = [float(x) for x in re.findall(r'cx="([\d.]+)"', drawn)]
+    heights = [float(y) for y in re.findall(r'cy="([\d.]+)"', drawn)]
+    assert max(places) == places[-1] == charts.SMALL[0] - 10
+    assert all(10 <= height <= charts.SMALL[1] - 26 for height in heights)
+    assert min(heights) == heights[-1], "the point is the highest"
+
+
+def test_turns_stand_side_by_side_for_each_policy() -> None:
+    first = {"after": {"correct": 0.5, "correct_ci": [0.4, 0.6]}, "added": {}, "taken": {"answer_nats": 2.0}}
+    second = {
+        "after": {"correct": 0.75, "correct_ci": [0.6, 0.8]},
+        "added": {"correct": 0.25, "correct_ci": [0.1, 0.3]},
+        "taken": {"answer_nats": 9.0, "answer_nats_correct": 3.0, "answer_nats_wrong": 10.0},
+    }
+    one, two = turn_rows([[first, second], [first]])
+    assert one[1] == [("–", ""), ("–", "")]
+    assert two[0] == [("75.0 %", "60.0 – 80.0"), ("–", "")]
+    assert two[1][0] == ("+25.0 pts", "+10.0 … +30.0")
+    assert two[2][0] == ("9.00", "3.00 / 10.00")
 
 
 @given(st.text(max_size=200), st.text(max_size=200))

@@ -49,7 +49,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(control, "fine_tune_further", further)
     monkeypatch.setattr(
-        control, "heldout_evaluation", lambda *_, **__: EvaluationRef(uri="/e", digest="e", policy_digest="sft")
+        control,
+        "heldout_evaluations",
+        lambda *_, **__: (EvaluationRef(uri="/e", digest="e", policy_digest="sft"), None),
     )
     return steps
 

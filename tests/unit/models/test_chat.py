@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernels_eval.errors import InputError
-from tasks.models.chat import encode_conversation, encode_prompt, encode_samples, render_conversation
-from tasks.models.chat_templates import Message, Role, template_family
+from tasks.models.chat import encode_conversation, encode_prompt, encode_samples, render_conversation, template_family
+from tasks.models.chat_templates import Message, Role
 
 Tokenizers = Callable[[str], Any]
 END = {"qwen2.5": "<|im_end|>", "qwen3": "<|im_end|>", "llama3": "<|eot_id|>", "llama3.1": "<|eot_id|>"}
@@ -156,9 +156,13 @@ def test_names_that_people_use(family_tokenizer: Tokenizers) -> None:
 
 
 def test_an_unknown_template_is_refused(family_tokenizer: Tokenizers) -> None:
+    import copy
+
+    tokenizer = copy.deepcopy(family_tokenizer("mistral"))
+    tokenizer.chat_template = tokenizer.chat_template.replace(" + eos_token", " + ' '")
     messages = [say("user", "go"), say("assistant", "one", True)]
-    with pytest.raises(InputError, match="loss mask is not known"):
-        encode_conversation(family_tokenizer("mistral"), messages)
+    with pytest.raises(InputError, match="loss mask is not known: no special token ends an answer"):
+        encode_conversation(tokenizer, messages)
 
 
 def test_a_template_that_strays_from_its_family_is_refused(family_tokenizer: Tokenizers) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flows.capacity.speed import describe, expectation, expected_seconds
+from flows.capacity.speed import describe, expectation, expected_seconds, expected_stages, share_of
 from flows.settings.configuration import RunConfig, load_configuration
 
 
@@ -10,7 +10,7 @@ def test_the_expectation_agrees_with_what_was_measured():
     """Two cores: a run of local.yaml's sizes took 3 to 4 min until RL, and 35 s an iteration and an evaluation."""
     sized = [
         "sft.steps=600", "sft.data.compositions=700", "rollout.problems_per_iteration=64", "evaluation.samples_per_problem=6",
-        "rollout.samples_per_problem=8", "problems.heldout=96",
+        "rollout.samples_per_problem=8", "problems.heldout=96", "problems.harder=0", "evaluation.greedy=false",
     ]  # fmt: skip
     config = load_configuration("deployments/configs/local.yaml", [*sized, "iterations=0"])
     assert 180 < expected_seconds(config) < 260
@@ -51,3 +51,27 @@ def test_finished_stages_are_subtracted():
     assert expectation(config, 0.0).startswith(f"about {whole / 60:.0f} min")
     pretrained = config.model.model_copy(update={"pretrained": "/q"})
     assert "min on two CPU cores" not in expectation(config.model_copy(update={"model": pretrained}), 0.0)
+
+
+@pytest.mark.parametrize("name", ["local", "test"])
+def test_the_shares_of_all_stages_are_the_whole_run_but_its_start(name: str):
+    config = load_configuration(f"deployments/configs/{name}.yaml", ["control=true", "iterations=3"])
+    rollouts = ["held-out rollout of policy 0", "held-out rollout of policy 3", "held-out rollout of the control"]
+    labels = ["problem set", "check of rollout 1", "SFT data", "SFT", "control: more SFT", "evaluation of policy 3"]
+    labels += [*rollouts, *(f"{label}, greedy" for label in rollouts)]
+    labels += [f"{kind} {iteration}" for kind in ("rollout", "update") for iteration in range(3)]
+    shares = {label: share_of(label, config) for label in labels}
+    assert {label for label in labels if shares[label] == 0} == {
+        "problem set", "check of rollout 1", "evaluation of policy 3",
+    }  # fmt: skip
+    assert 0.4 < sum(shares.values()) < 1
+    seconds = sum(stage.seconds * stage.times for stage in expected_stages(config))
+    assert sum(shares.values()) == pytest.approx(seconds / expected_seconds(config))
+    assert shares["SFT data"] != shares["SFT"]
+
+
+def test_of_a_pretrained_model_no_share_is_known():
+    config = RunConfig()
+    pretrained = config.model.model_copy(update={"pretrained": "/q"})
+    assert share_of("SFT", config) > 0
+    assert share_of("SFT", config.model_copy(update={"model": pretrained})) == 0

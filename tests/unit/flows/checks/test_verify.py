@@ -3,7 +3,7 @@
 import http.server
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,34 @@ def test_a_failure_says_what_was_found_and_what_to_do(tmp_path: Path, check: Any
     assert finding.outcome is Outcome.FAILED
     assert words in finding.found
     assert finding.fix
+
+
+def pretrained(folder: Path, tokenizer: Any, chat_template: str | None = None) -> str:
+    folder.mkdir()
+    tokenizer.save_pretrained(folder)
+    if chat_template is not None:
+        (folder / "chat_template.jinja").write_text(chat_template)
+    (folder / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}')
+    (folder / "model.safetensors").write_bytes(b"")
+    return str(folder)
+
+
+def test_the_chat_template_is_compared_with_the_setting(tmp_path: Path, family_tokenizer: Callable[[str], Any]):
+    qwen = pretrained(tmp_path / "qwen", family_tokenizer("qwen2.5"))
+    phi = pretrained(tmp_path / "phi", family_tokenizer("phi4"))
+    for folder, template in ((qwen, None), (qwen, "qwen2.5"), (qwen, "generic"), (phi, None), (phi, "generic")):
+        settings = {"pretrained": folder, "template": template}
+        assert verify.checkpoint(configured(tmp_path, model=settings)).outcome is Outcome.OK
+    for folder, template in ((qwen, "llama3"), (phi, "qwen2.5")):
+        config = configured(tmp_path, model={"pretrained": folder, "template": template})
+        found = verify.checkpoint(config)
+        assert found.outcome is Outcome.FAILED
+        assert f"expected the family {template}" in found.found
+        with pytest.raises(InputError, match=r"model\.template: chat template of"):
+            check_before_start(config)
+    plain = pretrained(tmp_path / "plain", family_tokenizer("phi4"), "{{ messages[-1].content }}")
+    found = verify.checkpoint(configured(tmp_path, model={"pretrained": plain}))
+    assert "its loss mask is not known: no special token ends an answer" in found.found
 
 
 def test_nvcc_is_missed_only_where_kernels_are_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

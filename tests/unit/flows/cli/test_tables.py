@@ -12,8 +12,8 @@ from flows.cli.tables import summary_tables
 POLICY = {"correct": 0.5, "correct_ci": [0.4, 0.6], "mean_return": 1.0, "mean_return_ci": [0.9, 1.1]}
 
 
-def shown(folder: Path, heldout: dict[str, Any], width: int = 160) -> str:
-    summary = {"heldout": {"n": 3, "before": POLICY, "after": POLICY, **heldout}, "timing_source": "roofline"}
+def shown(folder: Path, heldout: dict[str, Any], width: int = 160, **more: Any) -> str:
+    summary = {"heldout": {"n": 3, "before": POLICY, "after": POLICY, **heldout}, "timing_source": "roofline", **more}
     (folder / "summary.json").write_text(json.dumps(summary))
     console = Console(width=width, record=True)
     for table in summary_tables(folder):
@@ -37,3 +37,11 @@ def test_a_control_has_its_figures_and_what_rl_has_over_it(tmp_path: Path, width
     assert "control" in text
     for figure in ("0.25", "+0.22", "+0.33"):
         assert figure in text
+
+
+def test_greedy_answers_have_a_table_of_their_own(tmp_path: Path):
+    greedy = {"n": 3, "before": POLICY, "after": POLICY, "delta_correct": 0.03, "delta_correct_ci": [-0.01, 0.07]}
+    text = shown(tmp_path, {"delta_correct": 0.1, "delta_correct_ci": [0.05, 0.15]}, heldout_greedy=greedy)
+    assert text.index("sampled answers") < text.index("+0.10 [+0.05, +0.15]")
+    assert text.index("greedy answers") < text.index("+0.03 [-0.01, +0.07]")
+    assert "greedy" not in shown(tmp_path, {}, heldout_greedy=None)

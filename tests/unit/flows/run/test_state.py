@@ -36,6 +36,7 @@ def state() -> RunState:
         policies={version: policy(version) for version in range(4)},
         batches={version: batch(version) for version in range(3)},
         evaluations={0: evaluation, 3: evaluation},
+        greedy_evaluations={0: evaluation, 3: evaluation},
         control=ControlState(steps=5, rl_seconds=10.0, step_seconds=2.0, after=3, evaluation=evaluation),
     )
 
@@ -53,7 +54,7 @@ def test_another_policy_forgets_what_descended_from_the_old_one(state: RunState)
     changed = state.with_policy(policy(1, "other"))
     assert changed.policies == {0: policy(0), 1: policy(1, "other")}
     assert set(changed.batches) == {0}
-    assert set(changed.evaluations) == {0}
+    assert set(changed.evaluations) == set(changed.greedy_evaluations) == {0}
     assert changed.control is None
     assert state.with_policy(policy(4)).control == state.control
 

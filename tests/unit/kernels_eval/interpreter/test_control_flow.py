@@ -83,11 +83,29 @@ GIVES: dict[str, tuple[dict[str, Any], list[Any]]] = {
         body("v = chosen(x, n)", first="def chosen(x, n):\n    return tl.where((x > 0) and (x < n), x, 0.0)\n"),
         [0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0, 0.0],
     ),
-    "lanes that are masked off hold NaN": (
-        body("v = tl.load(x_ptr + i, mask=i < n)"),
-        [*X[:5], None, None, None],
+    "lanes that are masked off hold no number": (
+        body("v = tl.load(x_ptr + i, mask=i < n)", "v = tl.where(tl.abs(v) < 1e30, v, 77.0)"),
+        [*X[:5], 77.0, 77.0, 77.0],
     ),
-    "a scalar that is masked off holds NaN": (body("v = x + tl.load(x_ptr, mask=n > 100)"), [None] * 8),
+    "a scalar that is masked off holds no number": (
+        body("v = x + tl.load(x_ptr, mask=n > 100)", "v = tl.where(tl.abs(v) < 1e30, v, 77.0)"),
+        [77.0] * 8,
+    ),
+    "the largest of lanes of which some are masked off": (
+        body("v = x * 0 + tl.max(tl.load(x_ptr + i, mask=i < n), axis=0)"),
+        [float("inf")] * 8,
+    ),
+    "the smallest of lanes of which some are masked off": (
+        body("v = x * 0 + tl.min(tl.load(x_ptr + i, mask=i < n), axis=0)"),
+        [float("-inf")] * 8,
+    ),
+    "the largest of bfloat16 lanes of which some are masked off": (
+        body(
+            "p = x_ptr.to(tl.pointer_type(tl.bfloat16))",
+            "v = x * 0 + tl.max(tl.load(p + i, mask=i < n).to(tl.float32), axis=0)",
+        ),
+        [float("inf")] * 8,
+    ),
     "integers that are masked off are extreme": (
         body("p = x_ptr.to(tl.pointer_type(tl.int32))", "v = tl.abs(tl.load(p + i, mask=i < 0) // 2 + 1) > 1000000"),
         [1.0] * 8,
@@ -95,6 +113,18 @@ GIVES: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "other": (body("v = tl.load(x_ptr + i, mask=i < n, other=7.0)"), [*X[:5], 7.0, 7.0, 7.0]),
     "unsigned numbers inverted": (body("v = ~i.to(tl.uint8)"), [255.0 - k for k in range(8)]),
     "static assertion that holds": (body("tl.static_assert(C == 4)", "v = x"), X),
+    "a load whose lanes are all masked off by a scalar": (
+        body("v = x + tl.load(x_ptr - 1000 + i, mask=(i < n) & (tl.program_id(0) > 0), other=0.0)"),
+        X,
+    ),
+    "a store whose lanes are all masked off by a scalar": (
+        body("v = x", "tl.store(o_ptr - 1000 + i, x, mask=(i < n) & (n < 0))"),
+        X,
+    ),
+    "an atomic whose lanes are all masked off by a scalar": (
+        body("v = x", "tl.atomic_add(o_ptr - 1000 + i, x, mask=(i < n) & (n < 0))"),
+        X,
+    ),
     "a scalar load whose other is zero": (
         body("v = x + tl.load(x_ptr + n, mask=n < 0, other=0.0)"),
         each(lambda x: x),
@@ -110,6 +140,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         body("if n > 100:", "    raise ValueError('n')", "v = x"),
         "UnsupportedError",
         "only known at run time",
+    ),
+    "a lane outside of a tensor under a mask of a block and a scalar": (
+        body("v = tl.load(x_ptr + 4 * i, mask=(i < 3) & (n > 0), other=0.0)"),
+        "OutOfBoundsError",
+        "1 of 3 elements",
     ),
     "and evaluates both sides": (
         body("v = x", "if n < 0 and tl.load(x_ptr + 1000000) > 0:", "    v = -x"),

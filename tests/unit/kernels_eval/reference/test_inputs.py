@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels_eval.correctness.outputs import Expected, ReferenceFailedError
-from kernels_eval.reference.inputs import address_of, copied, passed_as, same_bytes, shapes_of
+from kernels_eval.reference.inputs import NORMAL, address_of, copied, passed_as, same_bytes, shapes_of
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.tensor_bytes import TensorForm
 
@@ -77,3 +77,19 @@ def test_how_outputs_lie_in_memory(forward: str, expanded: Any, aliased: Any, sh
 @pytest.mark.parametrize(("forward", "is_finite"), [("x", True), ("x / 0", False), ("x * float('nan')", False)])
 def test_outputs_with_infinities_or_nan_are_not_finite(forward: str, is_finite: bool) -> None:
     assert expected(forward).is_finite is is_finite
+
+
+@pytest.mark.parametrize("shape", [(8, 6), (16, 300), (2, 40), (3, 5, 7), (9, 1)])
+def test_normal_values_have_rows_of_either_sign(shape: tuple[int, ...]) -> None:
+    for number in range(8):
+        rows = NORMAL(shape, torch.Generator().manual_seed(number)).flatten(1)
+        largest, smallest = rows.max(1).values, rows.min(1).values
+        assert bool((largest < 0).any()), "the largest value of a row padded with zeros would be 0"
+        assert bool((smallest > 0).any())
+        if shape[0] >= 8 and shape[1] >= 40:
+            assert int(((smallest < 0) & (largest > 0)).sum()) >= shape[0] // 2
+
+
+def test_a_single_row_and_a_scalar_are_normal() -> None:
+    assert NORMAL((1, 500), torch.Generator().manual_seed(0)).min() < 0 < NORMAL((500,), torch.Generator()).max()
+    assert NORMAL((), torch.Generator().manual_seed(0)).shape == ()

@@ -147,3 +147,30 @@ def test_plain_values_are_sent_as_what_they_stand_for() -> None:
     assert math.isnan(found.encode(math.nan)["value"])
     with pytest.raises(UnknownGlobalError, match="is nothing that a kernel can use"):
         found.encode(object())
+
+
+def test_a_kernel_whose_global_was_changed_is_another_kernel(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = KernelSources()
+    first = found.number_of(module.Holder.kernel)
+    monkeypatch.setattr(module, "SCALE", 3.0)  # of a function that the kernel calls
+    second = found.number_of(module.Holder.kernel)
+    assert second != first
+    assert {kernel["name"] for kernel in found.take_fresh()[-2:]} == {"inner", "kernel"}
+    monkeypatch.setattr(module, "SCALE", 1.5)
+    assert found.number_of(module.Holder.kernel) == first
+    assert found.take_fresh() == []
+
+
+def test_a_kernel_whose_helper_was_exchanged_is_another_kernel(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = KernelSources()
+    first = found.number_of(module.Holder.kernel)
+    monkeypatch.setattr(module, "inner", module.half)
+    assert found.number_of(module.Holder.kernel) != first
+    monkeypatch.undo()
+    assert found.number_of(module.Holder.kernel) == first
+
+
+def test_a_kernel_that_calls_itself_is_refused(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "inner", module.Holder.kernel)
+    with pytest.raises(UnknownGlobalError, match="kernel calls itself"):
+        sources(module.Holder.kernel)

@@ -1,0 +1,124 @@
+"""Hugging Face weight files written tensor by tensor, in an order that is planned before the first one.
+
+The `safetensors` library writes a file from tensors that are all in memory. The format (8 bytes little-endian length of
+the header, a JSON header with type, shape and byte range of each tensor, then the bytes) allows the header first.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+from torch import Tensor
+
+from kernels_eval.errors import InputError
+
+SHARD_BYTES = 5 * 10**9
+"""Largest file, unless a single tensor is larger."""
+INDEX_FILE = "model.safetensors.index.json"
+_TYPES: dict[torch.dtype, str] = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A tensor that will be written."""
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Size of its data."""
+        return prod(self.shape) * self.dtype.itemsize
+
+
+class SafetensorsStream:
+    """Writer of planned tensors, in their order, into one file or several with an index."""
+
+    def __init__(self, folder: Path, planned: Sequence[Planned], shard_bytes: int = SHARD_BYTES) -> None:
+        wrong = next((tensor for tensor in planned if tensor.dtype not in _TYPES), None)
+        if wrong is not None:
+            raise InputError(f"{wrong.name}: found {wrong.dtype}, expected float64, float32, float16 or bfloat16")
+        self._files = _divided(planned, shard_bytes)
+        self._names = [_file_name(number, len(self._files)) for number in range(len(self._files))]
+        self._folder = folder
+        self._remaining = [(number, tensor) for number, file in enumerate(self._files) for tensor in file][::-1]
+        self._open: tuple[int, BinaryIO] | None = None
+
+    def write(self, name: str, tensor: Tensor) -> None:
+        """Write the next planned tensor."""
+        number, planned = self._remaining.pop()
+        if (name, tensor.dtype, tuple(tensor.shape)) != (planned.name, planned.dtype, planned.shape):
+            raise InputError(f"{name}: found {tensor.dtype} {tuple(tensor.shape)}, expected {planned}")
+        stream = self._stream(number)
+        stream.write(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+
+    def close(self) -> None:
+        """End the last file and write the index of several files."""
+        if self._remaining:
+            raise InputError(f"{self._remaining[-1][1].name}: planned, but never written")
+        self._stream(None)
+        if len(self._files) < 2:
+            return
+        index = {
+            "metadata": {"total_size": sum(tensor.bytes for file in self._files for tensor in file)},
+            "weight_map": {
+                tensor.name: name for name, file in zip(self._names, self._files, strict=True) for tensor in file
+            },
+        }
+        (self._folder / INDEX_FILE).write_text(json.dumps(index, indent=1, sort_keys=True), encoding="utf-8")
+
+    def _stream(self, number: int | None) -> BinaryIO:
+        """Return the stream of this file, which is the open one or the next; None closes the open one."""
+        if self._open is not None and self._open[0] == number:
+            return self._open[1]
+        if self._open is not None:
+            self._open[1].close()
+        if number is None:
+            self._open = None
+            return BinaryIO()
+        stream = (self._folder / self._names[number]).open("wb")
+        stream.write(_header(self._files[number]))
+        self._open = (number, stream)
+        return stream
+
+
+def _divided(planned: Sequence[Planned], shard_bytes: int) -> list[list[Planned]]:
+    files: list[list[Planned]] = [[]]
+    used = 0
+    for tensor in planned:
+        if files[-1] and used + tensor.bytes > shard_bytes:
+            files.append([])
+            used = 0
+        files[-1].append(tensor)
+        used += tensor.bytes
+    return files
+
+
+def _file_name(number: int, files: int) -> str:
+    return "model.safetensors" if files == 1 else f"model-{number + 1:05d}-of-{files:05d}.safetensors"
+
+
+def _header(tensors: Sequence[Planned]) -> bytes:
+    entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    begin = 0
+    for tensor in tensors:
+        end = begin + tensor.bytes
+        entries[tensor.name] = {
+            "dtype": _TYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [begin, end],
+        }
+        begin = end
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # the data begins at a multiple of 8 bytes
+    return len(text).to_bytes(8, "little") + text

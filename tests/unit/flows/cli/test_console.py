@@ -1,0 +1,73 @@
+"""What a run prints: stages with their share, and after Ctrl-C the command that goes on."""
+
+import sys
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from flows.cli.console import ConsoleListener
+from flows.cli.interruption import same_command, telling_how_to_go_on
+
+SHARES = {"SFT": 0.25, "rollout 0": 0.5}
+
+
+@pytest.fixture
+def output() -> StringIO:
+    return StringIO()
+
+
+@pytest.fixture
+def drawn(output: StringIO) -> ConsoleListener:
+    return ConsoleListener(Console(file=output, width=200), lambda label: SHARES.get(label, 0.0))
+
+
+def test_stages_are_named_with_their_share_and_how_far_the_run_is(drawn: ConsoleListener, output: StringIO):
+    drawn.finished("SFT data", 3.0, cached=True)
+    for label in ("SFT", "check of SFT", "rollout 0"):
+        drawn.started(label)
+        drawn.finished(label, 2.0, cached=False)
+    lines = [line.rstrip() for line in output.getvalue().splitlines()]
+    assert lines == [
+        "● SFT data: cached (took 3.0 s)",
+        "  SFT, 25% of the run …",
+        "✓ SFT: 2.0 s (25% of the run)",
+        "  check of SFT …",
+        "✓ check of SFT: 2.0 s",
+        "  rollout 0, 50% of the run …",
+        "✓ rollout 0: 2.0 s (75% of the run)",
+    ]
+    assert drawn.done == 0.75
+
+
+def test_a_repeated_stage_counts_once(drawn: ConsoleListener):
+    for _ in range(3):
+        drawn.finished("rollout 0", 1.0, cached=False)
+    assert drawn.done == 0.5
+
+
+def test_after_ctrl_c_it_says_what_is_kept_and_how_to_go_on(
+    drawn: ConsoleListener, output: StringIO, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("MAKELEVEL", raising=False)
+    monkeypatch.setattr(sys, "argv", [".venv/bin/kernelmill", "train", "--set", "name=a b"])
+    drawn.finished("SFT data", 1.0, cached=True)
+    drawn.finished("SFT", 1.0, cached=False)
+    with pytest.raises(KeyboardInterrupt), telling_how_to_go_on(drawn.console, drawn):
+        raise KeyboardInterrupt
+    assert "2 stages are finished and will not be repeated, the last one is SFT. To go on:" in output.getvalue()
+    assert output.getvalue().rstrip().endswith("\n  .venv/bin/kernelmill train --set 'name=a b'")
+
+
+def test_an_error_is_not_an_interruption(drawn: ConsoleListener, output: StringIO):
+    with pytest.raises(ZeroDivisionError), telling_how_to_go_on(drawn.console, drawn):
+        raise ZeroDivisionError
+    assert output.getvalue() == ""
+
+
+def test_below_make_the_command_is_make(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MAKELEVEL", "1")
+    assert same_command().startswith("make train")
+    monkeypatch.delenv("MAKELEVEL")
+    monkeypatch.setattr(sys, "argv", ["/src/flows/cli/main.py", "sft"])
+    assert same_command() == f"{sys.executable} -m flows.cli.main sft"

@@ -11,6 +11,7 @@ from flows.run.state import policy_in
 from flows.settings.configuration import RunConfig, overridden
 from flows.sft import newest_policy
 from tasks.evaluation.config import EvaluationConfig
+from tasks.evaluation.report.tables import heldout_line
 from tasks.evaluation.task import evaluate
 from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef
 from tasks.rollout.config import RolloutConfig
@@ -47,7 +48,10 @@ def _measured(
     batch = answer_heldout(
         run.workspace, policy, problems, rollout, judge, version=version, seed=settings.seed, name=name
     )
-    return evaluate(run.workspace, batch, problems, settings, name=name)
+    evaluation = evaluate(run.workspace, batch, problems, settings, name=name)
+    line = f"held-out, {name}: {heldout_line(evaluation.path)}"
+    run.workspace.tell(lambda listener: listener.noted(line))
+    return evaluation
 
 
 def _evaluation_rollout(config: RunConfig, settings: EvaluationConfig) -> RolloutConfig:

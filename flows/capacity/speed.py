@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from flows.capacity.memory import Shape, shape_of
 from flows.settings.configuration import RunConfig
+from flows.settings.plurals import counted
 from tasks.rollout.refill import refill_for
 
 
@@ -102,22 +103,25 @@ def describe(config: RunConfig) -> list[str]:
     """Return the steps of a run in order, one line each."""
     rollout, evaluation, sft = config.rollout, config.evaluation, config.sft
     origin = "generated" if config.problems.source == "generated" else f"from {config.problems.path}"
-    model = config.model.pretrained or f"a new Qwen3 model ({config.model.layers} layers, {config.model.hidden} wide)"
+    model = (
+        config.model.pretrained
+        or f"a new Qwen3 model ({counted(config.model.layers, 'layer')}, {config.model.hidden} wide)"
+    )
     turns = rollout.episode.max_turns if rollout.episode.task.endswith("multiturn") else 1
     lines = [
         f"problems: {origin}, up to {config.problems.train} to train on, {_heldout(config)} held out",
-        f"SFT: {model}, {sft.length}, {sft.batch_size} conversations a step",
-        f"held-out evaluation: {_heldout(config)} problems × {evaluation.samples_per_problem} samples"
-        + (" and a greedy one" if evaluation.greedy else ""),
+        f"SFT: {model}, {sft.length}, {counted(sft.batch_size, 'conversation')} a step",
+        f"held-out evaluation: {counted(_heldout(config), 'problem')} × "
+        f"{counted(evaluation.samples_per_problem, 'sample')}" + (" and a greedy one" if evaluation.greedy else ""),
     ]
     if config.iterations:
         update = config.update
         refill = refill_for(rollout, update.wanted_groups, update.most_problems, update.advantage)
         more = f" (up to {refill.problems} until {refill.groups} groups have variance)" if refill else ""
         lines += [
-            f"{config.iterations} iterations: {rollout.problems_per_iteration} problems{more} × "
-            f"{rollout.samples_per_problem} samples, up to {turns} turns, then {config.update.optimizer_steps} "
-            f"optimizer steps",
+            f"{counted(config.iterations, 'iteration')}: {counted(rollout.problems_per_iteration, 'problem')}{more} × "
+            f"{counted(rollout.samples_per_problem, 'sample')}, up to {counted(turns, 'turn')}, then "
+            f"{counted(config.update.optimizer_steps, 'optimizer step')}",
             "held-out evaluation again",
         ]
         if config.control:

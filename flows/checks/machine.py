@@ -14,6 +14,7 @@ from flows.checks.preflight import FREE_BYTES, check_disk, check_gpus
 from flows.checks.result import CheckResult, checked, failed, note, ok
 from flows.services.gpus import gpus_here
 from flows.settings.configuration import RunConfig
+from flows.settings.plurals import counted
 from kernels_eval.errors import InputError
 
 LEAST_PYTHON, BELOW_PYTHON = (3, 11), (3, 14)
@@ -65,7 +66,8 @@ def processor(config: RunConfig) -> CheckResult:
     if config.ray.address is None and wanted > cores:
         return note(
             "processor",
-            f"{found}; the update has {config.update.ranks} rank(s) × {config.update.threads_per_rank} threads",
+            f"{found}; the update has {counted(config.update.ranks, 'rank')} × "
+            f"{counted(config.update.threads_per_rank, 'thread')}",
             f"--set update.threads_per_rank={max(1, cores // config.update.ranks)}",
         )
     return ok("processor", found)
@@ -97,7 +99,7 @@ def disk(config: RunConfig) -> CheckResult:
     if free < needed:
         return note(
             "disk",
-            f"{found}; the checkpoints of {config.iterations} iterations take {needed / GIB:.0f} GiB",
+            f"{found}; the checkpoints of {counted(config.iterations, 'iteration')} take {needed / GIB:.0f} GiB",
             "--set runs_dir=FOLDER, or a larger update.checkpoint_interval",
         )
     return ok("disk", found)

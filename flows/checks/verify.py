@@ -9,6 +9,7 @@ from flows.checks import machine, preflight, toolchain
 from flows.checks.result import CheckResult, checked, failed, note, ok
 from flows.services.ray_cluster import check_address
 from flows.settings.configuration import RunConfig
+from flows.settings.plurals import counted
 
 
 def settings(config: RunConfig) -> CheckResult:
@@ -84,12 +85,12 @@ def sglang(config: RunConfig) -> CheckResult:
         if unhealthy:
             fix = "start the servers, or correct rollout.sglang_urls (docs/sglang.md)"
             return failed("SGLang", "; ".join(unhealthy), fix)
-        return ok("SGLang", f"{len(rollout.sglang_urls)} server(s) healthy")
+        return ok("SGLang", f"{counted(len(rollout.sglang_urls), 'server')} healthy")
     if config.ray.address is not None:
         return note("SGLang", "servers are started on the cluster; its nodes were not checked")
     problem = _start_problem(rollout.sglang.command, rollout.sglang.environment)
     if problem is None:
-        return ok("SGLang", f"{rollout.sglang.servers} server(s) are started with the run")
+        return ok("SGLang", f"started with the run: {counted(rollout.sglang.servers, 'server')}")
     fix = "install SGLang in a separate environment and name its Python in rollout.sglang.command"
     return failed("SGLang", problem, fix)
 

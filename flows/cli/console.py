@@ -120,6 +120,10 @@ class ConsoleListener:
         stopped = isinstance(error, KeyboardInterrupt)
         self.console.print(f"[yellow]■[/yellow] {label}: stopped" if stopped else f"[red]✗[/red] {label}: failed")
 
+    def noted(self, text: str) -> None:
+        """Print a line below the stage's."""
+        self.console.print(f"  {text}", soft_wrap=True)
+
     def _remove(self, label: str) -> None:
         if label in self._bars:
             self._progress.remove_task(self._bars.pop(label))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli.stages import ConfigArgument, ConfigOption, SetOption, config_path
+from flows.settings.plurals import counted
 
 if TYPE_CHECKING:
     from flows.capacity.planner import CapacityPlan
@@ -95,7 +96,7 @@ def cpu_lines(settings: "RunConfig") -> list[str]:
     lines = [
         "",
         f"{shape.parameters / 1e6:.2f} million weights, no GPU: fits where {tensors / GIB:.1f} GiB are free for each "
-        f"of {update.ranks} rank(s), beside about 4 GiB for Ray, Prefect, the judge and PyTorch itself",
+        f"of {counted(update.ranks, 'rank')}, beside about 4 GiB for Ray, Prefect, the judge and PyTorch itself",
     ]
     if settings.model.pretrained is None:
         lines.append(f"about {expected_seconds(settings) / 60:.0f} min on two CPU cores")
@@ -111,8 +112,8 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
         f"speed, estimated: {found.training_tokens_s:,.0f} tokens/s trained"
         + ("" if found.generation_tokens_s is None else f", {found.generation_tokens_s:,.0f} tokens/s generated")
         + f"; an iteration: rollout {found.rollout_s:.0f} s, update {found.update_s:.0f} s; "
-        f"{settings.iterations} iterations: {settings.iterations * (found.rollout_s + found.update_s) / 3600:.1f} h "
-        "without SFT and evaluation"
+        f"{counted(settings.iterations, 'iteration')}: "
+        f"{settings.iterations * (found.rollout_s + found.update_s) / 3600:.1f} h without SFT and evaluation"
     )
     lines.append(
         f"  assumed: {assumed.utilisation:.0%} of the peak in training, {assumed.bandwidth_share:.0%} of the bandwidth "
@@ -132,7 +133,7 @@ def _update_lines(settings: "RunConfig", found: "CapacityPlan") -> list[str]:
     lines = [
         f"{found.shape.parameters / 1e9:.2f} billion weights on {found.gpus} × {gpu.name} "
         f"(update {found.update_gpus:g}, generation {found.generation_gpus:g}, judge {found.judge_gpus:g})",
-        f"update: ZeRO-{found.stage} on {update.ranks} rank(s): {_verdict(found.training_fits)}: "
+        f"update: ZeRO-{found.stage} on {counted(update.ranks, 'rank')}: {_verdict(found.training_fits)}: "
         f"{sum(found.training.values()) / GIB:.1f} GiB per rank, of "
         f"{gpu.memory_gib * min(update.gpus_per_rank, 1.0):.0f}: {parts}",
         "  lowest ZeRO stage that fits on these ranks: "
@@ -164,7 +165,7 @@ def _disk_line(settings: "RunConfig", found: "CapacityPlan") -> str:
 
     return (
         f"disk: {found.checkpoint_bytes / GIB:,.0f} GiB a checkpoint; {found.disk_bytes / 2**40:,.1f} TiB of "
-        f"{settings.iterations} iterations stay in {settings.runs_dir}/store with "
+        f"{counted(settings.iterations, 'iteration')} stay in {settings.runs_dir}/store with "
         f"update.checkpoint_interval = {settings.update.checkpoint_interval}"
     )
 

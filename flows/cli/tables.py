@@ -13,6 +13,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from flows.settings.plurals import counted
 from tasks.evaluation.comparison import SHOWN_FIGURES
 from tasks.pipeline.artifacts import with_interval
 from tasks.trajectories.conversation import Conversation, ConversationEntry
@@ -30,7 +31,7 @@ def summary_tables(run_dir: Path) -> list[Table]:
 
 def _heldout_tables(heldout: dict[str, Any], kind: str, summary: dict[str, Any]) -> list[Table]:
     before, after = _column("before RL", heldout["before"]), _column("after RL", heldout["after"])
-    title = f"{heldout['n']} held-out problems{kind}{_timing_mark(summary)}"
+    title = f"{counted(heldout['n'], 'held-out problem')}{kind}{_timing_mark(summary)}"
     tables = [_figures_table(title, before, after, _differences("change (paired)", heldout))]
     if "control" in heldout:
         control = _column("control", heldout["control"])
@@ -42,14 +43,14 @@ def _heldout_tables(heldout: dict[str, Any], kind: str, summary: dict[str, Any])
 def evaluation_table(folder: Path) -> Table:
     """Return the figures of one evaluation, from `evaluation.json`."""
     figures = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))["overall"]
-    return _figures_table(f"{figures['n']} held-out problems", _column("policy", figures))
+    return _figures_table(counted(figures["n"], "held-out problem"), _column("policy", figures))
 
 
 def comparison_table(comparison: dict[str, Any]) -> Table:
     """Return the figures of several policies and of each pair's difference, from `comparison.json`."""
     columns = [_column(policy["name"], policy) for policy in comparison["policies"]]
     columns += [_differences(f"{pair['after']} − {pair['before']}", pair) for pair in comparison["pairs"]]
-    title = f"{comparison['n']} held-out problems{_timing_mark(comparison)}"
+    title = f"{counted(comparison['n'], 'held-out problem')}{_timing_mark(comparison)}"
     return _figures_table(title, *columns, no_wrap=False)
 
 
@@ -126,7 +127,7 @@ def _content(entry: ConversationEntry) -> RenderableType:
 
 def _overview(figures: dict[str, Any]) -> Table:
     splits = ", ".join(f"{count:,} {split}" for split, count in figures["splits"].items())
-    title = f"{figures['trajectories']:,} trajectories on {figures['problems']:,} problems"
+    title = f"{counted(figures['trajectories'], 'trajectory')} on {counted(figures['problems'], 'problem')}"
     table = Table(title=f"{title} ({splits})" if splits else title, title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")
@@ -140,7 +141,7 @@ def _overview(figures: dict[str, Any]) -> Table:
     )
     for source, speed in figures["speedups"].items():
         value = f"{decimal(speed['mean'], 2)}x [dim](geometric {decimal(speed['geometric_mean'], 2)}x)[/dim]"
-        table.add_row(f"speedup of {speed['kernels']:,} correct kernels ({source})", value)
+        table.add_row(f"speedup of {counted(speed['kernels'], 'correct kernel')} ({source})", value)
     for reason, count in figures["terminations"].items():
         table.add_row(f"ended by {escape(reason).replace('_', ' ')}", f"{count:,}")
     if figures["left_out_for_faults"]:

@@ -14,6 +14,7 @@ from prefect.runtime import flow_run
 
 from flows.run.state import read_state
 from flows.settings.configuration import RunConfig, overridden
+from flows.settings.plurals import counted
 from kernels_eval.errors import InputError
 
 SUSPENDED_EVENT = "kernelmill.flow-run.suspended"
@@ -37,7 +38,7 @@ def run_name(kind: str, config: RunConfig) -> str:
     """Return the name of a flow run that starts now. The UI shows the flow's own name before it."""
     policy, problems = newest_version(config), problems_of(config)
     described = {
-        "training": f"{config.iterations} iteration{'s' * (config.iterations != 1)} on {problems}",
+        "training": f"{counted(config.iterations, 'iteration')} on {problems}",
         "iteration": f"iteration {policy} · policy {policy} on {problems}",
         "policy": f"policy {policy} on {problems}",
         "problems": problems,
@@ -134,3 +135,7 @@ class LogListener:
             self.logger.info("%s: not begun: the flow run is suspended", label)
             return
         self.logger.error("%s: failed: %s", label, error)
+
+    def noted(self, text: str) -> None:
+        """Log the line."""
+        self.logger.info("%s", text)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import Body, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import StreamingResponse
+from fastapi.responses import HTMLResponse, StreamingResponse
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
@@ -19,6 +19,7 @@ from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.judge import Judge
 from kernels_eval.pool.worker_status import FaultStatistics
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM, Problem
+from kernels_eval.server.documentation import POLICY, documentation
 from kernels_eval.server.gate import REFUSALS, UNAUTHORISED, Admission, Gate, add_refusals
 from kernels_eval.server.metrics import CONTENT_TYPE, exposition
 from kernels_eval.server.schemas import (
@@ -63,11 +64,19 @@ def create_app(judge: Judge, config: ServerConfig | None = None, token: str | No
         version=JUDGE_VERSION,
         summary="Judges GPU kernels: correctness against a reference, defences against cheating, speed.",
         lifespan=server.lifespan,
+        docs_url=None,  # the framework's pages load scripts from other hosts
+        redoc_url=None,
         dependencies=[Depends(HTTPBearer(auto_error=False))] if token else [],  # declared here, checked in the gate
     )
     add_refusals(app)
     server.add_routes(app)
     app.openapi = lambda: _with_lines_named(FastAPI.openapi(app))
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> HTMLResponse:  # pyright: ignore[reportUnusedFunction]  # the framework calls it
+        page = documentation(app.openapi(), has_token=token is not None)
+        return HTMLResponse(page, headers={"Content-Security-Policy": POLICY})
+
     return Gate(
         app,
         token=token,

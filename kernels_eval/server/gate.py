@@ -30,8 +30,8 @@ _SHORTEST_RETRY_S = 1
 _LONGEST_RETRY_S = 60
 _UNKNOWN_VERDICT_S = 0.1
 """Assumed duration of a verdict before there were any."""
-OPEN_PATHS = frozenset({"/health"})
-"""Open to monitoring, which need not have the token."""
+OPEN_PATHS = frozenset({"/health", "/docs"})
+"""Open without the token: to monitoring, and to a reader, who gives the token to the page."""
 UNAUTHORISED: dict[int | str, dict[str, Any]] = {
     401: {"model": ErrorReply, "description": "The server has a token, and it was not sent."}
 }

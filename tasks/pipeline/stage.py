@@ -57,6 +57,9 @@ class StageListener(Protocol):
     def failed(self, label: str, error: BaseException) -> None:
         """A stage did not finish."""
 
+    def noted(self, text: str) -> None:
+        """A result that a person wants to know as soon as it is there, in one line."""
+
 
 @dataclass(frozen=True)
 class StageRecord:

@@ -1,6 +1,7 @@
 """The README's blocks of commands, each pasted into one shell of a copy of the checkout, as a reader would."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -110,6 +111,16 @@ def test_the_steps_work_as_a_paste(small: Shell):
     said = small.paste("source .venv/bin/activate\nkernelmill train\n" + BLOCKS[1])
     assert FAILED not in said, said
     assert "Traceback" not in said, said
+
+
+@pytest.mark.slow
+def test_the_page_about_python_runs_as_a_program(small: Shell):
+    page = (ROOT / "docs/how-to/python.md").read_text(encoding="utf-8")
+    (small.folder / "program.py").write_text(
+        "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    )
+    said = small.paste("source .venv/bin/activate\npython program.py")
+    assert "Status.CORRECT" in said.splitlines()[-1] or "correct" in said.splitlines()[-1], said
 
 
 def test_scheduled_operation_works_as_a_paste(refusing: Shell):

@@ -1,6 +1,8 @@
 """The report's headline and tables. A change is called one only if its interval lies on one side of zero."""
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
@@ -15,6 +17,15 @@ class Headline(NamedTuple):
     details: tuple[str, ...]
     tone: str
     """`gain`, `loss` or `unclear`."""
+
+
+_LINE = {
+    "correct": "correct",
+    "fast_1": "faster than eager",
+    "mean_return": "mean return",
+    "geomean_speedup": "speedup",
+}
+"""Figures that are told as soon as they are known."""
 
 
 def direction(interval: list[float] | None) -> str:
@@ -258,6 +269,18 @@ def shown(name: str, value: float | None) -> str:
     """Return a figure with its unit: shares in percent, speedups with a ×."""
     unit = "×" if name == "geomean_speedup" else "" if name in _PLAIN else " %"
     return "–" if value is None else _digits(name, value) + unit
+
+
+def heldout_line(folder: Path) -> str:
+    """Return the main figures of an evaluation's folder in one line, with their intervals."""
+    figures = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))["overall"]
+    parts = [
+        f"{title} {shown(name, figures.get(name))}"
+        + (f" ({interval})" if (interval := interval_text(name, figures.get(f"{name}_ci"))) else "")
+        for name, title in _LINE.items()
+        if figures.get(name) is not None
+    ]
+    return ", ".join(parts)
 
 
 def interval_text(name: str, interval: list[float] | None, sign: str = "", between: str = " – ") -> str:

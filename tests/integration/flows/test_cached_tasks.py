@@ -47,6 +47,9 @@ class Heard:
     def failed(self, label: str, error: BaseException) -> None:
         self.events.append((f"failed {type(error).__name__}", label))
 
+    def noted(self, text: str) -> None:
+        self.events.append(("noted", text))
+
     def kinds(self) -> list[str]:
         return [kind for kind, _ in self.events]
 

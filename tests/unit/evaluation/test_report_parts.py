@@ -1,6 +1,8 @@
 """The report's small parts: words, charts, code."""
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,15 @@ from hypothesis import strategies as st
 
 from tasks.evaluation.report import charts
 from tasks.evaluation.report.examples import highlighted
-from tasks.evaluation.report.tables import comparison_rows, direction, headline, interval_text, shown, turn_rows
+from tasks.evaluation.report.tables import (
+    comparison_rows,
+    direction,
+    headline,
+    heldout_line,
+    interval_text,
+    shown,
+    turn_rows,
+)
 
 
 @pytest.mark.parametrize(
@@ -205,3 +215,17 @@ def test_a_difference_stays_within_its_mark(value: float, half: float, reach: fl
     places = [float(place) for place in re.findall(r'(?:cx="|interval tone-gain" d="M|H)(-?[\d.]+)', drawn)]
     assert len(places) == 3
     assert all(0 <= place <= 150 for place in places)
+
+
+def test_an_evaluation_is_told_in_one_line(tmp_path: Path):
+    figures = {
+        "correct": 0.125,
+        "correct_ci": [0.08, 0.17],
+        "fast_1": 0.0,
+        "mean_return": -0.004,
+        "geomean_speedup": None,
+    }
+    (tmp_path / "evaluation.json").write_text(json.dumps({"overall": figures}))
+    line = heldout_line(tmp_path)
+    assert line.startswith("correct 12.5 % (8.0 – 17.0), faster than eager 0.0 %, mean return ")
+    assert "speedup" not in line

@@ -14,7 +14,7 @@ def test_the_command_says_it_and_fails_where_it_does_not_fit(capsys: pytest.Capt
     assert run(["plan", config]) == 0
     said = capsys.readouterr().out
     assert "8.19 billion weights on 6 × H100" in said
-    assert "ZeRO-3 on 4 rank(s): fits" in said
+    assert "ZeRO-3 on 4 ranks: fits" in said
     assert "tokens/s trained" in said
     assert "disk: 107 GiB a checkpoint; 3.5 TiB of 200 iterations stay in runs/store" in said
     assert "update.context_parallel" not in said

@@ -159,6 +159,23 @@ def test_with_the_token(judge: Judge) -> None:
     assert schema["paths"]["/eval"]["post"]["security"]
 
 
+def test_the_documentation_is_open_and_complete(judge: Judge) -> None:
+    send = sender(judge, TOKEN)
+    reply = send("GET", "/docs")
+    assert reply.status_code == 200
+    assert TOKEN not in reply.text
+    assert "connect-src 'self'" in reply.headers["content-security-policy"]
+    schema = send("GET", "/openapi.json", headers={"Authorization": f"Bearer {TOKEN}"}).json()
+    for path in schema["paths"]:
+        assert f'data-path="{path}"' in reply.text
+    for name in schema["components"]["schemas"]:
+        assert f'<section id="{name}">' in reply.text
+    assert (
+        reply.text.count("&quot;problem_source&quot;: &quot;") == 2
+    )  # an example that can be sent, alone and in a batch
+    assert send("GET", "/redoc", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 404
+
+
 def test_the_state(send: Send) -> None:
     health = send("GET", "/health").json()
     assert (health["workers"], health["in_service"], health["queue_limit"]) == (1, 1, 3)

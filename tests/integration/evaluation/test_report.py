@@ -79,6 +79,19 @@ def test_the_page_says_what_matters(page: tuple[str, _Page], fake_run: ReportInp
     assert "learning_rate" in parser.text
 
 
+def test_cells_of_tables_have_their_headings_for_narrow_screens(page: tuple[str, _Page]) -> None:
+    cells = [
+        cell
+        for row in re.findall(r"<tr>(<td.*?)</tr>", page[0], re.DOTALL)
+        for cell in re.findall(r"<td[^>]*>", row)[1:]
+    ]
+    assert len(cells) > 20
+    unlabelled = [cell for cell in cells if "data-label=" not in cell]
+    assert set(unlabelled) <= {'<td class="mark">'}
+    assert 'data-label="Correct, before"' in page[0]
+    assert 'data-label="Change"' in page[0]
+
+
 def test_estimates_are_marked_beside_every_timed_figure(page: tuple[str, _Page]) -> None:
     content, _ = page
     for row in content.split("<tr>"):

@@ -1,7 +1,7 @@
 """Runs suites on projections with Great Expectations and writes its Data Docs.
 
 The only module that imports Great Expectations (four seconds, 290 MB): `checks` imports it when it validates. A
-projection becomes a pandas frame of Arrow-backed columns. The pages load their styles from the network, or are plain.
+projection becomes a pandas frame of Arrow-backed columns. The pages need no internet (`offline_pages`).
 
 The views compile Great Expectations' templates once a process, which by default are compiled again for each kind of
 page: 0.1 of the 0.7 s that the checks of a batch take.
@@ -16,6 +16,7 @@ from typing import Any
 from jinja2 import BytecodeCache, Environment
 from jinja2.bccache import Bucket
 
+from tasks.validation.offline_pages import make_offline
 from tasks.validation.suite import Check, Expectation, Finding
 
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read by the import
@@ -80,6 +81,7 @@ def run_checks(checks: Sequence[Check], docs_dir: Path) -> list[Finding]:
     _add_site(context, docs_dir)
     source = context.data_sources.add_pandas("tables")
     findings: list[Finding] = []
+    passed: dict[str, bool] = {}
     for check in checks:
         name = f"{check.suite.name}_{check.data}"
         rules = [_as_great_expectations(position, rule) for position, rule in enumerate(check.suite.expectations)]
@@ -92,6 +94,7 @@ def run_checks(checks: Sequence[Check], docs_dir: Path) -> list[Finding]:
             result_format={"result_format": "SUMMARY", "partial_unexpected_count": 5},
         )
         findings += _findings(check, result.results)
+        passed[name] = bool(result.success)
     context.build_data_docs(site_names=[_SITE])
     for name in _DECORATION:
         decoration = docs_dir / "static" / name
@@ -99,6 +102,7 @@ def run_checks(checks: Sequence[Check], docs_dir: Path) -> list[Finding]:
             shutil.rmtree(decoration)
         else:
             decoration.unlink(missing_ok=True)
+    make_offline(docs_dir, passed)
     return findings
 
 

@@ -1,6 +1,7 @@
 """Problems, SFT pairs and update metrics: every rule fails on data that breaks it."""
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -165,7 +166,13 @@ def _problem_set(publish: Publish, folder: Path, rows: Rows) -> ProblemSetRef:
 def test_good_problems_pass_and_one_bad_one_stops(publish_table: Publish, tmp_path: Path) -> None:
     reference = _problem_set(publish_table, tmp_path, problem_rows())
     assert validate_problems(reference, ValidationConfig(), tmp_path / "docs") == reference
-    assert (tmp_path / "docs" / "index.html").exists()
+    pages = list((tmp_path / "docs").rglob("*.html"))
+    assert len(pages) == 3  # the list, the rules, the results
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert re.findall(r"https?://|<script|<link|<img", text) == []
+        for link in re.findall(r'href="([^"#]+)', text):
+            assert (page.parent / link).exists(), link
     rows = problem_rows()
     rows[3]["source"] = "class Model: ..."
     with pytest.raises(ValidationFailed, match=r"suite 'problems'.*missing_names.*e\.g\. row p3"):

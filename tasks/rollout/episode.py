@@ -5,6 +5,7 @@ history is compressed: the prompt starts anew (`Prompt.extends_previous` is Fals
 """
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -22,6 +23,9 @@ from tasks.rollout.prompts import HistoryTurn, compressed, prompt_messages
 from tasks.rollout.turn_tokens import Prompt, first_prompt, next_prompt, opens_thought, rewritten_prompt
 from tasks.trajectories.schema import Termination, Trajectory, Turn
 
+_SHELL = re.compile(r"""[\s<>&|;()$`"'\\*?!#~\[\]{}]""")
+"""Generated problems have a `>` in their ids: pasted, it would empty a file."""
+
 
 @dataclass(frozen=True, slots=True)
 class EpisodePlan:
@@ -38,13 +42,17 @@ class EpisodePlan:
         return f"{self.row.split.value}-{self.iteration:04d}-{self.row.problem.problem_id}"
 
     @property
-    def trajectory_id(self) -> str:
-        """Unique within a run."""
+    def _name(self) -> str:
         return f"{self.group_id}-{self.sample_index:03d}"
+
+    @property
+    def trajectory_id(self) -> str:
+        """Unique within a run, and without characters that a shell interprets: people paste it into commands."""
+        return _SHELL.sub(".", self._name)
 
     def turn_seed(self, turn_index: int) -> int:
         """Return the seed of one turn's draws: 62 bits that no other turn of the run shares."""
-        key = f"{self.seed}/{self.trajectory_id}/{turn_index}"
+        key = f"{self.seed}/{self._name}/{turn_index}"
         return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) >> 2
 
 

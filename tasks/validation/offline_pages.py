@@ -1,8 +1,8 @@
 """Makes the pages of Great Expectations' Data Docs readable without internet.
 
-As they are written they load styles, scripts and pictures from seven hosts; without them the list of pages is empty, and
-the pages are unstyled. Here scripts and addresses of other hosts are removed, one style sheet is put into each page, and
-the list is written anew.
+As they are written they load styles, scripts and pictures from seven hosts; without them the list of pages is empty.
+Here scripts and addresses of other hosts are removed, one style sheet is put into each page, and the list is written
+anew.
 """
 
 import re

@@ -1,5 +1,7 @@
 """Which episodes are played is a function of seed and iteration."""
 
+import shlex
+
 from kernels_eval.problem import Problem
 from tasks.problems.row import ProblemRow, Split
 from tasks.rollout.episode import plan_episodes
@@ -41,3 +43,11 @@ def test_names_and_seeds_tell_apart_splits_iterations_samples_and_turns() -> Non
     seeds = {plan.turn_seed(turn) for plan in plans for turn in range(3)}
     assert len(seeds) == 3 * len(plans)
     assert max(seeds) < 2**62
+
+
+def test_a_trajectory_id_is_one_word_of_a_shell() -> None:
+    problem = Problem(problem_id="generated/abs>sum & $(x) 'y'/8x16", source="x = 1")
+    (plan,) = plan_episodes([ProblemRow(problem=problem, split=Split.TRAIN)], Split.TRAIN, 1, 1, 0, 0)
+    assert plan.trajectory_id.startswith("train-0000-generated/abs.sum.")
+    assert shlex.quote(plan.trajectory_id) == plan.trajectory_id
+    assert plan.group_id.endswith(problem.problem_id)

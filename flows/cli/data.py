@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal as file_size
 
+from flows.settings.plurals import counted
+
 _RUNS = Path("runs")
 
 data = typer.Typer(help="Inspect, compare, export and clean up the data of runs.", no_args_is_help=True)
@@ -28,32 +30,17 @@ def add_to(app: typer.Typer) -> None:
 @data.command("ls")
 def ls(path: Annotated[Path, typer.Argument(help="A folder of runs, a run's folder, or a batch.")] = _RUNS) -> None:
     """List trajectory data sets: run, iterations, size, share of correct ends, mean return."""
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
-    from flows.cli.tables import decimal
+    from flows.cli.tables import data_sets_table
     from tasks.trajectories.data_sets import list_data_sets
 
-    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for heading in ("run", "iteration", "trajectories", "turns", "correct", "return", "quarantined", "size", "digest"):
-        table.add_column(heading, no_wrap=True)
     found = list_data_sets(path)
-    for entry in found:
-        numbers = entry.iterations
-        table.add_row(
-            entry.run_id,
-            str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}",
-            f"{entry.trajectories:,}",
-            f"{entry.turns:,}",
-            decimal(entry.correct, 3),
-            decimal(entry.mean_return, 3),
-            str(entry.quarantined),
-            file_size(entry.bytes),
-            entry.digest,
-        )
-    Console(highlight=False, width=max(120, Console().width)).print(table)
-    typer.echo(f"{len(found)} data sets, {sum(entry.turns for entry in found):,} turns")
+    console = Console(highlight=False)
+    if not console.is_terminal:  # nothing is folded for a program
+        console.width = max(120, console.width)
+    console.print(data_sets_table(found))
+    typer.echo(f"{counted(len(found), 'data set')}, {counted(sum(entry.turns for entry in found), 'turn')}")
 
 
 @data.command("show")
@@ -144,7 +131,7 @@ def compact(
     from tasks.trajectories.reader import find_batches
 
     folders = find_batches(path)
-    typer.echo(f"{compact_batches(folders, destination):,} turns of {len(folders)} data sets: {destination}")
+    typer.echo(f"{compact_batches(folders, destination):,} turns of {counted(len(folders), 'data set')}: {destination}")
 
 
 @data.command("gc")

@@ -1,12 +1,13 @@
 """Tables for the terminal: held-out figures of a run, comparisons, trajectory analyses; and conversations."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.console import JustifyMethod, RenderableType
+from rich.filesize import decimal as file_size
 from rich.markup import escape
 from rich.panel import Panel
 from rich.syntax import Syntax
@@ -67,6 +68,29 @@ def updates_table(comparison: Any) -> Table:
             *("–" if row[name] is None else f"{row[name]:.6g}" for name in ("first", "second")),
             "–" if difference is None else f"{difference:.3g}",
             str(row["at_step"]) if difference else "",
+        )
+    return table
+
+
+def data_sets_table(found: Iterable[Any]) -> Table:
+    """Return the table of `tasks.trajectories.data_sets.list_data_sets`; it fits 80 columns by folding names."""
+    table = Table(box=box.SIMPLE, padding=0)
+    table.add_column("run", overflow="fold", min_width=10)
+    for heading in ("iter-\nations", "trajec-\ntories", "turns", "correct", "return", "quaran-\ntined", "size"):
+        table.add_column(heading, no_wrap=True, justify="right")
+    table.add_column("digest", overflow="fold", min_width=8)
+    for entry in found:
+        numbers = entry.iterations
+        table.add_row(
+            entry.run_id,
+            str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}",
+            f"{entry.trajectories:,}",
+            f"{entry.turns:,}",
+            decimal(entry.correct, 3),
+            decimal(entry.mean_return, 3),
+            str(entry.quarantined),
+            file_size(entry.bytes),
+            entry.digest,
         )
     return table
 

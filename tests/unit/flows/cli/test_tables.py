@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from flows.cli.tables import summary_tables
+from flows.cli.tables import data_sets_table, summary_tables
 
 POLICY = {"correct": 0.5, "correct_ci": [0.4, 0.6], "mean_return": 1.0, "mean_return_ci": [0.9, 1.1]}
 
@@ -45,3 +46,20 @@ def test_greedy_answers_have_a_table_of_their_own(tmp_path: Path):
     assert text.index("sampled answers") < text.index("+0.10 [+0.05, +0.15]")
     assert text.index("greedy answers") < text.index("+0.03 [-0.01, +0.07]")
     assert "greedy" not in shown(tmp_path, {}, heldout_greedy=None)
+
+
+def test_the_list_of_data_sets_fits_80_columns_without_losing_a_character():
+    entry = SimpleNamespace(
+        run_id="qwen3-8b-multi-turn-1a2b3c4d", iterations=(0, 199), trajectories=12345, turns=123456, correct=0.5,
+        mean_return=-1.25, quarantined=1234, bytes=123456789, digest="0123456789abcdef",
+    )  # fmt: skip
+    console = Console(width=80, record=True)
+    console.print(data_sets_table([entry]))
+    lines = console.export_text().splitlines()
+    assert max(len(line) for line in lines) <= 80
+    rows = lines[lines.index(next(line for line in lines if "─" in line)) + 1 :]
+    words = [line.split() for line in rows if line.strip()]
+    assert "".join(row[0] for row in words) == entry.run_id
+    assert "".join(row[-1] for row in words if len(row) > 1) == entry.digest
+    for cell in ("0–199", "12,345", "123,456", "0.500", "-1.250", "1234", "123.5 MB"):
+        assert cell in rows[0]

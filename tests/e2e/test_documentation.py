@@ -82,7 +82,7 @@ EXPECTED = (
     (r"^kernelmill train --refresh rollout$", Outcome(says=r"● SFT: cached[\s\S]*✓ rollout 0: [\s\S]*✓ update 0: ")),
     (r"^kernelmill serve( |$)", Outcome(says=r"compare/local", stays=True)),
     (r"^kernelmill server$", Outcome(says=r"Prefect: http", stays=True)),
-    (r"^kernelmill serve-judge$", Outcome(says=r"judge: http", stays=True)),
+    (r"^kernelmill serve-judge\b", Outcome(says=r"judge: http", stays=True)),
     (r"^prefect server start", Outcome(says=r"Check out the dashboard", stays=True)),
     (r"^prefect worker start", Outcome(says=r"Worker .* started", stays=True)),
     (r"^prefect flow-run cancel", Outcome(1, says=r"not found")),

@@ -4,12 +4,10 @@
 (lower stages communicate less) and for the fewest ranks at any stage.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import cast
 
 from flows.capacity.memory import (
     GIB,
@@ -26,6 +24,7 @@ from flows.capacity.speed import Assumptions, Gpu, generated_tokens_a_second, tr
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 from tasks.cluster.placement import Kind, Need, whole_gpus
+from tasks.training.deepspeed_file import stage_of
 
 MOST_RANKS = 64
 LADDER = (
@@ -151,7 +150,7 @@ def training_job(config: RunConfig, shape: Shape) -> TrainingJob:
     return TrainingJob(
         shape=shape,
         dtype=config.model.dtype,
-        stage=zero_stage(update.deepspeed, update.zero_stage),
+        stage=cast(Stage, stage_of(update.deepspeed, update.zero_stage)),
         ranks=update.ranks,
         tokens=update.tokens_per_rank,
         checkpointing=update.activation_checkpointing,
@@ -204,20 +203,6 @@ def _adapter_parameters(shape: Shape, rank: int) -> int:
     width, shared = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
     sides = 2 * (shape.hidden + width) + 2 * (shape.hidden + shared) + 3 * (shape.hidden + shape.intermediate)
     return shape.layers * rank * sides
-
-
-def zero_stage(path: str | None, configured: Stage) -> Stage:
-    """Return the ZeRO stage of the DeepSpeed file, else the configured one. Raises InputError if the file is wrong."""
-    if path is None:
-        return configured
-    try:
-        content: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"update.deepspeed: {path}: expected a JSON file: {error}") from error
-    found = content.get("zero_optimization", {}).get("stage", configured)
-    if found not in STAGES:
-        raise InputError(f"update.deepspeed: {path}: zero_optimization.stage: found {found!r}, expected 0, 1, 2 or 3")
-    return found
 
 
 def _flag(flags: Sequence[str], name: str, default: float) -> float:

@@ -3,7 +3,6 @@
 torch and transformers are imported only for an explicit or pretrained checkpoint.
 """
 
-import json
 import os
 import shutil
 import urllib.error
@@ -11,17 +10,22 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from flows.capacity.planner import gpus_of, needs_of, zero_stage
+from flows.capacity.planner import gpus_of, needs_of
+from flows.checks.named_files import architectures_of, check_model_folder, check_suites, check_weights
+from flows.checks.output import try_to_write
+from flows.services.environment import check_temporary_folder
 from flows.services.gpus import gpus_here
 from flows.services.ray_cluster import check_address, check_placement
 from flows.settings.configuration import RunConfig
 from kernels_eval.backends import backend_names
 from kernels_eval.errors import InputError
 from kernels_eval.rewards import reward_bounds
+from tasks.models.config import ModelConfig
 from tasks.pipeline.retries import STAGE_NAMES
 from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.prompts import prompt_messages
 from tasks.training.config import check_heads
+from tasks.training.deepspeed_file import stage_of
 
 HEALTH_TIMEOUT_S = 3.0
 """A server that takes longer to answer counts as unhealthy."""
@@ -31,6 +35,7 @@ FREE_BYTES = 2 * 2**30
 
 def check_before_start(config: RunConfig) -> None:
     """Raise InputError for the first problem that would stop the run later."""
+    check_temporary_folder()
     check_disk(Path(config.runs_dir))
     check_address(config.ray)
     check_settings(config)
@@ -50,8 +55,10 @@ def check_disk(runs_dir: Path) -> None:
         runs_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"runs_dir: cannot make {runs_dir}: {error.strerror or error}") from error
-    if not os.access(runs_dir, os.W_OK):
-        raise InputError(f"runs_dir: {runs_dir} is not writable")
+    try:
+        try_to_write(runs_dir)
+    except OSError as error:
+        raise InputError(f"runs_dir: {runs_dir} is not writable: {error.strerror or error}") from error
     free = shutil.disk_usage(runs_dir).free
     if free < FREE_BYTES:
         raise InputError(
@@ -78,14 +85,11 @@ def check_settings(config: RunConfig) -> None:
     unknown = sorted(set(config.stages.timeouts_s) - set(STAGE_NAMES))
     if unknown:
         raise InputError(f"stages.timeouts_s.{unknown[0]}: no such stage; there are {', '.join(STAGE_NAMES)}")
-    for name, folder in (
-        ("validation.suites", config.validation.suites),
-        ("update.deepspeed", config.update.deepspeed),
-        ("update.critic.pretrained", config.update.critic.pretrained if config.update.advantage == "gae" else None),
-    ):
-        if folder is not None and not Path(folder).exists():
-            raise InputError(f"{name}: no such file or folder: {folder}")
-    zero_stage(config.update.deepspeed, config.update.zero_stage)
+    file = config.update.deepspeed
+    if file is not None and not Path(file).exists():
+        raise InputError(f"update.deepspeed: no such file: {file}")
+    stage_of(config.update.deepspeed, config.update.zero_stage)
+    check_suites(config.validation.suites, config.rollout.episode.reward)
 
 
 def check_episode(config: RunConfig) -> None:
@@ -116,36 +120,28 @@ def check_problems(config: RunConfig) -> None:
 
 
 def check_pretrained(config: RunConfig) -> None:
+    """Check the pretrained models that the configuration names."""
+    check_policy(config.model)
+    critic = config.update.critic.pretrained if config.update.advantage == "gae" else None
+    if critic is not None and not Path(critic).exists():
+        raise InputError(f"update.critic.pretrained: no such file or folder: {critic}")
+    if critic is not None:
+        architectures_of("update.critic.pretrained", Path(critic))
+        check_weights("update.critic.pretrained", Path(critic))
+
+
+def check_policy(model: ModelConfig) -> None:
     """Check that pretrained weights are a causal model with a tokenizer, or can be converted; hub names pass."""
-    if config.model.pretrained is None:
+    if model.pretrained is None:
         return
-    if config.model.megatron is not None:
+    if model.megatron is not None:
         from tasks.convert.pretrained import checked_conversion
 
-        check_template(checked_conversion(config.model).companions, config.model.template)
+        check_template(checked_conversion(model).companions, model.template)
         return
-    folder = Path(config.model.pretrained)
-    if not folder.is_dir():
-        if folder.is_absolute() or config.model.pretrained.startswith("."):
-            raise InputError(f"model.pretrained: no such folder: {folder}")
-        return
-    for pattern, what in (
-        ("config.json", "a model configuration"),
-        ("*.safetensors", "weights"),
-        ("tokenizer*", "a tokenizer"),
-    ):
-        if not any(folder.glob(pattern)):
-            raise InputError(f"model.pretrained: {folder}: expected {what} ({pattern}), found none")
-    try:
-        kinds = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures") or []
-    except ValueError as error:
-        raise InputError(f"model.pretrained: {folder / 'config.json'}: expected JSON: {error}") from error
-    if not any(str(kind).endswith("ForCausalLM") for kind in kinds):
-        raise InputError(
-            f"model.pretrained: {folder}: a checkpoint of another architecture: "
-            f"found {', '.join(kinds) or 'none named'}, expected a causal language model"
-        )
-    check_template(folder, config.model.template)
+    check_model_folder("model.pretrained", model.pretrained)
+    folder = Path(model.pretrained)
+    check_template(folder if folder.is_dir() else None, model.template)
 
 
 def check_template(folder: Path | None, template: str | None) -> None:
@@ -216,3 +212,4 @@ def check_checkpoint(checkpoint: Path, config: RunConfig, where: str = "--checkp
     from tasks.models.policy import check_architecture
 
     check_architecture(checkpoint, config.model)
+    check_weights(where, checkpoint)

@@ -124,6 +124,10 @@ class ConsoleListener:
         """Print a line below the stage's."""
         self.console.print(f"  {text}", soft_wrap=True)
 
+    def warned(self, text: str) -> None:
+        """Print the note."""
+        self.console.print(text, style="yellow", markup=False, soft_wrap=True)
+
     def _remove(self, label: str) -> None:
         if label in self._bars:
             self._progress.remove_task(self._bars.pop(label))

@@ -108,9 +108,11 @@ def export(
     ] = Format.JSONL,
 ) -> None:
     """Export trajectories for other programs."""
+    from flows.checks.output import check_output
     from tasks.trajectories.derived import export_huggingface, export_json_lines
     from tasks.trajectories.reader import find_batches, load_trajectories
 
+    check_output("DESTINATION", destination, folder=form is not Format.JSONL)
     if form is Format.KERNELBENCH:
         from tasks.evaluation.kernelbench_results import export_kernelbench
 
@@ -127,9 +129,11 @@ def compact(
     destination: Annotated[Path, typer.Argument(help="Folder of the new data set.")],
 ) -> None:
     """Merge all partitions into one new data set; the partitions stay."""
+    from flows.checks.output import check_output
     from tasks.trajectories.derived import compact as compact_batches
     from tasks.trajectories.reader import find_batches
 
+    check_output("DESTINATION", destination, folder=True)
     folders = find_batches(path)
     typer.echo(f"{compact_batches(folders, destination):,} turns of {counted(len(folders), 'data set')}: {destination}")
 

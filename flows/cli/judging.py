@@ -223,8 +223,10 @@ def _score_one(problem: Path, source: str, kernel_source: str, settings: "JudgeC
 
 
 def _score_batch(batch: Path, out: Path, settings: "JudgeConfig") -> None:
+    from flows.checks.output import check_output
     from kernels_eval.jsonl import judge_file
 
+    check_output("--out", out)
     last = time.monotonic()
 
     def report_progress(done: int, total: int) -> None:

@@ -4,9 +4,14 @@ Exit codes: 0 success; 1 the machine failed (the same command continues the run)
 Imports are light: a command imports its dependencies when it runs.
 """
 
+import errno
+import itertools
+import os
+import signal
 import sys
+import threading
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from pydantic import ValidationError
@@ -17,6 +22,10 @@ from kernels_eval.errors import InfrastructureError, InputError
 
 INTERRUPTED = 130
 """Exit code of typer after Ctrl-C."""
+INTERRUPT_S = 2.5
+"""Time in which a command may end in order after Ctrl-C."""
+_SHOULD_BE = "Input should be "
+STOPPED = "stopped; the same command continues from here"
 
 app = typer.Typer(
     name="kernelmill",
@@ -47,18 +56,39 @@ def _options(  # pyright: ignore[reportUnusedFunction]  # typer calls it
 
 def main() -> None:
     """Run the command line."""
+    signal.signal(signal.SIGINT, _interrupt)
     sys.exit(run(sys.argv[1:]))
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    """Raise KeyboardInterrupt; end the process if it has not ended a little later.
+
+    A library may take the exception for a failed import, or wait for a process that is busy. As after `kill -9`, all
+    other processes of a run end with this one, and the same command continues.
+    """
+    timer = threading.Timer(INTERRUPT_S, _end_now)
+    timer.daemon = True
+    timer.start()
+    raise KeyboardInterrupt
+
+
+def _end_now() -> None:
+    sys.stderr.write(f"{STOPPED}\n")
+    sys.stderr.flush()
+    os._exit(INTERRUPTED)
 
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
-        result = app(args=arguments, prog_name="kernelmill", standalone_mode=True)
+        result = app(args=arguments, prog_name="kernelmill", standalone_mode=False)
     except SystemExit as stop:
-        if stop.code == INTERRUPTED:
-            errors.print("stopped; the same command continues from here")
         return stop.code if isinstance(stop.code, int) else (0 if stop.code is None else 1)
+    except typer.TyperException as error:
+        if error.format_message():  # empty if the help was printed instead
+            errors.print(f"[red]error:[/red] {_one_line(_usage_error(error, arguments))}")
+        return error.exit_code
     except ModuleNotFoundError as error:
         extra = _extra_of(error.name or "")
         if extra is None:
@@ -74,9 +104,13 @@ def run(arguments: list[str]) -> int:
         where = ".".join(str(part) for part in first["loc"])
         errors.print(f"[red]error:[/red] {_one_line(where + ': ' + first['msg'])}")
         return 2
+    except OSError as error:
+        return _end_with_file_error(error, errors)
     except InfrastructureError as error:
         errors.print(f"[red]failed:[/red] {_one_line(error)} The same command continues from here.")
         return 1
+    if result == INTERRUPTED:
+        errors.print(STOPPED)
     return result if isinstance(result, int) else 0
 
 
@@ -92,6 +126,32 @@ def _extra_of(module: str) -> str | None:
         return None
     found = re.compile(rf"""{re.escape(package)}\b.*;.*extra == ['"](\w+)['"]""")
     return next((match[1] for line in declared if (match := found.match(line))), None)
+
+
+def _usage_error(error: typer.TyperException, arguments: list[str]) -> str:
+    """Return what is wrong with a command's words, and which command describes them."""
+    context = getattr(error, "ctx", None)
+    hint = f" (`{context.command_path} --help` lists what there is)" if context is not None else ""
+    options: list[str] = getattr(getattr(error, "param", None), "opts", [])
+    words = [part for argument in arguments for part in argument.split("=", 1)]
+    for option, found in itertools.pairwise(words):
+        if option in options and error.message.startswith(_SHOULD_BE):
+            return f"{option}: found {found}, expected {error.message.removeprefix(_SHOULD_BE)}{hint}"
+        if option in options and error.message:
+            return f"{option}: {error.message.removeprefix('Value error, ').rstrip('.')}{hint}"
+    return error.format_message().rstrip(".") + hint
+
+
+def _end_with_file_error(error: OSError, errors: Console) -> int:
+    """Print an error of the file system and return the exit code. Raises the error again if it is another one."""
+    where = f"{error.filename}: " if error.filename is not None else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        errors.print(f"[red]failed:[/red] {_one_line(where + os.strerror(error.errno))}. The same command continues.")
+        return 1
+    if not where:
+        raise error
+    errors.print(f"[red]error:[/red] {_one_line(where + str(error.strerror))}")
+    return 2
 
 
 def _one_line(error: object) -> str:

@@ -1,6 +1,7 @@
 """`kernelmill serve | deploy | alert | server`: the flows for a Prefect server, its alerts, and the server itself."""
 
 import os
+import signal
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -36,6 +37,7 @@ def serve(
     from flows.services.deployments import serve as serve_flows
     from flows.settings.configuration import load_configuration
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it has to end the runs that it started
     schedule = None if cron is None else schedule_of(cron, timezone)
     serve_flows(load_configuration(config_path(config, config_option), set_ or []), schedule, typer.echo)
 
@@ -70,11 +72,13 @@ def alert(
     ] = "KERNELMILL_WEBHOOK_TOKEN",
 ) -> None:
     """Have the Prefect server mark dead runs as Crashed, and call a webhook if a run fails, crashes or is cancelled."""
-    from prefect.settings import get_current_settings
-
     from flows.services.alerts import call_webhook_on_failure, mark_vanished_runs
+    from flows.services.environment import set_defaults
     from flows.services.prefect_server import answers
     from kernels_eval.errors import InputError
+
+    set_defaults()
+    from prefect.settings import get_current_settings
 
     api_url = get_current_settings().api.url
     if api_url is None or not answers(api_url):
@@ -94,13 +98,16 @@ def server(
     port: Annotated[int, typer.Option(help="Port of the server. 0: a free one.")] = 4200,
 ) -> None:
     """Start a Prefect server on the database of past runs, and keep it until Ctrl-C."""
+    from flows.checks.output import check_output
     from flows.services.environment import set_defaults
-    from flows.services.prefect_server import start_server
+    from flows.services.prefect_server import check_port, start_server
     from kernels_eval.errors import InputError
 
     set_defaults()
     if not (runs_dir / "prefect").is_dir():
         raise InputError(f"--runs-dir: {runs_dir}: expected a folder of runs with prefect/ in it, found none")
+    check_port(port)
+    check_output("--runs-dir", runs_dir / "prefect", folder=True)
     process, api_url = start_server(runs_dir.resolve() / "prefect", port=port)
     typer.echo(f"Prefect: {api_url.removesuffix('/api')}   (PREFECT_API_URL={api_url}; Ctrl-C ends it)")
     try:

@@ -3,6 +3,7 @@
 import json
 import logging
 import pkgutil
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from flows.checks.output import check_output
 from flows.cli.console import ConsoleListener, TrajectoryLogsOption, TurnsOption, logs_override, showing_turns
 from flows.cli.interruption import telling_how_to_go_on
 
@@ -176,6 +178,8 @@ def _command_with_rollouts(flow: str) -> Callable[..., None]:
         turns: TurnsOption = False,
         trajectory_logs: TrajectoryLogsOption = None,
     ) -> None:
+        if trajectory_logs is not None:
+            check_output("--trajectory-logs", trajectory_logs, folder=True)
         overrides = [*(set_ or []), *logs_override(trajectory_logs)]
         _run_and_show(flow, config_path(config, config_option), overrides, refresh, turns=turns)
 
@@ -211,17 +215,22 @@ def run_flow(
     **arguments: Any,
 ) -> FlowResult:
     """Run the flow of this dotted name with a Prefect server, and show its stages on the terminal."""
+    from httpx import TransportError
+
     from flows.capacity.speed import describe, expectation, share_of
     from flows.checks.preflight import check_before_start, check_checkpoint
     from flows.run.state import read_state
     from flows.services.environment import set_defaults
     from flows.settings.configuration import load_configuration
+    from kernels_eval.errors import InfrastructureError, first_line
+    from kernels_eval.pool.scratch import remove_left_behind
     from tasks.pipeline.stage import check_refresh
 
     began = time.monotonic()
     set_defaults()
     config = load_configuration(path, overrides or [])
     check_before_start(config)
+    remove_left_behind(Path(tempfile.gettempdir()))
     if "checkpoint" in arguments:
         check_checkpoint(Path(arguments["checkpoint"]), config)
     console = Console(highlight=False)
@@ -249,13 +258,18 @@ def run_flow(
     drawn = ConsoleListener(console, shares)
     listener.set(drawn)
     refresh.set(again)
-    with prefect_server(runs_dir) as server:
+    with prefect_server(runs_dir, drawn.warned) as server:
         startup_s.set(server.startup_s)
         if server.unanswered:
             console.print(f"[yellow]no Prefect server answers at {server.unanswered}; a local one was started[/yellow]")
         console.print(f"  Prefect: {server.ui_url}" + (" (until the end of this run)" if server.ours else ""))
         with telling_how_to_go_on(console, drawn), drawn.drawing(), showing_turns(console, turns):
-            value = flow(config, **arguments)
+            try:
+                value = flow(config, **arguments)
+            except TransportError as error:
+                raise InfrastructureError(
+                    f"Prefect's server at {server.api_url} does not answer: {first_line(error)}."
+                ) from error
     return FlowResult(value, run_dir, time.monotonic() - began, console)
 
 

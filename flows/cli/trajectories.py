@@ -37,6 +37,7 @@ def analyze(
     """Show statistics of trajectories: turns, returns, correctness, improvement from turn to turn, speedups."""
     from rich.console import Console
 
+    from flows.checks.output import check_output
     from flows.cli.tables import analysis_tables
     from kernels_eval.errors import InputError
     from tasks.pipeline.store import write_atomically
@@ -44,6 +45,8 @@ def analyze(
 
     if output is not None and output.suffix.lower() not in (".json", *SUFFIXES):
         raise InputError(f"--output: {output}: expected a name that ends in .json, {', '.join(SUFFIXES)}")
+    if output is not None:
+        check_output("--output", output)
     turns, faults = load_turns(dataset)
     if split is not None:
         found = sorted(turns["split"].drop_nulls().unique())
@@ -110,14 +113,16 @@ def rescore(
     ] = None,
 ) -> None:
     """Recompute rewards and returns with another reward, into a new data set."""
+    from flows.checks.output import check_output
     from flows.cli.tables import decimal
     from tasks.trajectories.analysis import analyse, load_turns
     from tasks.trajectories.derived import rescore as rescore_batch
     from tasks.trajectories.reader import find_batches
 
-    folders = find_batches(dataset)
     resolved, name = dataset.resolve(), reward.replace(" ", "").replace("*", "x")
     target = output or resolved.with_name(f"{resolved.name}-{name}")
+    check_output("--output", target, folder=True)
+    folders = find_batches(dataset)
     for folder in folders:
         single = len(folders) == 1 and folder == dataset
         rescore_batch(folder, reward, target if single else target / folder.name, gamma)

@@ -139,3 +139,7 @@ class LogListener:
     def noted(self, text: str) -> None:
         """Log the line."""
         self.logger.info("%s", text)
+
+    def warned(self, text: str) -> None:
+        """Log the note."""
+        self.logger.warning("%s", text)

@@ -23,6 +23,7 @@ from typing import IO
 
 from prefect.logging import get_run_logger
 from prefect.runtime import deployment
+from prefect.settings import PREFECT_API_URL
 from pydantic import BaseModel
 
 from flows.capacity.planner import needs_of
@@ -30,9 +31,11 @@ from flows.run.prefect_ui import LogListener, tag_flow_run
 from flows.run.state import ControlState, RunState, StageTiming, read_state, write_state
 from flows.services.gpus import GpuSlots
 from flows.services.ray_cluster import RayCluster
+from flows.services.server_events import events_kept
 from flows.settings.configuration import RunConfig, save_configuration
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import normalised
+from tasks.pipeline.artifact_queue import artifacts_sent
 from tasks.pipeline.references import ArtifactRef, CheckpointRef, EvaluationRef, TrajectoryBatchRef, with_paths
 from tasks.pipeline.stage import StageListener, Workspace
 from tasks.pipeline.store import digest_of
@@ -163,11 +166,16 @@ def open_run(config: RunConfig) -> Generator[Run]:
 
     def before_work() -> None:
         slots.take()
-        cluster.start()
+        cluster.start(lambda text: workspace.tell(lambda each: each.warned(text)))
 
     began = time.monotonic() - startup_s.get()
     tag_flow_run(config)
-    with _locked(run_dir), _logged_to(run_dir / "log.txt"):
+    with (
+        _locked(run_dir),
+        _logged_to(run_dir / "log.txt"),
+        events_kept(PREFECT_API_URL.value()),
+        artifacts_sent(),
+    ):
         save_configuration(config, run_dir / "config.yaml")
         link_to(runs_dir / "latest", run_dir)
         further = listener.get()

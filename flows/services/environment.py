@@ -1,6 +1,14 @@
 """Environment variables of every process of a run, set before Prefect, Ray or W&B is imported, unless they are."""
 
+import contextlib
+import io
 import os
+import sys
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from kernels_eval.errors import InputError
 
 QUIET = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -9,7 +17,13 @@ QUIET = {
     "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
     # Distinguishes a long-running process from a dead one (flows/services/automations/vanished-runs.yaml).
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+    # A server that is started again may need a minute on a busy machine: a state is sent for about four minutes.
+    "PREFECT_CLIENT_MAX_RETRIES": "7",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # Without its control process Ray would end the driver after a minute; tasks.cluster.health notices it first.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "86400",
+    # Ray prints these to the terminal, with twenty lines of its log each; the run says in a line what it does about it.
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "Raylet is terminated|has been marked dead",
     # Ray's default is nice 15: beside other work a stage would come to a stop.
     "RAY_worker_niceness": "0",
     "WANDB_ERROR_REPORTING": "false",
@@ -23,6 +37,30 @@ QUIET = {
 
 
 def set_defaults() -> None:
-    """Set the variables that are not set yet."""
+    """Set the variables that are not set yet. Raises InputError for a variable that Prefect refuses."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
+    if "prefect" not in sys.modules:
+        _import_prefect()
+
+
+def check_temporary_folder() -> None:
+    """Raise InputError if TMPDIR names no folder that can be written; Python would use another one without a word."""
+    named = os.environ.get("TMPDIR")
+    if named and not (Path(named).is_dir() and os.access(named, os.W_OK)):
+        raise InputError(f"TMPDIR: found {named}, expected a folder that can be written")
+
+
+def _import_prefect() -> None:
+    with contextlib.redirect_stderr(io.StringIO()):  # it also prints the error, with a traceback's length
+        try:
+            from prefect.settings import get_current_settings
+
+            get_current_settings()
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            found = str(first["input"])
+            names = [name for name, value in os.environ.items() if name.startswith("PREFECT_") and value == found]
+            where = " or ".join(names) or f"Prefect's setting {'.'.join(str(part) for part in first['loc'])}"
+            expected = first["msg"].removeprefix("Input should be ")
+            raise InputError(f"{where}: found {found!r}, expected {expected}") from error

@@ -18,13 +18,24 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from flows.services.server_database import check_database
-from kernels_eval.errors import InfrastructureError
+from flows.services.server_events import events_kept
+from flows.services.server_keeper import Note, ServerKeeper
+from kernels_eval.errors import InfrastructureError, InputError
+from tasks.pipeline.artifact_queue import INTERRUPTED_S, PATIENCE_S, wait_until_sent
 
 HOST = "127.0.0.1"
 DATABASE = "prefect.db"
 STARTUP_TIMEOUT_S = 120.0
+SHUTDOWN_S = 60.0
+"""Time that a server has to write its last events, also if its database is locked for a while."""
+EVENT_SETTINGS = {
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL": "1",
+    # Events whose writing failed that often ("database is locked") are dropped; Prefect's default is 5.
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_MAX_FLUSH_RETRIES": "1000",
+}
 _PR_SET_PDEATHSIG = 1
 
 
@@ -47,25 +58,57 @@ class PrefectServer:
 
 
 @contextmanager
-def prefect_server(runs_dir: Path) -> Generator[PrefectServer]:
-    """Yield a server that answers, set for every child process. Raises InfrastructureError if none can be started."""
+def prefect_server(runs_dir: Path, note: Note = lambda _text: None) -> Generator[PrefectServer]:
+    """Yield a server that answers, set for every child process. Raises InfrastructureError if none can be started.
+
+    A server that dies is started again at its address; `note` is called with a line about it.
+    """
     configured = _configured_server()
     if configured is not None and answers(configured):
-        yield PrefectServer(configured, ours=False)
+        with _kept(None, runs_dir, configured, note):
+            yield PrefectServer(configured, ours=False)
         return
     began = time.monotonic()
     process, api_url = start_server(runs_dir.resolve() / "prefect")
+    startup_s = time.monotonic() - began
+    with _pointed_at(api_url), _kept(process, runs_dir, api_url, note):
+        yield PrefectServer(api_url, ours=True, startup_s=startup_s, unanswered=configured)
+
+
+@contextmanager
+def _kept(process: subprocess.Popen[bytes] | None, runs_dir: Path, api_url: str, note: Note) -> Generator[None]:
+    """Watch a server while the block runs, send what is left, and end the server if it is ours."""
+    port = urlsplit(api_url).port or 0
+
+    def start() -> subprocess.Popen[bytes]:
+        return start_server(runs_dir.resolve() / "prefect", port)[0]
+
+    keeper = ServerKeeper(process, start, lambda: answers(api_url), note)
+    keeper.open()
+    patience_s = INTERRUPTED_S
     try:
-        with _pointed_at(api_url):
-            try:
-                yield PrefectServer(api_url, ours=True, startup_s=time.monotonic() - began, unanswered=configured)
-            finally:
-                _flush_queues()
+        with events_kept(api_url):
+            yield
+        patience_s = PATIENCE_S
+    except Exception:
+        patience_s = PATIENCE_S
+        raise
     finally:
-        process.terminate()
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
+        if keeper.wait_until_up(3 * patience_s):
+            keeper.send_rest()
+            _flush_queues(patience_s)
+        keeper.close()
+        if keeper.process is not None:
+            _end(keeper.process, SHUTDOWN_S if patience_s == PATIENCE_S else INTERRUPTED_S)
+
+
+def _end(process: subprocess.Popen[bytes], timeout_s: float) -> None:
+    """End the server. After Ctrl-C nobody waits: it is told to end, and does so by itself."""
+    process.terminate()
+    try:
+        process.wait(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        if timeout_s == SHUTDOWN_S:
             process.kill()
             process.wait()
 
@@ -107,9 +150,20 @@ def start_server(home: Path, port: int = 0, database: str | None = None) -> tupl
     )
 
 
+def check_port(port: int) -> None:
+    """Raise InputError if a server cannot listen on this port."""
+    try:
+        socket.create_server((HOST, port)).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"--port: cannot listen on {HOST}:{port}: {getattr(error, 'strerror', None) or error}"
+        ) from error
+
+
 def _launch(home: Path, port: int, database: str | None) -> subprocess.Popen[bytes]:
     environment = {
         **os.environ,
+        **EVENT_SETTINGS,
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
         "PREFECT_HOME": str(home),
@@ -134,18 +188,19 @@ def _launch(home: Path, port: int, database: str | None) -> subprocess.Popen[byt
 
 
 def _end_with_parent() -> None:
-    """Have the kernel end this process when its parent ends for any reason (Linux only; elsewhere: at a normal end)."""
+    """Have the kernel end this process with the thread that started it, for any reason (Linux; else: normal end)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _flush_queues() -> None:
-    """Wait until states and logs have reached the server; Prefect sends both from background threads."""
+def _flush_queues(timeout_s: float) -> None:
+    """Wait until artifacts, states and logs have reached the server, `timeout_s` at most for each."""
     from prefect.events.worker import EventsWorker
     from prefect.logging.handlers import APILogWorker
 
-    EventsWorker.drain_all(timeout=10, at_exit=False)
-    APILogWorker.drain_all(timeout=10, at_exit=False)
+    wait_until_sent(timeout_s)
+    EventsWorker.drain_all(timeout=timeout_s, at_exit=False)
+    APILogWorker.drain_all(timeout=timeout_s, at_exit=False)
 
 
 def _configured_server() -> str | None:

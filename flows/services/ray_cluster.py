@@ -8,25 +8,46 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from flows.services.gpus import gpus_here
 from flows.settings.configuration import RayConfig
-from kernels_eval.errors import InputError
+from kernels_eval.errors import InfrastructureError, InputError, first_line
+from tasks.cluster.health import is_alive, leave
 from tasks.cluster.placement import Bundle, Kind, Need, bundles_for, living_nodes
 
 CONNECT_TIMEOUT_S = 2.0
+RETRY_S = 2.0
+"""Interval of the attempts to join a cluster that does not answer."""
 LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Environment variable: if "0" when Ray is imported, Ray assumes a single machine and listens on loopback only."""
 
 
+Note = Callable[[str], None]
+"""Shows one line to the person who started the run."""
+
+
+class RayUnavailableError(InfrastructureError):
+    """A cluster did not answer for as long as a run waits; another attempt would only wait once more."""
+
+    can_heal = False
+
+
 def check_address(config: RayConfig) -> None:
     """Raise InputError if `ray.address` cannot be reached. Ray itself would wait for two minutes."""
+    failure = unanswered(config)
+    if failure is not None:
+        raise InputError(f"ray.address: found {config.address!r}, expected a Ray cluster that answers there: {failure}")
+
+
+def unanswered(config: RayConfig) -> str | None:
+    """Return why `ray.address` cannot be reached, or None if it can. Raises InputError if it is no address."""
     if config.address is None or config.address in ("auto", "local"):
-        return
+        return None
     text = config.address if "://" in config.address else f"ray-head://{config.address}"
     try:
         parts = urlsplit(text)
@@ -38,10 +59,8 @@ def check_address(config: RayConfig) -> None:
     try:
         socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
     except OSError as error:
-        raise InputError(
-            f"ray.address: found {config.address!r}, expected a Ray cluster that answers there: "
-            f"{host} port {port}: {error.strerror or error}"
-        ) from error
+        return f"{host} port {port}: {error.strerror or error}"
+    return None
 
 
 def our_packages() -> list[str]:
@@ -87,42 +106,59 @@ class RayCluster:
         self.needs = needs
         self._started = False
 
-    def start(self) -> None:
-        """Start or join, and reserve the resources of `ray.placement`. Later calls only check the reservation."""
-        self.join()
+    def start(self, note: Note = lambda _text: None) -> None:
+        """Start or join, and reserve the resources of `ray.placement`; a later call starts anew if Ray has died.
+
+        `note` is called with a line about everything unusual. Raises RayUnavailableError if a cluster does not answer
+        within `ray.wait_s`, InfrastructureError if a local Ray does not start.
+        """
+        if self._started and not is_alive():
+            note("Ray has died: it is started again" if self.config.address is None else "Ray has died: joining again")
+            leave()
+        self.join(note)
         if self.config.placement:
             from tasks.cluster.workers import reserve
 
             reserve(self.bundles)
 
-    def join(self) -> bool:
+    def join(self, note: Note = lambda _text: None) -> bool:
         """Start or join; return True if this call did. Does nothing if Ray is initialised in this process already."""
         if _is_initialized():
             return False
-        check_address(self.config)
-        quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
         if self.config.address is None:
-            os.environ.setdefault(LOOPBACK_ONLY, "0")
-            if "RAY_AUTH_MODE" not in os.environ:
-                os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-            import ray
-
-            ray.init(
-                address="local",
-                num_cpus=self.config.cpus or os.cpu_count(),
-                object_store_memory=self.config.object_store_mb * 2**20,
-                include_dashboard=False,
-                **quiet,
-            )
+            _start_local(self.config)
         else:
-            import ray
-
-            ray.init(address=self.config.address, runtime_env={"py_modules": our_packages()}, **quiet)
+            self._join_within(time.monotonic() + self.config.wait_s, note)
             from tasks.cluster.workers import place_on
 
             place_on(self.config.worker_resource)
+        is_alive()  # finds this node's raylet while it lives
         self._started = True
         return True
+
+    def _join_within(self, deadline: float, note: Note) -> None:
+        """Join the cluster as soon as it answers."""
+        said, limit = False, f"{self.config.wait_s:g} s (ray.wait_s)"
+        while True:
+            failure = self._join_once()
+            if failure is None:
+                return
+            if time.monotonic() >= deadline:
+                raise RayUnavailableError(f"ray.address: nothing to join within {limit}: {failure}.")
+            if not said:
+                note(f"ray.address: {failure}: waiting for up to {limit}")
+                said = True
+            time.sleep(RETRY_S)
+
+    def _join_once(self) -> str | None:
+        """Join the cluster; return why that was impossible, or None."""
+        failure = unanswered(self.config)
+        if failure is None:
+            try:
+                _initialize(address=self.config.address, runtime_env={"py_modules": our_packages()})
+            except InfrastructureError as error:
+                return str(error)
+        return failure
 
     def bundles(self) -> list[Bundle]:
         """Return the bundles to reserve on the living nodes. Raises InputError if they can never hold them."""
@@ -133,16 +169,36 @@ class RayCluster:
 
     def stop(self) -> None:
         """End the run's workers, and Ray if this object started it."""
-        if "ray" not in sys.modules:
+        if not _is_initialized():
             return
-        import ray
-
         from tasks.cluster.workers import release, stop_workers
 
-        if not ray.is_initialized():
-            return
-        stop_workers()
-        release()
+        if is_alive():
+            stop_workers()
+            release()
         if self._started:
-            ray.shutdown()
+            leave()
             self._started = False
+
+
+def _start_local(config: RayConfig) -> None:
+    os.environ.setdefault(LOOPBACK_ONLY, "0")
+    if "RAY_AUTH_MODE" not in os.environ:
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    _initialize(
+        address="local",
+        num_cpus=config.cpus or os.cpu_count(),
+        object_store_memory=config.object_store_mb * 2**20,
+        include_dashboard=False,
+    )
+
+
+def _initialize(**options: Any) -> None:
+    """Call `ray.init`. Raises InfrastructureError with the first line of what went wrong."""
+    import ray
+
+    try:
+        ray.init(log_to_driver=False, configure_logging=False, **options)
+    except Exception as error:  # Ray raises a plain Exception if a node does not start in time
+        ray.shutdown()
+        raise InfrastructureError(f"Ray did not start: {first_line(error)}") from error

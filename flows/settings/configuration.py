@@ -27,12 +27,18 @@ from tasks.tracking.config import TrackingConfig
 from tasks.update.config import UpdateConfig
 from tasks.validation.config import ValidationConfig
 
+_LARGEST = 1e18
+"""Settings are smaller, also those in bytes."""
+_TOO_DEEP = "expected groups of settings, found mappings or lists nested too deeply, or in themselves"
+
 
 class RayConfig(FrozenModel):
     """The Ray cluster that a run works on."""
 
     address: str | None = None
     """Address of a Ray cluster (`ray://host:10001` or `host:6379`). None: a local one is started."""
+    wait_s: float = Field(default=300.0, ge=0)
+    """Longest wait for the cluster at `address` to answer again if it is lost during a run."""
     cpus: int | None = Field(default=None, ge=1)
     """CPUs of the local cluster. None: all of the machine."""
     worker_resource: str | None = None
@@ -62,7 +68,7 @@ class RunConfig(FrozenModel):
     name: str = Field(default="local", pattern=r"^[a-z0-9][a-z0-9._-]*$")
     seed: int = Field(default=0, ge=0)
     """Seed of every stage without a seed setting."""
-    iterations: int = Field(default=8, ge=0)
+    iterations: int = Field(default=8, ge=0, le=1_000_000)
     """RL iterations."""
     control: Annotated[bool, Operational] = False
     """SFT control: also spend the time of RL on more SFT, and evaluate the result for comparison with RL.
@@ -110,19 +116,33 @@ def overridden(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
     return check_configuration(values, "overrides")
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice in one mapping; YAML's own loader keeps the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set[str]()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen and key.value != "<<":
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value} is set twice", key.start_mark)
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
 def _read_yaml(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
     """Return the nested mappings of a file, merged into those of the file that it extends."""
     if path.resolve() in extended_by:
         raise InputError(f"{path}: extends itself")
     try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+        loaded = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError as error:
         by = f", which {extended_by[-1]} extends" if extended_by else ""
         raise InputError(f"{path}: no such configuration file{by}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as a configuration file: {error}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2020-99-99
         raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise InputError(f"{path}: {_TOO_DEEP}") from error
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
@@ -148,9 +168,38 @@ def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 def check_configuration(values: dict[str, Any], where: str) -> RunConfig:
     """Return the typed configuration. Raises InputError with `where` and the first wrong key."""
     try:
-        return RunConfig.model_validate(values)
+        _check_numbers(values, where)
+        config = RunConfig.model_validate(values)
     except ValidationError as error:
         raise InputError(f"{where}: {explain(error, RunConfig)}") from error
+    except RecursionError as error:
+        raise InputError(f"{where}: {_TOO_DEEP}") from error
+    typed = config.model_dump()
+    _check_numbers(typed, where)  # pydantic reads the text 1e400 as infinity
+    _check_truths(values, typed, where)
+    return config
+
+
+def _check_numbers(value: object, where: str, name: str = "") -> None:
+    """Raise InputError for a number that no setting can mean: infinite, not a number, or beyond any count."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _check_numbers(inner, where, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _check_numbers(inner, where, name)
+    elif isinstance(value, int | float) and not abs(value) < _LARGEST:
+        raise InputError(f"{where}: {name}: found {value:g}, expected a finite number below {_LARGEST:g}")
+
+
+def _check_truths(given: dict[str, Any], typed: dict[str, Any], where: str, prefix: str = "") -> None:
+    """Raise InputError for `true` and `false` in place of a number: pydantic reads them as 1 and 0."""
+    for key, value in given.items():
+        read = typed.get(key)
+        if isinstance(value, dict) and isinstance(read, dict):
+            _check_truths(value, read, where, f"{prefix}{key}.")
+        elif isinstance(value, bool) and isinstance(read, int | float) and not isinstance(read, bool):
+            raise InputError(f"{where}: {prefix}{key}: found {str(value).lower()}, expected a number")
 
 
 def apply_override(values: dict[str, Any], override: str) -> None:
@@ -160,9 +209,11 @@ def apply_override(values: dict[str, Any], override: str) -> None:
     if not equals or not all(keys):
         raise InputError(f"--set {override}: expected the form a.b=value")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        value = yaml.load(text, _Loader)
+    except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"--set {override}: the value is not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise InputError(f"--set {override[:60]}…: {_TOO_DEEP}") from error
     target = values
     for position, key in enumerate(keys[:-1]):
         inner = target.setdefault(key, {})
@@ -229,7 +280,7 @@ def settings_group(annotation: Any) -> type[BaseModel] | None:
 
 
 def _expectation(message: str) -> str:
-    for prefix in ("Input should be ", "Value error, "):
+    for prefix in ("Input should be ", "Value error, ", "Tuple should have ", "List should have "):
         message = message.removeprefix(prefix)
     return message.replace("String should match pattern", "text that matches")
 

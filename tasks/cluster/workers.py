@@ -68,6 +68,12 @@ def stop_worker(name: str) -> None:
         ray.kill(worker)
 
 
+def forget_workers() -> None:
+    """Forget every worker and the reservation, which went with their cluster."""
+    _workers.clear()
+    _reservation.clear()
+
+
 def stop_workers() -> None:
     """Kill every worker of this driver."""
     for name in list(_workers):

@@ -1,5 +1,7 @@
 """Settings of held-out evaluation."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from kernels_eval.frozen import FrozenModel
@@ -15,7 +17,7 @@ class EvaluationConfig(FrozenModel):
     certain."""
     full_size_share: float = Field(default=1.0, ge=0, le=1)
     """Share of the correct kernels that are run at the problem's own size too (as judge.full_size_share)."""
-    pass_at: tuple[int, ...] = (1, 4)
+    pass_at: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1, 4), min_length=1)
     """k of pass@k (unbiased; at most the samples)."""
     fast_thresholds: tuple[float, ...] = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
     """p of fast_p: correct and faster than p times the reference."""

@@ -108,8 +108,10 @@ def architecture_of(path: Path) -> dict[str, Any]:
         stored = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise InputError(f"{file}: expected the configuration of a Hugging Face model, found no file") from error
-    except json.JSONDecodeError as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"{file}: expected JSON: {error}") from error
+    if not isinstance(stored, dict):
+        raise InputError(f"{file}: expected an object, found {type(stored).__name__}")
     return {field: stored.get(field) for field in _SHAPE_FIELDS}
 
 

@@ -4,9 +4,7 @@ Keys are `<run id>-<stage>…`: artifacts of a run stand together, and a stage's
 are for people: if the server refuses one, that is logged and the stage goes on. A table has a few dozen rows at most.
 """
 
-import contextvars
 import json
-import logging
 import math
 import re
 import threading
@@ -16,11 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import polars as pl
-from prefect.exceptions import PrefectHTTPStatusError
 
 from kernels_eval.errors import InputError
+from tasks.pipeline.artifact_queue import ProgressBar, send
 from tasks.pipeline.references import (
     ArtifactRef,
     CheckpointRef,
@@ -49,23 +46,24 @@ _METRICS = (
     "tokens",
     "tokens_per_s",
 )
-_LOGGER = logging.getLogger("kernelmill.artifacts")
 
 
 def publish(run_id: str, name: str, content: str | Sequence[Row] | Path, description: str) -> None:
-    """Show Markdown, a table, or a link to a file of this machine, under the key `<run id>-<name>`."""
+    """Show Markdown, a table, or a link to a file of this machine, under the key `<run id>-<name>`.
+
+    Returns at once; it is shown as soon as the server answers.
+    """
     from prefect import artifacts
 
     shown: dict[str, Any] = {"key": artifact_key(run_id, name), "description": description}
-    with _for_people(description):
-        match content:
-            case str():
-                artifacts.create_markdown_artifact(content, **shown)
-            case Path():
-                path = content.resolve()
-                artifacts.create_link_artifact(path.as_uri(), str(path), **shown)
-            case _:
-                artifacts.create_table_artifact(list(content), **shown)
+    match content:
+        case str():
+            send(artifacts.MarkdownArtifact(markdown=content, **shown))
+        case Path():
+            path = content.resolve()
+            send(artifacts.LinkArtifact(link=path.as_uri(), link_text=str(path), **shown))
+        case _:
+            send(artifacts.TableArtifact(table=list(content), **shown))
 
 
 def publish_summary(
@@ -99,34 +97,19 @@ def publish_refusal(run_id: str, stage: str, label: str, error: InputError) -> N
 @contextmanager
 def shown_progress(run_id: str, stage: str, label: str) -> Generator[Callable[[int, int], None]]:
     """Yield a function that takes a stage's progress, from any thread; a long stage gets a bar in the UI."""
-    from prefect.artifacts import create_progress_artifact, update_progress_artifact
-
-    bar: Any = None
+    bar = ProgressBar(artifact_key(run_id, stage, "progress"), label)
     last = time.monotonic()
     lock = threading.Lock()
-    # A thread that the stage starts knows neither the task run nor the server of this one.
-    context = contextvars.copy_context()
 
     def move(done: int, total: int) -> None:
+        nonlocal last
         with lock:
-            context.run(draw, done, total)
-
-    def draw(done: int, total: int) -> None:
-        nonlocal bar, last
-        if time.monotonic() - last < PROGRESS_INTERVAL_S or total <= 0:
-            return
-        last = time.monotonic()
-        percent = min(100.0, 100.0 * done / total)
-        with _for_people(label):
-            if bar is None:
-                bar = create_progress_artifact(percent, artifact_key(run_id, stage, "progress"), label)
-            else:
-                update_progress_artifact(bar, percent)
+            if total > 0 and time.monotonic() - last >= PROGRESS_INTERVAL_S:
+                last = time.monotonic()
+                bar.move(min(100.0, 100.0 * done / total))
 
     yield move
-    if bar is not None:
-        with _for_people(label):
-            update_progress_artifact(bar, 100.0)
+    bar.end()
 
 
 def artifact_key(*parts: str) -> str:
@@ -238,14 +221,6 @@ def with_interval(figures: Mapping[str, Any], name: str, form: str = ".3f") -> s
     if value is None:
         return "–"
     return f"{value:{form}}" + (f" [{interval[0]:{form}}, {interval[1]:{form}}]" if interval else "")
-
-
-@contextmanager
-def _for_people(label: str) -> Generator[None]:
-    try:
-        yield
-    except (httpx.HTTPError, PrefectHTTPStatusError) as error:
-        _LOGGER.warning("%s: Prefect's server did not take an artifact: %s", label, error)
 
 
 def _is_plain(value: object) -> bool:

@@ -60,6 +60,9 @@ class StageListener(Protocol):
     def noted(self, text: str) -> None:
         """A result that a person wants to know as soon as it is there, in one line."""
 
+    def warned(self, text: str) -> None:
+        """Something beside the stages happened, e.g. a service was started again; the run goes on."""
+
 
 @dataclass(frozen=True)
 class StageRecord:
@@ -274,7 +277,8 @@ def stage_task(
 def check_refresh(entries: Iterable[str]) -> None:
     """Raise InputError unless each entry is a stage's name (`update`) or label (`update 3`)."""
     for entry in entries:
-        labels = (re.sub(r"\\\{.*?\\\}", ".+", re.escape(label)) for label in _DECLARED.values())
+        numbered = (re.escape(label).replace(r"\{iteration\}", r"\d+") for label in _DECLARED.values())
+        labels = (re.sub(r"\\\{.*?\\\}", ".+", label) for label in numbered)
         if entry in (*STAGE_NAMES, *_DECLARED, REPORT_STAGE) or any(re.fullmatch(label, entry) for label in labels):
             continue
         known = [*STAGE_NAMES, REPORT_STAGE]

@@ -7,6 +7,7 @@ import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from kernels_eval.errors import InfrastructureError, KernelmillError, first_line
+from tasks.cluster.health import wait_for_any
 from tasks.cluster.workers import placed, stop_worker, warm_worker
 from tasks.pipeline.references import Progress, TrajectoryBatchRef
 from tasks.rollout.logs import TURN_LINES
@@ -27,8 +28,9 @@ def collect_trajectories(request: RolloutRequest, progress: Progress) -> Traject
     # No CPUs are reserved: the warm workers of the stages take turns, and each would keep CPUs from the next.
     worker = warm_worker(WORKER, RolloutActor, num_cpus=0, num_gpus=request.config.gpus, **placed("rollout"))
     try:
-        for item in worker.collect.options(num_returns="streaming").remote(request):
-            message: Any = ray.get(item)
+        stream = worker.collect.options(num_returns="streaming").remote(request)
+        while True:
+            message: Any = ray.get(next(wait_for_any([stream])[0]))
             if isinstance(message, TrajectoryBatchRef):
                 return message
             assert isinstance(message, RolloutProgress)
@@ -38,6 +40,8 @@ def collect_trajectories(request: RolloutRequest, progress: Progress) -> Traject
                     logger.handle(record)
             if message.total:  # while engine and judge start, nothing is planned yet
                 progress(message.done, message.total, **message.figures)
+    except StopIteration:
+        raise InfrastructureError("the rollout's process ended without a result") from None
     except RayTaskError as error:
         if isinstance(error.cause, KernelmillError):
             raise error.cause from None
@@ -48,4 +52,3 @@ def collect_trajectories(request: RolloutRequest, progress: Progress) -> Traject
     except BaseException:
         stop_worker(WORKER)  # interrupted: nobody waits for its rollout any more
         raise
-    raise InfrastructureError("the rollout's process ended without a result")

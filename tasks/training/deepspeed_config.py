@@ -5,30 +5,17 @@ which is compiled on the spot, and steps the GPU's part with a second optimizer 
 rate nor a checkpoint: that part would stay untrained without an error. PyTorch's AdamW steps tensors on both devices.
 """
 
-import json
 import logging
 import os
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from unittest import mock
 
 import torch
 from torch import nn
 
-from kernels_eval.errors import InputError
+from tasks.training.deepspeed_file import read_deepspeed_file, stage_of
 
-RESERVED = {
-    "train_batch_size": "update.optimizer_steps",
-    "train_micro_batch_size_per_gpu": "update.tokens_per_rank",
-    "gradient_accumulation_steps": "update.tokens_per_rank",
-    "gradient_clipping": "update.gradient_clip",
-    "optimizer": "update.learning_rate",
-    "scheduler": "update.schedule",
-    "bf16": "model.dtype",
-    "fp16": "model.dtype",
-}
-"""Keys that a file may not set, and the setting that decides instead."""
 _LARGEST_BUCKET = 100_000_000
 _ALIGNMENT = 1024
 SHARED_MEMORY_VARIABLE = "DS_BUILD_SHM_COMM"
@@ -49,30 +36,6 @@ def import_deepspeed() -> Any:
         # The attribute is probed lazily, with compiler runs; setting it first skips the probe as well as the op.
         deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})["deepspeed_shm_comm"] = False
     return deepspeed
-
-
-def read_deepspeed_file(path: str) -> dict[str, Any]:
-    """Return a DeepSpeed JSON file; raises InputError if it is invalid, or sets a key of `RESERVED`."""
-    try:
-        given = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"update.deepspeed: {path}: expected a DeepSpeed JSON file: {error}") from error
-    if not isinstance(given, dict):
-        raise InputError(f"update.deepspeed: {path}: expected an object, found {type(given).__name__}")
-    for key, setting in RESERVED.items():
-        if key in given:
-            raise InputError(f"update.deepspeed: {path}: {key} is not the file's to set; set {setting} instead")
-    return cast(dict[str, Any], given)
-
-
-def stage_of(path: str | None, zero_stage: int) -> int:
-    """Return the ZeRO stage in force: the file's, if it sets one."""
-    if path is None:
-        return zero_stage
-    stage = read_deepspeed_file(path).get("zero_optimization", {}).get("stage", zero_stage)
-    if stage not in (0, 1, 2, 3):
-        raise InputError(f"update.deepspeed: {path}: zero_optimization.stage: found {stage!r}, expected 0, 1, 2 or 3")
-    return stage
 
 
 def deepspeed_config(

@@ -22,8 +22,8 @@ from tasks.training.config import EngineConfig, LoraConfig
 from tasks.training.deepspeed_config import (
     deepspeed_config,
     initialize,
-    stage_of,
 )
+from tasks.training.deepspeed_file import stage_of
 from tasks.training.scoring import HeadMode, TokenScorer, score
 
 _PACKED_MULTIPLE = 128

@@ -10,11 +10,12 @@ import socket
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import ray
 from ray.exceptions import RayError
 
+from tasks.cluster.health import results_of, wait_for_any
 from tasks.cluster.workers import placed, stop_worker, warm_worker
 from tasks.training.config import EngineConfig
 from tasks.training.faults import error_of_rank
@@ -119,8 +120,7 @@ def run_on_ranks(config: EngineConfig, program: Program, job: Any) -> Iterator[A
     complete = False
     try:
         while pending:
-            ready, _ = ray.wait(pending, num_returns=1)
-            for stream in cast(list[Any], ready):
+            for stream in wait_for_any(pending):
                 try:
                     item = ray.get(next(stream))
                 except StopIteration:
@@ -140,17 +140,17 @@ def _ranks(config: EngineConfig) -> list[Any]:
     """Return the living ranks of one process group; recreate it if any of them is missing."""
     try:
         ranks = _warm_ranks(config)
-        groups = ray.get([rank.group.remote() for rank in ranks])
+        groups = results_of([rank.group.remote() for rank in ranks])
         if groups[0] is not None and len(set(groups)) == 1:
-            ray.get([rank.set_threads.remote(config.threads_per_rank) for rank in ranks])
+            results_of([rank.set_threads.remote(config.threads_per_rank) for rank in ranks])
             return ranks
         if any(group is not None for group in groups):
             _stop(config)
             ranks = _warm_ranks(config)
         group = secrets.token_hex(4)
-        address = ray.get(ranks[0].listen.remote(len(ranks)))
+        (address,) = results_of([ranks[0].listen.remote(len(ranks))])
         threads = config.threads_per_rank
-        ray.get([rank.join.remote(group, place, len(ranks), address, threads) for place, rank in enumerate(ranks)])
+        results_of([rank.join.remote(group, place, len(ranks), address, threads) for place, rank in enumerate(ranks)])
     except RayError as error:
         _stop(config)
         raise error_of_rank(error, config.tokens_per_rank) from error

@@ -2,6 +2,7 @@
 
 import itertools
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from kernels_eval.errors import InfrastructureError, InputError
 from tasks.evaluation.task import show_report
 from tasks.pipeline import artifacts, retries
 from tasks.pipeline import stage as orchestration
+from tasks.pipeline.artifact_queue import wait_until_sent
 from tasks.pipeline.references import CheckpointRef
 from tasks.pipeline.retries import StagesConfig, StageTimeoutError, can_heal
 from tasks.pipeline.stage import Stage, Workspace, check_refresh, stage_task
@@ -49,6 +51,9 @@ class Heard:
 
     def noted(self, text: str) -> None:
         self.events.append(("noted", text))
+
+    def warned(self, text: str) -> None:
+        self.events.append(("warned", text))
 
     def kinds(self) -> list[str]:
         return [kind for kind, _ in self.events]
@@ -404,6 +409,7 @@ def test_a_failure_that_stays_ends_after_the_retries(workspace: Workspace):
 
 def artifacts_of(server: PrefectServer, run_id: str) -> dict[tuple[str, str], Any]:
     """Return what the server shows of a run: the data of each artifact by key and type."""
+    assert wait_until_sent(120) == 0
     found = httpx.post(f"{server.api_url}/artifacts/filter", json={"limit": 200}).json()
     return {
         (artifact["key"], artifact["type"]): artifact["data"]
@@ -490,13 +496,25 @@ def test_a_failed_stage_leaves_nothing_published_and_nothing_cached(workspace: W
     assert is_available(half())
 
 
-def test_a_server_that_takes_no_artifact_costs_no_stage(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
+def test_a_server_that_takes_no_artifact_costs_no_stage(
+    workspace: Workspace, server: PrefectServer, monkeypatch: pytest.MonkeyPatch
+):
+    from prefect.client.orchestration import SyncPrefectClient
+
+    tried = threading.Event()
+
     def refuse(*_: Any, **__: Any) -> None:
+        tried.set()
         raise httpx.ConnectError("gone")
 
-    monkeypatch.setattr("prefect.artifacts.create_markdown_artifact", refuse)
-    run_chain(workspace, number=80)
-    assert calls == [("first", 80), ("second", 80)]
+    workspace.run_id = "away"
+    with monkeypatch.context() as away:
+        away.setattr(SyncPrefectClient, "create_artifact", refuse)
+        run_chain(workspace, number=80)
+        assert calls == [("first", 80), ("second", 80)]
+        assert tried.wait(60)
+        assert wait_until_sent(0.0) > 0
+    assert "## first 80" in artifacts_of(server, "away")[("away-first", "markdown")]
 
 
 def first_folder(workspace: Workspace) -> Path:

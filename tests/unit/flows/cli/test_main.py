@@ -156,3 +156,14 @@ def test_score_batch_names_the_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     source = "class Model: pass\ndef get_inputs(): pass\ndef get_init_inputs(): pass\n"
     batch.write_text(json.dumps({"problem_source": source, "kernel_source": "x"}) + '\n{"problem_source": 1}\n')
     assert f"{batch}:2" in refused(capsys, "score", "--batch", str(batch), "--out", str(tmp_path / "out.jsonl"))
+
+
+def test_a_server_on_a_taken_port_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    (tmp_path / "prefect").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert "Address already in use" in refused(capsys, "server", "--runs-dir", str(tmp_path), "--port", port)
+        assert "Address already in use" in refused(capsys, "serve-judge", "--port", port)
+    assert "--port: cannot listen on 127.0.0.1:70000" in refused(
+        capsys, "server", "--runs-dir", str(tmp_path), "--port", "70000"
+    )

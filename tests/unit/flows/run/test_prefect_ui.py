@@ -53,8 +53,10 @@ def test_every_listener_is_told_every_event(tmp_path: Path, caplog: pytest.LogCa
         workspace.tell(lambda each: each.finished("SFT", 2.0, cached=False))
         workspace.tell(lambda each: each.finished("SFT", 2.0, cached=True))
         workspace.tell(lambda each: each.failed("SFT", RuntimeError("no")))
+        workspace.tell(lambda each: each.warned("Ray was started again"))
     once = ["SFT: 1 of 4 loss 0.1235"]
-    started, done, cached, failed = (
-        [text] * 2 for text in ("SFT: started", "SFT: done in 2.0 s", "SFT: cached", "SFT: failed: no")
+    started, done, cached, failed, warned = (
+        [text] * 2
+        for text in ("SFT: started", "SFT: done in 2.0 s", "SFT: cached", "SFT: failed: no", "Ray was started again")
     )
-    assert caplog.messages == [*started, *once, *done, *cached, *failed]
+    assert caplog.messages == [*started, *once, *done, *cached, *failed, *warned]

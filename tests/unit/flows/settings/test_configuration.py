@@ -162,3 +162,17 @@ def test_what_does_not_decide_the_result_does_not_change_the_run(file: Path):
 def test_every_group_is_described_in_the_saved_file(file: Path, tmp_path: Path):
     save_configuration(load_configuration(file), tmp_path / "saved.yaml")
     assert set(yaml.safe_load((tmp_path / "saved.yaml").read_text())) == set(RunConfig.model_fields)
+
+
+@pytest.mark.parametrize("value", [".inf", "-.inf", ".nan", "1.0e+26", "100000000000000000000000000"])
+@pytest.mark.parametrize("name", ["iterations", "update.learning_rate", "sft.steps"])
+def test_a_number_that_nothing_can_mean_is_refused(name: str, value: str, file: Path):
+    with pytest.raises(InputError, match=rf"{name}: found .*, expected a finite number below 1e\+18$"):
+        load_configuration(file, [f"{name}={value}"])
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path):
+    twice = tmp_path / "twice.yaml"
+    twice.write_text("name: demo\nsft:\n  steps: 1\n  steps: 2\n")
+    with pytest.raises(InputError, match=r"steps is set twice .*line 4"):
+        load_configuration(twice)

@@ -1,0 +1,71 @@
+"""Checks of the files that settings name: pretrained models and validation suites, readable before a run starts."""
+
+import json
+from pathlib import Path
+
+from kernels_eval.errors import InputError
+
+
+def check_model_folder(where: str, name: str | None) -> None:
+    """Check that a folder of pretrained weights is a Hugging Face causal model with a tokenizer; hub names pass.
+
+    where: the setting that names it.
+    """
+    if name is None:
+        return
+    folder = Path(name)
+    if not folder.is_dir():
+        if folder.is_absolute() or name.startswith("."):
+            raise InputError(f"{where}: no such folder: {folder}")
+        return
+    for pattern, what in (("config.json", "a model configuration"), ("tokenizer*", "a tokenizer")):
+        if not any(folder.glob(pattern)):
+            raise InputError(f"{where}: {folder}: expected {what} ({pattern}), found none")
+    kinds = architectures_of(where, folder)
+    if not any(kind.endswith("ForCausalLM") for kind in kinds):
+        raise InputError(
+            f"{where}: {folder}: a checkpoint of another architecture: "
+            f"found {', '.join(kinds) or 'none named'}, expected a causal language model"
+        )
+    check_weights(where, folder)
+
+
+def check_weights(where: str, folder: Path) -> None:
+    """Check that a folder has weights, and that the header of each file describes the file."""
+    from safetensors import SafetensorError, safe_open
+
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise InputError(f"{where}: {folder}: expected weights (*.safetensors), found none")
+    for file in files:
+        try:
+            with safe_open(file, framework="numpy"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise InputError(f"{where}: {file}: expected weights in the format safetensors: {error}") from error
+
+
+def check_suites(folder: str | None, reward: str) -> None:
+    """Check that a folder of edited suites has suites, and that each can be read."""
+    from tasks.validation.suite import SUITE_NAMES, load_suite, reward_range
+
+    if folder is None:
+        return
+    if not any((Path(folder) / f"{name}.json").exists() for name in SUITE_NAMES):
+        files = ", ".join(f"{name}.json" for name in SUITE_NAMES)
+        raise InputError(f"validation.suites: {folder}: expected a folder with one or more of {files}, found none")
+    for name in SUITE_NAMES:
+        load_suite(name, folder, reward_range(reward))
+
+
+def architectures_of(where: str, folder: Path) -> list[str]:
+    """Return the names of the architectures in a model's `config.json`."""
+    file = folder / "config.json"
+    try:
+        description = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{where}: {file}: expected JSON: {error}") from error
+    if not isinstance(description, dict):
+        raise InputError(f"{where}: {file}: expected an object, found {type(description).__name__}")
+    kinds = description.get("architectures") or []
+    return [str(kind) for kind in kinds] if isinstance(kinds, list) else [str(kinds)]

@@ -1,0 +1,102 @@
+"""Health of Ray as the driver sees it, and waits for results that end if Ray is gone.
+
+Ray's own calls wait for ever if its control process (GCS) is dead: nothing is left that could report a dead worker. If
+this node's raylet dies, Ray ends the driver some 15 s later, when it misses the objects of the raylet's store. Hence
+the connection is given up as soon as either is found dead.
+"""
+
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kernels_eval.errors import InfrastructureError
+from tasks.cluster.workers import forget_workers
+
+CHECK_S = 2.0
+"""Interval of the checks in a wait, and the longest wait for a connection."""
+LOST_AFTER_S = 10.0
+"""Time of failed checks after which the control process counts as dead; the network may fail for less."""
+_RAYLET_DIED = "the raylet of this node died"
+_raylets: dict[str, Path | None] = {}
+"""Command line of this node's raylet, by the name of its socket; None if it cannot be seen from here."""
+
+
+class RayLostError(InfrastructureError):
+    """Ray itself is gone. The next attempt at the stage starts it again."""
+
+
+def is_alive() -> bool:
+    """Return True if Ray is connected, its control process answers and this node's raylet lives."""
+    return _failure() is None
+
+
+def wait_for_any(pending: Sequence[Any]) -> list[Any]:
+    """Return those references or streams that have something, at least one. Raises RayLostError if Ray is gone."""
+    import ray
+
+    alive_at = time.monotonic()
+    while True:
+        ready, _ = ray.wait(list(pending), num_returns=1, timeout=CHECK_S)
+        if ready:
+            return ready
+        failure = _failure()
+        if failure is None:
+            alive_at = time.monotonic()
+        elif failure is _RAYLET_DIED or time.monotonic() - alive_at >= LOST_AFTER_S:
+            leave()
+            raise RayLostError(f"Ray is gone: {failure}")
+
+
+def results_of(references: Sequence[Any]) -> list[Any]:
+    """Return the values of references. Raises what their tasks raised, or RayLostError if Ray is gone."""
+    import ray
+
+    return [ray.get(wait_for_any([reference])[0]) for reference in references]
+
+
+def leave() -> None:
+    """Disconnect from Ray, alive or dead, and forget its workers; a local one ends."""
+    import ray
+
+    forget_workers()
+    ray.shutdown()
+
+
+def _failure() -> str | None:
+    """Return what is wrong with Ray, or None."""
+    import ray
+    from ray.exceptions import RayError
+    from ray.util.client import ray as client
+
+    if not ray.is_initialized():
+        return "not connected"
+    try:
+        if client.is_connected():  # ray://: the nodes' ports cannot be reached from here
+            return None if ray.nodes() else "no nodes"
+        here = ray.get_runtime_context()
+        host, _, port = here.gcs_address.rpartition(":")
+        socket.create_connection((host, int(port)), timeout=CHECK_S).close()
+        nodes = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] == here.get_node_id()]
+    except (OSError, RayError) as error:
+        return f"its control process does not answer: {error}"
+    return None if nodes and _raylet_lives(nodes[0]["RayletSocketName"]) else _RAYLET_DIED
+
+
+def _raylet_lives(socket_name: str) -> bool:
+    """Return False if the process that serves this socket was seen once (in Linux' /proc) and has ended since."""
+    if socket_name not in _raylets:
+        lines = Path("/proc").glob("[0-9]*/cmdline")
+        _raylets[socket_name] = next((line for line in lines if _is_raylet(line, socket_name)), None)
+    raylet = _raylets[socket_name]
+    return raylet is None or _is_raylet(raylet, socket_name)
+
+
+def _is_raylet(command_line: Path, socket_name: str) -> bool:
+    """Return True for the command line of the raylet at this socket; that of a zombie is empty."""
+    try:
+        program, *arguments = command_line.read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return program.endswith(b"/raylet") and any(argument.endswith(socket_name.encode()) for argument in arguments)

@@ -1,0 +1,46 @@
+"""The user's DeepSpeed JSON file (`update.deepspeed`), as it is checked before a run and read by every rank."""
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from kernels_eval.errors import InputError
+
+RESERVED = {
+    "train_batch_size": "update.optimizer_steps",
+    "train_micro_batch_size_per_gpu": "update.tokens_per_rank",
+    "gradient_accumulation_steps": "update.tokens_per_rank",
+    "gradient_clipping": "update.gradient_clip",
+    "optimizer": "update.learning_rate",
+    "scheduler": "update.schedule",
+    "bf16": "model.dtype",
+    "fp16": "model.dtype",
+}
+"""Keys that a file may not set, and the setting that decides instead."""
+
+
+def read_deepspeed_file(path: str) -> dict[str, Any]:
+    """Return a DeepSpeed JSON file; raises InputError if it is invalid, or sets a key of `RESERVED`."""
+    try:
+        given = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"update.deepspeed: {path}: expected a DeepSpeed JSON file: {error}") from error
+    if not isinstance(given, dict):
+        raise InputError(f"update.deepspeed: {path}: expected an object, found {type(given).__name__}")
+    for key, setting in RESERVED.items():
+        if key in given:
+            raise InputError(f"update.deepspeed: {path}: {key} is not the file's to set; set {setting} instead")
+    return cast(dict[str, Any], given)
+
+
+def stage_of(path: str | None, zero_stage: int) -> int:
+    """Return the ZeRO stage in force: the file's, if it sets one."""
+    if path is None:
+        return zero_stage
+    optimization = read_deepspeed_file(path).get("zero_optimization", {})
+    if not isinstance(optimization, dict):
+        raise InputError(f"update.deepspeed: {path}: zero_optimization: found {optimization!r}, expected an object")
+    stage = cast(dict[str, Any], optimization).get("stage", zero_stage)
+    if stage not in (0, 1, 2, 3):
+        raise InputError(f"update.deepspeed: {path}: zero_optimization.stage: found {stage!r}, expected 0, 1, 2 or 3")
+    return int(stage)

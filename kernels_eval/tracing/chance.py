@@ -19,7 +19,7 @@ _EXTREME = 0.005
 
 
 class Chance:
-    """What host code may ask for that differs between runs."""
+    """Values that host code may ask for and that differ between runs."""
 
     def __init__(self) -> None:
         self._generator = random.Random(os.urandom(16))

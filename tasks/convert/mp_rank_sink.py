@@ -21,6 +21,7 @@ from tasks.convert.architecture import Architecture
 from tasks.convert.layout import divide
 from tasks.convert.mp_rank import SHARD_FILES, Rank
 from tasks.convert.names import shard_name
+from tasks.convert.unpickling import load_file
 from tasks.convert.weights import Part, Weight, shape_of
 
 
@@ -146,5 +147,5 @@ class MpRankSink:
         if file not in self._open:
             # This process has just written the file.
             with set_default_mmap_options(mmap.MAP_SHARED):
-                self._open[file] = torch.load(file, mmap=True, map_location="cpu", weights_only=False)["model"]
+                self._open[file] = load_file(file)["model"]
         return self._open[file]

@@ -24,6 +24,13 @@ CODE_LOADERS = {
 FROM_THE_JUDGE = {"kernels_eval/tracing/process.py", "kernels_eval/gpu/candidate.py"}
 """The confined side of a candidate reads its job from the judge, which trusts nothing that comes back."""
 
+OTHER_FORMATS = {
+    "flows/settings/configuration.py: yaml.load",  # PyYAML's safe loader, which also refuses a key that stands twice
+    "tasks/convert/unpickling.py: torch.load",  # with an unpickler of its own, which imports nothing that a file names
+    "tasks/convert/mp_rank_sink.py: torch.save",  # Megatron's files are pickles
+    "tasks/convert/torch_dist_sink.py: torch.save",
+}
+
 
 def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
     """Yield the dotted name of every call, with the call."""
@@ -34,12 +41,12 @@ def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
 
 def test_nothing_is_loaded_in_a_way_that_can_run_code():
     found = {
-        f"{path.relative_to(ROOT)}:{call.lineno}: {name}"
+        f"{path.relative_to(ROOT)}: {name}"
         for path in SOURCES
-        for name, call in calls(path)
+        for name, _ in calls(path)
         if name in CODE_LOADERS and str(path.relative_to(ROOT)) not in FROM_THE_JUDGE
     }
-    assert found == set()
+    assert found == OTHER_FORMATS
 
 
 def test_no_model_brings_code_of_its_own():

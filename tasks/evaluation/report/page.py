@@ -14,7 +14,7 @@ from tasks.evaluation.evaluate import part_of, read_evaluation, read_per_problem
 from tasks.evaluation.per_problem import last_turns, with_outcomes
 from tasks.evaluation.report import charts, tables
 from tasks.evaluation.report.examples import pick_examples
-from tasks.evaluation.report.tables import headline
+from tasks.evaluation.report.headline import headline
 from tasks.evaluation.summary import ReportInputs, training_metrics
 from tasks.pipeline.references import EvaluationRef
 from tasks.pipeline.store import write_atomically

@@ -1,23 +1,13 @@
-"""The report's headline and tables. A change is called one only if its interval lies on one side of zero."""
+"""The report's tables. A change is called one only if its interval lies on one side of zero."""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from markupsafe import Markup
 
 from tasks.evaluation.report.charts import difference_mark
-
-
-class Headline(NamedTuple):
-    """The result in one sentence, and what else a reader should know at once."""
-
-    sentence: str
-    details: tuple[str, ...]
-    tone: str
-    """`gain`, `loss` or `unclear`."""
-
 
 _LINE = {
     "correct": "correct",
@@ -33,109 +23,6 @@ def direction(interval: list[float] | None) -> str:
     if interval is None or interval[0] <= 0 <= interval[1]:
         return "unclear"
     return "gain" if interval[0] > 0 else "loss"
-
-
-def headline(summary: Mapping[str, Any]) -> Headline:
-    """Say what the run achieved on problems that it never trained on.
-
-    Each figure is that of sampled or of greedy answers, whichever gained less: sampling at a temperature flatters a
-    policy that has become more certain, and greedy answers one that knows a single way.
-    """
-    kind, heldout = _weaker(summary, "correct")
-    before, after = heldout["before"], heldout["after"]
-    iterations = summary["sizes"]["iterations"]
-    tone = direction(heldout["delta_correct_ci"])
-    share = f"{_percent(after['correct'])} of the policy's {kind or ''} answers to unseen problems are correct kernels"
-    if iterations == 0:
-        sentence = f"Before any reinforcement learning, {share}."
-    else:
-        rounds = f"After {iterations} iteration{'s' if iterations > 1 else ''} of reinforcement learning"
-        ending = {
-            "gain": f"up from {_percent(before['correct'])}",
-            "loss": f"down from {_percent(before['correct'])}",
-            "unclear": f"against {_percent(before['correct'])} before: no clear change",
-        }[tone]
-        sentence = f"{rounds}, {share}, {ending}."
-    estimated = ", by estimate," if summary["timing_source"] == "roofline" else ""
-    details = [
-        _weaker_change(summary, "mean_return", "Mean return{of}", _number),
-        _weaker_change(
-            summary, "fast_1", f"The share{{of}} that is correct and faster than PyTorch eager{estimated}", _percent
-        ),
-    ]
-    if kind is not None:
-        other = "sampled" if kind == "greedy" else "greedy"
-        details.insert(
-            0,
-            _changed(_decodings(summary)[other], "correct", f"The share of {other} answers that is correct", _percent),
-        )
-    if all("over_control" in found for found in _decodings(summary).values()):
-        details.append(_against_control(summary))
-    _, weaker_return = _weaker(summary, "mean_return")
-    best = tone if tone != "unclear" else direction(weaker_return["delta_mean_return_ci"])
-    return Headline(" ".join(sentence.split(" ")).replace("  ", " "), tuple(details), best)
-
-
-def _decodings(summary: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the held-out figures by kind of answer; runs of earlier versions have sampled ones only."""
-    found = {"sampled": summary["heldout"], "greedy": summary.get("heldout_greedy")}
-    return {kind: heldout for kind, heldout in found.items() if heldout is not None}
-
-
-def _weaker(summary: Mapping[str, Any], name: str, among: str | None = None) -> tuple[str | None, Mapping[str, Any]]:
-    """Return the kind of answers whose figure gained less, with its figures; the kind is None if there is only one.
-
-    `among`: the group of differences that is looked at; None: those after − before.
-    """
-    found = _decodings(summary)
-
-    def gained(kind: str) -> tuple[int, float]:
-        differences = found[kind] if among is None else found[kind][among]
-        interval = differences[f"delta_{name}_ci"]
-        return _ORDER[direction(interval)], (interval or [0.0])[0]
-
-    kind = min(found, key=gained)
-    return (kind if len(found) > 1 else None), found[kind]
-
-
-_ORDER = {"loss": 0, "unclear": 1, "gain": 2}
-
-
-def _weaker_change(summary: Mapping[str, Any], name: str, subject: str, form: Any) -> str:
-    kind, heldout = _weaker(summary, name)
-    return _changed(heldout, name, subject.format(of=f" of {kind} answers" if kind else ""), form)
-
-
-def _changed(heldout: Mapping[str, Any], name: str, subject: str, form: Any) -> str:
-    return _change(subject, heldout["before"][name], heldout["after"][name], heldout[f"delta_{name}_ci"], form)
-
-
-def _change(subject: str, before: float | None, after: float | None, interval: list[float] | None, form: Any) -> str:
-    if before is None or after is None:
-        return f"{subject} could not be measured."
-    match direction(interval):
-        case "gain":
-            return f"{subject} rose from {form(before)} to {form(after)}."
-        case "loss":
-            return f"{subject} fell from {form(before)} to {form(after)}."
-        case _:
-            return f"{subject} went from {form(before)} to {form(after)}, which sampling noise alone could explain."
-
-
-def _against_control(summary: Mapping[str, Any]) -> str:
-    kind, heldout = _weaker(summary, "mean_return", among="over_control")
-    interval = heldout["over_control"]["delta_mean_return_ci"]
-    comparison = {"gain": "beats", "loss": "is behind", "unclear": "cannot be told apart from"}[direction(interval)]
-    by = f"By mean return of {kind} answers" if kind else "By mean return"
-    return f"{by} it {comparison} the control, which spent the same extra time on supervised fine-tuning."
-
-
-def _percent(value: float | None) -> str:
-    return "none" if value is None else f"{100 * value:.0f}\N{NO-BREAK SPACE}%"
-
-
-def _number(value: float) -> str:
-    return f"{value:.2f}"
 
 
 _NAMES = {

@@ -67,7 +67,9 @@ def bare_environment(folder: Path, wheel: Path, extras: tuple[str, ...]) -> Path
 
 
 def run(python: Path, *arguments: str, cwd: Path) -> str:
-    done = subprocess.run([str(python), *arguments], capture_output=True, text=True, timeout=240, cwd=cwd, check=False)
+    done = subprocess.run(
+        [str(python), "-I", *arguments], capture_output=True, text=True, timeout=240, cwd=cwd, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
@@ -102,7 +104,11 @@ def test_a_kernel_is_judged_where_only_the_judge_is_installed(wheel: Path, tmp_p
 def test_a_command_whose_extra_is_missing_says_which(wheel: Path, tmp_path: Path):
     python = bare_environment(tmp_path / "venv", wheel, ())
     done = subprocess.run(
-        [str(python), "-m", "flows.cli.main", "serve-judge"], capture_output=True, text=True, cwd=tmp_path, check=False
+        [str(python), "-I", "-m", "flows.cli.main", "serve-judge"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
     )
     assert done.returncode == 2
     assert "kernelmill[judge]" in done.stderr

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tasks.evaluation.report import charts
 from tasks.evaluation.report.examples import highlighted
+from tasks.evaluation.report.headline import headline
 from tasks.evaluation.report.tables import (
     comparison_rows,
     direction,
-    headline,
     heldout_line,
     interval_text,
     shown,

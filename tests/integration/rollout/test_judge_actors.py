@@ -129,7 +129,8 @@ def test_an_actor_that_dies_is_replaced_and_its_kernels_are_judged_again() -> No
             judge.close()
 
     verdicts, replaced = asyncio.run(play())
-    assert [verdict.status for verdict in verdicts] == [status for _, _, status in kernels]
+    faults = [verdict.error_message for verdict in verdicts if verdict.is_fault]
+    assert [verdict.status for verdict in verdicts] == [status for _, _, status in kernels], faults
     assert replaced == 2
 
 

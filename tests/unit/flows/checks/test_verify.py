@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from flows.checks import machine, toolchain, verify
 from flows.checks.preflight import check_before_start
@@ -110,7 +112,7 @@ def pretrained(folder: Path, tokenizer: Any, chat_template: str | None = None) -
     if chat_template is not None:
         (folder / "chat_template.jinja").write_text(chat_template)
     (folder / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}')
-    (folder / "model.safetensors").write_bytes(b"")
+    save_file({"weight": torch.zeros(1)}, folder / "model.safetensors")
     return str(folder)
 
 

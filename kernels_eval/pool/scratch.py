@@ -31,12 +31,13 @@ class Scratch:
     def __init__(self, keep_caches: bool = False) -> None:
         """`keep_caches`: keep the compiler's cache, which candidates on a GPU read."""
         remove_left_behind(Path(tempfile.gettempdir()))
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
-        self.path.chmod(
-            0o711
-        )  # candidates that compile have users of their own: they find what was built, list nothing
-        self._lock = (self.path / _LOCK).open("w")
+        made = Path(tempfile.mkdtemp(prefix=f".{PREFIX}"))
+        # Candidates that compile have users of their own: they find what was built, and list nothing.
+        made.chmod(0o711)
+        self._lock = (made / _LOCK).open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Named only now: another judge that starts would remove a folder whose lock is not held.
+        self.path = made.rename(made.with_name(made.name.removeprefix(".")))
         self._keep_caches = keep_caches
         self._trimming = threading.Lock()
         self._trimmed = time.monotonic()

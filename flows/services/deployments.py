@@ -46,6 +46,11 @@ class DeployedFlow:
         """The flow's name on the server."""
         return str(resolve_name(self.entrypoint).name)
 
+    def parameters_with(self, config: RunConfig) -> dict[str, Any]:
+        """Return the parameters of its deployment with a configuration. Unset settings are left out."""
+        settings = config.model_dump(mode="json", exclude_unset=True) | {"name": config.name}
+        return {"config": settings, "overrides": [], **self.parameters}
+
 
 FLOWS = (
     DeployedFlow("flows.training.training_flow"),
@@ -89,11 +94,10 @@ def deployments_of(config: RunConfig, schedule: "Schedule | None", *, for_worker
         "work_queue_name": config.name,
         "job_variables": {"env": QUIET, "working_dir": str(Path.cwd())},
     }
-    settings = config.model_dump(mode="json", exclude_unset=True) | {"name": config.name}
     return [
         resolve_name(deployed.entrypoint).to_deployment(
             name=config.name,
-            parameters={"config": settings, "overrides": [], **deployed.parameters},
+            parameters=deployed.parameters_with(config),
             schedules=[schedule] if deployed.scheduled and schedule is not None else None,
             tags=["kernelmill"],
             # Imported as a file, a flow could not import the other packages.

@@ -35,13 +35,12 @@ class _WithoutAliases(yaml.SafeDumper):
 def deployment_file(source: Path = SOURCE) -> str:
     """Return the text of prefect.yaml for a configuration. Settings that it leaves out follow the code."""
     config = load_configuration(source)
-    settings = config.model_dump(mode="json", exclude_unset=True) | {"name": config.name}
     deployments: list[dict[str, Any]] = []
     for deployed in FLOWS:
         deployment: dict[str, Any] = {
             "name": config.name,
             "entrypoint": deployed.entrypoint,
-            "parameters": {"config": settings, "overrides": [], **deployed.parameters},
+            "parameters": deployed.parameters_with(config),
             "tags": ["kernelmill"],
             "work_pool": {"name": WORK_POOL, "work_queue_name": config.name, "job_variables": {"env": QUIET}},
         }

@@ -9,11 +9,13 @@ Messages, rewards and reasons to end are those of our own rollouts (tasks.rollou
 which the machine failed ends the episode; nothing is known of the episode as a whole then, and its reward is None.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
 from tasks.adapters.scoring import Scored, Scorer
+from tasks.rollout.config import EpisodeConfig
 from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.prompts import HistoryTurn, prompt_messages
 from tasks.trajectories.returns import turn_returns
@@ -98,6 +100,12 @@ class KernelEpisode:
         return step
 
     def _messages(self) -> list[ChatMessage]:
-        scorer = self._scorer
-        messages = prompt_messages(self.problem.source, self._history, scorer.episode, scorer.backend)
-        return [{"role": message.role.value, "content": message.content} for message in messages]
+        return chat_messages(self.problem.source, self._history, self._scorer.episode, self._scorer.backend)
+
+
+def chat_messages(
+    problem_source: str, history: Sequence[HistoryTurn], episode: EpisodeConfig, backend: str
+) -> list[ChatMessage]:
+    """Return the next prompt after some turns."""
+    messages = prompt_messages(problem_source, history, episode, backend)
+    return [{"role": message.role.value, "content": message.content} for message in messages]

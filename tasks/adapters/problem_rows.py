@@ -7,17 +7,15 @@ serves (docs/problems.md). The split is ours: a problem that is held out here is
 from typing import Any
 
 from kernels_eval.problem import Problem
-from tasks.adapters.kernel_episode import ChatMessage
+from tasks.adapters.kernel_episode import ChatMessage, chat_messages
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.row import Split
 from tasks.rollout.config import EpisodeConfig
-from tasks.rollout.prompts import prompt_messages
 
 
 def first_prompt(problem_source: str, episode: EpisodeConfig, backend: str = "triton") -> list[ChatMessage]:
     """Return the first prompt as chat messages."""
-    messages = prompt_messages(problem_source, [], episode, backend)
-    return [{"role": message.role.value, "content": message.content} for message in messages]
+    return chat_messages(problem_source, [], episode, backend)
 
 
 def problem_rows(

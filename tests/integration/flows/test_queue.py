@@ -1,5 +1,6 @@
 """Runs of one folder follow each other; deployments on a real server; a suspended run says that its process ends."""
 
+import contextvars
 import fcntl
 import threading
 import time
@@ -50,7 +51,8 @@ def test_a_run_of_a_deployment_waits_for_its_folder(
         with pytest.raises(InputError, match="going on in another process"):
             training()  # started by a person, who is told at once
         monkeypatch.setenv("PREFECT__RUNTIME__DEPLOYMENT__ID", "1")
-        queued = threading.Thread(target=training)
+        # A new thread begins with an empty context: it would not know the server and would start one of its own.
+        queued = threading.Thread(target=contextvars.copy_context().run, args=[training])
         queued.start()
         log = tmp_path / config.run_id / "log.txt"
         time.sleep(1)

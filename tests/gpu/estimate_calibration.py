@@ -244,7 +244,7 @@ def _compiled(cases: list[Case], processes: int, limit_s: float) -> dict[str, st
     except Exception as error:  # noqa: BLE001 (what is not compiled here is compiled where it is measured)
         say(f"compiling ended early: {type(error).__name__}: {error}")
     pool.shutdown(wait=False, cancel_futures=True)
-    for process in list(getattr(pool, "_processes", {}).values()):
+    for process in list((getattr(pool, "_processes", None) or {}).values()):
         process.kill()
     say(f"compiled, {len(errors)} errors")
     return errors

@@ -8,7 +8,7 @@ from kernels_eval.cost.launch import Operation
 
 @dataclass(frozen=True)
 class Hardware:
-    """Figures of one GPU."""
+    """Figures of one GPU. Those with a default are fitted to an H100's times (docs/estimates.md) and used for all."""
 
     name: str
     architecture: str
@@ -25,28 +25,28 @@ class Hardware:
     lanes: Mapping[Operation, float]
     """Operations that one processor completes in a clock."""
     cache_bytes: float
-    """Size of the L2 cache, which begins full of others' data that have to be written back."""
-    call_s: float = 1e-6
+    """Others' data in the L2 cache that a call has to write back first: 0.38 of its size, fitted for the H100."""
+    call_s: float = 2.2e-6
     """Start of a call."""
-    launch_s: float = 2e-6
+    launch_s: float = 2.3e-6
     """Gap between two dependent kernels on a stream."""
-    program_s: float = 1e-6
+    program_s: float = 0.76e-6
     """Shortest life of one program (one trip to DRAM and back, and its prologue)."""
-    access_s: float = 0.3e-6
+    access_s: float = 0.15e-6
     """Time for which one load keeps a program waiting."""
-    reduction_s: float = 0.1e-6
+    reduction_s: float = 0.022e-6
     """Time for which one reduction keeps a program waiting."""
-    spill_factor: float = 2.0
+    spill_factor: float = 1.4
     """Times that each spilled byte is written or read."""
-    memory_share: float = 0.4
+    memory_share: float = 0.36
     """Share of the processors that keeps the DRAM busy."""
-    reuse_bytes: float = 40e6
+    reuse_bytes: float = 30e6
     """Bytes that a launch can move before the next one finds nothing in the cache."""
-    tail: float = 0.2
-    """Idle time at the end of a launch, in programs."""
-    overlap: float = 3.0
+    busy_warps: float = 20.0
+    """Warps that keep the units of one processor busy."""
+    overlap: float = 2.5
     """Exponent by which memory, arithmetic and waiting overlap: 1 is their sum, a large one the longest of them."""
-    integer_share: float = 0.25
+    integer_share: float = 0.07
     """Integer additions and comparisons that remain after the compiler merged addresses of neighbours."""
 
 
@@ -63,16 +63,16 @@ HARDWARE = {
     # NVIDIA H100 SXM5 data sheet: 3.35 TB/s, 67 TFLOPS fp32, 989 TFLOPS bf16, 50 MB of L2; L2 about 5.5 TB/s (Chips
     # and Cheese). 67 TFLOPS are 2 x 128 lanes x 132 processors at 1.98 GHz.
     "h100": Hardware(
-        "h100", "cuda:90", 3.35e12, 5.5e12, 989e12, 132, 1.98e9, 128, _lanes(128, 64, 64, 989e12 / 132 / 1.98e9), 50e6
+        "h100", "cuda:90", 3.35e12, 5.5e12, 989e12, 132, 1.98e9, 128, _lanes(128, 64, 64, 989e12 / 132 / 1.98e9), 19e6
     ),
     # NVIDIA A100 SXM4 80 GB data sheet: 2.04 TB/s, 19.5 TFLOPS fp32, 312 TFLOPS bf16, 40 MB of L2; L2 about 4.5 TB/s.
     "a100": Hardware(
-        "a100", "cuda:80", 2.04e12, 4.5e12, 312e12, 108, 1.41e9, 128, _lanes(64, 64, 32, 312e12 / 108 / 1.41e9), 40e6
+        "a100", "cuda:80", 2.04e12, 4.5e12, 312e12, 108, 1.41e9, 128, _lanes(64, 64, 32, 312e12 / 108 / 1.41e9), 15e6
     ),
     # AMD MI300X data sheet: 5.3 TB/s, 163.4 TFLOPS fp32 (packed), 1307 TFLOPS bf16; Infinity Cache 256 MB, 17 TB/s
     # peak, 11 measured. Transcendental functions run at a quarter of the rate of 64 lanes (CDNA 3 ISA).
     "mi300x": Hardware(
         "mi300x", "hip:gfx942", 5.3e12, 11e12, 1307e12, 304, 2.1e9, 128,
-        _lanes(128, 64, 64, 1307e12 / 304 / 2.1e9), 256e6,
+        _lanes(128, 64, 64, 1307e12 / 304 / 2.1e9), 97e6,
     ),
 }  # fmt: skip

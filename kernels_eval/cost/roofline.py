@@ -61,21 +61,22 @@ def _launch_s(launch: Launch, hardware: Hardware, usage: Usage | None, traffic: 
     programs = max(launch.programs, 1.0)
     busy = max(programs * launch.busy_share, 1.0)
     resident = resident_programs(launch.warps, usage, hardware.architecture)
+    warps = launch.warps * min(busy / hardware.processors, resident)
     parts = [
         _memory_s(launch, hardware, usage, traffic) / min(1.0, busy / (hardware.memory_share * hardware.processors)),
-        _compute_s(launch, hardware) * _unevenness(busy / hardware.processors, hardware.tail),
+        _compute_s(launch, hardware) * _slowdown(warps, hardware.busy_warps),
         _waiting_s(launch, hardware, programs, resident),
     ]
     return hardware.launch_s + _together(parts, hardware.overlap)
 
 
-def _unevenness(programs: float, tail: float) -> float:
-    """Return the longest time of a processor over the mean. `programs`: those with work, for each processor.
+def _slowdown(warps: float, busy_warps: float) -> float:
+    """Return the time of arithmetic over the time that all units need when none waits.
 
-    Fewer than one leave processors idle; of more, the last ones leave some idle. Without steps: no rounding makes more
-    work faster.
+    `warps`: those that one processor holds, on average; fewer than `busy_warps` cannot hide each other's latency. The
+    exponent is that of a kernel measured with 66 to 2112 programs (docs/estimates.md).
     """
-    return max(1.0, 1 / programs) + tail * min(1.0, 1 / programs)
+    return (1 + (busy_warps / warps) ** 3) ** (1 / 3)
 
 
 def _waiting_s(launch: Launch, hardware: Hardware, programs: float, resident: int) -> float:

@@ -205,7 +205,7 @@ FUNCTIONS: dict[str, Function] = {
     "signbit": np.signbit, "fdim": lambda x, y: np.where(x <= y, 0.0, x - y), "fmod": np.fmod, "remainder": _remainder,
     "ilogb": _ilogb, "logb": _logb, "ldexp": np.ldexp, "scalbn": np.ldexp,
     # powers, exponentials, logarithms
-    "pow": _double(np.power), "fast_powf": _double(np.power), "sqrt": np.sqrt,
+    "pow": _double(np.power), "fast_powf": _double(lambda x, y: np.exp2(y * np.log2(x))), "sqrt": np.sqrt,
     "rsqrt": _double(lambda x: 1 / np.sqrt(x)),
     "rsqrt_rn": _double(lambda x: 1 / np.sqrt(x)), "cbrt": _double(np.cbrt), "rcbrt": _double(lambda x: 1 / np.cbrt(x)),
     "rcp64h": _upper_half, "exp": _double(np.exp), "exp2": _double(np.exp2), "exp10": _double(lambda x: 10.0**x),

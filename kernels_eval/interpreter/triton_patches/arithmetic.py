@@ -1,8 +1,9 @@
-"""Interpreter process: arithmetic that Triton's interpreter lacks: bfloat16, TF32, reductions by blocks.
+"""Interpreter process: arithmetic that Triton's interpreter lacks: bfloat16, TF32, unsigned, reductions by blocks.
 
 The interpreter keeps bfloat16 as its bits, and upstream adds, compares and multiplies those bits. Here operands are
 widened to float32, and the result is rounded to bfloat16 after each operation, as in the compiled kernel. Products in
-TF32 get operands of TF32's ten mantissa bits.
+TF32 get operands of TF32's ten mantissa bits. Floats become unsigned integers as on NVIDIA's GPUs, and the upper half
+of a product is that of unsigned operands, whatever their type.
 
 Upstream calls the function of `tl.reduce` and `tl.associative_scan` once for each element, on scalars. The function
 must be associative, or the compiled kernel would be wrong too. Here it is called on whole blocks, neighbours with
@@ -33,6 +34,8 @@ def install() -> None:
     for name in _WIDENED:
         setattr(builder, name, _in_float32(getattr(builder, name)))
     builder.cast_impl = _cast(builder.cast_impl)
+    builder.create_fp_to_ui = _to_unsigned
+    builder.create_umulhi = _of_unsigned(builder.create_umulhi)
     for operations in (upstream.ReduceOps, upstream.ScanOps):
         operations.apply_impl = _reduction(operations.apply_impl)
     builder.get_bf16 = lambda self, value: _narrowed(self.get_fp32(value))
@@ -69,6 +72,24 @@ def _cast(convert: Callable[..., Any]) -> Callable[..., Any]:
         return _narrowed(convert(self, value, tl.float32))
 
     return converted
+
+
+def _to_unsigned(self: Any, value: Any, wanted: Any) -> Any:
+    """Convert floats: towards zero, saturating at 16 bits or at the type's width if that is larger, NaN to zero."""
+    values = np.trunc(_widened(value).data.astype(np.longdouble))
+    bits = wanted.scalar.primitive_bitwidth
+    inside = np.clip(np.nan_to_num(values, nan=0.0), 0, np.longdouble(2) ** max(bits, 16) - 1)
+    return upstream.TensorHandle(inside.astype(np.uint64).astype(f"uint{bits}"), wanted.scalar)
+
+
+def _of_unsigned(compute: Callable[..., Any]) -> Callable[..., Any]:
+    def computed(self: Any, *operands: Any) -> Any:
+        signed = operands[0].data.dtype
+        views = [upstream.TensorHandle(each.data.view(f"u{signed.name.lstrip('u')}"), each.dtype) for each in operands]
+        result = compute(self, *views)
+        return upstream.TensorHandle(result.data.view(signed), result.dtype)
+
+    return computed
 
 
 def _reduction(reduce: Callable[..., Any]) -> Callable[..., Any]:

@@ -36,3 +36,23 @@ def test_widening_loses_nothing() -> None:
 @pytest.mark.parametrize(("value", "expected"), [(1.0, 1.0), (1.0 + 2**-10, 1.0 + 2**-10), (1.0 + 2**-11, 1.0)])
 def test_tf32_has_ten_bits(value: float, expected: float) -> None:
     assert arithmetic.to_tf32(np.array([value], np.float32))[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "value", "expected"),
+    [(tl.uint8, -3.7, 0), (tl.uint8, 254.9, 254), (tl.uint8, 300.0, 44), (tl.uint8, 7e4, 255), (tl.uint16, 7e4, 65535),
+     (tl.uint32, -1.0, 0), (tl.uint32, 5e9, 2**32 - 1), (tl.uint64, 3e19, 2**64 - 1), (tl.uint8, float("nan"), 0)],
+)  # fmt: skip
+def test_floats_become_unsigned_as_on_a_gpu(wanted: tl.dtype, value: float, expected: int) -> None:
+    """Saturating at 16 bits or more, then cut: `cvt.rzi.u16.f32` of the PTX manual; measured on an H100."""
+    handle = upstream.TensorHandle(np.array([value], np.float32), tl.float32)
+    assert arithmetic._to_unsigned(None, handle, wanted).data[0] == expected
+
+
+def test_the_upper_half_of_a_product_is_that_of_unsigned_operands() -> None:
+    first, second = np.array([-2094967296], np.int32), np.array([660000000], np.int32)
+    builder = upstream.InterpreterBuilder
+    compute = arithmetic._of_unsigned(vars(builder)["create_umulhi"])
+    operands = [upstream.TensorHandle(each, tl.int32) for each in (first, second)]
+    expected = ((-2094967296 % 2**32) * 660000000) >> 32
+    assert compute(None, *operands).data[0] == expected

@@ -15,7 +15,14 @@ def run_sft(run: Run, problems: ProblemSetRef) -> CheckpointRef:
     """Return policy 0: the result of SFT on the judged pairs."""
     config = run.config
     data = make_sft_data(
-        run.workspace, problems, config.sft.data, config.problems, config.rollout.episode, config.judge, config.seed
+        run.workspace,
+        problems,
+        config.sft.data,
+        config.problems,
+        config.rollout.episode,
+        config.judge,
+        config.rollout.judging_place,
+        config.seed,
     )
     data = check_sft_data(run.workspace, data, config.validation, config.rollout.episode.reward)
     run.record(sft_data=data)

@@ -1,19 +1,13 @@
 """Collects trajectories, in the run's process: sends a request to the rollout worker and relays its reports."""
 
 import logging
-from typing import Any
+from contextlib import closing
 
-import ray
-from ray.exceptions import RayActorError, RayTaskError
-
-from kernels_eval.errors import InfrastructureError, KernelmillError, first_line
-from tasks.cluster.health import wait_for_any
-from tasks.cluster.workers import placed, stop_worker, warm_worker
+from kernels_eval.errors import InfrastructureError
 from tasks.pipeline.references import Progress, TrajectoryBatchRef
 from tasks.rollout.logs import TURN_LINES
-from tasks.rollout.worker import RolloutActor, RolloutProgress, RolloutRequest
-
-WORKER = "rollout"
+from tasks.rollout.process import messages_of
+from tasks.rollout.worker import RolloutProgress, RolloutRequest
 
 
 def collect_trajectories(request: RolloutRequest, progress: Progress) -> TrajectoryBatchRef:
@@ -25,30 +19,22 @@ def collect_trajectories(request: RolloutRequest, progress: Progress) -> Traject
     """
     turn_lines = logging.getLogger(TURN_LINES).isEnabledFor(logging.INFO)
     request = request.model_copy(update={"destination": request.destination.resolve(), "turn_lines": turn_lines})
-    # No CPUs are reserved: the warm workers of the stages take turns, and each would keep CPUs from the next.
-    worker = warm_worker(WORKER, RolloutActor, num_cpus=0, num_gpus=request.config.gpus, **placed("rollout"))
-    try:
-        stream = worker.collect.options(num_returns="streaming").remote(request)
-        while True:
-            message: Any = ray.get(next(wait_for_any([stream])[0]))
+    batch: TrajectoryBatchRef | None = None
+    with closing(messages_of("collect", request.config.gpus, request)) as messages:
+        for message in messages:
             if isinstance(message, TrajectoryBatchRef):
-                return message
-            assert isinstance(message, RolloutProgress)
-            for record in message.records:
-                logger = logging.getLogger(record.name)
-                if logger.isEnabledFor(record.levelno):
-                    logger.handle(record)
-            if message.total:  # while engine and judge start, nothing is planned yet
-                progress(message.done, message.total, **message.figures)
-    except StopIteration:
-        raise InfrastructureError("the rollout's process ended without a result") from None
-    except RayTaskError as error:
-        if isinstance(error.cause, KernelmillError):
-            raise error.cause from None
-        raise
-    except RayActorError as error:
-        stop_worker(WORKER)
-        raise InfrastructureError(f"the rollout's process died: {first_line(error)}") from error
-    except BaseException:
-        stop_worker(WORKER)  # interrupted: nobody waits for its rollout any more
-        raise
+                batch = message
+            else:
+                _relay(message, progress)
+    if batch is None:
+        raise InfrastructureError("the rollout's process ended without a result")
+    return batch
+
+
+def _relay(message: RolloutProgress, progress: Progress) -> None:
+    for record in message.records:
+        logger = logging.getLogger(record.name)
+        if logger.isEnabledFor(record.levelno):
+            logger.handle(record)
+    if message.total:  # while engine and judge start, nothing is planned yet
+        progress(message.done, message.total, **message.figures)

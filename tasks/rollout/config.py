@@ -122,6 +122,16 @@ class JudgeActorsConfig(FrozenModel):
     """GPUs that Ray reserves for each."""
 
 
+class JudgingPlace(FrozenModel):
+    """Place of the judge, for stages that judge without rolling out."""
+
+    gpus: Annotated[float, Operational] = 0
+    """`rollout.gpus`."""
+    judge_actors: Annotated[JudgeActorsConfig, Operational] = JudgeActorsConfig()
+    all_cpus: Annotated[bool, Operational] = False
+    """Judge in the rollout's process, with as many workers as its machine has CPUs to spare."""
+
+
 class RolloutConfig(FrozenModel):
     """Generation of the trajectories of one iteration."""
 
@@ -152,3 +162,8 @@ class RolloutConfig(FrozenModel):
     sampling: SamplingConfig = SamplingConfig()
     episode: EpisodeConfig = EpisodeConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
+
+    @property
+    def judging_place(self) -> JudgingPlace:
+        """Place of the judge."""
+        return JudgingPlace(gpus=self.gpus, judge_actors=self.judge_actors)

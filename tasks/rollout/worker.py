@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,9 +21,12 @@ import ray
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
+from kernels_eval.problem import Problem
+from kernels_eval.streaming import stream_verdicts
+from kernels_eval.verdict import Verdict
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.problems.row import Split
-from tasks.rollout.config import JudgeActorsConfig, RolloutConfig
+from tasks.rollout.config import JudgeActorsConfig, JudgingPlace, RolloutConfig
 from tasks.rollout.curriculum import MANIFEST_KEY, CurriculumState, capped, rows_up_to
 from tasks.rollout.engines import Engine, PolicyServer
 from tasks.rollout.episode import EpisodeLog, EpisodePlan, RolloutContext, plan_episodes
@@ -37,6 +40,10 @@ from tasks.rollout.refill import Refill, run_and_refill
 
 logger = logging.getLogger("kernelmill.rollout")
 _REPORT_INTERVAL_S = 0.25
+_JUDGED_AT_ONCE = 1024
+"""Kernels of one call under way or queued: more than any judge has workers."""
+_LEFT_CPUS = 2
+"""CPUs that a judge on all CPUs leaves to others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +203,27 @@ class RolloutWorker:
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait([running])
 
+    async def judge(
+        self, items: Sequence[tuple[Problem, str]], config: JudgeConfig, place: JudgingPlace
+    ) -> AsyncIterator[int | list[Verdict]]:
+        """Judge kernels: yield the number of verdicts from time to time, then all of them in order."""
+        if place.all_cpus:
+            config = config.model_copy(update={"workers": _spare_cpus()})
+        judge = await asyncio.to_thread(self._judge_for, config, place.judge_actors)
+
+        async def evaluate(problem: Any, kernel_source: str, _: str | None) -> Verdict:
+            return await judge.evaluate_async(problem, kernel_source)
+
+        verdicts: dict[int, Verdict] = {}
+        shown = 0.0
+        async for index, verdict in stream_verdicts(evaluate, items, at_once=_JUDGED_AT_ONCE):
+            verdicts[index] = verdict
+            if time.perf_counter() - shown > _REPORT_INTERVAL_S:
+                shown = time.perf_counter()
+                yield len(verdicts)
+        yield len(verdicts)
+        yield [verdicts[index] for index in range(len(items))]
+
     async def _engine_for(self, request: RolloutRequest) -> tuple[Engine, Any]:
         """Return the engine with the policy; loads it if it differs from the last one."""
         from tasks.models.tokenizer import load_tokenizer
@@ -239,6 +267,10 @@ class RolloutWorker:
 
 
 RolloutActor = ray.remote(RolloutWorker)
+
+
+def _spare_cpus() -> int:
+    return max(len(os.sched_getaffinity(0)) - _LEFT_CPUS, 1)
 
 
 def _progress(counts: RolloutCounts, seconds: float, records: tuple[LogRecord, ...]) -> RolloutProgress:

@@ -8,6 +8,17 @@ from pydantic import Field
 from kernels_eval.frozen import FileContent, FrozenModel, Operational
 
 
+class SftJudgeConfig(FrozenModel):
+    """Judge of the pairs."""
+
+    device: Literal["as_judge", "cpu"] = "as_judge"
+    """`cpu`: pairs are judged on CPU workers, in Triton's interpreter and with estimated speeds, also where rollouts
+    are judged on a GPU: a GPU times one kernel after the other, which for a corpus takes an hour instead of minutes.
+    `as_judge`: as rollouts are (`judge.device`)."""
+    workers: Annotated[int | None, Operational] = Field(default=None, ge=1, le=512)
+    """Pairs judged at the same time. None: `judge.workers`; with `device: cpu`, all CPUs of the machine but two."""
+
+
 class SftDataConfig(FrozenModel):
     """The pairs of problem and kernel that the policy first imitates."""
 
@@ -17,6 +28,7 @@ class SftDataConfig(FrozenModel):
     """Train on pairs whose kernel was judged correct only; false: on all, as scraped corpora are used."""
     compile: Literal["as_judge", "never"] = "as_judge"
     """`never`: pairs are judged without compiling them to machine code, for corpora too large to compile."""
+    judge: SftJudgeConfig = SftJudgeConfig()
     bug_probability: float = Field(default=0.0, ge=0, le=1)
     """Share of operator uses that are written with a plausible bug (unverified corpora are like that)."""
     compositions: int = Field(default=800, ge=1)

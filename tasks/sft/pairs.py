@@ -9,7 +9,7 @@ SFT trains on it).
 """
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from tasks.pipeline.tables import PAIRS_FILE
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.contamination import drop_contaminated
 from tasks.problems.generated.composition import Composition
+from tasks.problems.generated.sizes import SizesName
 from tasks.problems.generated.sources import Style, kernel_source
 from tasks.problems.generated.suite import draw_shape, draw_training_compositions, problem_of
 from tasks.problems.pairs import load_pairs
@@ -67,6 +68,10 @@ PAIRS_SCHEMA = pa.schema(
 )
 
 
+JudgeAll = Callable[[Sequence[tuple[Problem, str]], JudgeConfig, Progress], list[Verdict]]
+"""Judges (problem, kernel) pairs; verdicts in their order."""
+
+
 class Draft(FrozenModel):
     """One conversation to be: `earlier` are the kernels that a repair starts from, oldest first."""
 
@@ -86,12 +91,13 @@ def build_sft_data(
     seed: int,
     destination: Path,
     progress: Progress,
+    judge_all: JudgeAll | None = None,
 ) -> SftDataRef:
     """Make or load the pairs, judge every kernel in them, and publish them.
 
-    Pairs whose problem is held out are dropped and counted. Raises InputError if nothing is left to train on, or
-    the generated corpus is of another language than is judged, InfrastructureError if the judge failed on more
-    than MAX_FAULT_SHARE of the kernels.
+    `judge_all` judges, by default in this process. Pairs whose problem is held out are dropped and counted. Raises
+    InputError if nothing is left to train on, or the generated corpus is of another language than is judged,
+    InfrastructureError if the judge failed on more than MAX_FAULT_SHARE of the kernels.
     """
     if config.path is None and judge.backend != "triton":
         raise InputError(
@@ -101,9 +107,8 @@ def build_sft_data(
     heldout = read_problems(problem_set, Split.HELDOUT)
     drafts = load_drafts(Path(config.path)) if config.path else generate_drafts(config, problems, seed)
     cleaned = drop_contaminated(drafts, (row.problem.source for row in heldout), lambda draft: draft.problem.source)
-    if config.compile == "never":
-        judge = judge.model_copy(update={"compile": "never"})
-    verdicts = _judge(cleaned.clean, judge_for(episode, judge), progress)
+    settings = judge_for(episode, judge_of_pairs(config, judge))
+    verdicts = _judge(cleaned.clean, settings, progress, judge_all or judge_here)
     rows = [_row(number, draft, verdicts, config, episode, judge.backend) for number, draft in enumerate(cleaned.clean)]
     kept = [row for row in rows if row is not None]
     used = sum(row["used"] for row in kept)
@@ -125,14 +130,31 @@ def build_sft_data(
     return SftDataRef(uri=str(destination.resolve()), digest=digest, pairs=used, verified=config.verified)
 
 
-def _judge(drafts: Sequence[Draft], config: JudgeConfig, progress: Progress) -> dict[tuple[str, str], Verdict]:
+def judge_of_pairs(config: SftDataConfig, judge: JudgeConfig) -> JudgeConfig:
+    """Return the settings of the judge of pairs: the rollouts' (`judge`) with what `sft.data` changes."""
+    changes: dict[str, Any] = {"compile": "never"} if config.compile == "never" else {}
+    if config.judge.device == "cpu":
+        changes["device"] = "cpu"
+    if config.judge.workers is not None:
+        changes["workers"] = config.judge.workers
+    return judge.model_copy(update=changes)
+
+
+def judge_here(items: Sequence[tuple[Problem, str]], config: JudgeConfig, progress: Progress) -> list[Verdict]:
+    """Judge in this process."""
+    with Judge(config) as judge:
+        return judge.evaluate_many(items, progress)
+
+
+def _judge(
+    drafts: Sequence[Draft], config: JudgeConfig, progress: Progress, judge_all: JudgeAll
+) -> dict[tuple[str, str], Verdict]:
     """Judge each distinct (problem, kernel) once, the earlier kernels of repairs too; keyed by the two sources."""
     items: dict[tuple[str, str], tuple[Problem, str]] = {}
     for draft in drafts:
         for kernel in (draft.kernel, *draft.earlier):
             items.setdefault((draft.problem.source, kernel), (draft.problem, kernel))
-    with Judge(config) as judge:
-        verdicts = judge.evaluate_many(list(items.values()), progress)
+    verdicts = judge_all(list(items.values()), config, progress)
     faults = [verdict for verdict in verdicts if verdict.is_fault]
     if len(faults) > MAX_FAULT_SHARE * len(verdicts):
         raise InfrastructureError(
@@ -193,11 +215,14 @@ def generate_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int) 
         styles = generator.sample(list(Style), min(config.styles_per_composition, len(Style)))
         for style in styles:
             mistakes = _mistakes(composition, config.bug_probability, generator)
-            drafts.append(_draft(composition, style, mistakes, (), generator))
+            drafts.append(_draft(composition, style, mistakes, (), generator, problems.sizes))
     if config.repair_fraction > 0:
         repairs = round(len(drafts) * config.repair_fraction / max(1.0 - config.repair_fraction, 0.01))
         compositions = [draft.composition for draft in drafts]
-        drafts += [_repair(compositions[index % len(compositions)], config, generator) for index in range(repairs)]
+        drafts += [
+            _repair(compositions[index % len(compositions)], config, generator, problems.sizes)
+            for index in range(repairs)
+        ]
     return drafts
 
 
@@ -210,7 +235,7 @@ def load_drafts(path: Path) -> list[Draft]:
     return drafts
 
 
-def _repair(key: str, config: SftDataConfig, generator: random.Random) -> Draft:
+def _repair(key: str, config: SftDataConfig, generator: random.Random, sizes: SizesName) -> Draft:
     """Draft one or two wrong or slow kernels, then a correct one: fused, or in any style after a wrong kernel."""
     composition = Composition(names=tuple(key.split(">")))
     answer_mistakes = _mistakes(composition, config.bug_probability, generator)
@@ -224,7 +249,7 @@ def _repair(key: str, config: SftDataConfig, generator: random.Random) -> Draft:
         else:
             earlier.append(kernel_source(composition, generator.choice(SLOW_STYLES)))
     style = generator.choice(list(Style)) if was_wrong else Style.FUSED
-    return _draft(composition, style, answer_mistakes, tuple(earlier), generator)
+    return _draft(composition, style, answer_mistakes, tuple(earlier), generator, sizes)
 
 
 def _mistakes(composition: Composition, probability: float, generator: random.Random) -> set[str]:
@@ -237,9 +262,10 @@ def _draft(
     mistakes: Collection[str],
     earlier: tuple[str, ...],
     generator: random.Random,
+    sizes: SizesName,
 ) -> Draft:
     return Draft(
-        problem=problem_of(composition, draw_shape(composition, generator)),
+        problem=problem_of(composition, draw_shape(composition, generator, sizes=sizes)),
         kernel=kernel_source(composition, style, mistakes),
         earlier=earlier,
         composition=composition.key,

@@ -1,11 +1,15 @@
 """SFT data and SFT as Prefect tasks."""
 
+from collections.abc import Sequence
+
 from kernels_eval.config import JudgeConfig
+from kernels_eval.problem import Problem
+from kernels_eval.verdict import Verdict
 from tasks.models.config import ModelConfig
-from tasks.pipeline.references import CheckpointRef, ProblemSetRef, SftDataRef
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, Progress, SftDataRef
 from tasks.pipeline.stage import Stage, stage_task
 from tasks.problems.config import ProblemsConfig
-from tasks.rollout.config import EpisodeConfig
+from tasks.rollout.config import EpisodeConfig, JudgingPlace
 from tasks.sft.config import SftConfig, SftDataConfig
 from tasks.training.config import EngineConfig
 
@@ -23,12 +27,20 @@ def make_sft_data(
     suite: ProblemsConfig,
     episode: EpisodeConfig,
     judge: JudgeConfig,
+    place: JudgingPlace,
     seed: int,
 ) -> SftDataRef:
-    """Collect pairs of problem and kernel, judge them all, and publish the conversations."""
+    """Collect pairs of problem and kernel, judge them all where rollouts are judged, and publish the conversations."""
+    from tasks.rollout.judging import judge_kernels
     from tasks.sft.pairs import build_sft_data
 
-    return build_sft_data(problems, config, suite, episode, judge, seed, stage.destination, stage.progress)
+    if config.judge.device == "cpu":
+        place = JudgingPlace(gpus=place.gpus, all_cpus=config.judge.workers is None)
+
+    def judge_all(items: Sequence[tuple[Problem, str]], settings: JudgeConfig, progress: Progress) -> list[Verdict]:
+        return judge_kernels(items, settings, place, progress)
+
+    return build_sft_data(problems, config, suite, episode, judge, seed, stage.destination, stage.progress, judge_all)
 
 
 @stage_task("sft", code="tasks.sft.train", label="SFT", detail="{config.length} on {data.pairs} pairs")

@@ -16,18 +16,11 @@ from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.generated.composition import Composition, draw_composition
+from tasks.problems.generated.sizes import SIZES, SizesName
 from tasks.problems.generated.sources import Shape, Style, kernel_source, problem_source
 from tasks.problems.generated.well_posed import is_well_posed
 from tasks.problems.row import ProblemRow, Split, Tier
 
-ROWS = (4096, 8192, 16384)
-COLUMNS = (64, 96, 128, 160, 200, 256)
-MATMUL_COLUMNS = (32, 48, 64)
-INNER = (32, 64, 96)
-NEW_ROWS = (3072, 6144, 12288)
-NEW_COLUMNS = (80, 112, 144, 192, 224, 320)
-NEW_MATMUL_COLUMNS = (40, 80, 96)
-NEW_INNER = (48, 80, 128)
 LEVEL_SHARES = {1: 0.15, 2: 0.5, 3: 0.35}
 RESERVED_PAIRS = 0.04
 """Share of the ordered pairs of operators that only the tier `new_pairs` has."""
@@ -49,7 +42,8 @@ def generate_problems(config: ProblemsConfig) -> list[ProblemRow]:
     ):
         generator = random.Random(f"shapes-{split if tier is Tier.STANDARD else tier}-{config.seed}")
         rows += [
-            _row(composition, draw_shape(composition, generator, tier), split, tier) for composition in compositions
+            _row(composition, draw_shape(composition, generator, tier, config.sizes), split, tier)
+            for composition in compositions
         ]
     return rows
 
@@ -92,14 +86,16 @@ def draw_training_compositions(config: ProblemsConfig, count: int, seed: int) ->
     return list(_distinct(config, count, _drawn(config.levels, random.Random(f"train-{seed}")), is_allowed))
 
 
-def draw_shape(composition: Composition, generator: random.Random, tier: Tier = Tier.STANDARD) -> Shape:
-    """Draw sizes that suit the composition."""
-    new = tier is Tier.NEW_SHAPES
-    rows = generator.choice(NEW_ROWS if new else ROWS)
+def draw_shape(
+    composition: Composition, generator: random.Random, tier: Tier = Tier.STANDARD, sizes: SizesName = "small"
+) -> Shape:
+    """Draw sizes that suit the composition; `sizes`: the setting `problems.sizes`."""
+    choices = SIZES[sizes].new if tier is Tier.NEW_SHAPES else SIZES[sizes].known
+    rows = generator.choice(choices.rows if composition.head is None else choices.matmul_rows)
     if composition.head is not None:
-        columns = generator.choice(NEW_MATMUL_COLUMNS if new else MATMUL_COLUMNS)
-        return Shape(rows=rows, columns=columns, inner=generator.choice(NEW_INNER if new else INNER))
-    return Shape(rows=rows, columns=generator.choice(NEW_COLUMNS if new else COLUMNS))
+        columns = generator.choice(choices.matmul_columns)
+        return Shape(rows=rows, columns=columns, inner=generator.choice(choices.inner))
+    return Shape(rows=rows, columns=generator.choice(choices.columns))
 
 
 def problem_of(composition: Composition, shape: Shape) -> Problem:

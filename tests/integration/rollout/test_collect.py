@@ -15,10 +15,11 @@ from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.cluster.workers import _workers, stop_worker  # pyright: ignore[reportPrivateUsage]
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
-from tasks.rollout.collect import WORKER, collect_trajectories
+from tasks.rollout.collect import collect_trajectories
 from tasks.rollout.config import CurriculumConfig, EpisodeConfig, RolloutConfig, SamplingConfig
 from tasks.rollout.curriculum import CurriculumState, recorded_state, state_for
 from tasks.rollout.logs import TURN_LINES
+from tasks.rollout.process import WORKER
 from tasks.rollout.worker import RolloutRequest
 from tasks.trajectories.reader import read_trajectories, read_turns
 

@@ -18,9 +18,10 @@ from kernels_eval.verdict import Status, Verdict
 from tasks.cluster.workers import stop_worker
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, silent
 from tasks.problems.row import Split
-from tasks.rollout.collect import WORKER, collect_trajectories
+from tasks.rollout.collect import collect_trajectories
 from tasks.rollout.config import EpisodeConfig, JudgeActorsConfig, RolloutConfig, SamplingConfig
 from tasks.rollout.judge_actors import ActorJudge
+from tasks.rollout.process import WORKER
 from tasks.rollout.worker import RolloutRequest
 from tasks.trajectories.reader import read_turns
 

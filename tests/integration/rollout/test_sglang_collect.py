@@ -17,12 +17,13 @@ from tasks.models.tokenizer import load_tokenizer
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef, silent
 from tasks.pipeline.store import publish, published_digest
 from tasks.problems.row import Split
-from tasks.rollout.collect import WORKER, collect_trajectories
+from tasks.rollout.collect import collect_trajectories
 from tasks.rollout.config import EpisodeConfig, RolloutConfig, SamplingConfig, SglangConfig
 from tasks.rollout.engines.sglang.engine import SglangEngine
 from tasks.rollout.engines.sglang.pool import Member
 from tasks.rollout.engines.sglang.servers import SglangServer
 from tasks.rollout.episode_loop import RolloutCounts
+from tasks.rollout.process import WORKER
 from tasks.rollout.worker import RolloutRequest, roll_out
 from tasks.trajectories.reader import read_trajectories, read_turns
 

@@ -178,3 +178,29 @@ def test_too_many_problems_are_refused_with_what_there_is():
 def test_an_unknown_level_is_refused():
     with pytest.raises(InputError, match=r"problems\.levels.*found 7"):
         generate_problems(ProblemsConfig(levels=(1, 7)))
+
+
+H100_BYTES_A_MICROSECOND = 3.35e6
+"""Peak bandwidth, from the data sheet."""
+
+
+def numbers_of(source: str) -> dict[str, int]:
+    names, _, values = next(line for line in source.splitlines() if line.startswith("M, ")).partition(" = ")
+    return dict(zip(names.split(", "), map(int, values.split(", ")), strict=True))
+
+
+def test_gpu_sizes_are_kernels_of_ten_microseconds_to_one_millisecond():
+    config = ProblemsConfig(train=150, heldout=30, harder=9, sizes="gpu")
+    rows = generate_problems(config)
+    sources = [row.problem.source for row in rows]
+    sources += [draft.problem.source for draft in generate_drafts(SftDataConfig(compositions=60), config, 0)]
+    for source in sources:
+        size = numbers_of(source)
+        elements = size["M"] * (size.get("K", size["N"]) + size["N"])
+        elements += size["M"] * size["N"] * source.count("randn(M, N)") - size["M"] * size["N"] * ("K" not in size)
+        # Reads and writes at 80 % of the bandwidth: a lower bound, a matrix product takes longer.
+        microseconds = 4 * elements / (0.8 * H100_BYTES_A_MICROSECOND)
+        assert 9 <= microseconds <= 1000, source
+    assert {row.composition for row in rows} == {
+        row.composition for row in generate_problems(config.model_copy(update={"sizes": "small"}))
+    }

@@ -132,3 +132,12 @@ def test_nothing_to_learn_from_is_bad_input_and_a_failing_judge_is_the_machine_s
     with pytest.raises(InfrastructureError, match="the judge failed on 1 of 2 SFT kernels: the machine failed"):
         build({1: RIGHT, 2: FAULT})
     assert not (tmp_path / "data").exists()
+
+
+def test_pairs_are_judged_on_cpu_workers_where_the_setting_says_so_although_rollouts_are_judged_on_a_gpu():
+    on_gpu = JudgeConfig(device="cuda", workers=3)
+    assert pairs.judge_of_pairs(SftDataConfig(), on_gpu) == on_gpu
+    config = SftDataConfig.model_validate({"compile": "never", "judge": {"device": "cpu", "workers": 14}})
+    judged_by = pairs.judge_of_pairs(config, on_gpu)
+    assert (judged_by.device, judged_by.workers, judged_by.compile) == ("cpu", 14, "never")
+    assert judged_by.model_copy(update={"device": "cuda", "workers": 3, "compile": on_gpu.compile}) == on_gpu

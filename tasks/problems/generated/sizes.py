@@ -1,0 +1,54 @@
+"""Sizes that generated problems are drawn from, by the setting `problems.sizes`, for known and for new shapes."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+SizesName = Literal["small", "gpu"]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Choices for each size of a problem."""
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    matmul_rows: tuple[int, ...]
+    matmul_columns: tuple[int, ...]
+    inner: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SizeRange:
+    """Sizes of all problems but those of the tier `new_shapes`, and the sizes of these."""
+
+    known: Sizes
+    new: Sizes
+
+
+_SMALL_ROWS, _SMALL_NEW_ROWS = (4096, 8192, 16384), (3072, 6144, 12288)
+
+SIZES: dict[SizesName, SizeRange] = {
+    "small": SizeRange(
+        Sizes(_SMALL_ROWS, (64, 96, 128, 160, 200, 256), _SMALL_ROWS, (32, 48, 64), (32, 64, 96)),
+        Sizes(_SMALL_NEW_ROWS, (80, 112, 144, 192, 224, 320), _SMALL_NEW_ROWS, (40, 80, 96), (48, 80, 128)),
+    ),
+    # x is read and the output written once, 8 bytes an element: 25 MB to 1.1 GB, with a second input 1.6 GB. That is
+    # 10 us to 0.6 ms at 80 % of an H100's 3.35 TB/s. Rows of up to 2048 columns: a tile stays in registers.
+    "gpu": SizeRange(
+        Sizes(
+            rows=(8192, 16384, 32768, 65536),
+            columns=(384, 512, 768, 1000, 1536, 2048),
+            matmul_rows=(32768, 65536, 131072),
+            matmul_columns=(64, 96, 128),
+            inner=(128, 256, 512),
+        ),
+        Sizes(
+            rows=(12288, 24576, 49152),
+            columns=(448, 640, 896, 1200, 1792),
+            matmul_rows=(49152, 98304),
+            matmul_columns=(80, 112),
+            inner=(192, 384),
+        ),
+    ),
+}
+"""`small`: 5 to 15 us on a GPU, quick to run on a CPU. `gpu`: 10 us to 1 ms on a GPU, fused or not."""

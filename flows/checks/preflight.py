@@ -22,6 +22,7 @@ from kernels_eval.errors import InputError
 from kernels_eval.rewards import reward_bounds
 from tasks.models.config import ModelConfig
 from tasks.pipeline.retries import STAGE_NAMES
+from tasks.rollout.engines.sglang.installation import find_installation, looked_in
 from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.prompts import prompt_messages
 from tasks.training.config import check_heads
@@ -161,6 +162,11 @@ def check_servers(config: RunConfig) -> None:
     """Check that SGLang servers named by address are healthy."""
     if config.rollout.engine != "sglang":
         return
+    starts_here = not config.rollout.sglang_urls and config.ray.address is None
+    if starts_here and config.rollout.sglang.command is None and find_installation() is None:
+        raise InputError(
+            f"rollout.engine: sglang: SGLang was not found in {looked_in()}; `kernelmill verify` says how to get it"
+        )
     unhealthy = unhealthy_servers(config.rollout.sglang_urls)
     if unhealthy:
         raise InputError(f"rollout.sglang_urls: expected healthy servers: {'; '.join(unhealthy)}")

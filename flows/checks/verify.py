@@ -10,6 +10,19 @@ from flows.checks.result import CheckResult, checked, failed, note, ok
 from flows.services.ray_cluster import check_address
 from flows.settings.configuration import RunConfig
 from flows.settings.plurals import counted
+from tasks.rollout.engines.sglang.installation import (
+    VARIABLE,
+    cuda_home,
+    find_installation,
+    looked_in,
+    server_command,
+    server_environment,
+)
+
+_GET_SGLANG = (
+    f"python3 -m venv .sglang && .sglang/bin/pip install 'sglang==0.5.13', or {VARIABLE}=FOLDER of an environment or "
+    "of packages that has it, or name its Python in rollout.sglang.command (docs/sglang.md)"
+)
 
 
 def settings(config: RunConfig) -> CheckResult:
@@ -88,15 +101,26 @@ def sglang(config: RunConfig) -> CheckResult:
         return ok("SGLang", f"{counted(len(rollout.sglang_urls), 'server')} healthy")
     if config.ray.address is not None:
         return note("SGLang", "servers are started on the cluster; its nodes were not checked")
-    problem = _start_problem(rollout.sglang.command, rollout.sglang.environment)
-    if problem is None:
-        return ok("SGLang", f"started with the run: {counted(rollout.sglang.servers, 'server')}")
-    fix = "install SGLang in a separate environment and name its Python in rollout.sglang.command"
-    return failed("SGLang", problem, fix)
+    command = rollout.sglang.command
+    if command is None and find_installation() is None:
+        return failed("SGLang", f"not found in {looked_in()}", _GET_SGLANG)
+    problem = _start_problem(server_command(rollout.sglang), server_environment(rollout.sglang))
+    if problem is not None:
+        return failed("SGLang", problem, _GET_SGLANG)
+    found = f"started with the run: {counted(rollout.sglang.servers, 'server')}: {' '.join((command or ())[:1])}"
+    missing = [name for name in ("nvcc", "ninja") if not _has_tool(name)]
+    if missing:
+        fix = "install the CUDA toolkit and ninja: SGLang compiles kernels at its first start"
+        return note("SGLang", f"{found.rstrip(': ')}; not found: {', '.join(missing)}", fix)
+    return ok("SGLang", found.rstrip(": "))
+
+
+def _has_tool(name: str) -> bool:
+    return shutil.which(name) is not None or (name == "nvcc" and cuda_home() is not None)
 
 
 def _start_problem(command: Sequence[str], environment: dict[str, str]) -> str | None:
-    """Return the reason why the configured command cannot start a server, or None."""
+    """Return the reason why a server's command cannot start one, or None."""
     if shutil.which(command[0]) is None:
         return f"rollout.sglang.command: {command[0]}: no such program"
     if "-m" not in command[1:-1]:

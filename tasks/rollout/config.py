@@ -79,12 +79,16 @@ class SglangConfig(FrozenModel):
     """Servers that the pipeline starts if `rollout.sglang_urls` names none."""
     gpus_per_server: Annotated[float, Operational] = Field(default=1.0, ge=0)
     """GPUs that Ray reserves for each; tensor parallelism needs its flag as well (`--tp-size`)."""
-    command: tuple[str, ...] = ("python3", "-m", "sglang.launch_server")
-    """Command of a server, usually the interpreter of another environment. Model, address and port are added."""
+    command: tuple[str, ...] | None = None
+    """Command of a server, usually the interpreter of another environment. Model, address and port are added. None:
+    SGLang is looked for in the folder that the environment variable KERNELMILL_SGLANG names, in `.sglang`, in
+    `/opt/sglang`, and in this Python (tasks.rollout.engines.sglang.installation)."""
     flags: tuple[str, ...] = ()
-    """Further arguments, e.g. `--mem-fraction-static`, `0.4`."""
+    """Further arguments, e.g. `--mem-fraction-static`, `0.4`. They override the defaults, which suit this machine's GPU
+    and the SGLang that is found (tasks.rollout.engines.sglang.installation)."""
     environment: dict[str, str] = Field(default_factory=dict)
-    """Variables added to the server's environment, e.g. PYTHONPATH, CUDA_HOME."""
+    """Variables added to the server's environment. By default CUDA_HOME is found by its compiler, a folder of packages
+    goes on PYTHONPATH, and nothing is downloaded."""
     start_timeout_s: Annotated[float, Operational] = Field(default=300.0, gt=0)
     """Limit until a server answers, including loading the model and compiling kernels."""
     concurrency: int = Field(default=256, ge=1)
@@ -105,6 +109,11 @@ class SglangConfig(FrozenModel):
     """Largest mean absolute difference of log-probabilities. bfloat16 against float32 gives about 0.04."""
     canary_dtype: Literal["float32", "bfloat16"] = "float32"
     """Type in which the checkpoint is loaded for the comparison."""
+
+    @property
+    def memory_share(self) -> float | None:
+        """Share of a GPU's memory for weights and cache, if a server has a part of a GPU only. None: SGLang decides."""
+        return round(0.8 * self.gpus_per_server, 3) if 0 < self.gpus_per_server < 1 else None
 
 
 class JudgeActorsConfig(FrozenModel):

@@ -12,7 +12,7 @@ from typing import Any
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import decisive_part
 from tasks.models.config import ModelConfig
-from tasks.models.policy import check_architecture, check_dtype
+from tasks.models.policy import check_architecture
 from tasks.models.tokenizer import load_tokenizer, train_tokenizer
 from tasks.pipeline.references import CheckpointRef, Progress, SftDataRef
 from tasks.pipeline.store import digest_of, measured, publish, published_digest
@@ -45,7 +45,6 @@ def train_sft(
     checkpoints lie in `work_dir`. Where memory does not suffice, the token budget is halved, once. Raises InputError
     for data, a model or a checkpoint that does not fit, InfrastructureError if a rank dies.
     """
-    check_dtype(model.dtype)
     if model.pretrained is None:
         check_heads(model.heads, model.key_value_heads, engine.context_parallel)
     if initial is not None:

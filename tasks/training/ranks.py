@@ -62,8 +62,10 @@ class Rank:
         )
         return address, port
 
-    def join(self, group: str, rank: int, world_size: int, address: tuple[str, int], threads: int) -> None:
-        """Join the process group permanently."""
+    def join(self, group: str, rank: int, world_size: int, address: tuple[str, int], threads: int, gpus: float) -> None:
+        """Join the process group permanently. `gpus`: those that Ray reserved for this rank; 0: it stays on the CPU."""
+        if gpus == 0:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # read when CUDA is first used; Ray leaves all of them visible
         import torch
         from torch import distributed
         from torch._C._distributed_c10d import TCPStore
@@ -149,8 +151,9 @@ def _ranks(config: EngineConfig) -> list[Any]:
             ranks = _warm_ranks(config)
         group = secrets.token_hex(4)
         (address,) = results_of([ranks[0].listen.remote(len(ranks))])
-        threads = config.threads_per_rank
-        results_of([rank.join.remote(group, place, len(ranks), address, threads) for place, rank in enumerate(ranks)])
+        resources = config.threads_per_rank, config.gpus_per_rank
+        joined = [rank.join.remote(group, place, len(ranks), address, *resources) for place, rank in enumerate(ranks)]
+        results_of(joined)
     except RayError as error:
         _stop(config)
         raise error_of_rank(error, config.tokens_per_rank) from error

@@ -12,7 +12,7 @@ from typing import Any
 
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import decisive_part
-from tasks.models.policy import architecture_of, check_dtype, check_same_architecture, dtype_of
+from tasks.models.policy import architecture_of, check_same_architecture, dtype_of
 from tasks.pipeline.references import CheckpointRef, Progress, TrajectoryBatchRef
 from tasks.pipeline.store import digest_of, measured, publish, published_digest, read_manifest
 from tasks.pipeline.tables import METRICS_FILE
@@ -57,7 +57,6 @@ def update_policy(
     if reference is not None:
         check_same_architecture(reference.path, policy.path)
     dtype = dtype_of(policy.path)
-    check_dtype(dtype)
     shape = architecture_of(policy.path)
     heads = shape["num_attention_heads"]
     check_heads(heads, shape["num_key_value_heads"] or heads, config.context_parallel)

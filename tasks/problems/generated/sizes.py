@@ -32,18 +32,19 @@ SIZES: dict[SizesName, SizeRange] = {
         Sizes(_SMALL_ROWS, (64, 96, 128, 160, 200, 256), _SMALL_ROWS, (32, 48, 64), (32, 64, 96)),
         Sizes(_SMALL_NEW_ROWS, (80, 112, 144, 192, 224, 320), _SMALL_NEW_ROWS, (40, 80, 96), (48, 80, 128)),
     ),
-    # x is read and the output written once, 8 bytes an element: 25 MB to 1.1 GB, with a second input 1.6 GB. That is
-    # 10 us to 0.6 ms at 80 % of an H100's 3.35 TB/s. Rows of up to 2048 columns: a tile stays in registers.
+    # x is read and the output written once, 8 bytes an element: 25 to 540 MB, with a second input 800 MB. That is 10 to
+    # 300 us at 80 % of an H100's 3.35 TB/s, and as much again for each operator that is not fused. Rows of up to 2048
+    # columns: a tile stays in registers.
     "gpu": SizeRange(
         Sizes(
-            rows=(8192, 16384, 32768, 65536),
+            rows=(8192, 16384, 32768),
             columns=(384, 512, 768, 1000, 1536, 2048),
             matmul_rows=(32768, 65536, 131072),
             matmul_columns=(64, 96, 128),
             inner=(128, 256, 512),
         ),
         Sizes(
-            rows=(12288, 24576, 49152),
+            rows=(12288, 24576),
             columns=(448, 640, 896, 1200, 1792),
             matmul_rows=(49152, 98304),
             matmul_columns=(80, 112),
@@ -51,4 +52,4 @@ SIZES: dict[SizesName, SizeRange] = {
         ),
     ),
 }
-"""`small`: 5 to 15 us on a GPU, quick to run on a CPU. `gpu`: 10 us to 1 ms on a GPU, fused or not."""
+"""`small`: 5 to 15 us on a GPU, quick to run on a CPU. `gpu`: 10 us to 1 ms on a GPU."""

@@ -17,6 +17,7 @@ import torch
 from transformers import PreTrainedModel
 
 from kernels_eval.errors import InfrastructureError, InputError
+from tasks.cluster.devices import has_gpu
 from tasks.models.policy import load_policy
 from tasks.rollout.config import SamplingConfig
 from tasks.rollout.engines import Generation, GenerationRequest, stop_tokens
@@ -110,7 +111,7 @@ class TransformersEngine:
 def load_engine(path: Path, tokenizer: Any, batch_size: int) -> TransformersEngine:
     """Load a policy from its folder. Raises InputError if it holds none."""
     # On CPUs float32: bfloat16 would lose digits of the recorded log-probabilities, even with its instructions.
-    on_gpu = torch.cuda.is_available()
+    on_gpu = has_gpu()
     model = load_policy(path, "bfloat16" if on_gpu else "float32")
     if on_gpu:
         model = model.to("cuda")  # pyright: ignore[reportArgumentType]

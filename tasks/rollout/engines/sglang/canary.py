@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from tasks.cluster.devices import has_gpu
+
 NEW_TOKENS = 16
 """Tokens sampled after each prompt."""
 PROMPT_TOKENS = 256
@@ -132,7 +134,7 @@ def reference_logprobs(folder: Path, dtype: str, sequences: Sequence[tuple[int, 
 
     with _loading:
         model: Any = load_policy(folder, dtype).eval()
-    if torch.cuda.is_available():
+    if has_gpu():
         model = model.to("cuda")
     scored: list[tuple[float, ...]] = []
     with torch.inference_mode():

@@ -25,6 +25,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from kernels_eval.errors import InfrastructureError, InputError, first_line
 from tasks.cluster.placement import options_in_worker
 from tasks.rollout.config import SglangConfig
+from tasks.rollout.engines.sglang.installation import server_command, server_environment
 from tasks.rollout.engines.sglang.pool import Member, ServerState
 
 logger = logging.getLogger("kernelmill.rollout")
@@ -113,12 +114,11 @@ class SglangServer:
     def _start(self) -> subprocess.Popen[bytes]:
         folder, version = self._model
         command = [
-            *self._config.command,
+            *server_command(self._config),
             "--model-path", folder,
             "--weight-version", version,
             "--host", "127.0.0.1",
             "--port", str(self._port),
-            *self._config.flags,
         ]  # fmt: skip
         with self._log.open("ab") as log:
             return subprocess.Popen(
@@ -126,7 +126,7 @@ class SglangServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=os.environ | self._config.environment,
+                env=server_environment(self._config),
                 start_new_session=True,
             )
 

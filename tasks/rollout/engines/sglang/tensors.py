@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from kernels_eval.errors import InputError
+from tasks.cluster.devices import has_gpu
 
 IN_GPU_BYTES = 1 << 30
 """Bytes of tensors per message with handles: GPU memory in use for a moment."""
@@ -77,7 +78,7 @@ def shares_gpu(servers_gpus: str | None) -> bool:
 
     A server dies if it receives memory of a GPU that it does not see: an unclear case returns False.
     """
-    if not torch.cuda.is_available():
+    if not has_gpu():
         return False
     if servers_gpus is None:
         return True

@@ -191,9 +191,10 @@ class WeightSync:
         """Send the weights message by message; the last one brings the label."""
         import torch
 
+        from tasks.cluster.devices import has_gpu
         from tasks.rollout.engines.sglang.tensors import messages
 
-        waiting = messages(policy.path, "cuda" if torch.cuda.is_available() else "cpu")
+        waiting = messages(policy.path, "cuda" if has_gpu() else "cpu")
         try:
             message = await asyncio.to_thread(next, waiting, None)
             while message is not None:

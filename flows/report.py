@@ -34,7 +34,8 @@ def report_flow(config: RunConfig) -> str:
 def _report_inputs(run: Run) -> ReportInputs:
     """Return the inputs of the report. Raises InputError if the run has no evaluation yet."""
     state = run.state
-    if state.problems is None or state.sft_data is None or not state.policies or not state.evaluations:
+    has_data = state.sft_data is not None or run.config.sft.is_left_out
+    if state.problems is None or not has_data or not state.policies or not state.evaluations:
         raise InputError(f"{run.run_dir}: nothing to report yet; run `kernelmill train` or `kernelmill evaluate` first")
     if 0 not in state.evaluations:
         raise InputError(
@@ -51,7 +52,7 @@ def _report_inputs(run: Run) -> ReportInputs:
         run_id=run.workspace.run_id,
         configuration=run.config.model_dump(mode="json"),
         problems=state.problems,
-        sft_data=state.sft_data,
+        sft_data=None if run.config.sft.is_left_out else state.sft_data,
         sft=state.policies[0],
         iterations=tuple(
             IterationEntry(

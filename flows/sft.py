@@ -7,13 +7,15 @@ from flows.run.prefect_ui import name_of
 from flows.run.run import Run
 from flows.settings.configuration import RunConfig
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef
-from tasks.sft.task import fine_tune, make_sft_data
+from tasks.sft.task import adopt_policy, fine_tune, make_sft_data
 from tasks.validation.task import check_sft_data
 
 
 def run_sft(run: Run, problems: ProblemSetRef) -> CheckpointRef:
-    """Return policy 0: the result of SFT on the judged pairs."""
+    """Return policy 0: the result of SFT on the judged pairs, or the pretrained model if SFT is left out."""
     config = run.config
+    if config.sft.is_left_out:
+        return run.add_policy(adopt_policy(run.workspace, config.model))
     data = make_sft_data(
         run.workspace,
         problems,

@@ -110,7 +110,9 @@ def describe(config: RunConfig) -> list[str]:
     turns = rollout.episode.max_turns if rollout.episode.task.endswith("multiturn") else 1
     lines = [
         f"problems: {origin}, up to {config.problems.train} to train on, {_heldout(config)} held out",
-        f"SFT: {model}, {sft.length}, {counted(sft.batch_size, 'conversation')} a step",
+        f"SFT: left out, RL starts from {model}"
+        if sft.is_left_out
+        else f"SFT: {model}, {sft.length}, {counted(sft.batch_size, 'conversation')} a step",
         f"held-out evaluation: {counted(_heldout(config), 'problem')} × "
         f"{counted(evaluation.samples_per_problem, 'sample')}" + (" and a greedy one" if evaluation.greedy else ""),
     ]

@@ -76,6 +76,8 @@ def check_settings(config: RunConfig) -> None:
             f"evaluation.pass_at: found {too_many[0]}, expected at most evaluation.samples_per_problem = {samples}"
         )
     check_episode(config)
+    if config.sft.is_left_out:
+        check_given_policy(config)
     if config.model.pretrained is None and config.model.heads % config.model.key_value_heads:
         raise InputError(
             f"model.key_value_heads: found {config.model.key_value_heads}, "
@@ -91,6 +93,14 @@ def check_settings(config: RunConfig) -> None:
         raise InputError(f"update.deepspeed: no such file: {file}")
     stage_of(config.update.deepspeed, config.update.zero_stage)
     check_suites(config.validation.suites, config.rollout.episode.reward)
+
+
+def check_given_policy(config: RunConfig) -> None:
+    """Check that a run without SFT names the policy that it starts from, and asks for nothing that needs SFT."""
+    if config.model.pretrained is None:
+        raise InputError("sft.steps: found 0, and model.pretrained is not set; name the model that RL starts from")
+    if config.control:
+        raise InputError("control: true, but without SFT (sft.steps: 0) there are no pairs for more of it")
 
 
 def check_episode(config: RunConfig) -> None:
@@ -114,7 +124,7 @@ def check_problems(config: RunConfig) -> None:
         from tasks.problems.loaders import load_entries
 
         load_entries(config.problems)
-    if config.sft.data.path is not None:
+    if config.sft.data.path is not None and not config.sft.is_left_out:
         from tasks.problems.pairs import load_pairs
 
         load_pairs(Path(config.sft.data.path))

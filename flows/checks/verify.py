@@ -34,7 +34,7 @@ def problems(config: RunConfig) -> CheckResult:
     """Check that problems and SFT pairs can be read."""
     source = config.problems.source
     found = "generated" if source == "generated" else f"{source} at {config.problems.path}"
-    if config.sft.data.path is not None:
+    if config.sft.data.path is not None and not config.sft.is_left_out:
         found += f"; SFT pairs at {config.sft.data.path}"
     fix = "docs/problems.md has the formats; --set problems.path=… or --set problems.source=generated"
     return checked("problems", preflight.check_problems, config, found, fix)

@@ -87,6 +87,11 @@ class RunConfig(FrozenModel):
     ray: Annotated[RayConfig, Operational] = RayConfig()
     stages: Annotated[StagesConfig, Operational] = StagesConfig()
 
+    @field_validator("sft", mode="before")
+    @classmethod
+    def _left_out(cls, given: Any) -> Any:
+        return {"steps": 0} if given is None or given == "none" else given
+
     @property
     def run_id(self) -> str:
         """`<name>-<digest of all settings that affect results>`: the same configuration resumes the same run."""

@@ -10,7 +10,8 @@ heldout.delta_<figure>, …_ci                   after − before, paired by pro
 heldout.over_control                           the same deltas for after − control
 heldout.harder                                 the same on the harder held-out problems, or null
 heldout_greedy                                 the same as `heldout` of one greedy answer a problem, or null
-corpus                                         SFT pairs, and whether they were verified
+corpus                                         SFT pairs, and whether they were verified; null without SFT
+given_policy                                   the model that RL started from without SFT, else null
 sizes                                          problems, trajectories, turns, quarantined, files
 digests                                        content digest of each stage's artifact, by label: of what the run is
                                                (weights, tokens, rewards, statuses), not of what it measured
@@ -72,8 +73,10 @@ class ReportInputs(FrozenModel):
     configuration: dict[str, Any]
     """The resolved configuration, as JSON."""
     problems: ProblemSetRef
-    sft_data: SftDataRef
+    sft_data: SftDataRef | None
+    """None: no SFT, RL started from a given policy."""
     sft: CheckpointRef
+    """Policy 0: the result of SFT, or the given one."""
     iterations: tuple[IterationEntry, ...]
     sampled: HeldoutEvaluations
     greedy: HeldoutEvaluations | None = None
@@ -149,7 +152,7 @@ def write_summary(run_dir: Path, inputs: ReportInputs) -> dict[str, Any]:
 
 def summarise(inputs: ReportInputs) -> dict[str, Any]:
     """Return the content of `summary.json`."""
-    after, corpus = read_evaluation(inputs.sampled.after), read_metadata(inputs.sft_data.path)
+    after = read_evaluation(inputs.sampled.after)
     orchestration = inputs.overhead_seconds
     whole = inputs.wall_seconds or sum(inputs.stage_seconds.values()) + orchestration
     iterations = [iteration_figures(entry) for entry in inputs.iterations]
@@ -160,11 +163,8 @@ def summarise(inputs: ReportInputs) -> dict[str, Any]:
         "timing_source": after["timing_source"],
         "heldout": _heldout(inputs.sampled, inputs.evaluation_config),
         "heldout_greedy": inputs.greedy and _heldout(inputs.greedy, inputs.evaluation_config.greedily()),
-        "corpus": {
-            "verified": inputs.sft_data.verified,
-            **{name: corpus[name] for name in _CORPUS_COUNTS if name in corpus},
-            "used": inputs.sft_data.pairs,
-        },
+        "corpus": None if inputs.sft_data is None else _corpus(inputs.sft_data),
+        "given_policy": None if inputs.sft_data is not None else read_metadata(inputs.sft.path).get("pretrained"),
         "sizes": {
             "train_problems": inputs.problems.train,
             "heldout_problems": inputs.problems.heldout,
@@ -182,6 +182,12 @@ def summarise(inputs: ReportInputs) -> dict[str, Any]:
         "orchestration_seconds": orchestration,
         "orchestration_fraction": orchestration / whole if whole > 0 else None,
     }
+
+
+def _corpus(data: SftDataRef) -> dict[str, Any]:
+    counts = read_metadata(data.path)
+    named = {name: counts[name] for name in _CORPUS_COUNTS if name in counts}
+    return {"verified": data.verified, **named, "used": data.pairs}
 
 
 def _heldout(measured: HeldoutEvaluations, config: EvaluationConfig) -> dict[str, Any]:

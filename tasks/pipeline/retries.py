@@ -22,6 +22,7 @@ STAGE_NAMES = (
     "sft_data",
     "validate_sft_data",
     "sft",
+    "given_policy",
     "rollout",
     "validate_trajectories",
     "update",

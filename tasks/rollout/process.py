@@ -1,6 +1,6 @@
 """The rollout's process as the driver sees it: one warm Ray actor, whose methods stream messages."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import ray
@@ -14,7 +14,7 @@ from tasks.rollout.worker import RolloutActor
 WORKER = "rollout"
 
 
-def messages_of(method: str, gpus: float, *arguments: Any) -> Iterator[Any]:
+def messages_of(method: str, gpus: float, *arguments: Any) -> Generator[Any]:
     """Yield what a streaming method of the rollout's process yields; the process is started if needed, with `gpus`.
 
     Needs a running Ray. Raises the KernelmillError that the method raised, InfrastructureError if the process died.

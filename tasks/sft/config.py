@@ -43,8 +43,9 @@ class SftConfig(FrozenModel):
     """Supervised fine-tuning of the first policy."""
 
     data: SftDataConfig = SftDataConfig()
-    steps: int = Field(default=600, ge=1)
-    """Optimizer steps, unless `epochs` is set."""
+    steps: int = Field(default=600, ge=0)
+    """Optimizer steps, unless `epochs` is set. 0 (or `sft: none`): no SFT data and no SFT; RL starts from
+    `model.pretrained`, a model that is fine-tuned already."""
     epochs: float | None = Field(default=None, gt=0)
     """Passes over the training conversations; none: `steps` decides."""
     batch_size: int = Field(default=32, ge=1)
@@ -67,6 +68,11 @@ class SftConfig(FrozenModel):
     """Stop after so many validations in a row that are no better than the best before them. With it the best policy
     is published, not the last one, also where training never stops early. None: train to the end, publish the last
     policy."""
+
+    @property
+    def is_left_out(self) -> bool:
+        """True if RL starts from the pretrained model itself."""
+        return self.steps == 0 and self.epochs is None
 
     @property
     def length(self) -> str:

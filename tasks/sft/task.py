@@ -53,6 +53,14 @@ def fine_tune(
     return train_sft(data, model, config, engine, seed, stage.destination, stage.work_dir, stage.progress)
 
 
+@stage_task("given_policy", code="tasks.sft.given", label="given policy", detail="{model.pretrained}")
+def adopt_policy(stage: Stage, model: ModelConfig) -> CheckpointRef:
+    """Publish a pretrained model as the first policy, where there is no SFT."""
+    from tasks.sft.given import publish_given_policy
+
+    return publish_given_policy(model, stage.destination)
+
+
 @stage_task(
     "control",
     code="tasks.sft.train",

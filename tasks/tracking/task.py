@@ -30,9 +30,10 @@ def track(config: TrackingConfig, run_dir: Path, series: str, inputs: ReportInpu
         )
 
     links: dict[str, str] = {}
-    with tracked(config, stage("sft")) as tracker:
-        log_metrics(tracker, inputs.sft, "sft")
-        links["W&B: sft"] = tracker.address or ""
+    if inputs.sft_data is not None:
+        with tracked(config, stage("sft")) as tracker:
+            log_metrics(tracker, inputs.sft, "sft")
+            links["W&B: sft"] = tracker.address or ""
     with tracked(config, stage("update")) as tracker:
         step = 0
         for entry in inputs.iterations:

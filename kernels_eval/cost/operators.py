@@ -1,4 +1,4 @@
-"""Operator counts: the eager reference as launches, one for each operator that computes, over its inputs and outputs.
+"""Operator counts: the eager reference as launches, over the inputs and outputs of each operator that computes.
 
 Run under FakeTensorMode at the true shape, so that nothing is allocated or computed. Traffic of an operator: the
 distinct storages that it reads, once each, plus what it writes. Views and allocations are free. Matrix products count
@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+from kernels_eval.cost.eager_kernels import kernels_of
 from kernels_eval.cost.instructions import operations_of, product_operation
 from kernels_eval.cost.launch import Launch, Operation
 
@@ -53,7 +54,7 @@ on an H200 over 20 problems (docs/judging-on-a-gpu.md)."""
 
 
 class EagerCounter(TorchDispatchMode):
-    """Collects one Launch for each operator that runs inside."""
+    """Collects the launches of each operator that runs inside."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,11 +84,11 @@ class EagerCounter(TorchDispatchMode):
         self.add(count_operator(func, args, kwargs, result, self._touched), (args, kwargs, result))
         return result
 
-    def add(self, launch: Launch | None, values: Any) -> None:
-        """Note a launch, and the tensors among `values` as touched."""
-        if launch is None:
+    def add(self, launches: list[Launch], values: Any) -> None:
+        """Note the launches of an operator, and the tensors among `values` as touched."""
+        if not launches:
             return
-        self.launches.append(launch)
+        self.launches += launches
         for value in tree_leaves(values):
             if isinstance(value, torch.Tensor):
                 storage: Any = value.untyped_storage()
@@ -123,14 +124,14 @@ class _FusedFunctions(TorchFunctionMode):
 
 def count_operator(
     func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, touched: Container[int] = ()
-) -> Launch | None:
-    """Return the counts of one operator as a launch named `aten.…`; None for views and allocations.
+) -> list[Launch]:
+    """Return the counts of one operator as launches named `aten.…`; none for views and allocations.
 
     `touched`: addresses of storages that earlier operators read or wrote.
     """
     name: str = func.overloadpacket.__name__
     if func.is_view or name in _FREE:
-        return None
+        return []
     reads: dict[int, int] = {}
     given = tree_leaves((args[1:] if name in _OVERWRITES else args, kwargs))
     inputs = [value for value in given if isinstance(value, torch.Tensor)]
@@ -141,18 +142,20 @@ def count_operator(
         reads[address] = max(reads.get(address, 0), size)
     outputs = [value for value in tree_leaves(result) if isinstance(value, torch.Tensor)]
     if not outputs:  # a property of a tensor, e.g. its device
-        return None
+        return []
     written = sum(value.numel() * value.element_size() for value in outputs)
     moved = float(sum(reads.values()) + written)
-    return Launch(
+    largest = float(max([0, *reads.values(), written]))
+    launch = Launch(
         kernel=f"aten.{name}"[:200],
-        programs=min(_MOST_PROGRAMS, max(1.0, max([0, *reads.values(), written]) / _BYTES_PER_PROGRAM)),
+        programs=min(_MOST_PROGRAMS, max(1.0, largest / _BYTES_PER_PROGRAM)),
         dram_bytes=moved,
         l2_bytes=moved,
         written_bytes=written,
         again_bytes=sum(size for address, size in reads.items() if address in touched),
         operations=_operations(func, args, kwargs, result, max(tensor.numel() for tensor in [*inputs, *outputs])),
     )
+    return kernels_of(launch, func, args, largest)
 
 
 def _operations(

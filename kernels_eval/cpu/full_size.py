@@ -133,8 +133,8 @@ def given_bytes(trace: TraceAnswer, session: Session, reference: Reference) -> l
     for command in trace.commands:
         if isinstance(command, LaunchKernel):
             found.append(sum(sizes.get(storage, 0) for storage in command.storages))
-        elif isinstance(command, Operate) and operator_launch(command) is not None:
-            found.append(0)
+        elif isinstance(command, Operate):
+            found += [0] * len(operator_launches(command))
     return found
 
 
@@ -159,9 +159,7 @@ def launches_at_full_size(trace: TraceAnswer, session: Session) -> list[Launch]:
         if isinstance(command, LaunchKernel):
             launches.append(describe(command, kernels, constexprs))
         elif isinstance(command, Operate):
-            launch = operator_launch(command)
-            if launch is not None:
-                launches.append(launch)
+            launches += operator_launches(command)
     return launches
 
 
@@ -173,10 +171,10 @@ def describe(
     return Launch(**describe_launch(command, kernel.name, constexprs[command.kernel]))
 
 
-def operator_launch(command: Operate) -> Launch | None:
-    """Count the cost of an operator from its traced shapes. Returns None for allocations."""
+def operator_launches(command: Operate) -> list[Launch]:
+    """Count the cost of an operator from its traced shapes; nothing for allocations."""
     if command.name in UNINITIALISED:
-        return None
+        return []
     function: Any = getattr(getattr(torch.ops.aten, command.name), command.overload)
     arguments = tuple(_on_meta(value) for value in command.arguments)
     named = {name: _on_meta(value) for name, value in command.named.items()}

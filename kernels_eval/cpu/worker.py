@@ -17,7 +17,7 @@ import torch
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import ONE, ReferenceFailedError
-from kernels_eval.cpu.full_size import constexpr_names, describe, operator_launch
+from kernels_eval.cpu.full_size import constexpr_names, describe, operator_launches
 from kernels_eval.cpu.grader import Grader
 from kernels_eval.cpu.public_messages import PublicMessages
 from kernels_eval.errors import InfrastructureError
@@ -140,7 +140,7 @@ def warm_up() -> None:
     for command in trace.commands:
         if isinstance(command, Operate):
             store.operate(command)
-            operator_launch(command)
+            operator_launches(command)
         elif isinstance(command, LaunchKernel):
             runs.run(command)
             describe(command, {kernel.number: kernel for kernel in trace.kernels}, constexpr_names(trace.kernels))

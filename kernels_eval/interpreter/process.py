@@ -93,9 +93,7 @@ class _Executor:
         if isinstance(command, LaunchKernel):
             launches.append(self._runs.run(command).model_dump())
         elif isinstance(command, Operate):
-            launch = self._state.operate(command)
-            if launch is not None:
-                launches.append(launch.model_dump())
+            launches += [launch.model_dump() for launch in self._state.operate(command)]
         elif isinstance(command, Upload):
             self._state.upload(command, payload)
         else:

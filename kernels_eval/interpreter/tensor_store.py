@@ -94,13 +94,13 @@ class TensorStore:
         found = np.bincount(self.origins(view).numpy().ravel(), minlength=len(Origin))
         return [int(count) for count in found]
 
-    def operate(self, command: Operate) -> Launch | None:
-        """Run one operator of PyTorch; returns what it moved, None for an allocation."""
+    def operate(self, command: Operate) -> list[Launch]:
+        """Run one operator of PyTorch; returns what it moved, nothing for an allocation."""
         if not is_recordable(command.name, self.strict):
             raise ProgramError(f"aten.{command.name}: the kernels have to compute this", "library_compute")
         if command.name in UNINITIALISED:
             self._allocate(command)
-            return None
+            return []
         packet = getattr(torch.ops.aten, command.name, None)
         function: Any = getattr(packet, command.overload, None)
         if function is None:

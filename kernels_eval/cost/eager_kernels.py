@@ -1,0 +1,71 @@
+"""Eager kernels: operators that PyTorch runs as several kernels on a GPU, or far below the bandwidth of its memory.
+
+Elsewhere an operator is one launch that moves its inputs and outputs once. The kernels are those of PyTorch 2.11's
+CUDA sources (ATen/native/cuda and the composite operators of ATen/native); slow ones were measured on an H100
+(docs/estimates.md).
+"""
+
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from kernels_eval.cost.launch import Launch
+
+_REDUCED, _MAPPED, _SMALL = (1.0, 0.0), (1.0, 1.0), (0.0, 0.0)
+_KERNELS: dict[str, tuple[tuple[float, float], ...]] = {
+    # amax, three on its result against infinity, subtraction, exp, sum, log, sum with the maximum
+    "logsumexp": (_REDUCED, _SMALL, _SMALL, _SMALL, _MAPPED, _MAPPED, _REDUCED, _SMALL, _SMALL),
+    "native_layer_norm": (_REDUCED, _MAPPED),  # moments of rows, then the normalised values
+    "native_group_norm": (_REDUCED, _SMALL, _MAPPED),
+    "mse_loss": (_MAPPED, _REDUCED),
+    "smooth_l1_loss": (_MAPPED, _REDUCED),
+    "huber_loss": (_MAPPED, _REDUCED),
+    "sort": (_MAPPED,) * 3,
+    "topk": (_REDUCED,) * 3,
+}
+"""Kernels of an operator: passes over its largest input that each reads, and that it writes."""
+_BATCH_NORM_IN_TRAINING = (_REDUCED, _SMALL, _SMALL, _MAPPED)
+_SLOWDOWN = {"cumsum": 3.6, "cumprod": 3.6, "logcumsumexp": 3.6}
+"""Time of a large scan over the time of a copy."""
+_COPIES = frozenset({"clone", "copy_", "_to_copy"})
+_SLOWDOWN_OF_TRANSPOSITION = 2.8
+"""Time of a large copy whose elements lie apart in its source, over the time of a copy."""
+
+
+def kernels_of(launch: Launch, func: Any, args: tuple[Any, ...], largest_bytes: float) -> list[Launch]:
+    """Return the launches of one operator.
+
+    `launch`: the operator as one that moves its inputs and outputs once. `largest_bytes`: size of its largest tensor.
+    """
+    name: str = func.overloadpacket.__name__
+    passes = _KERNELS.get(name, ())
+    if name == "native_batch_norm" and len(args) > 5 and args[5]:
+        passes = _BATCH_NORM_IN_TRAINING
+    if passes:
+        return [_pass(launch, place, kernel, largest_bytes) for place, kernel in enumerate(passes)]
+    factor = _SLOWDOWN.get(name, 1.0)
+    if name in _COPIES and _is_apart(args):
+        factor = _SLOWDOWN_OF_TRANSPOSITION
+    return [launch.model_copy(update={"dram_bytes": factor * launch.dram_bytes, "l2_bytes": factor * launch.l2_bytes})]
+
+
+def _pass(launch: Launch, place: int, kernel: tuple[float, float], largest_bytes: float) -> Launch:
+    """Return one of an operator's kernels. The first computes, later ones read what was read or written before."""
+    reads, writes = (part * largest_bytes for part in kernel)
+    return launch.model_copy(
+        update={
+            "dram_bytes": reads + writes,
+            "l2_bytes": reads + writes,
+            "written_bytes": writes,
+            "again_bytes": reads if place else min(launch.again_bytes, reads),
+            "operations": {} if place else launch.operations,
+            "programs": launch.programs if reads else 1.0,
+        }
+    )
+
+
+def _is_apart(args: tuple[Any, ...]) -> bool:
+    """Return whether neighbours of the copied tensor's last dimension do not lie side by side in its source."""
+    source = next((value for value in reversed(tree_leaves(args)) if isinstance(value, torch.Tensor)), None)
+    return source is not None and source.dim() > 1 and source.shape[-1] > 1 and source.stride(-1) > 1

@@ -1,14 +1,16 @@
 """Scratch folder: home, temporary files and compiler cache of the judge's processes. Removed with the judge, however
 it ended.
 
-If the caller was killed, its zygote removes the folder; if both were killed at once, the next judge to start does. A
-lock on `.lock` in the folder marks it as in use, also for judges in other containers.
+A lock on `.lock` in the folder marks it as in use, also for judges in other containers. A process that belongs to
+nobody waits for the lock and removes the folder: whoever ends the judge's processes, as Ray does with all children of a
+worker, does not end that one. If it was killed too, the next judge to start removes the folder.
 """
 
 import contextlib
 import fcntl
 import os
 import shutil
+import subprocess
 import tempfile
 import threading
 import time
@@ -23,6 +25,8 @@ _CACHES = ("triton", "torchinductor_")
 _FILE_LIFETIME_S = 300.0
 """Longer than any compilation takes. Outcomes are cached elsewhere (kernels_eval.compile.one_shot)."""
 _TRIM_EVERY_S = 60.0
+_REMOVE = 'for again in 1 2 3 4 5; do rm -rf "$0" && exit; sleep 1; done'
+"""Again: processes that are just ending may still write into the folder."""
 
 
 class Scratch:
@@ -38,6 +42,7 @@ class Scratch:
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Named only now: another judge that starts would remove a folder whose lock is not held.
         self.path = made.rename(made.with_name(made.name.removeprefix(".")))
+        _remove_when_unlocked(self.path)
         self._keep_caches = keep_caches
         self._trimming = threading.Lock()
         self._trimmed = time.monotonic()
@@ -56,6 +61,22 @@ class Scratch:
         """Remove the folder."""
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.close()
+
+
+def _remove_when_unlocked(folder: Path) -> None:
+    """Start a process, not as a child, that removes a folder as soon as nobody holds its lock."""
+    remove = f'flock "$0/{_LOCK}" sh -c \'{_REMOVE}\' "$0" &'
+    with contextlib.suppress(FileNotFoundError):  # no shell: the next judge does it
+        subprocess.run(
+            ["sh", "-c", remove, folder],
+            env={"PATH": os.environ.get("PATH", os.defpath)},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            check=False,
+        )
 
 
 def remove_old_files(folder: Path, before: float, keep_caches: bool) -> None:

@@ -11,7 +11,6 @@ Protocol (SOCK_SEQPACKET). Caller: `fork` (descriptor: the child's socket) or `k
 import contextlib
 import gc
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,7 +23,6 @@ from typing import NoReturn
 
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.pool.huge_pages import collapse_memory
-from kernels_eval.pool.scratch import PREFIX
 from kernels_eval.sandbox.limits import adopt_orphans, children_of
 from kernels_eval.sandbox.messages import ChannelClosedError, has_news, note_pair, receive_note, send_note
 
@@ -195,7 +193,6 @@ def main(role: str, descriptor: int) -> NoReturn:
             note, descriptors = receive_note(caller)
         except ChannelClosedError:
             _end_descendants()
-            _remove_scratch()
             os._exit(0)  # without the interpreter's shutdown, which lists what triton's bindings leak
         if note["action"] == "kill":
             if note["process"] in children:
@@ -226,13 +223,6 @@ def _end_descendants() -> None:
         for child in children:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child, 0)
-
-
-def _remove_scratch() -> None:
-    """Remove the judge's scratch folder: the caller has gone, perhaps killed."""
-    scratch = Path(os.environ["TMPDIR"])
-    if scratch.name.startswith(PREFIX):
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _load(role: str) -> Callable[[socket.socket], None]:

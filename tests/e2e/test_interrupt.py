@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -102,23 +102,29 @@ def test_ctrl_c_ends_each_stage_at_once_and_nothing_stays(tmp_path: Path, tempor
         assert "Traceback" not in said, label
         assert said.rstrip().splitlines()[-1] == "stopped; the same command continues from here", label
         wait_until(lambda: not processes_in(temporary), log)
-        assert not list(temporary.glob(f"{PREFIX}*")), label
+        wait_until(lambda: not list(temporary.glob(f"{PREFIX}*")), log, 30)
 
 
 def test_kill_leaves_no_folder(tmp_path: Path, temporary: Path):
-    """The driver alone, then every process at once: as the machine's memory killer, and as a container's end."""
+    """The driver alone, then every process at once: as the machine's memory killer, and as the end of a container."""
     for number, everything in enumerate((False, True)):
         log = tmp_path / f"{number}.log"
         with command(tmp_path, temporary, log) as driver:
             wait_for_stage("SFT data", tmp_path, driver, log)
             wait_until(lambda: bool(list(temporary.glob(f"{PREFIX}*"))), log)
             for process in processes_in(temporary) if everything else [psutil.Process(driver.pid)]:
-                process.kill()
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
             driver.wait()
         wait_until(lambda: not processes_in(temporary), log)
-        if not everything:
-            wait_until(lambda: not list(temporary.glob(f"{PREFIX}*")), log, 60)
-    assert list(temporary.glob(f"{PREFIX}*"))  # nobody was left who could remove it
+        wait_until(lambda: not list(temporary.glob(f"{PREFIX}*")), log, 60)
+
+
+def test_the_next_judge_removes_what_is_left(temporary: Path):
+    """After the end of a machine nobody was left who could remove it."""
+    left = temporary / f"{PREFIX}left"
+    left.mkdir()
+    (left / ".lock").touch()
     again = subprocess.run(
         [sys.executable, "-c", "from kernels_eval.pool.scratch import Scratch; Scratch().close()"],
         env=os.environ | {"TMPDIR": str(temporary)},

@@ -1,9 +1,12 @@
 """The scratch folder: removed with its judge, or after it; trimmed while it lives."""
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from kernels_eval.pool.scratch import PREFIX, Scratch, remove_left_behind, remove_old_files
@@ -50,6 +53,24 @@ def test_what_a_killed_judge_left_goes_and_what_a_living_one_uses_stays(temporar
     assert living.path.exists()
     for scratch in (living, another):
         scratch.close()
+
+
+def test_gone_after_a_kill_of_the_judge_and_its_children(temporary: Path) -> None:
+    making = "import time; from kernels_eval.pool.scratch import Scratch; s = Scratch(); print(s.path, flush=True); time.sleep(60)"
+    judge = subprocess.Popen(
+        [sys.executable, "-c", making], stdout=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(temporary)}
+    )
+    assert judge.stdout is not None
+    folder = Path(judge.stdout.readline().strip())
+    assert folder.parent == temporary
+    assert folder.exists()
+    for process in [*psutil.Process(judge.pid).children(recursive=True), judge]:
+        process.kill()
+    judge.wait()
+    deadline = time.monotonic() + 60
+    while folder.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("keep_caches", [False, True])

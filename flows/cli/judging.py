@@ -10,6 +10,7 @@ import typer
 from flows.cli.stages import SetOption
 
 if TYPE_CHECKING:
+    from flows.settings.configuration import RunConfig
     from kernels_eval.config import JudgeConfig
     from kernels_eval.redteam.check import Score
     from kernels_eval.verdict import Verdict
@@ -162,15 +163,20 @@ def mcp(
 
 def judge_settings(config: Path | None, overrides: list[str] | None, **options: object) -> "JudgeConfig":
     """Return a configuration's `judge` section, or the defaults, with overrides and the command's `options` if true."""
+    overrides = [*(overrides or []), *(f"judge.{name}={json.dumps(value)}" for name, value in options.items() if value)]
+    return settings_of(config, overrides).judge
+
+
+def settings_of(config: Path | None, overrides: list[str]) -> "RunConfig":
+    """Return a configuration, or the defaults, with overrides."""
     from flows.settings.configuration import apply_override, check_configuration, load_configuration
 
-    overrides = [*(overrides or []), *(f"judge.{name}={json.dumps(value)}" for name, value in options.items() if value)]
     if config is not None:
-        return load_configuration(config, overrides).judge
+        return load_configuration(config, overrides)
     values: dict[str, Any] = {}
     for override in overrides:
         apply_override(values, override)
-    return check_configuration(values, "--set" if overrides else "defaults").judge
+    return check_configuration(values, "--set" if overrides else "defaults")
 
 
 def _print_score(score: "Score") -> None:

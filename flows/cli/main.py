@@ -1,6 +1,7 @@
 """The command `kernelmill`: its command groups, and the conversion of errors to one line and an exit code.
 
-Exit codes: 0 success; 1 the machine failed (the same command continues the run); 2 invalid input; 130 Ctrl-C.
+Exit codes: 0 success; 1 the machine failed (the same command continues the run); 2 invalid input; 3 `generate` found
+nothing faster; 130 Ctrl-C.
 Imports are light: a command imports its dependencies when it runs.
 """
 
@@ -17,7 +18,7 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from flows.cli import converting, data, judging, planning, serving, stages, trajectories
+from flows.cli import converting, data, generating, judging, planning, serving, stages, trajectories
 from kernels_eval.errors import InfrastructureError, InputError
 
 INTERRUPTED = 130
@@ -36,7 +37,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (stages, planning, judging, serving, trajectories, data, converting):
+for group in (stages, planning, generating, judging, serving, trajectories, data, converting):
     group.add_to(app)
 
 

@@ -203,11 +203,15 @@ def policy_of(choice: PolicyChoice, run_dir: Path, config: RunConfig) -> Checkpo
         if choice.version is not None:
             raise InputError(f"policies: {choice.name}: {folder} is one policy, not a run: it has no versions")
         return policy_in(folder, config, f"policies: {choice.name}")
+    return _policy_of_run(folder, choice.version, f"policies: {choice.name}")
+
+
+def _policy_of_run(folder: Path, version: int | None, where: str) -> CheckpointRef:
     policies = read_state(folder).policies
-    version = max(policies, default=None) if choice.version is None else choice.version
+    version = max(policies, default=None) if version is None else version
     if version is None or version not in policies:
         known = ", ".join(str(number) for number in sorted(policies)) or "none"
-        raise InputError(f"policies: {choice.name}: {folder} has no policy {version}; it has: {known}")
+        raise InputError(f"{where}: {folder} has no policy {version}; it has: {known}")
     return policies[version]
 
 
@@ -216,9 +220,35 @@ def policy_in(folder: Path, config: RunConfig, where: str = "--checkpoint") -> C
     from flows.checks.preflight import check_checkpoint
 
     check_checkpoint(folder, config, where)
+    return reference_of(folder, where)
+
+
+def reference_of(folder: Path, where: str) -> CheckpointRef:
+    """Return the reference of a policy's folder. Raises InputError, with `where`, if it is damaged."""
     damaged = damage_of(folder)
     if damaged is not None:
         raise InputError(f"{where}: {damaged}")
     manifest = read_manifest(folder)
     digest = content_digest(folder) if manifest is None else str(manifest["digest"])
     return CheckpointRef(uri=str(folder.resolve()), digest=digest)
+
+
+def policy_at(text: str, where: str = "--policy") -> tuple[CheckpointRef, Path | None]:
+    """Return the policy that `FOLDER` or `RUN[@VERSION]` names, of any architecture, and its run's configuration.
+
+    Raises InputError, with `where`, if there is no such policy.
+    """
+    choice = parse_choice(f"{where}={text}")
+    folder = Path(choice.checkpoint or "")
+    if not text or not folder.is_dir():
+        raise InputError(f"{where}: no such folder: {text}")
+    if (folder / STATE_FILE).exists():
+        return _policy_of_run(folder, choice.version, where), _configuration_in(folder)
+    if choice.version is not None or not (folder / "config.json").exists():
+        raise InputError(f"{where}: {text}: expected a Hugging Face folder, or a run's folder with or without @VERSION")
+    return reference_of(folder, where), _configuration_in(folder.absolute().parent.parent)
+
+
+def _configuration_in(run_dir: Path) -> Path | None:
+    file = run_dir / "config.yaml"
+    return file if file.exists() and (run_dir / STATE_FILE).exists() else None

@@ -19,26 +19,39 @@ Sample = tuple[Mapping[str, str], float]
 
 def exposition(judge: Judge, replies: Counter[int], taken: int, queue_limit: int) -> str:
     """Return all metrics. `replies`: number of HTTP replies by status code. `taken`: places of the queue in use."""
+    return judge_metrics(judge) + "".join(
+        [
+            metric("queue_places_taken", "gauge", "Places of the bounded queue in use.", [({}, taken)]),
+            metric("queue_places", "gauge", "Places of the bounded queue.", [({}, queue_limit)]),
+            replies_metric(replies),
+        ]
+    )
+
+
+def replies_metric(replies: Counter[int], prefix: str = _PREFIX) -> str:
+    """Return the number of HTTP replies by status code."""
+    by_code = (({"code": str(code)}, count) for code, count in sorted(replies.items()))
+    return metric("http_replies_total", "counter", "HTTP replies by status code.", by_code, prefix)
+
+
+def judge_metrics(judge: Judge) -> str:
+    """Return the metrics of a judge, and of the memory of its process."""
     verdicts = judge.statuses.verdicts
     states = Counter(report.state for report in judge.statuses.workers())
     faults = judge.statuses.fault_statistics()
     metrics = [
-        _metric("verdicts_total", "counter", "Verdicts given, those from the cache not counted.",
+        metric("verdicts_total", "counter", "Verdicts given, those from the cache not counted.",
                 (({"status": status.value}, verdicts.get(status.value, 0)) for status in Status)),
         _histogram("seconds", "Seconds from a worker's taking a kernel to its verdict.", judge.statuses.durations),
-        _metric("workers", "gauge", "Workers by state.",
+        metric("workers", "gauge", "Workers by state.",
                 (({"state": state.value}, states.get(state, 0)) for state in WorkerState)),
-        _metric("running", "gauge", "Kernels that are being judged.", [({}, judge.running)]),
-        _metric("waiting", "gauge", "Kernels that no worker has taken yet.", [({}, judge.waiting)]),
-        _metric("cached_verdicts", "gauge", "Verdicts kept in memory.", [({}, judge.cached)]),
-        _metric("queue_places_taken", "gauge", "Places of the bounded queue in use.", [({}, taken)]),
-        _metric("queue_places", "gauge", "Places of the bounded queue.", [({}, queue_limit)]),
-        _metric("faults_total", "counter", "Failures of the machine.",
+        metric("running", "gauge", "Kernels that are being judged.", [({}, judge.running)]),
+        metric("waiting", "gauge", "Kernels that no worker has taken yet.", [({}, judge.waiting)]),
+        metric("cached_verdicts", "gauge", "Verdicts kept in memory.", [({}, judge.cached)]),
+        metric("faults_total", "counter", "Failures of the machine.",
                 (({"category": name}, count) for name, count in sorted(faults.by_category.items()))),
-        _metric("returned_total", "counter", "Workers returned from quarantine.", [({}, faults.returned)]),
-        _metric("http_replies_total", "counter", "HTTP replies by status code.",
-                (({"code": str(code)}, count) for code, count in sorted(replies.items()))),
-        _metric("resident_bytes", "gauge", "Memory of the server's own process.", [({}, resident_bytes())]),
+        metric("returned_total", "counter", "Workers returned from quarantine.", [({}, faults.returned)]),
+        metric("resident_bytes", "gauge", "Memory of the server's own process.", [({}, resident_bytes())]),
     ]  # fmt: skip
     return "".join(metrics)
 
@@ -53,9 +66,10 @@ def resident_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
-def _metric(name: str, kind: str, text: str, samples: Iterable[Sample]) -> str:
-    lines = [f"# HELP {_PREFIX}{name} {text}", f"# TYPE {_PREFIX}{name} {kind}"]
-    lines += [f"{_PREFIX}{name}{_labels(labels)} {value}" for labels, value in samples]
+def metric(name: str, kind: str, text: str, samples: Iterable[Sample], prefix: str = _PREFIX) -> str:
+    """Return one metric with its help text and samples."""
+    lines = [f"# HELP {prefix}{name} {text}", f"# TYPE {prefix}{name} {kind}"]
+    lines += [f"{prefix}{name}{_labels(labels)} {value}" for labels, value in samples]
     return "\n".join(lines) + "\n"
 
 

@@ -19,15 +19,16 @@ from kernels_eval.config import TOKEN_VARIABLE, JudgeConfig, ServerConfig
 from kernels_eval.errors import InputError
 from kernels_eval.judge import Judge
 from kernels_eval.server.app import create_app
+from kernels_eval.server.gate import App
 
 _MIN_TOKEN = 8
 _BACKLOG = 2048
 
 
-def read_token(path: Path | None) -> str | None:
+def read_token(path: Path | None, variable: str = TOKEN_VARIABLE) -> str | None:
     """Return the token of a file or else of the environment, or None. Raises InputError if unreadable or too short."""
     if path is None:
-        token, where = os.environ.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE
+        token, where = os.environ.get(variable, ""), variable
         if not token:
             return None
     else:
@@ -42,7 +43,7 @@ def read_token(path: Path | None) -> str | None:
     return token
 
 
-def check_reach(host: str, token: str | None) -> None:
+def check_reach(host: str, token: str | None, variable: str = TOKEN_VARIABLE) -> None:
     """Raise InputError for an address that other machines can reach, unless there is a token: requests run code."""
     if token is not None or host == "localhost":
         return
@@ -51,7 +52,7 @@ def check_reach(host: str, token: str | None) -> None:
             return
     raise InputError(
         f"--host {host}: whoever reaches this server has code run on this machine; "
-        f"expected a loopback address, or a token in {TOKEN_VARIABLE} or --token-file"
+        f"expected a loopback address, or a token in {variable} or --token-file"
     )
 
 
@@ -60,19 +61,29 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT. Calls `on_ready` with the address. Raises InputError if it cannot listen."""
     check_reach(config.host, token)
-    with _listening(config.host, config.port) as listener, Judge(judge_config) as judge:
-        settings = uvicorn.Config(
-            create_app(judge, config, token),
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=max(1, round(config.shutdown_s)),
-            lifespan="on",
-        )
-        asyncio.run(_Server(settings, judge, on_ready).run_until_signal(listener))
+    with listening(config.host, config.port) as listener, Judge(judge_config) as judge:
+        serve_app(create_app(judge, config, token), listener, config.shutdown_s, judge.drain, on_ready)
 
 
-def _listening(host: str, port: int) -> socket.socket:
-    """Open the socket, before the judge is started: a port that is taken is reported at once."""
+def serve_app(
+    app: App, listener: socket.socket, shutdown_s: float, on_stop: Callable[[], None], on_ready: Callable[[str], None]
+) -> None:
+    """Serve an ASGI application until SIGTERM or SIGINT; calls `on_stop` on the event loop at each such signal.
+
+    Open connections have `shutdown_s` to end.
+    """
+    settings = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=max(1, round(shutdown_s)),
+        lifespan="on",
+    )
+    asyncio.run(_Server(settings, on_stop, on_ready).run_until_signal(listener))
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Open the socket; before anything else is started: a port that is taken is reported at once."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # asyncio turns Nagle's algorithm, which costs 40 ms a reply, off only if the socket's protocol is named.
@@ -92,9 +103,9 @@ def _listening(host: str, port: int) -> socket.socket:
 class _Server(uvicorn.Server):
     """Uvicorn with the signal handling above. Its own ends the process by the signal, before the judge is closed."""
 
-    def __init__(self, config: uvicorn.Config, judge: Judge, on_ready: Callable[[str], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None], on_ready: Callable[[str], None]) -> None:
         super().__init__(config)
-        self._judge = judge
+        self._on_stop = on_stop
         self._on_ready = on_ready
 
     async def run_until_signal(self, listener: socket.socket) -> None:
@@ -107,7 +118,7 @@ class _Server(uvicorn.Server):
         if self.should_exit:
             self.force_exit = True
         self.should_exit = True
-        self._judge.drain()
+        self._on_stop()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:

@@ -1,0 +1,230 @@
+"""`kernelmill generate | serve-kernels`: a PyTorch module in, a verified kernel out; once, or over HTTP."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.checks.output import check_output
+from flows.cli.judging import settings_of
+from flows.cli.stages import SetOption
+
+if TYPE_CHECKING:
+    from flows.settings.configuration import RunConfig
+    from kernels_eval.problem import Problem
+    from tasks.generation.config import SearchConfig
+    from tasks.generation.result import GeneratedKernel
+    from tasks.generation.search import Attempt
+    from tasks.generation.writers import Writer
+
+NOTHING_FASTER = 3
+"""Exit code of `generate` if the original is returned."""
+NEWEST_RUN = "runs/latest"
+_ANSWER_TOKENS = 8192
+"""Limit of an answer where no configuration has one."""
+
+PolicyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        metavar="CKPT",
+        help="A policy's folder, or a run's with or without @VERSION. Its run's settings hold without --config.",
+        show_default=NEWEST_RUN,
+    ),
+]
+BaseUrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--openai-base-url",
+        metavar="URL",
+        help="Instead of a policy: a server with OpenAI's chat completions, e.g. http://127.0.0.1:8000/v1. "
+        "OPENAI_API_KEY is sent if it is set.",
+    ),
+]
+ModelOption = Annotated[str | None, typer.Option("--model", help="The model's name on that server.")]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="Run configuration; its sections `rollout` and `judge` are used."),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this group."""
+    app.command("generate", rich_help_panel="Kernels on demand")(generate)
+    app.command("serve-kernels", rich_help_panel="Kernels on demand")(serve_kernels)
+
+
+def generate(
+    module: Annotated[
+        Path, typer.Argument(metavar="MODULE.py", help="PyTorch module in KernelBench's format: Model, get_inputs, …")
+    ],
+    policy: PolicyOption = None,
+    openai_base_url: BaseUrlOption = None,
+    model: ModelOption = None,
+    budget: Annotated[int, typer.Option(min=1, max=4096, help="Answers that may be judged.")] = 32,
+    seconds: Annotated[float | None, typer.Option(min=0.001, help="Wall time of the search.")] = None,
+    conversations: Annotated[int, typer.Option(min=1, max=256, help="Conversations at the same time.")] = 8,
+    turns: Annotated[
+        int | None,
+        typer.Option(min=1, max=32, help="Answers of a conversation; 1: no refinement.", show_default="as configured"),
+    ] = None,
+    min_speedup: Annotated[
+        float, typer.Option(min=0.01, help="Least speed-up over the original in eager mode.")
+    ] = 1.05,
+    seed: Annotated[int, typer.Option(min=0, help="Decides a policy's draws.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="File for ModelNew.", show_default="MODULE_kernel.py in this folder")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+) -> None:
+    """Write a fast kernel for MODULE.py: search, judge, verify. Exit code 3: nothing beats the original."""
+    from kernels_eval.jsonl import read_source
+    from kernels_eval.problem import Problem, check_problem_source
+    from tasks.generation.config import SearchConfig
+    from tasks.generation.result import Outcome
+
+    out = out or Path(f"{module.stem}_kernel.py")
+    check_output("--out", out)
+    problem = Problem(problem_id=module.stem, source=read_source(module))
+    check_problem_source(problem.source, str(module))
+    overrides = [*(set_ or []), *([] if turns is None else [f"rollout.episode.max_turns={turns}"])]
+    settings, writer = open_model(policy, openai_base_url, model, config, overrides)
+    search = SearchConfig(
+        budget=budget, seconds=seconds, conversations=conversations, min_speedup=min_speedup, seed=seed
+    )
+    found = asyncio.run(_generated(problem, writer, settings, search))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(found.source, encoding="utf-8")
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+    else:
+        typer.echo(f"{found.line}: {out}")
+    if found.outcome is Outcome.ORIGINAL:
+        raise typer.Exit(NOTHING_FASTER)
+
+
+def serve_kernels(
+    policy: PolicyOption = None,
+    openai_base_url: BaseUrlOption = None,
+    model: ModelOption = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Any but a loopback address needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")] = 18190,
+    folder: Annotated[Path, typer.Option(help="Jobs and verdicts are kept here; a restart goes on with them.")] = Path(
+        "kernels"
+    ),
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Jobs worked on at the same time.")] = 2,
+    queue: Annotated[
+        int, typer.Option(min=1, help="Jobs waiting or under way; further requests get status 429.")
+    ] = 256,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="File with the bearer token that clients must send. Default: KERNELMILL_KERNELS_TOKEN."),
+    ] = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+) -> None:
+    """Serve `generate` over HTTP until Ctrl-C or SIGTERM: POST /v1/kernels, GET /health; see /docs."""
+    from kernels_eval.server.serving import read_token
+    from tasks.generation.config import ServiceConfig
+    from tasks.generation.service.serving import TOKEN_VARIABLE, serve
+
+    check_output("--folder", folder, folder=True)
+    token = read_token(token_file, TOKEN_VARIABLE)
+    settings, writer = open_model(policy, openai_base_url, model, config, set_ or [])
+    access = "with a token" if token else "without a token"
+
+    def report_address(address: str) -> None:
+        typer.echo(f"kernels: {address}   {writer.name}, {access}   (docs: {address}/docs; Ctrl-C ends it)")
+
+    service = ServiceConfig(host=host, port=port, jobs_at_once=jobs, queue_limit=queue)
+    serve(writer, settings.rollout.episode, settings.judge, service, folder, token, report_address)
+
+
+def open_model(
+    policy: str | None, base_url: str | None, model: str | None, config: Path | None, overrides: list[str]
+) -> "tuple[RunConfig, Writer]":
+    """Return the settings and the model of the command's options. Raises InputError if they do not fit together."""
+    from flows.run.state import policy_at
+    from kernels_eval.errors import InputError
+    from tasks.generation.writers.openai import KEY_VARIABLE, OpenAIWriter
+    from tasks.generation.writers.policy import PolicyWriter
+
+    if (base_url is None) != (model is None):
+        raise InputError("--openai-base-url and --model belong together: expected both or neither")
+    if base_url is not None and policy is not None:
+        raise InputError("--policy and --openai-base-url: expected one of them")
+    limit = f"rollout.sampling.max_new_tokens={_ANSWER_TOKENS}"
+    if base_url is not None and model is not None:
+        settings = settings_of(config, overrides if config is not None else [limit, *overrides])
+        key = os.environ.get(KEY_VARIABLE) or None
+        return settings, OpenAIWriter(base_url, model, settings.rollout.sampling, key=key)
+    if policy is None and not Path(NEWEST_RUN).is_dir():
+        raise InputError(
+            f"generate: expected --policy, or --openai-base-url and --model: there is no run in {NEWEST_RUN}"
+        )
+    checkpoint, of_run = policy_at(policy or NEWEST_RUN)
+    config = config or of_run
+    settings = settings_of(config, overrides if config is not None else [limit, *overrides])
+    return settings, PolicyWriter(checkpoint, settings.rollout)
+
+
+@asynccontextmanager
+async def _closing(writer: "Writer") -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        with contextlib.suppress(asyncio.CancelledError):
+            await writer.close()
+
+
+async def _generated(
+    problem: "Problem", writer: "Writer", settings: "RunConfig", search: "SearchConfig"
+) -> "GeneratedKernel":
+    from kernels_eval import Judge
+    from tasks.adapters.scoring import Scorer
+    from tasks.generation.generate import generate as generate_kernel
+    from tasks.generation.search import episode_for_search
+    from tasks.rollout.prompts import judge_for
+
+    backend = settings.judge.backend
+    episode = episode_for_search(settings.rollout.episode)
+    judged = 0
+    best: float | None = None
+
+    def show(attempt: "Attempt") -> None:
+        nonlocal judged, best
+        judged += 1
+        verdict = attempt.verdict
+        if verdict.correct and verdict.speedup is not None:
+            best = max(best or 0.0, verdict.speedup)
+        typer.echo(_progress_line(attempt, judged, search.budget, best), err=True)
+
+    async with _closing(writer):
+        with (
+            Judge(judge_for(episode, settings.judge)) as judge,
+            Scorer(judge, episode, backend) as scorer,
+        ):
+            return await generate_kernel(problem, writer, scorer, judge, search, show)
+
+
+def _progress_line(attempt: "Attempt", judged: int, budget: int, best: float | None) -> str:
+    from kernels_eval.verdict import TimingSource
+
+    verdict = attempt.verdict
+    mark = "" if verdict.timing_source is TimingSource.GPU else " (estimate)"
+    cause = verdict.rejection_reason or verdict.error_category
+    found = f" {verdict.speedup:.2f}x{mark}" if verdict.speedup is not None else f" {cause}" if cause else ""
+    so_far = "" if best is None else f"; best {best:.2f}x{mark}"
+    return (
+        f"[{judged}/{budget}] {attempt.at_s:.0f} s, conversation {attempt.conversation + 1} turn {attempt.turn}: "
+        f"{verdict.status.value}{found}{so_far}"
+    )

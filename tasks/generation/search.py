@@ -1,0 +1,166 @@
+"""Search: conversations with the judge, side by side, until the budget is spent. The conversation is that of rollouts.
+
+Best of n and refinement in one: several conversations at a time, each of up to `episode.max_turns` answers; one that
+ends makes room for a new one. A fault of the machine costs nothing of the budget and ends its conversation.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+
+from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.frozen import FrozenModel
+from kernels_eval.problem import Problem
+from kernels_eval.verdict import Verdict
+from tasks.adapters.kernel_episode import KernelEpisode
+from tasks.adapters.scoring import Scorer
+from tasks.generation.config import SearchConfig
+from tasks.generation.writers import Draft, RefusedConversationError, Writer
+from tasks.rollout.config import EpisodeConfig
+from tasks.rollout.episode_tasks import quality
+
+_MOST_FAULTS = 8
+"""Faults in a row, of all conversations, after which the machine is taken to be broken."""
+_NEVER = 1e9
+"""Reward that no kernel reaches: a conversation goes on making its kernel faster."""
+
+
+class Attempt(FrozenModel):
+    """One judged answer."""
+
+    conversation: int
+    turn: int
+    """From 1."""
+    kernel_source: str | None = None
+    """None if the answer held no kernel."""
+    verdict: Verdict
+    prompt_tokens: int
+    completion_tokens: int
+    at_s: float
+    """Seconds since the search began."""
+
+
+class Stop(StrEnum):
+    """Reason that a search ended."""
+
+    BUDGET = "budget"
+    """All answers of the budget are judged."""
+    SECONDS = "seconds"
+    """The time is over."""
+
+
+def episode_for_search(episode: EpisodeConfig) -> EpisodeConfig:
+    """Return the settings of conversations that go on as long as they may, also from a fast kernel."""
+    return episode.model_copy(update={"success_reward": _NEVER})
+
+
+class Search:
+    """One search. `run` once."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        writer: Writer,
+        scorer: Scorer,
+        config: SearchConfig,
+        on_attempt: Callable[[Attempt], None] = lambda _: None,
+        earlier: Sequence[Attempt] = (),
+    ) -> None:
+        """`scorer.episode` should be that of `episode_for_search`.
+
+        `earlier`: attempts of a search that was interrupted; they count in budget and time.
+        """
+        self._problem, self._writer, self._scorer, self._config = problem, writer, scorer, config
+        self._on_attempt = on_attempt
+        self.attempts: list[Attempt] = list(earlier)
+        self._left = config.budget - len(earlier)
+        """Answers that may still be asked for."""
+        self._conversations = 1 + max((attempt.conversation for attempt in earlier), default=-1)
+        self._faults = 0
+        self._spent_s = max((attempt.at_s for attempt in earlier), default=0.0)
+
+    async def run(self) -> Stop:
+        """Spend the budget. Raises InputError if the model refuses the problem, InfrastructureError for a broken
+        machine."""
+        began = time.monotonic() - self._spent_s
+        seconds = self._config.seconds
+        limit = asyncio.timeout(None if seconds is None else max(seconds - self._spent_s, 0))
+        try:
+            async with limit:
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        for _ in range(min(self._config.conversations, self._left)):
+                            group.create_task(self._converse(began))
+                except BaseExceptionGroup as failed:
+                    raise _first_cause(failed) from failed
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return Stop.SECONDS
+        return Stop.BUDGET
+
+    async def _converse(self, began: float) -> None:
+        """Hold one conversation after another while there is budget left."""
+        while self._left > 0:
+            number, self._conversations = self._conversations, self._conversations + 1
+            episode = KernelEpisode(self._problem, self._scorer)
+            while self._left > 0 and episode.termination is None:
+                self._left -= 1
+                turn = len(episode.steps) + 1
+                try:
+                    draft = await self._writer.write(episode.messages, self._draw(number, turn))
+                except RefusedConversationError:
+                    if turn == 1:
+                        raise
+                    self._left += 1
+                    break  # the conversation has become too long
+                step = await episode.answer_async(draft.text, draft.completion_tokens, draft.truncated)
+                if step.scored.verdict.is_fault:
+                    self._left += 1
+                    self._note_fault(step.scored.verdict)
+                    break
+                self._faults = 0
+                self._note(number, turn, draft, step.scored.kernel_source, step.scored.verdict, began)
+
+    def _note(
+        self, number: int, turn: int, draft: Draft, kernel_source: str | None, verdict: Verdict, began: float
+    ) -> None:
+        attempt = Attempt(
+            conversation=number,
+            turn=turn,
+            kernel_source=kernel_source,
+            verdict=verdict,
+            prompt_tokens=draft.prompt_tokens,
+            completion_tokens=draft.completion_tokens,
+            at_s=round(time.monotonic() - began, 3),
+        )
+        self.attempts.append(attempt)
+        self._on_attempt(attempt)
+
+    def _note_fault(self, verdict: Verdict) -> None:
+        if verdict.error_category == "reference_failed":
+            raise InputError(f"{self._problem.problem_id}: {verdict.error_message}")
+        self._faults += 1
+        if self._faults >= _MOST_FAULTS:
+            raise InfrastructureError(f"kernels could not be judged: {verdict.error_message}")
+
+    def _draw(self, conversation: int, turn: int) -> int:
+        """Return the seed of one answer."""
+        key = f"{self._config.seed}/{self._problem.digest}/{conversation}/{turn}"
+        return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) >> 2
+
+
+def ranked(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """Return the attempts with a correct and timed kernel, the fastest first, each kernel once."""
+    correct = [attempt for attempt in attempts if attempt.verdict.correct and attempt.verdict.speedup is not None]
+    found: dict[str | None, Attempt] = {}
+    for attempt in sorted(correct, key=lambda attempt: quality(attempt.verdict), reverse=True):
+        found.setdefault(attempt.kernel_source, attempt)
+    return list(found.values())
+
+
+def _first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = group.exceptions[0]
+    return _first_cause(first) if isinstance(first, BaseExceptionGroup) else first

@@ -19,9 +19,9 @@ def telling_how_to_go_on(console: Console, drawn: ConsoleListener) -> Generator[
         yield
     except KeyboardInterrupt:
         finished = drawn.finished_stages
-        last = f", the last one is {finished[-1]}" if finished else ""
-        stages = "1 stage is" if len(finished) == 1 else f"{len(finished)} stages are"
-        console.print(f"{stages} finished and will not be repeated{last}. To go on:", soft_wrap=True)
+        last = f" and will not be repeated, the last one is {finished[-1]}" if finished else ""
+        stages = {0: "no stage is", 1: "1 stage is"}.get(len(finished), f"{len(finished)} stages are")
+        console.print(f"{stages} finished{last}. To go on:", soft_wrap=True)
         console.print(f"  {same_command()}", markup=False, soft_wrap=True)
         raise
 

@@ -51,6 +51,9 @@ def test_after_ctrl_c_it_says_what_is_kept_and_how_to_go_on(
 ):
     monkeypatch.delenv("MAKELEVEL", raising=False)
     monkeypatch.setattr(sys, "argv", [".venv/bin/kernelmill", "train", "--set", "name=a b"])
+    with pytest.raises(KeyboardInterrupt), telling_how_to_go_on(drawn.console, drawn):
+        raise KeyboardInterrupt
+    assert "no stage is finished. To go on:" in output.getvalue()
     drawn.finished("SFT data", 1.0, cached=True)
     drawn.finished("SFT", 1.0, cached=False)
     with pytest.raises(KeyboardInterrupt), telling_how_to_go_on(drawn.console, drawn):

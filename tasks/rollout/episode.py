@@ -24,7 +24,7 @@ from tasks.rollout.turn_tokens import Prompt, first_prompt, next_prompt, opens_t
 from tasks.trajectories.schema import Termination, Trajectory, Turn
 
 _SHELL = re.compile(r"""[\s<>&|;()$`"'\\*?!#~\[\]{}]""")
-"""Generated problems have a `>` in their ids: pasted, it would empty a file."""
+"""A problem's own id may hold them: pasted, a `>` would empty a file."""
 
 
 @dataclass(frozen=True, slots=True)

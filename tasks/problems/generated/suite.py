@@ -99,10 +99,10 @@ def draw_shape(
 
 
 def problem_of(composition: Composition, shape: Shape) -> Problem:
-    """Return the problem; its id tells composition and sizes."""
+    """Return the problem; its id tells composition and sizes, in characters that no shell interprets."""
     sizes = "x".join(str(size) for size in (shape.rows, shape.inner, shape.columns) if size)
     return Problem(
-        problem_id=f"generated/{composition.key}/{sizes}",
+        problem_id=f"generated_{composition.key.replace('>', '.')}_{sizes}",
         source=problem_source(composition, shape),
         level=composition.level,
         family=composition.family,

@@ -1,6 +1,7 @@
 """Building, publishing and reading the problem set, and what a reader refuses."""
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -57,6 +58,14 @@ def test_a_published_set_is_a_source(write, rows, tmp_path):
     source = ProblemsConfig(source="parquet", path=str(reference.path / "problems.parquet"), seed=9, **HALF)
     again = build_problem_set(source, tmp_path / "again")
     assert read_problems(again) == read_problems(reference)
+
+
+def test_a_generated_set_is_a_source(tmp_path):
+    reference = build_problem_set(ProblemsConfig(train=8, heldout=4, harder=3), tmp_path / "set")
+    source = ProblemsConfig(source="parquet", path=str(reference.path / "problems.parquet"), **HALF)
+    again = read_problems(build_problem_set(source, tmp_path / "again"))
+    assert [row.problem for row in again] == [row.problem for row in read_problems(reference)]
+    assert all(shlex.quote(row.problem.problem_id) == row.problem.problem_id for row in again)
 
 
 def test_duplicates_are_dropped_and_counted(write, rows, tmp_path):

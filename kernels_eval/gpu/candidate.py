@@ -4,10 +4,11 @@ Forked by the worker's fork server; `warm_up_child` has run in it while it was a
 kernels_eval.sandbox.messages, with kernels_eval.gpu.session:
 
     worker `start` (payload: pickled job)         candidate `started`   no code of the candidate has run yet
-    worker `round`, any number, with placeholder  candidate as below    measures the overhead of a round
+    worker `round`, any number, without calls     candidate as below    measures the overhead of a round
     worker `load`                                 candidate `ready`     the source is executed, the model built
     worker `weights` (payload: bytes)             -
-    worker `round`, any number                    candidate `prepared`; worker `go`; candidate `done`, `round`
+    worker `round`, any number                    candidate `prepared`; worker `go`, or it opens the gate;
+                                                  candidate `done`, `round`
 
 `failed` takes the place of any answer and ends the session. A round tells at which offsets of the shared device memory
 inputs and outputs lie, and if the calls are to be profiled or the candidate's kernels suppressed. Nothing of the
@@ -29,9 +30,10 @@ import torch
 from kernels_eval.backends import backend_named
 from kernels_eval.correctness.allowed_operators import refuse_host_copies
 from kernels_eval.gpu import cuda_driver
+from kernels_eval.gpu.gate import Gate, GatePage
 from kernels_eval.gpu.limits import confine_child, confine_fork_server
 from kernels_eval.gpu.operator_guard import OperatorGuard
-from kernels_eval.gpu.rounds import PlaceholderModel, Rounds
+from kernels_eval.gpu.rounds import Rounds
 from kernels_eval.gpu.shared_memory import MappedMemory
 from kernels_eval.gpu.warm_up import instruments, warm_up_child
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
@@ -71,6 +73,7 @@ class _Candidate:
             job: dict[str, Any] = pickle.loads(payload)
             _use_cache_folder(job["scratch"])
             memory = MappedMemory(tools.driver, job["memory"], memory_descriptor)
+            gate = Gate(tools.driver, GatePage(memory_descriptor)) if memory.is_shared else None
             backend = backend_named(job["backend"])
             backend.install(job["build"])
         # No code of the candidate has run: the judge takes it for a fault of the machine.
@@ -80,8 +83,7 @@ class _Candidate:
         torch.set_grad_enabled(False)
         send_frame(self._channel, {"kind": "started"})
         while (header := receive_frame(self._channel)[0])["kind"] == "round":
-            placeholder = PlaceholderModel([TensorForm(**form) for form in header["placeholder"]])
-            self._answer(Rounds(tools, memory, placeholder, OperatorGuard(enforce=False), backend), header)
+            self._answer(Rounds(tools, memory, gate, None, guard, backend), header)
         module = load_source(job["source"])
         model = _build(module, job["arguments"], job["weight_seed"])
         if job["strict"]:
@@ -92,7 +94,7 @@ class _Candidate:
         header, payload = receive_frame(self._channel)
         for item in header["weights"]:
             state[item["name"]].copy_(tensor_from(payload, TensorForm(**item["form"]), item["offset"]))
-        rounds = Rounds(tools, memory, model, guard, backend, module)
+        rounds = Rounds(tools, memory, gate, model, guard, backend, module)
         while True:
             header, _ = receive_frame(self._channel)
             self._answer(rounds, header)
@@ -101,7 +103,8 @@ class _Candidate:
         """Prepare one round, make it once the worker sends `go`, and answer."""
         rounds.prepare(header)
         send_frame(self._channel, {"kind": "prepared"})
-        receive_frame(self._channel)
+        if not header["gated"]:
+            receive_frame(self._channel)
         answer = rounds.run(lambda: send_frame(self._channel, {"kind": "done"}))
         answer["threads"] = min(_MAX_THREADS, 1 + len(self._frames()) - self._threads)
         send_frame(self._channel, answer)

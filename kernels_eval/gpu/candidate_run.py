@@ -7,18 +7,21 @@ timed.
 """
 
 import secrets
-from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from statistics import median
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import torch
+from cachetools import LRUCache
 
 from kernels_eval.backends import Backend, backend_named
 from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import Expected
+from kernels_eval.gpu.call_sets import CallSets
 from kernels_eval.gpu.device import DeviceFacts, DeviceLock
+from kernels_eval.gpu.gate import GatePage
 from kernels_eval.gpu.profiling import Attribution, attribution_of
-from kernels_eval.gpu.reference import CallSets, GpuReference, output_forms
+from kernels_eval.gpu.reference import GpuReference, release_unused_memory
 from kernels_eval.gpu.round_checks import (
     LargestErrors,
     check_attribution,
@@ -27,25 +30,25 @@ from kernels_eval.gpu.round_checks import (
     check_profiled_time,
     check_reference_time,
     check_round,
+    check_streams,
+    check_timed_round,
 )
-from kernels_eval.gpu.session import Round, RoundRequest, Session
-from kernels_eval.gpu.shared_memory import IpcTransport, SharedCalls, Transport
-from kernels_eval.gpu.timing import Calibration, Measured, Timer, TimingPlan
-from kernels_eval.gpu.timing_statistics import ROUND_LATENCY_S, floor_s
-from kernels_eval.reference.inputs import SecretSeed
+from kernels_eval.gpu.session import JUDGE_WALL_S, Round, RoundRequest, Session
+from kernels_eval.gpu.shared_calls import SharedCalls
+from kernels_eval.gpu.shared_memory import IpcTransport, Transport
+from kernels_eval.gpu.timing import MIN_ROUNDS, Measured, Overheads, ReferenceTimer, Timer, TimingPlan, overhead_of
+from kernels_eval.gpu.timing_statistics import floor_s
+from kernels_eval.reference.inputs import SecretSeed, copied
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
-from kernels_eval.sandbox.tensor_bytes import TensorForm
 from kernels_eval.verdict import Resources, Status, TimingSource, Verdict
 
-JUDGE_WALL_S = 60.0
-"""Wall time added to a candidate's limits for the judge's part of the session, and for waiting for the device."""
 MAX_REFERENCES = 32
-_COPY_BYTES_PER_S = 1e9
-CALIBRATION_PAUSE_S = 300e-6
-"""Hides the enqueueing of most candidates (100 to 200 µs, mostly Triton's launcher): no correction is needed then."""
-_CALIBRATION_ROUNDS = 4
+_EMPTY_ROUNDS = 9
+_SETS_SHARE = 0.4
+"""Share of a worker's device memory for the sets of one round; the rest is for the models and their oracles."""
+_PROFILED_CALLS = 2
 
 
 @dataclass
@@ -56,15 +59,21 @@ class WorkerState:
     descriptor: int
     """The host file that candidates may map."""
     facts: DeviceFacts
-    timer: Timer
     transport: Transport
     lock: DeviceLock
-    memory_bytes: int = 1 << 50
+    page: GatePage
+    reference_timer: ReferenceTimer
+    memory_bytes: int
     """Device memory that this worker may take."""
-    calibrations: "OrderedDict[str, Calibration]" = field(default_factory=OrderedDict[str, Calibration])
+    overheads: LRUCache[str, Overheads] = field(default_factory=lambda: LRUCache(MAX_REFERENCES))
     """By problem."""
     best_reference_s: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
     """Shortest time of the reference, by problem and baseline."""
+
+    @property
+    def is_gated(self) -> bool:
+        """True if candidates can be timed behind a gate: their inputs must arrive without a launch of theirs."""
+        return isinstance(self.transport, IpcTransport)
 
 
 class CandidateRun:
@@ -82,8 +91,8 @@ class CandidateRun:
         self._own_names = self._backend.own_kernels(job["source"])
         self._errors = LargestErrors()
         self._resources: tuple[Resources, ...] = tuple(Resources(**used) for used in job["build"].get("resources", []))
-        self._sets = CallSets(reference, seed, state.transport, state.memory_bytes)
-        self._calibration = Calibration(0.0, 0.0)
+        self._sets = CallSets(reference, seed, state.transport, int(_SETS_SHARE * state.memory_bytes))
+        self._unjoined_s = 0.0
         self.measured: Measured | None = None
 
     def verdict(self) -> Verdict:
@@ -92,44 +101,49 @@ class CandidateRun:
         wall_s = config.timeout_s + config.compile_timeout_s + config.timing_s + JUDGE_WALL_S
         limits = Limits(wall_s=wall_s, memory_mb=config.memory_mb, folder=self._job["scratch"])
         compiled = self._backend.builds
+        state = self._state
         try:
-            calls, expected_sets = self._sets.trial(None, config.trials)
-            self._state.transport.memory(max(calls.nbytes, self._sets.timing_bytes(expected_sets[0])))
-            with Session(self._state.fork_server, limits, self._state.descriptor) as session:
-                self._load(session, calls.sets[0], expected_sets[0])
+            inputs = self._sets.reserve()
+            release_unused_memory()
+            with Session(state.fork_server, limits, state.descriptor, state.page) as session:
+                overheads = self._load(session, inputs)
+                del inputs  # the trials need their memory
                 compiled = True
-                if self._reference.state(False):
-                    calls, expected_sets = self._sets.trial(None, config.trials)
-                made = self._round(
-                    session, calls, expected_sets, RoundRequest(resources=True), config.compile_timeout_s
-                )
-                self._resources = self._resources or made.answer.resources
+                self._try(session, None, resources=True)
                 self._try_hidden_size(session)
-                return self._correct(self._timed(session))
+                return self._correct(self._timed(session, overheads))
         except CandidateFailedError as failed:
             return failed.verdict(compiled, self._resources)
 
-    def _load(self, session: Session, inputs: list[Any], expected: Expected) -> None:
+    def _load(self, session: Session, inputs: list[Any]) -> Overheads:
+        """Load the candidate and give it the reference's weights; returns the overhead of its rounds."""
         session.start({**self._job, "memory": self._state.transport.mapping()})
-        self._calibration = self._calibrate(session, expected)
+        overheads = self._overheads(session)
         session.set_weights(self._reference.weights_for(session.load(), inputs))
-        self._sets.perturbed = True
+        return overheads
 
-    def _calibrate(self, session: Session, expected: Expected) -> Calibration:
-        """Return the overhead of a round of this problem, measured in a process that has no candidate yet."""
-        known = self._state.calibrations
-        if self._reference.digest not in known:
-            calls = self._sets.timed(self._sets.calls_a_round(expected), output_forms(expected))
-            request = RoundRequest(CALIBRATION_PAUSE_S, poison=False)
-            overhead_s: list[float] = []
-            with self._state.lock:
-                for _ in range(_CALIBRATION_ROUNDS):
-                    made = session.calibrate(calls, request, JUDGE_WALL_S)
-                    overhead_s.append(made.host_s - sum(made.answer.device_ms) / 1e3)
-            known[self._reference.digest] = Calibration(CALIBRATION_PAUSE_S, median(overhead_s))
-            if len(known) > MAX_REFERENCES:
-                known.popitem(last=False)
-        return known[self._reference.digest]
+    def _overheads(self, session: Session) -> Overheads:
+        """Return the time of rounds without calls, measured in a process that has no candidate yet."""
+        state = self._state
+        key = "" if state.is_gated else self._reference.digest  # host copies take time by their size
+        if key not in state.overheads:
+            calls = self._sets.timed(1)
+            with state.lock:
+                ungated = overhead_of([session.empty_round(calls, False) for _ in range(_EMPTY_ROUNDS)])
+                gated = ungated
+                if state.is_gated:
+                    gated = overhead_of([session.empty_round(calls, True) for _ in range(_EMPTY_ROUNDS)])
+            state.overheads[key] = Overheads(gated, ungated)
+        return state.overheads[key]
+
+    def _try(self, session: Session, size: int | None, resources: bool = False) -> None:
+        """Check the candidate on trials at a leading size (None: the full size)."""
+        for calls, expected_sets in self._sets.trials(size, self._config.trials):
+            request = RoundRequest(resources=resources)
+            made = self._round(session, calls, expected_sets, request, self._config.compile_timeout_s)
+            if resources:
+                self._resources = self._resources or made.answer.resources
+            del calls, expected_sets, made  # the next sets need their memory
 
     def _round(
         self,
@@ -142,82 +156,99 @@ class CandidateRun:
         """Have a round made within the candidate's time limit plus `extra_s`, and check it."""
         made = session.run(calls, request, self._config.timeout_s + extra_s)
         check_round(made, calls, expected, self._errors)
+        self._unjoined_s = max(self._unjoined_s, made.answer.unjoined_s)
         return made
 
     def _try_hidden_size(self, session: Session) -> None:
         reference = self._reference
-        if not reference.can_be_reduced or reference.full_size is None or reference.has_square_input:
-            return
-        calls, expected_sets = self._sets.trial(reference.full_size // 2, self._config.trials)
-        self._round(session, calls, expected_sets, RoundRequest(), self._config.compile_timeout_s)
+        if reference.can_be_reduced and reference.full_size is not None and not reference.has_square_input:
+            self._try(session, reference.full_size // 2)
 
-    def _timed(self, session: Session) -> Measured:
+    def _timed(self, session: Session, overheads: Overheads) -> Measured:
         """Profile and time the candidate."""
-        config = self._config
-        inputs, expected_sets = self._sets.own(2)
-        forms = output_forms(expected_sets[0])
+        sets, reference = self._sets, self._reference
         with self._state.lock:
-            profiled = self._sets.shared(inputs, forms)
-            attribution = self._profiled(session, profiled, expected_sets)
-            settling = self._round(session, profiled, expected_sets, RoundRequest(poison=False))
-            plan = self._plan(expected_sets[0], attribution, settling.answer.enqueue_s)
+            attribution, form, profiled_calls = self._profiled(session)
+            forward = reference.forward(True, self._config.baseline == "compile")
+            launches = 4 * len(reference.eager_launches)  # kernels of one operator at most, nearly always
+            changes = bool(form.changed_inputs)
+
+            def reference_s(calls: SharedCalls) -> float:
+                return self._state.reference_timer.call_s(forward, calls.sets, launches, changes)
+
+            def results(inputs: list[Any]) -> list[torch.Tensor]:
+                return reference.results(copied(inputs) if changes else inputs)
 
             def run(calls: SharedCalls, request: RoundRequest) -> Round:
-                made = self._round(session, calls, self._sets.expected(calls), request)
+                made = session.run(calls, request, self._config.timeout_s)
+                if made.gave_up:  # its time says nothing, and the round is made again
+                    return made
+                check_timed_round(
+                    made,
+                    calls,
+                    form,
+                    lambda call: results(calls.sets[call]),
+                    lambda call: sets.expected(calls.sets[call]),
+                    self._errors,
+                )
                 if made.answer.kernels:
                     self._attribution(made)
                 return made
 
-            forward = self._reference.forward(self._sets.perturbed, config.baseline == "compile")
-            measured = self._state.timer.measure(plan, forward, lambda: self._sets.timed(plan.calls, forms), run)
+            plan = self._plan(attribution, overheads, profiled_calls)
+            measured = Timer(plan, reference_s, sets.timed, run).measure()
         self.measured = measured
         if not attribution.uses_side_streams:  # on several streams kernels run at once
-            check_profiled_time(measured.candidate.median, attribution.computing_ns / 1e9 / len(expected_sets))
-        self._check_bounds(measured, forms)
+            check_profiled_time(measured.candidate.median, attribution.computing_ns / 1e9 / profiled_calls)
+        self._check_bounds(measured)
         return measured
 
-    def _profiled(self, session: Session, calls: SharedCalls, expected_sets: list[Expected]) -> Attribution:
-        """Check which kernels run on the device, and under `mixed` that the result depends on the candidate's."""
+    def _profiled(self, session: Session) -> tuple[Attribution, Expected, int]:
+        """Check which kernels run on the device, and under `mixed` that the result depends on the candidate's.
+
+        Returns also the reference's results without their values, and the number of calls profiled.
+        """
+        calls, expected_sets = self._sets.own(_PROFILED_CALLS)
         made = self._round(session, calls, expected_sets, RoundRequest(profiled=True, poison=False))
         attribution = self._attribution(made)
         if self._config.policy != "strict" and self._backend.can_suppress:
             suppressed = session.run(calls, RoundRequest(suppressed=True), self._config.timeout_s)
             check_dependence(suppressed, calls, expected_sets)
-        return attribution
+        native = [value.to("meta") for value in expected_sets[0].native]
+        return attribution, replace(expected_sets[0], native=native, oracle=native), calls.count
 
     def _attribution(self, made: Round) -> Attribution:
         """Return the attribution of a profiled round, checked."""
         attribution = attribution_of(made.answer.kernels, self._own_names)
+        check_streams(attribution, self._unjoined_s)
         check_attribution(attribution, self._own_names, self._config)
         return attribution
 
-    def _plan(self, expected: Expected, attribution: Attribution, enqueue_s: float) -> TimingPlan:
+    def _plan(self, attribution: Attribution, overheads: Overheads, profiled_calls: int) -> TimingPlan:
         config = self._config
-        latency_s = ROUND_LATENCY_S
-        if self._state.transport.name != IpcTransport.name:
-            latency_s += 2 * self._sets.timing_bytes(expected) / _COPY_BYTES_PER_S
         return TimingPlan(
-            calls=self._sets.calls_a_round(expected),
-            synchronised=attribution.uses_side_streams,
-            enqueue_s=enqueue_s,
-            calibration=self._calibration,
+            most_calls=self._sets.most_calls,
+            set_bytes=self._sets.set_bytes,
+            cache_bytes=self._state.facts.rates.cache_bytes,
+            launches=-(-attribution.launches // profiled_calls),
+            is_gated=self._state.is_gated,
+            overheads=overheads,
             precision=config.timing_precision,
             rounds=config.timing_rounds,
             wall_s=config.timing_s,
-            latency_s=latency_s,
-            profiled_round=secrets.randbelow(3),
+            profiled_round=secrets.randbelow(MIN_ROUNDS),
         )
 
-    def _check_bounds(self, measured: Measured, forms: list[TensorForm]) -> None:
+    def _check_bounds(self, measured: Measured) -> None:
         """Check the reference's time against its best, and the candidate's against the device's peak rates."""
         reference, best_s = self._reference, self._state.best_reference_s
         key = (reference.digest, self._config.baseline)
         reference_s = measured.reference.median
         check_reference_time(reference_s, best_s.get(key))
         best_s[key] = min(reference_s, best_s.get(key, reference_s))
-        written = sum(form.nbytes for form in forms)
         flops = sum(launch.matrix_flops for launch in reference.eager_launches)
-        check_floor(measured.candidate.median, floor_s(reference.input_bytes, written, flops, self._state.facts.rates))
+        least_s = floor_s(reference.input_bytes, self._sets.output_bytes, flops, self._state.facts.rates)
+        check_floor(measured.candidate.median, least_s)
 
     def _correct(self, measured: Measured) -> Verdict:
         candidate_s, reference_s = measured.candidate.median, measured.reference.median

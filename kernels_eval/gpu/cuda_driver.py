@@ -6,10 +6,13 @@ operation.
 """
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 _IPC_LAZY_PEER_ACCESS = 1
+_HOST_REGISTER_MAPPED = 2
 _NOT_INITIALISED = 3
+_NOT_READY = 600
 HANDLE_BYTES = 64
 DEVICE = "cuda"
 """Torch's name of the device that candidates run on."""
@@ -38,14 +41,18 @@ class CudaDriver:
         self._event_record.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
         self._event_synchronize = library.cuEventSynchronize
         self._event_synchronize.argtypes = (ctypes.c_void_p,)
-        self._event_elapsed = getattr(library, "cuEventElapsedTime_v2", None) or library.cuEventElapsedTime
-        self._event_elapsed.argtypes = (ctypes.POINTER(ctypes.c_float), ctypes.c_void_p, ctypes.c_void_p)
         self._launch = library.cuLaunchKernel
         self._launch.argtypes = (ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
         library.cuModuleLoadData.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p)
         library.cuModuleGetFunction.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, ctypes.c_char_p)
         library.cuMemAlloc_v2.argtypes = (ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t)
         library.cuMemFree_v2.argtypes = (ctypes.c_uint64,)
+        library.cuMemHostRegister_v2.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint)
+        library.cuMemHostGetDevicePointer_v2.argtypes = (
+            ctypes.POINTER(ctypes.c_uint64),
+            ctypes.c_void_p,
+            ctypes.c_uint,
+        )
         library.cuMemGetInfo_v2.argtypes = (ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t))
         library.cuIpcGetMemHandle.argtypes = (ctypes.POINTER(_IpcHandle), ctypes.c_uint64)
         library.cuIpcOpenMemHandle_v2.argtypes = (ctypes.POINTER(ctypes.c_uint64), _IpcHandle, ctypes.c_uint)
@@ -55,8 +62,12 @@ class CudaDriver:
         """Wait until every stream of this process's context is idle."""
         self._check("cuCtxSynchronize", self._synchronize())
 
+    def is_idle(self) -> bool:
+        """True if the default stream is idle, or failed."""
+        return self._library.cuStreamQuery(None) != _NOT_READY
+
     def new_event(self) -> int:
-        """Return a timing event."""
+        """Return an event."""
         event = ctypes.c_void_p()
         self._check("cuEventCreate", self._event_create(ctypes.byref(event), 0))
         return event.value or 0
@@ -69,25 +80,30 @@ class CudaDriver:
         """Wait until everything recorded before an event on its stream is done."""
         self._check("cuEventSynchronize", self._event_synchronize(event))
 
-    def elapsed_ms(self, start: int, end: int) -> float:
-        """Return the milliseconds between two events that have both passed."""
-        elapsed = ctypes.c_float()
-        self._check("cuEventElapsedTime", self._event_elapsed(ctypes.byref(elapsed), start, end))
-        return elapsed.value
-
-    def load(self, program: str, name: str) -> int:
-        """Return a kernel of a PTX program, compiled by the driver."""
+    def load(self, program: str, names: Sequence[str]) -> list[int]:
+        """Return kernels of a PTX program, compiled by the driver."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self._check("cuModuleLoadData", self._library.cuModuleLoadData(ctypes.byref(module), program.encode()))
-        found = self._library.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
-        self._check("cuModuleGetFunction", found)
-        return function.value or 0
+        found: list[int] = []
+        for name in names:
+            result = self._library.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
+            self._check("cuModuleGetFunction", result)
+            found.append(function.value or 0)
+        return found
 
-    def launch(self, function: int, number: int, stream: int) -> None:
-        """Start one thread of a kernel that takes one 64-bit number."""
-        value = ctypes.c_uint64(number)
-        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(value))
-        self._check("cuLaunchKernel", self._launch(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, None))
+    def launch(self, function: int, numbers: Sequence[int]) -> None:
+        """Start one thread of a kernel that takes 64-bit numbers, on the default stream."""
+        values = [ctypes.c_uint64(number) for number in numbers]
+        parameters = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        self._check("cuLaunchKernel", self._launch(function, 1, 1, 1, 1, 1, 1, 0, 0, parameters, None))
+
+    def register_host(self, address: int, nbytes: int) -> int:
+        """Let the device read and write a range of this process's memory; returns its address on the device."""
+        self._check("cuMemHostRegister", self._library.cuMemHostRegister_v2(address, nbytes, _HOST_REGISTER_MAPPED))
+        there = ctypes.c_uint64()
+        found = self._library.cuMemHostGetDevicePointer_v2(ctypes.byref(there), address, 0)
+        self._check("cuMemHostGetDevicePointer", found)
+        return there.value
 
     def free_bytes(self) -> int:
         """Return the bytes of device memory that nobody uses."""

@@ -1,8 +1,7 @@
 """Grader of a GPU worker: holds its CUDA context, references and shared memory, and grades candidates.
 
-The overhead of a round is calibrated once for each problem. If the machine was busy just then, the clocks of honest
-candidates seem to disagree. A measurement that fails is repeated once, with a fresh calibration. If it fails again,
-that is a fault of the machine, never a verdict on the kernel.
+A measurement that fails is repeated once. If it fails again, that is a fault of the machine, never a verdict on the
+kernel.
 """
 
 import os
@@ -18,20 +17,21 @@ from cachetools import LRUCache
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.gpu import cuda_driver
-from kernels_eval.gpu.candidate_run import JUDGE_WALL_S, MAX_REFERENCES, CandidateRun, WorkerState
+from kernels_eval.gpu.candidate_run import MAX_REFERENCES, CandidateRun, WorkerState
 from kernels_eval.gpu.cuda_driver import CudaDriver
-from kernels_eval.gpu.device import GIB, DeviceLock, device_facts, share_of_memory
+from kernels_eval.gpu.device import DeviceLock, device_facts, share_of_memory
+from kernels_eval.gpu.gate import Gate, GatePage, new_page
 from kernels_eval.gpu.reference import GpuReference, release_unused_memory, set_precision
-from kernels_eval.gpu.session import Session
-from kernels_eval.gpu.shared_memory import HostTransport, IpcTransport
-from kernels_eval.gpu.stopwatch import Stopwatch
-from kernels_eval.gpu.timing import Measured, Timer, UnreliableTimingError
-from kernels_eval.reference.inputs import SecretSeed
+from kernels_eval.gpu.session import JUDGE_WALL_S, Session
+from kernels_eval.gpu.shared_memory import MIN_BYTES, HostTransport, IpcTransport
+from kernels_eval.gpu.timing import Measured, ReferenceTimer, UnreliableTimingError
+from kernels_eval.reference.inputs import SecretSeed, seed_cpu_and_gpu
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.verdict import Verdict, fault
 
+_UNLIMITED = 1 << 50
 _LARGE_MODEL_BYTES = 256 << 20
 """A reference that takes more is dropped when another problem comes."""
 
@@ -42,31 +42,35 @@ class Grader:
     def __init__(self, fork_server: ForkServer) -> None:
         set_precision()
         torch.zeros(1, device=cuda_driver.DEVICE)  # makes the CUDA context, which events need
+        seed_cpu_and_gpu()
         self._driver = CudaDriver()
         self._folder = Path(os.environ.get("TMPDIR", tempfile.gettempdir()))
+        descriptor = new_page()
+        page = GatePage(descriptor)
         self._state = WorkerState(
             fork_server,
-            os.memfd_create("device"),
+            descriptor,
             device_facts(),
-            Timer(Stopwatch(self._driver), self._driver.synchronize),
             IpcTransport(self._driver),
             DeviceLock(self._folder / "device.lock"),
+            page,
+            ReferenceTimer(self._driver, None),
+            _UNLIMITED,
         )
         self.facts = self._state.facts
-        self._weight_seed = secrets.randbits(48)
+        weight_seed = secrets.randbits(48)
+        self._new_reference = lambda source: GpuReference(source, weight_seed)
         self._references: LRUCache[str, GpuReference] = LRUCache(MAX_REFERENCES)
-        self._is_limited = False
         self.last_measured: Measured | None = None
 
     def limit_memory(self, config: JudgeConfig) -> None:
         """Keep this worker within its share of the device's memory. Raises InfrastructureError if it is too little."""
-        if not self._is_limited:
+        if self._state.memory_bytes == _UNLIMITED:
             free = self._driver.free_bytes()
             share = share_of_memory(self._folder, config.workers, config.device_memory_gb, free)
             self._state.memory_bytes = share
             total = torch.cuda.get_device_properties(0).total_memory
             torch.cuda.set_per_process_memory_fraction(min(1.0, share / total))
-            self._is_limited = True
 
     @property
     def sandbox(self) -> list[str]:
@@ -76,21 +80,22 @@ class Grader:
     def use_host_copies(self) -> None:
         """Pass tensors through host memory: for machines on which device memory cannot be shared between processes."""
         self._state.transport = HostTransport(self._driver, self._state.descriptor)
-        self._state.transport.memory(1 << 21)
+        self._state.transport.reserve(MIN_BYTES)
 
     def probe(self) -> None:
         """Try if a candidate's process can map this worker's memory; use host copies if it cannot."""
         state = self._state
-        state.transport.memory(1 << 21)
+        state.transport.reserve(MIN_BYTES)
         scratch = tempfile.mkdtemp(dir=self._folder, prefix="candidate-")
         job = _job("", JudgeConfig(), {}, [], 0, scratch)
         limits = Limits(JUDGE_WALL_S, 1024, folder=scratch)
         try:
-            with Session(state.fork_server, limits, state.descriptor) as session:
+            with Session(state.fork_server, limits, state.descriptor, state.page) as session:
                 session.start({**job, "memory": state.transport.mapping()})
                 session.load()
-        except CandidateFailedError:
-            return  # the empty source has no model: the memory was mapped before
+        except CandidateFailedError:  # the empty source has no model: the memory was mapped before
+            own_page = GatePage(new_page())
+            state.reference_timer = ReferenceTimer(self._driver, Gate(self._driver, own_page))
         except InfrastructureError:
             self.use_host_copies()
         finally:
@@ -99,21 +104,23 @@ class Grader:
     def grade(self, problem_source: str, kernel_source: str, config: JudgeConfig, build: dict[str, Any]) -> Verdict:
         """Grade one candidate. Raises ReferenceFailedError if the problem itself fails."""
         reference = self._reference(problem_source)
-        unreliable: UnreliableTimingError | None = None
-        try:
-            for _ in range(2):
-                try:
-                    return self._grade_once(reference, kernel_source, config, build)
-                except UnreliableTimingError as error:
-                    unreliable = error
-                    self._state.calibrations.pop(reference.digest, None)
-        except torch.cuda.OutOfMemoryError as error:
-            share = self._state.memory_bytes / GIB
-            first = str(error).split(".")[0]
-            message = f"the problem does not fit into this worker's {share:.1f} GiB (judge.device_memory_gb): {first}"
-            return fault("reference_failed", message)
-        assert unreliable is not None
-        return fault(unreliable.category, str(unreliable))
+        for is_last in (False, True):
+            try:
+                return self._grade_once(reference, kernel_source, config, build)
+            except UnreliableTimingError as error:
+                self._state.overheads.clear()
+                if is_last:
+                    return fault(error.category, str(error))
+            except torch.cuda.OutOfMemoryError as error:
+                torch.cuda.empty_cache()
+                if is_last:
+                    return fault("reference_failed", self._too_large(error))
+        raise AssertionError("unreachable")
+
+    def _too_large(self, error: Exception) -> str:
+        share = self._state.memory_bytes / 2**30
+        first = str(error).split(".")[0]
+        return f"the problem does not fit into this worker's {share:.1f} GiB (judge.device_memory_gb): {first}"
 
     def _reference(self, source: str) -> GpuReference:
         """Return the reference of a problem; drops others that take much memory."""
@@ -123,7 +130,7 @@ class Grader:
                 if reference.device_bytes > _LARGE_MODEL_BYTES:
                     del self._references[other]
             release_unused_memory()
-            known = self._references[source] = GpuReference(source, self._weight_seed)
+            known = self._references[source] = self._new_reference(source)
         return known
 
     def _grade_once(

@@ -26,6 +26,11 @@ _ALLOWED = (
 )
 
 
+_ZEROS = frozenset({"zeros", "zeros_like", "new_zeros"})
+_FRESH = UNINITIALISED | _ZEROS
+"""Operators whose result can be made in a slot."""
+
+
 class OperatorGuard(TorchDispatchMode):
     """Refuses computing operators; `violations` keeps them even if the candidate catches the exception."""
 
@@ -35,12 +40,22 @@ class OperatorGuard(TorchDispatchMode):
         self.poisons = True
         """Fill fresh memory with NaN."""
         self.violations: list[str] = []
+        self.allocations: dict[int, int] = {}
+        """Number of the last tensor that was made in this call at an address, by address of its storage."""
+        self._slots: dict[int, torch.Tensor] = {}
+        self._made = 0
         self._host_reads = 0
 
     def start(self, poisons: bool) -> None:
         """Begin another call."""
         self.poisons = poisons
+        self.allocations.clear()
+        self._made = 0
         self._host_reads = 0
+
+    def use_slots(self, slots: dict[int, torch.Tensor]) -> None:
+        """Make tensors of the next call in these places (bytes), by their number in `allocations`."""
+        self._slots = slots
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -54,10 +69,34 @@ class OperatorGuard(TorchDispatchMode):
                 raise ForbiddenOperatorError(
                     f"aten.{name}: the kernels have to compute this; PyTorch may only allocate, view and copy"
                 )
-        result = func(*args, **(kwargs or {}))
-        if self.poisons and name in UNINITIALISED and isinstance(result, torch.Tensor):
+        if name not in _FRESH:
+            return func(*args, **(kwargs or {}))
+        result = self._make(func, name, args, kwargs or {})
+        if self.poisons and name in UNINITIALISED:
             _poison(result)
         return result
+
+    def _make(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a tensor: in a slot if one is given for it."""
+        number = self._made
+        self._made += 1
+        slot = self._slots.get(number)
+        made = None if slot is None else _made_in(slot, func, args, kwargs)
+        if made is None:
+            made = func(*args, **kwargs)
+        elif name in _ZEROS:
+            _fill(made, 0)
+        self.allocations[made.untyped_storage().data_ptr()] = number
+        return made
+
+
+def _made_in(slot: torch.Tensor, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
+    """Return the tensor that the operator would make, in a slot; None if it does not fit there exactly."""
+    form = func(*args, **{**kwargs, "device": "meta", "pin_memory": None})
+    if form.untyped_storage().nbytes() != slot.numel():
+        return None
+    typed = slot.view(form.dtype)
+    return typed.as_strided(form.shape, form.stride(), typed.storage_offset())
 
 
 def _poison(tensor: torch.Tensor) -> None:

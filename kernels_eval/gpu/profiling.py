@@ -16,15 +16,15 @@ from pydantic import Field
 from torch.profiler import ProfilerActivity, profile
 
 from kernels_eval.frozen import FrozenModel
-from kernels_eval.gpu.stopwatch import PAUSE_KERNEL
+from kernels_eval.gpu.gate import END_KERNEL, GATE_KERNEL
 
 _MAX_RECORDS = 50_000
 _MAX_NAME = 2000
 _NOT_WORK = ("ProfilerStep", "[memory]")
 _COPIES = re.compile(
-    rf"^Memcpy|^Memset|at::native::.*(FillFunctor|direct_copy_kernel|CatArrayBatchedCopy)|^{PAUSE_KERNEL}$"
+    rf"^Memcpy|^Memset|at::native::.*(FillFunctor|direct_copy_kernel|CatArrayBatchedCopy)|^({GATE_KERNEL}|{END_KERNEL})$"
 )
-"""Activities that only move, fill or wait: the library's, and the stopwatch's between the calls. Not counted."""
+"""Activities that only move, fill or wait: the library's, and the gate's. Not counted."""
 _LIBRARY_NAME = re.compile(
     r"^(ampere|volta|turing|maxwell|hopper|blackwell|sm\d+)_|^nvjet|cutlass|xmma|cudnn|cublas|splitKreduce"
 )
@@ -44,7 +44,7 @@ class KernelRecord(FrozenModel):
 class Profiler:
     """Profiler of the candidate's process. The first profile takes about a second: it is part of the warm-up."""
 
-    def __init__(self, flush: Callable[[], None]) -> None:
+    def __init__(self, flush: Callable[[], object]) -> None:
         """`flush`: starts some kernel on the default stream."""
         self._flush = flush
         self._default_stream: int | None = None
@@ -62,7 +62,7 @@ class Profiler:
         found = self._activities_of(self._flush)
         self._default_stream = found[0]["stream"] if found else -1
 
-    def records(self, work: Callable[[], None]) -> list[dict[str, Any]]:
+    def records(self, work: Callable[[], object]) -> list[dict[str, Any]]:
         """Do the work, which must leave the device idle; returns fields of KernelRecord for each activity."""
         if self._default_stream is None:
             self.warm_up()
@@ -71,7 +71,7 @@ class Profiler:
             record["stream"] = 0 if record["stream"] == self._default_stream else 1 + max(0, record["stream"])
         return found
 
-    def _activities_of(self, work: Callable[[], None]) -> list[dict[str, Any]]:
+    def _activities_of(self, work: Callable[[], object]) -> list[dict[str, Any]]:
         with self._profile(activities=self._activities) as profiled:
             work()
             self._synchronize()
@@ -107,6 +107,8 @@ class Attribution:
     copy_ns: int
     library_names: tuple[str, ...]
     """Distinct library kernels that compute."""
+    launches: int
+    """Activities of any kind."""
     uses_side_streams: bool
     """Some kernel that computes ran on another stream than the default one."""
 
@@ -138,7 +140,7 @@ def attribution_of(records: Sequence[KernelRecord], own_names: Collection[str]) 
             library += record.duration_ns
             if record.name not in names:
                 names.append(record.name)
-    return Attribution(own, library, copies, tuple(names), uses_side_streams)
+    return Attribution(own, library, copies, tuple(names), len(records), uses_side_streams)
 
 
 def is_own(name: str, own_names: Collection[str]) -> bool:

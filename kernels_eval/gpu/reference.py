@@ -6,28 +6,17 @@ when first used. PyTorch's TF32 and reduced-precision sums are off: they would c
 
 import copy
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from kernels_eval.correctness.outputs import Expected
 from kernels_eval.gpu import cuda_driver
-from kernels_eval.gpu.shared_memory import SharedCalls, Transport, lay_out
 from kernels_eval.reference.factories import PlainDraws
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
-from kernels_eval.sandbox.tensor_bytes import TensorForm, form_of
+from kernels_eval.sandbox.tensor_bytes import TensorForm
 
-_MOST_SHARED = 3 << 30
-_SHARED_SHARE = 0.08
-"""Share of a worker's memory for the sets of one round of timed calls, which are held four times; 3 GiB at most."""
-MOST_CALLS = 20
 SPIKES = 64
-_SPIKE = 8.0
-"""Factor of an input's mean magnitude."""
-_SPIKES_SHARE = 0.05
-"""Share of the spikes in a sum over all elements: leaving one out changes a mean by 1/1280, above the tolerance."""
 _KEPT_BYTES = 2 << 30
 _ORACLE_COPIES = 3
 """Inputs, outputs and intermediate results in float64, in multiples of inputs and outputs."""
@@ -99,6 +88,10 @@ class GpuReference(Reference):
             self._compiled[perturbed] = torch.compile(model)
         return self._compiled[perturbed]
 
+    def results(self, inputs: list[Any]) -> list[torch.Tensor]:
+        """Return the outputs in the reference's own precision, with perturbed weights. May change the inputs."""
+        return [value.contiguous() for value in self._code.run(self._model(True), inputs)[0]]
+
     def _oracle(self, inputs: list[Any], perturbed: bool, native: list[torch.Tensor]) -> list[torch.Tensor]:
         """Return the outputs in float64, or the native ones if that takes too much memory."""
         widened = 8 * sum(value.numel() for value in (*inputs, *native) if isinstance(value, torch.Tensor))
@@ -112,93 +105,6 @@ class GpuReference(Reference):
         if perturbed not in self._on_device:
             self._on_device[perturbed] = copy.deepcopy(super()._model(perturbed)).to(cuda_driver.DEVICE)
         return self._on_device[perturbed]
-
-
-class CallSets:
-    """Draws the input sets of one candidate's rounds from one secret seed, and lays them out in the shared memory."""
-
-    def __init__(self, reference: GpuReference, seed: SecretSeed, transport: Transport, memory_bytes: int) -> None:
-        """`memory_bytes`: device memory of this worker."""
-        self.perturbed = False
-        """Constant parameters have random values too: set once the candidate is known to take all weights."""
-        self._reference = reference
-        self._seed = seed
-        self._transport = transport
-        self._budget = int(min(_MOST_SHARED, _SHARED_SHARE * memory_bytes))
-        self._drawn = 0
-
-    def trial(self, size: int | None, trials: int) -> tuple[SharedCalls, list[Expected]]:
-        """Draw sets of different distributions, the first one twice; at a hidden size that one alone."""
-        first = self._with_expected(size, own=True)
-        count = max(trials, 2) if size is None else 1
-        sets = [first, first, *(self._with_expected(size, own=False) for _ in range(count - 1))]
-        if size is None:
-            sets.append(self._with_spikes(sum(form.nbytes for form in output_forms(first[1]))))
-        return self.shared([values for values, _ in sets], output_forms(first[1])), [expected for _, expected in sets]
-
-    def own(self, count: int) -> tuple[list[list[Any]], list[Expected]]:
-        """Draw sets from the problem's own distribution, with the reference's results."""
-        sets = [self._with_expected(None, own=True) for _ in range(count)]
-        return [values for values, _ in sets], [expected for _, expected in sets]
-
-    def timed(self, count: int, forms: list[TensorForm]) -> SharedCalls:
-        """Draw sets from the problem's own distribution, without the reference's results."""
-        sets: list[list[Any]] = []
-        for _ in range(count):
-            self._drawn += 1
-            sets.append(self._reference.draw(None, self._drawn, self._seed, own=True))
-        return self.shared(sets, forms)
-
-    def expected(self, calls: SharedCalls) -> Iterator[Expected]:
-        """Yield the reference's results for each call, one at a time: all would take too much memory."""
-        return (self._reference.expected(inputs, self.perturbed) for inputs in calls.sets)
-
-    def shared(self, sets: list[list[Any]], forms: list[TensorForm]) -> SharedCalls:
-        """Lay sets out in the shared memory, with slots for outputs of these forms."""
-        layout = lay_out(_input_forms(sets[0]), [form.nbytes for form in forms], len(sets))
-        return SharedCalls(self._transport, layout, sets, forms)
-
-    def calls_a_round(self, expected: Expected) -> int:
-        """Return the number of calls in a timed round."""
-        nbytes = self._reference.input_bytes + sum(form.nbytes for form in output_forms(expected))
-        return int(min(MOST_CALLS, max(1, self._budget // max(nbytes, 1))))
-
-    def timing_bytes(self, expected: Expected) -> int:
-        """Return the bytes of shared memory that timing needs: it must not move once the candidate has mapped it."""
-        forms = output_forms(expected)
-        layout = lay_out(self._reference.full_forms, [form.nbytes for form in forms], self.calls_a_round(expected))
-        return layout.nbytes
-
-    def _with_spikes(self, output_bytes: int) -> tuple[list[Any], Expected]:
-        """Draw a set with large elements, as large as the reference can take."""
-        self._drawn += 1
-        reduced = self._reference.input_bytes / max(output_bytes, 1)
-        for factor in (max(_SPIKE, _SPIKES_SHARE * reduced / SPIKES), _SPIKE):
-            inputs = self._reference.draw_spiked(self._drawn, self._seed, factor)
-            expected = self._reference.expected(inputs, self.perturbed)
-            if expected.is_finite:
-                return inputs, expected
-        return self._with_expected(None, own=True)
-
-    def _with_expected(self, size: int | None, own: bool) -> tuple[list[Any], Expected]:
-        """Draw one input set on which the reference is finite; returns it with the reference's results."""
-        number = self._drawn
-        self._drawn += 1
-        inputs = self._reference.draw(size, number, self._seed, own)
-        expected = self._reference.expected(inputs, self.perturbed)
-        if not own and not expected.is_finite:
-            inputs = self._reference.draw(size, number, self._seed, own=True)
-            expected = self._reference.expected(inputs, self.perturbed)
-        return inputs, expected
-
-
-def output_forms(expected: Expected) -> list[TensorForm]:
-    """Return the forms of the expected outputs."""
-    return [form_of(tensor) for tensor in expected.native]
-
-
-def _input_forms(inputs: list[Any]) -> list[Any]:
-    return [form_of(value) if hasattr(value, "dtype") else value for value in inputs]
 
 
 def release_unused_memory() -> None:

@@ -3,23 +3,26 @@
 Each raises CandidateFailedError; `check_reference_time` raises UnreliableTimingError.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+
+import torch
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import Expected
-from kernels_eval.correctness.tolerance import compare
+from kernels_eval.correctness.tolerance import compare, rows_that_agree
 from kernels_eval.cpu.output_checks import check_form, check_structure, label_of
 from kernels_eval.gpu.profiling import Attribution, suspicious_names
 from kernels_eval.gpu.session import Round
-from kernels_eval.gpu.shared_memory import SharedCalls
+from kernels_eval.gpu.shared_calls import SharedCalls
 from kernels_eval.gpu.timing import UnreliableTimingError
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm
 from kernels_eval.verdict import Status
 
-_UNJOINED_S = 15e-6
-"""Waiting for an idle device takes under 10 µs; work that ends this soon after the default stream's gains nothing."""
+_UNJOINED_S = 100e-6
+"""Waiting for an idle device takes 2 to 40 µs, longer after large kernels and with several streams."""
+_COMPARED_BYTES = 256 << 20
 _PROFILED_SHARE = 0.6
 """Share of the device time of kernels in a profiled call that a timed call takes at least."""
 _SLOWED = 1.5
@@ -35,13 +38,61 @@ class LargestErrors:
 
 def check_round(made: Round, calls: SharedCalls, expected_sets: Iterable[Expected], largest: LargestErrors) -> None:
     """Check every call's outputs, then inputs, guards, threads and streams. Holds one of `expected_sets` at a time."""
-    if len(made.answer.calls) != calls.count:
-        raise CandidateFailedError(Status.REJECTED, "malformed_answer", "the process answered for other calls")
+    _check_count(made, calls)
     allowed: set[int] = set()
     for call, expected in enumerate(expected_sets):
-        _check_call(made, calls, call, expected, largest)
+        check_call(made, calls, call, expected, largest)
         allowed |= expected.changed_inputs
-    changed = calls.changed_inputs() - allowed
+    check_traces(made, calls, allowed)
+
+
+def check_timed_round(
+    made: Round,
+    calls: SharedCalls,
+    model: Expected,
+    results: Callable[[int], list[torch.Tensor]],
+    expected: Callable[[int], Expected],
+    largest: LargestErrors,
+) -> None:
+    """Check a round of many calls: against the reference in its own precision, and where that fails as `check_round`.
+
+    `model`: the reference's results on another set, for their forms; `results`: its outputs on a call's inputs, in its
+    own precision; `expected`: the same with the oracle.
+    """
+    _check_count(made, calls)
+    for call in range(calls.count):
+        _check_forms(made, call, model)
+    for call in calls_that_differ(calls, results):
+        check_call(made, calls, call, expected(call), largest)
+    check_traces(made, calls, model.changed_inputs)
+
+
+def _check_count(made: Round, calls: SharedCalls) -> None:
+    if len(made.answer.calls) != calls.count:
+        raise CandidateFailedError(Status.REJECTED, "malformed_answer", "the process answered for other calls")
+
+
+def calls_that_differ(calls: SharedCalls, results: Callable[[int], list[torch.Tensor]]) -> list[int]:
+    """Return the calls whose outputs are not close to the reference's in its own precision."""
+    at_once = max(1, _COMPARED_BYTES // max(1, sum(form.nbytes for form in calls.output_forms)))
+    differ: list[int] = []
+    for first in range(0, calls.count, at_once):
+        block = range(first, min(first + at_once, calls.count))
+        native = [results(call) for call in block]
+        agrees = [
+            rows_that_agree(
+                calls.outputs(index)[first : block.stop],
+                torch.stack([tensors[index].reshape(-1) for tensors in native]),
+            )
+            for index in range(len(calls.output_forms))
+        ]
+        differ += [first + place for place in (~torch.stack(agrees).all(dim=0)).nonzero().flatten().tolist()]
+    return differ
+
+
+def check_traces(made: Round, calls: SharedCalls, allowed: Collection[int]) -> None:
+    """Check what calls leave beside their outputs. `allowed`: indices of inputs that the reference changes too."""
+    changed = calls.changed_inputs() - set(allowed)
     if changed:
         raise CandidateFailedError(
             Status.REJECTED, "changed_input", f"changed input {min(changed)}, which the reference leaves alone"
@@ -52,18 +103,25 @@ def check_round(made: Round, calls: SharedCalls, expected_sets: Iterable[Expecte
         raise CandidateFailedError(
             Status.REJECTED, "background_thread", f"{made.answer.threads - 1} threads went on after the call returned"
         )
-    if made.answer.unjoined_s > _UNJOINED_S:
-        spent = f"{1e6 * made.answer.unjoined_s:.0f} µs"
+    if calls.has_late_writes():
+        message = "outputs were written after the round's end: work that the default stream does not wait for"
+        raise CandidateFailedError(Status.REJECTED, "unjoined_stream", message)
+
+
+def check_streams(attribution: Attribution, unjoined_s: float) -> None:
+    """Refuse a candidate whose side streams go on when the default one is done. `unjoined_s`: for so long at most."""
+    if attribution.uses_side_streams and unjoined_s > _UNJOINED_S:
+        spent = f"{1e6 * unjoined_s:.0f} µs"
         message = f"work on another stream went on for {spent} after the current stream was done: it has to wait for it"
         raise CandidateFailedError(Status.REJECTED, "unjoined_stream", message)
 
 
-def _check_call(made: Round, calls: SharedCalls, call: int, expected: Expected, largest: LargestErrors) -> None:
+def check_call(made: Round, calls: SharedCalls, call: int, expected: Expected, largest: LargestErrors) -> None:
+    """Check the forms and values of one call's outputs; keeps the largest errors."""
+    _check_forms(made, call, expected)
     outputs = made.answer.calls[call].outputs
-    check_structure(len(outputs), made.answer.calls[call].structure, expected)
     for index, (form, native, oracle) in enumerate(zip(outputs, expected.native, expected.oracle, strict=True)):
         label = label_of(index, len(outputs))
-        check_form(form if form.kind == "tensor" else None, form.type, native, label)
         actual = calls.output(call, index, TensorForm(dtype=form.dtype, shape=form.shape))
         comparison = compare(actual, oracle, native, label)
         if not comparison.agrees:
@@ -72,6 +130,14 @@ def _check_call(made: Round, calls: SharedCalls, call: int, expected: Expected, 
             raise CandidateFailedError(Status.REJECTED, "expanded_output", f"{label} repeats elements by a stride of 0")
         largest.absolute = max(largest.absolute, comparison.max_abs_error or 0.0)
         largest.relative = max(largest.relative, comparison.max_rel_error or 0.0)
+
+
+def _check_forms(made: Round, call: int, expected: Expected) -> None:
+    """Check structure, types and shapes of one call's outputs."""
+    outputs = made.answer.calls[call].outputs
+    check_structure(len(outputs), made.answer.calls[call].structure, expected)
+    for index, (form, native) in enumerate(zip(outputs, expected.native, strict=True)):
+        check_form(form if form.kind == "tensor" else None, form.type, native, label_of(index, len(outputs)))
 
 
 def check_attribution(attribution: Attribution, own_names: Collection[str], config: JudgeConfig) -> None:

@@ -1,4 +1,9 @@
-"""Rounds of calls in the candidate's process on a GPU: timed or profiled, outputs copied to the shared memory."""
+"""Rounds of calls in the candidate's process on a GPU: gated, profiled or plain; outputs go to the shared memory.
+
+In a gated round the calls are launched while the gate is closed (kernels_eval.gpu.gate): before the inputs arrive. The
+outputs are allocated in their slots then, where that is possible, so that no copy is timed: `OutputSlots` learns from
+the plain rounds which allocation of a call becomes which output.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,11 +17,12 @@ from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
 from kernels_eval.correctness.outputs import flat
 from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.cuda_driver import CudaError
+from kernels_eval.gpu.gate import Gate
 from kernels_eval.gpu.operator_guard import OperatorGuard
 from kernels_eval.gpu.shared_memory import MappedMemory, copy_tensor, view
 from kernels_eval.gpu.warm_up import Instruments
 from kernels_eval.sandbox.candidate_source import CandidateError, describe
-from kernels_eval.sandbox.tensor_bytes import DTYPES, NAMES, TensorForm, form_of
+from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm, form_of
 
 _COMPILER_ERRORS = frozenset(
     {
@@ -30,25 +36,14 @@ _COMPILER_ERRORS = frozenset(
 """Classes of Triton, by name: they lie in modules that Triton imports itself when it compiles."""
 
 
-class PlaceholderModel:
-    """Stands in for a candidate that is not loaded yet: fills outputs of the given forms."""
-
-    def __init__(self, output_forms: list[TensorForm]) -> None:
-        self._forms = output_forms
-
-    def __call__(self, *_: Any) -> tuple[torch.Tensor, ...]:
-        """Return fresh outputs."""
-        return tuple(
-            torch.ones(form.shape, dtype=DTYPES[form.dtype], device=cuda_driver.DEVICE) for form in self._forms
-        )
-
-
 @dataclass
 class Rounds:
     """Makes rounds of calls of one model."""
 
     instruments: Instruments
     memory: MappedMemory
+    gate: Gate | None
+    """None if device memory cannot be shared."""
     model: Any
     guard: OperatorGuard
     """In force in every call."""
@@ -57,48 +52,98 @@ class Rounds:
     """The candidate's; None for a placeholder."""
     _header: dict[str, Any] = field(default_factory=dict[str, Any], init=False)
     _calls: list[Callable[[], Any]] = field(default_factory=list[Callable[[], Any]], init=False)
+    _outcomes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]], init=False)
+    _learned: dict[int, int] = field(default_factory=dict[int, int], init=False)
+    """Number of the allocation within a call that becomes an output, by output."""
 
     def prepare(self, header: dict[str, Any]) -> None:
-        """Prepare everything but the values of the inputs, which arrive before the worker sends `go`."""
+        """Prepare everything but the values of the inputs. In a gated round that is to launch all calls.
+
+        Raises CandidateError if a call fails.
+        """
         self._header = header
+        self._outcomes = []
         self._calls = [self._call(call, header["poison"]) for call in header["calls"]]
+        if header["gated"]:
+            assert self.gate is not None
+            self.instruments.synchronize()
+            self.gate.close()
+            self._make_timed_calls()
+            self.gate.end()
 
     def run(self, done: Callable[[], None]) -> dict[str, Any]:
         """Make the round; call `done` once the outputs are in place. Raises CandidateError if a call fails."""
         header = self._header
-        self.memory.pull(header["nbytes"])
-        outcomes: list[dict[str, Any]] = []
-
-        def after(index: int, result: Any) -> None:
-            outcomes.append(self._take_outputs(index, result))
-
         answer: dict[str, Any] = {"kind": "round"}
-
-        def work() -> None:
-            timed = self.instruments.stopwatch.run(self._calls, after, header["pause_s"], header["synchronised"])
-            answer["device_ms"] = timed.device_ms
-            answer["enqueue_s"] = timed.enqueue_s
-            answer["unjoined_s"] = timed.unjoined_s
-
         try:
-            if header["suppressed"]:
-                with self.backend.suppressed():
-                    work()
-            elif header["profiled"]:
-                answer["kernels"] = self.instruments.profiler.records(work)
+            if header["gated"]:
+                self.instruments.synchronize()
             else:
-                work()
+                self.memory.pull(header["nbytes"])
+                self._work(answer)
+                self.memory.push(header["nbytes"])
         except CudaError as error:
             raise _device_failure(str(error)) from error
-        self.memory.push(header["nbytes"])
         done()
         if self.guard.violations:
             used = ", ".join(sorted(set(self.guard.violations))[:5])
             raise CandidateError("rejected", "library_compute", f"used {used}")
-        answer["calls"] = outcomes
+        answer["calls"] = self._outcomes
         if header["resources"]:
             answer["resources"] = self.backend.resources(self.module)
         return answer
+
+    def _work(self, answer: dict[str, Any]) -> None:
+        """Make the calls of a round without a gate."""
+        header = self._header
+        if header["timed"]:
+            self._make_timed_calls()
+            self.instruments.synchronize()
+        elif header["suppressed"]:
+            with self.backend.suppressed():
+                self._make_checked_calls()
+        elif header["profiled"]:
+            answer["kernels"] = self.instruments.profiler.records(self._make_checked_calls)
+        else:
+            answer["unjoined_s"] = self._make_checked_calls()
+
+    def _make_timed_calls(self) -> None:
+        """Make every call once, outputs in their slots where possible."""
+        try:
+            for index, call in enumerate(self._calls):
+                self.guard.use_slots(self._slots(index))
+                self._take_outputs(index, call(), learns=False)
+        finally:
+            self.guard.use_slots({})
+
+    def _make_checked_calls(self) -> float:
+        """Make every call once; returns the shortest time for which other streams outlasted the default one."""
+        unjoined: list[float] = []
+        for index, call in enumerate(self._calls):
+            result = call()
+            self._take_outputs(index, result, learns=True)  # on the default stream: not what another one has yet to do
+            unjoined.append(self.instruments.unjoined_s())
+            del result  # its memory is reused
+        self.instruments.synchronize()
+        return min(unjoined, default=0.0)
+
+    def _learn(self, outputs: list[Any]) -> None:
+        """Note which allocations of this call became its outputs."""
+        self._learned = {}
+        for index, output in enumerate(outputs):
+            if isinstance(output, torch.Tensor) and _fills_its_storage(output):
+                number = self.guard.allocations.get(output.untyped_storage().data_ptr())
+                if number is not None:
+                    self._learned[index] = number
+
+    def _slots(self, call: int) -> dict[int, torch.Tensor]:
+        """Return the slots of a call's outputs by the number of the allocation that becomes the output."""
+        slots: list[dict[str, int]] = self._header["calls"][call]["outputs"]
+        return {
+            number: self.memory.tensor[slots[index]["offset"] : slots[index]["offset"] + slots[index]["nbytes"]]
+            for index, number in self._learned.items()
+            if index < len(slots)
+        }
 
     def _call(self, call: dict[str, Any], poison: bool) -> Callable[[], Any]:
         memory = self.memory.tensor
@@ -108,23 +153,30 @@ class Rounds:
         ]
         model, guard = self.model, self.guard
 
+        use_default_stream = self.instruments.use_default_stream
+
         def forward() -> Any:
             guard.start(poison)
+            use_default_stream()
             try:
                 with guard:
                     return model(*inputs)
             except BaseException as error:
                 raise _failure(error, guard) from error
+            finally:
+                use_default_stream()
 
         return forward
 
-    def _take_outputs(self, call: int, result: Any) -> dict[str, Any]:
-        """Copy the outputs of a call to their slots, and describe them."""
+    def _take_outputs(self, call: int, result: Any, learns: bool) -> None:
+        """Copy the outputs of a call to their slots, unless they lie there, and describe them."""
         slots: list[dict[str, int]] = self._header["calls"][call]["outputs"]
         try:
             outputs, structure = flat(result)
         except Exception as error:
             raise CandidateError("runtime_error", "exception", describe(error)) from error
+        if learns:
+            self._learn(outputs)
         forms: list[dict[str, Any]] = []
         for index, output in enumerate(outputs):
             unsupported = _unsupported_type(output)
@@ -135,8 +187,17 @@ class Rounds:
             form = form_of(output)
             forms.append({**form.model_dump(), "expanded": expanded})
             if index < len(slots) and 0 < form.nbytes == slots[index]["nbytes"]:
-                copy_tensor(view(self.memory.tensor, form, slots[index]["offset"]), output)
-        return {"structure": structure, "outputs": forms}
+                slot = view(self.memory.tensor, form, slots[index]["offset"])
+                if output.data_ptr() != slot.data_ptr() or not output.is_contiguous():
+                    in_memory = output.untyped_storage().data_ptr() == slot.untyped_storage().data_ptr()
+                    copy_tensor(slot, output.clone() if in_memory else output)
+        self._outcomes.append({"structure": structure, "outputs": forms})
+
+
+def _fills_its_storage(output: torch.Tensor) -> bool:
+    """True for a contiguous tensor that is the whole of its storage."""
+    size = output.numel() * output.element_size()
+    return size > 0 and output.is_contiguous() and output.untyped_storage().nbytes() == size
 
 
 def _unsupported_type(output: Any) -> str | None:

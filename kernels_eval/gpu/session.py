@@ -1,7 +1,8 @@
 """Judge's side of the session with a candidate's process on a GPU (kernels_eval.gpu.candidate), in the judge's worker.
 
-The clock is here: a round is timed from the moment at which its inputs have arrived in the shared memory to the answer,
-and only what lies in the memory right after counts. Every answer is validated here before the judge reads it.
+The clock is here: a round is timed from the moment at which its inputs are complete in the shared memory, and the gate
+is opened, to its end; only what lies in the memory then counts. Every answer is validated here before the judge reads
+it.
 """
 
 import pickle
@@ -14,8 +15,9 @@ from pydantic import Field, TypeAdapter
 
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.frozen import FrozenModel
+from kernels_eval.gpu.gate import GatePage
 from kernels_eval.gpu.profiling import KernelRecord
-from kernels_eval.gpu.shared_memory import SharedCalls
+from kernels_eval.gpu.shared_calls import SharedCalls
 from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
@@ -24,7 +26,10 @@ from kernels_eval.sandbox.tensor_bytes import bytes_of, form_of
 from kernels_eval.verdict import Resources
 
 _MAX_PAYLOAD = 1 << 20
-Milliseconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
+MAX_CALLS = 512
+"""Calls of one round."""
+JUDGE_WALL_S = 60.0
+"""Wall time added to a candidate's limits for the judge's part of the session, and for waiting for the device."""
 Seconds = Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)]
 
 
@@ -40,13 +45,9 @@ class RoundAnswer(FrozenModel):
     """Outputs of every call in one round, and observations made beside them."""
 
     kind: Literal["round"]
-    calls: Annotated[tuple[CallOutputs, ...], Field(max_length=256)]
-    device_ms: Annotated[tuple[Milliseconds, ...], Field(max_length=256)] = ()
-    """Each call by device events."""
-    enqueue_s: Seconds = 0.0
-    """Host time to enqueue one call (median)."""
+    calls: Annotated[tuple[CallOutputs, ...], Field(max_length=MAX_CALLS)]
     unjoined_s: Seconds = 0.0
-    """Time for which side streams went on after the default stream was done (median); 0 in a round not synchronised."""
+    """Shortest time for which other streams went on after the default one was done; 0 in a timed round."""
     kernels: Annotated[tuple[KernelRecord, ...], Field(max_length=100_000)] = ()
     """Activities on the device, in a profiled round."""
     threads: Annotated[int, Field(ge=0, le=100_000)] = 1
@@ -62,30 +63,37 @@ CANDIDATE_ANSWER: TypeAdapter[CandidateAnswer] = TypeAdapter(Annotated[Candidate
 class RoundRequest:
     """Kind of round that is asked for."""
 
-    pause_s: float = 0.0
-    synchronised: bool = False
     poison: bool = True
     """Fill fresh memory with NaN (costs device time)."""
     profiled: bool = False
     suppressed: bool = False
     """The candidate's kernels do nothing."""
     resources: bool = False
+    timed: bool = False
+    gated: bool = False
+    """Launch all calls before the inputs arrive; the judge opens the gate."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """One round as the judge saw it."""
+    """One round as the judge saw it. All seconds by the judge's clock."""
 
     answer: RoundAnswer
     host_s: float
-    """By the judge's clock, from go to answer."""
+    """From the gate's opening, or go, to the end."""
+    around_s: float = 0.0
+    """From complete inputs to the gate's opening, and from the end to samples of the outputs: the device changes from
+    the worker to the candidate's process, and back."""
+    gave_up: bool = False
+    """The gate opened by itself, since a call waited for the device: the time says nothing."""
 
 
 class Session:
     """One candidate, from its start to its end. A context manager: leaving it kills the candidate."""
 
-    def __init__(self, fork_server: ForkServer, limits: Limits, descriptor: int) -> None:
-        """`descriptor`: the file that a candidate's process may map."""
+    def __init__(self, fork_server: ForkServer, limits: Limits, descriptor: int, page: GatePage) -> None:
+        """`descriptor`: the file that a candidate's process may map; `page`: its first page."""
+        self._page = page
         self._child = Child(fork_server, limits, descriptor, CANDIDATE_ANSWER)
 
     def __enter__(self) -> "Session":
@@ -104,11 +112,10 @@ class Session:
         except CandidateFailedError as failed:
             raise InfrastructureError(f"a process for candidates did not come up: {failed.message}") from failed
 
-    def calibrate(self, calls: SharedCalls, request: RoundRequest, wall_s: float) -> Round:
-        """Have a round made with a placeholder that fills outputs of the same forms: between `start` and `load`."""
+    def empty_round(self, calls: SharedCalls, gated: bool) -> Round:
+        """Make a round without calls: between `start` and `load`."""
         try:
-            placeholder = [form.model_dump() for form in calls.output_forms]
-            return self._round(calls, request, wall_s, {"placeholder": placeholder})
+            return self.run(calls, RoundRequest(timed=True, gated=gated), JUDGE_WALL_S, is_empty=True)
         except CandidateFailedError as failed:
             raise InfrastructureError(f"a round without a candidate failed: {failed.message}") from failed
 
@@ -132,25 +139,48 @@ class Session:
             offset += content.nbytes
         self._child.send({"kind": "weights", "weights": items}, payload)
 
-    def run(self, calls: SharedCalls, request: RoundRequest, wall_s: float) -> Round:
-        """Have one round made, in `wall_s` at most; raises CandidateFailedError if it fails."""
-        return self._round(calls, request, wall_s, {})
+    def run(self, calls: SharedCalls, request: RoundRequest, wall_s: float, is_empty: bool = False) -> Round:
+        """Have one round made, in `wall_s` at most; raises CandidateFailedError if it fails.
 
-    def _round(self, calls: SharedCalls, request: RoundRequest, wall_s: float, more: dict[str, Any]) -> Round:
-        header = {"kind": "round", "nbytes": calls.nbytes, "calls": calls.requests(), **vars(request), **more}
+        `is_empty`: the same round without its calls.
+        """
         self._child.limit_wait(wall_s)
-        self._child.send(header)
-        self._expect("prepared")
+        requests = [] if is_empty else calls.requests()
         calls.publish()
-        started = time.perf_counter()
-        self._child.send({"kind": "go"})
-        self._expect("done")
-        host_s = time.perf_counter() - started
+        self._child.send({"kind": "round", "nbytes": calls.nbytes, "calls": requests, **vars(request)})
+        self._expect("prepared")
+        calls.complete()
+        completed = time.perf_counter()
+        started, ended = self._gated(wall_s) if request.gated else self._open()
+        calls.sample()
+        sampled = time.perf_counter()
+        if request.gated:
+            self._expect("done")
         calls.collect()
         answer = self._receive()
         if not isinstance(answer, RoundAnswer):
             raise out_of_turn("the process answered out of turn")
-        return Round(answer, host_s)
+        gave_up = request.gated and self._page.gave_up
+        return Round(answer, ended - started, started - completed + sampled - ended, gave_up)
+
+    def _gated(self, wall_s: float) -> tuple[float, float]:
+        """Open the gate; returns when it was opened, and when the device told the end."""
+        self._page.wait_until_seen()
+        started = time.perf_counter()
+        self._page.open()
+        self._page.wait_for_end(lambda: self._child.has_news() or time.perf_counter() > started + wall_s)
+        ended = time.perf_counter()
+        if not self._page.has_ended:
+            self._child.check(self._child.receive_unchecked(_MAX_PAYLOAD)[0])
+            raise out_of_turn("the process answered before the device was done")
+        return started, ended
+
+    def _open(self) -> tuple[float, float]:
+        """Have a round without a gate made; returns when it started and ended."""
+        started = time.perf_counter()
+        self._child.send({"kind": "go"})
+        self._expect("done")
+        return started, time.perf_counter()
 
     def _expect(self, kind: str) -> None:
         """Wait for a message that has nothing but its kind."""

@@ -5,9 +5,9 @@ handle of a pooled allocation would map its neighbours too). It holds one set fo
 the outputs. Between any two slots lies a guard zone. Guards and output slots are filled with a pattern that is NaN as a
 floating-point number: reading outside an input poisons the result, and writing outside a slot shows.
 
-The worker never computes in this memory: it prepares a private copy, copies that in (`publish`) just before the
-candidate's process starts the round, and copies everything out (`collect`) just after the answer. Later writes do not
-count.
+The worker never computes in this memory: it prepares the inputs in private memory, copies them in (`publish`) just
+before the candidate's process starts the round, and copies the outputs out (`collect`) just after the answer. Later
+writes do not count.
 
 Without CUDA IPC, the candidate's process has device memory apart from the worker's, and contents pass through a shared
 file.
@@ -15,7 +15,7 @@ file.
 
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,13 +23,21 @@ import torch
 
 from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.cuda_driver import CudaDriver, DeviceRegion
-from kernels_eval.sandbox.tensor_bytes import DTYPES, TensorForm, form_of
+from kernels_eval.gpu.gate import PAGE_BYTES
+from kernels_eval.sandbox.tensor_bytes import DTYPES, TensorForm
 
 ALIGNMENT = 512
 GUARD_BYTES = 1024
 POISON = 0xFF
 """Every byte: a NaN in each floating-point type, −1 in each integer type."""
 MIN_BYTES = 2 << 20
+"""Also the size of a page of device memory. An allocation has whole ones: else the process that maps it has small pages
+instead, and reads and writes it at 1.6 instead of 2.35 TB/s (measured on an H100)."""
+_KEPT_BYTES = 256 << 20
+"""Shared memory that is kept for the next problem although this one needs less."""
+
+
+PIECE_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -42,27 +50,37 @@ class CallSlots:
 
 @dataclass(frozen=True)
 class Layout:
-    """Offsets of all slots, and the size that they need."""
+    """Offsets of all slots: first the inputs of all calls, then the outputs; calls are at equal distances."""
 
     calls: tuple[CallSlots, ...]
+    outputs_from: int
+    """Where the outputs begin, with a guard zone."""
     nbytes: int
 
 
 def lay_out(inputs: Sequence[Any], output_bytes: Sequence[int], calls: int) -> Layout:
     """Place `calls` sets. `inputs`: forms of tensors, or plain values; `output_bytes`: size of each output."""
-    offset = GUARD_BYTES
-    placed: list[CallSlots] = []
+    sizes = [value.nbytes if isinstance(value, TensorForm) else None for value in inputs]
+    given, end_of_inputs = _places([sizes] * calls, GUARD_BYTES)
+    outputs_from = end_of_inputs - GUARD_BYTES  # the guard after the last input is the one before the first output
+    taken, end = _places([output_bytes] * calls, end_of_inputs)
+    placed = tuple(
+        CallSlots(before, tuple(offset for offset in after if offset is not None))
+        for before, after in zip(given, taken, strict=True)
+    )
+    return Layout(placed, outputs_from, max(end, MIN_BYTES))
 
-    def take(nbytes: int) -> int:
-        nonlocal offset
-        start = offset
-        offset = _aligned(start + nbytes) + GUARD_BYTES
-        return start
 
-    for _ in range(calls):
-        taken = tuple(take(value.nbytes) if isinstance(value, TensorForm) else None for value in inputs)
-        placed.append(CallSlots(taken, tuple(take(nbytes) for nbytes in output_bytes)))
-    return Layout(tuple(placed), max(offset, MIN_BYTES))
+def _places(sizes: Sequence[Sequence[int | None]], start: int) -> tuple[list[tuple[int | None, ...]], int]:
+    """Return offsets from `start` on for sizes in bytes, with guards between them, and where the next one would be."""
+    placed: list[tuple[int | None, ...]] = []
+    for call in sizes:
+        offsets: list[int | None] = []
+        for nbytes in call:
+            offsets.append(None if nbytes is None else start)
+            start += 0 if nbytes is None else _aligned(nbytes) + GUARD_BYTES
+        placed.append(tuple(offsets))
+    return placed, start
 
 
 def _aligned(nbytes: int) -> int:
@@ -85,15 +103,20 @@ class IpcTransport:
         self._nbytes = 0
         self._tensor = torch.empty(0)
 
-    def memory(self, nbytes: int) -> torch.Tensor:
-        """Return the shared memory as bytes on the device, at least this large; growing moves it."""
-        if nbytes > self._nbytes:
+    def reserve(self, nbytes: int) -> None:
+        """Have at least this much shared memory, and not much more; changing its size moves it."""
+        nbytes = -(-nbytes // MIN_BYTES) * MIN_BYTES
+        if not nbytes <= self._nbytes <= 2 * nbytes + _KEPT_BYTES:
             if self._address:
                 self._driver.synchronize()
                 self._driver.free(self._address)
+                self._address = self._nbytes = 0
             self._address = self._driver.allocate(nbytes)
             self._nbytes = nbytes
             self._tensor = torch.as_tensor(DeviceRegion(self._address, nbytes), device=cuda_driver.DEVICE)
+
+    def memory(self) -> torch.Tensor:
+        """Return the shared memory as bytes on the device."""
         return self._tensor
 
     def mapping(self) -> dict[str, Any]:
@@ -119,12 +142,15 @@ class HostTransport:
         self._tensor = torch.empty(0, dtype=torch.uint8)
         self._staging: torch.Tensor | None = None
 
-    def memory(self, nbytes: int) -> torch.Tensor:
-        """Return the worker's memory."""
+    def reserve(self, nbytes: int) -> None:
+        """Have at least this much memory on both sides."""
         if nbytes > self._tensor.numel():
             self._tensor = torch.empty(nbytes, dtype=torch.uint8, device=cuda_driver.DEVICE)
-            os.ftruncate(self._descriptor, nbytes)
-            self._staging = torch.frombuffer(mmap.mmap(self._descriptor, nbytes), dtype=torch.uint8)
+            os.ftruncate(self._descriptor, PAGE_BYTES + nbytes)
+            self._staging = _staging(self._descriptor, nbytes)
+
+    def memory(self) -> torch.Tensor:
+        """Return the worker's memory."""
         return self._tensor
 
     def mapping(self) -> dict[str, Any]:
@@ -144,6 +170,11 @@ class HostTransport:
         self._driver.synchronize()
 
 
+def _staging(descriptor: int, nbytes: int) -> torch.Tensor:
+    """Map the shared file behind the gate's page."""
+    return torch.frombuffer(mmap.mmap(descriptor, nbytes, offset=PAGE_BYTES), dtype=torch.uint8)
+
+
 Transport = IpcTransport | HostTransport
 
 
@@ -158,7 +189,12 @@ class MappedMemory:
             self.tensor = torch.as_tensor(DeviceRegion(address, nbytes), device=cuda_driver.DEVICE)
         else:
             self.tensor = torch.empty(nbytes, dtype=torch.uint8, device=cuda_driver.DEVICE)
-            self._staging = torch.frombuffer(mmap.mmap(descriptor, nbytes), dtype=torch.uint8)
+            self._staging = _staging(descriptor, nbytes)
+
+    @property
+    def is_shared(self) -> bool:
+        """True if this is the worker's own device memory."""
+        return self._staging is None
 
     def pull(self, nbytes: int) -> None:
         """Make what the worker wrote visible here."""
@@ -172,91 +208,3 @@ class MappedMemory:
 
 
 copy_tensor: Any = torch.Tensor.copy_  # bound before a candidate can replace the method
-
-
-class SharedCalls:
-    """Inputs and outputs of one round's calls: prepared in a private copy, published, and collected after the round."""
-
-    def __init__(
-        self, transport: Transport, layout: Layout, sets: list[list[Any]], output_forms: list[TensorForm]
-    ) -> None:
-        self._transport = transport
-        self._layout = layout
-        self.sets = sets
-        """Inputs of each call."""
-        self.output_forms = output_forms
-        """Forms of the outputs of each call."""
-        self.nbytes = layout.nbytes
-        self._prepared = torch.full((self.nbytes,), POISON, dtype=torch.uint8, device=cuda_driver.DEVICE)
-        self._collected = torch.empty_like(self._prepared)
-        for _, value, offset in self._tensors():
-            view(self._prepared, form_of(value), offset).copy_(value)
-
-    @property
-    def count(self) -> int:
-        """Number of calls."""
-        return len(self.sets)
-
-    def requests(self) -> list[dict[str, Any]]:
-        """Return the description of each call for the candidate's process."""
-        return [
-            {
-                "inputs": [
-                    {"value": value} if offset is None else {"form": form_of(value).model_dump(), "offset": offset}
-                    for value, offset in zip(values, slots.inputs, strict=True)
-                ],
-                "outputs": [
-                    {"offset": offset, "nbytes": form.nbytes}
-                    for form, offset in zip(self.output_forms, slots.outputs, strict=True)
-                ],
-            }
-            for values, slots in zip(self.sets, self._layout.calls, strict=True)
-        ]
-
-    def publish(self) -> None:
-        """Copy inputs, guards and poison into the shared memory; returns when they have arrived."""
-        self._transport.memory(self.nbytes)[: self.nbytes].copy_(self._prepared)
-        self._transport.push(self.nbytes)
-
-    def collect(self) -> None:
-        """Copy the shared memory's contents out."""
-        self._transport.pull(self.nbytes)
-        self._collected.copy_(self._transport.memory(self.nbytes)[: self.nbytes])
-
-    def output(self, call: int, index: int, form: TensorForm) -> torch.Tensor:
-        """Return one output's slot: of the contents collected or, after `local_inputs`, of the worker's own run."""
-        return view(self._collected, form, self._layout.calls[call].outputs[index])
-
-    def changed_inputs(self) -> set[int]:
-        """Return the indices of inputs that some call changed."""
-        changed: set[int] = set()
-        for index, value, offset in self._tensors():
-            here = slice(offset, offset + form_of(value).nbytes)
-            if not torch.equal(self._collected[here], self._prepared[here]):
-                changed.add(index)
-        return changed
-
-    def has_broken_guards(self) -> bool:
-        """True if something was written between the slots."""
-        starts = [
-            offset for slots in self._layout.calls for offset in (*slots.inputs, *slots.outputs) if offset is not None
-        ]
-        return any(bool((self._collected[start - GUARD_BYTES : start] != POISON).any()) for start in starts)
-
-    def local_inputs(self) -> list[list[Any]]:
-        """Return every call's inputs in private memory, which the worker's run of the call may change."""
-        self._collected.copy_(self._prepared)
-        return [
-            [
-                value if offset is None else view(self._collected, form_of(value), offset)
-                for value, offset in zip(values, slots.inputs, strict=True)
-            ]
-            for values, slots in zip(self.sets, self._layout.calls, strict=True)
-        ]
-
-    def _tensors(self) -> Iterator[tuple[int, torch.Tensor, int]]:
-        """Yield index, value and offset of every input that is a tensor with elements, call by call."""
-        for values, slots in zip(self.sets, self._layout.calls, strict=True):
-            for index, (value, offset) in enumerate(zip(values, slots.inputs, strict=True)):
-                if offset is not None and value.numel():
-                    yield index, value, offset

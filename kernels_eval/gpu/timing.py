@@ -1,33 +1,38 @@
 """Timing of a candidate against the reference, in the judge's worker: rounds of calls until both medians are known.
 
 Each round draws fresh inputs. The reference makes the calls in this process, then the candidate makes the same calls in
-its own, and every output of the candidate is checked. The first calls of a round are not counted: clocks and caches
-settle.
+its own, and every output of the candidate is checked. Both are timed by this process's clock from the opening of a gate
+(kernels_eval.gpu.gate) to the end that the device tells, less the time of a round without calls. A round has enough
+calls that this time is a small part of it, and enough sets of inputs that none is left in the L2 cache from the round
+before.
 """
 
+import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import torch
 
 from kernels_eval.correctness.outputs import flat
-from kernels_eval.gpu import cuda_driver
-from kernels_eval.gpu.session import Round, RoundRequest
-from kernels_eval.gpu.shared_memory import SharedCalls
-from kernels_eval.gpu.stopwatch import Stopwatch
-from kernels_eval.gpu.timing_statistics import Estimate, clock_disagreement, estimate, is_settled, pause_s
-from kernels_eval.sandbox.child import CandidateFailedError
-from kernels_eval.sandbox.tensor_bytes import DTYPES
-from kernels_eval.verdict import Status
+from kernels_eval.gpu.cuda_driver import CudaDriver
+from kernels_eval.gpu.gate import Gate
+from kernels_eval.gpu.session import MAX_CALLS, Round, RoundRequest
+from kernels_eval.gpu.shared_calls import SharedCalls
+from kernels_eval.gpu.timing_statistics import Estimate, estimate, is_settled
+from kernels_eval.reference.inputs import copied
 
-UNCOUNTED = 2
-"""Calls at the start of a round whose times are dropped."""
-MIN_ROUNDS = 2
-_MAX_DISAGREEMENTS = 1
+MIN_ROUNDS = 3
+QUEUE = 500
+"""Launches behind a closed gate: a stream's queue holds about 1,000, and a full one would block the host."""
+_ROUND_S = 2e-3
+"""Time of a round on the device that is aimed at: a thousand times the spread of a round without calls."""
+_SLACK_S = 5e-5
+"""Time that the device may take longer than usual to change between processes, twice in a round."""
+_FIRST_CALLS = 16
+_EMPTY_ROUNDS = 5
 
 
 class UnreliableTimingError(Exception):
@@ -38,6 +43,34 @@ class UnreliableTimingError(Exception):
         self.category = category
 
 
+@dataclass(frozen=True)
+class Overhead:
+    """Medians of rounds without calls, in a process that has no candidate yet, in seconds."""
+
+    host_s: float
+    around_s: float
+
+    def late_s(self, around_s: Sequence[float]) -> float:
+        """Return by how much the device changed between processes later than usual.
+
+        A candidate may be at work then, before or after the time that is measured: it counts.
+        """
+        return max(0.0, median(around_s) - self.around_s - _SLACK_S)
+
+
+@dataclass(frozen=True)
+class Overheads:
+    """Overheads of rounds behind a gate, and without one."""
+
+    gated: Overhead
+    open: Overhead
+
+
+def overhead_of(rounds: Sequence[Round]) -> Overhead:
+    """Return the medians of rounds without calls."""
+    return Overhead(median(made.host_s for made in rounds), median(made.around_s for made in rounds))
+
+
 @dataclass
 class Measured:
     """Measurements of all rounds together."""
@@ -45,150 +78,164 @@ class Measured:
     candidate: Estimate
     reference: Estimate
     rounds: int
-    disagreements: list[str] = field(default_factory=list[str])
-    candidate_pause_s: float = 0.0
-    host_ms: list[float] = field(default_factory=list[float])
-    """Time of one call in each round by the judge's clock, less the overhead."""
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Overhead of a round: its time by the judge's clock without the calls, in a process that has no candidate yet.
-
-    Contains messages, flushes of the L2 cache, pauses and copies of the outputs.
-    """
-
-    pause_s: float
-    overhead_s: float
+    calls: int
+    """In each round."""
+    is_gated: bool
+    """False if the candidate's host code waits for the device: its time counts then."""
 
 
 @dataclass(frozen=True)
 class TimingPlan:
     """Plan by which a candidate is timed."""
 
-    calls: int
-    """In each round."""
-    synchronised: bool
-    """Wait for the whole device before each call, since the candidate uses side streams."""
-    enqueue_s: float
-    """Host time to enqueue one call of the candidate."""
-    calibration: Calibration
+    most_calls: int
+    """Calls whose inputs and outputs fit into memory."""
+    set_bytes: int
+    """Bytes of one call's inputs and outputs."""
+    cache_bytes: float
+    """Size of the L2 cache."""
+    launches: int
+    """Launches of one call of the candidate."""
+    is_gated: bool
+    overheads: Overheads
     precision: float
     rounds: int
     wall_s: float
-    latency_s: float
     profiled_round: int
     """Number of the round, secretly drawn, that is profiled and not counted."""
 
+    def calls(self, call_s: float) -> int:
+        """Return the number of calls in a round if the shorter one takes `call_s`."""
+        wanted = max(_ROUND_S / max(call_s, 1e-7), 2.5 * self.cache_bytes / max(self.set_bytes, 1))
+        return max(1, min(math.ceil(wanted), self.most_calls, QUEUE // max(self.launches, 1), MAX_CALLS))
 
-class Timer:
-    """Times by the judge's clock. Needs a CUDA context."""
 
-    def __init__(self, stopwatch: Stopwatch, synchronize: Callable[[], None]) -> None:
-        self._stopwatch = stopwatch
-        self._synchronize = synchronize
-        self._flush_s: float | None = None
+class ReferenceTimer:
+    """Times the reference in the worker. Needs a CUDA context."""
 
-    @property
-    def flush_s(self) -> float:
-        """Time to flush the L2 cache."""
-        if self._flush_s is None:
-            for _ in range(20):
-                self._stopwatch.flush()
-            timed = self._stopwatch.run([self._stopwatch.flush] * 8, lambda index, result: None, 0.0, False)
-            self._flush_s = median(timed.device_ms) / 1e3
-        return self._flush_s
+    def __init__(self, driver: CudaDriver, gate: Gate | None) -> None:
+        """`gate`: None if this device has none; the host's time counts then."""
+        self._synchronize, self._is_idle = driver.synchronize, driver.is_idle
+        self._gate = gate
 
-    def reference_round(self, forward: Any, calls: SharedCalls, wait_s: float) -> tuple[list[float], float]:
-        """Return device seconds of each call of the reference, and its enqueueing time."""
-        made: list[Callable[[], Any]] = [partial(forward, *inputs) for inputs in calls.local_inputs()]
+    def call_s(self, forward: Any, sets: Sequence[list[Any]], launches: int, changes_inputs: bool) -> float:
+        """Return the seconds of one call. `launches`: of one call, an upper bound."""
+        at_once = max(1, QUEUE // max(launches, 1))
+        gate = self._gate if launches <= QUEUE else None
+        empty_s = median(self._timed(None, [], gate) for _ in range(_EMPTY_ROUNDS))
+        spent = 0.0
         with torch.no_grad():
-            timed = self._stopwatch.run(made, _copier(calls), wait_s, False)
-        return [value / 1e3 for value in timed.device_ms], timed.enqueue_s
+            self._warm_up(forward, sets[: at_once + 1])
+            for first in range(0, len(sets), at_once):
+                part = sets[first : first + at_once]
+                given = [copied(inputs) for inputs in part] if changes_inputs else part
+                spent += max(0.0, self._timed(forward, given, gate) - empty_s)
+        return spent / len(sets)
 
-    def empty_round_s(self, calls: SharedCalls, wait_s: float, synchronised: bool) -> float:
-        """Return the time of a round by the host's clock without the calls themselves."""
-        calls.local_inputs()
-        outputs = [
-            torch.zeros(form.shape, dtype=DTYPES[form.dtype], device=cuda_driver.DEVICE) for form in calls.output_forms
-        ]
-        copier = _copier(calls)
-        times: list[float] = []
-        for _ in range(3):
-            self._synchronize()
+    @staticmethod
+    def _warm_up(forward: Any, sets: Sequence[list[Any]]) -> None:
+        """Load the kernels, and have memory ready for all outputs: either may wait for the device."""
+        outputs = [value for value in flat(forward(*copied(sets[0])))[0] if isinstance(value, torch.Tensor)]
+        [torch.empty_like(value) for value in outputs for _ in sets]
+
+    def _timed(self, forward: Any, sets: Sequence[list[Any]], gate: Gate | None) -> float:
+        """Return the seconds from the gate's opening, or the first call, to an idle device."""
+        self._synchronize()
+        if gate is None:
             started = time.perf_counter()
-            self._stopwatch.run([lambda: outputs] * calls.count, copier, wait_s, synchronised)
-            times.append(time.perf_counter() - started)
-        return median(times)
+            self._call(forward, sets)
+            self._synchronize()
+            return time.perf_counter() - started
+        gate.close()
+        kept = self._call(forward, sets)
+        gate.end()
+        gate.page.wait_until_seen()
+        started = time.perf_counter()
+        gate.page.open()
+        gate.page.wait_for_end(self._is_idle)
+        spent = time.perf_counter() - started
+        self._synchronize()
+        del kept
+        if gate.page.gave_up:  # the reference itself waits for the device
+            return self._timed(forward, sets, None)
+        return spent
 
-    def _overhead_s(self, plan: TimingPlan, calls: SharedCalls, wait_s: float) -> float:
-        """Return the overhead of a round: as calibrated, corrected for another pause or for waiting for the device."""
-        calibration = plan.calibration
-        if wait_s == calibration.pause_s and not plan.synchronised:
-            return calibration.overhead_s
-        as_calibrated = self.empty_round_s(calls, calibration.pause_s, False)
-        as_planned = self.empty_round_s(calls, wait_s, plan.synchronised)
-        return max(0.0, calibration.overhead_s + as_planned - as_calibrated)
+    @staticmethod
+    def _call(forward: Any, sets: Sequence[list[Any]]) -> list[Any]:
+        """Make all calls; keeps their results, as a candidate's are: memory used again would be in the cache."""
+        return [forward(*inputs) for inputs in sets]
 
-    def measure(
-        self,
-        plan: TimingPlan,
-        forward: Any,
-        new_calls: Callable[[], SharedCalls],
-        run: Callable[[SharedCalls, RoundRequest], Round],
-    ) -> Measured:
-        """Time until settled. `new_calls` draws inputs; `run` has the candidate make a round, and checks it."""
+
+@dataclass
+class Timer:
+    """Makes rounds until both medians are known."""
+
+    plan: TimingPlan
+    reference_s: Callable[[SharedCalls], float]
+    """Seconds of one call of the reference."""
+    new_calls: Callable[[int], SharedCalls]
+    """Draws inputs of so many calls."""
+    run: Callable[[SharedCalls, RoundRequest], Round]
+    """Has the candidate make a round, and checks it."""
+
+    def measure(self) -> Measured:
+        """Time until settled. Raises UnreliableTimingError if the clock cannot say."""
+        plan = self.plan
+        started = time.perf_counter()
+        gated, count = self._first_round()
+        overhead = self._overhead(gated)
         candidate: list[float] = []
         reference: list[float] = []
-        disagreements: list[str] = []
-        host_ms: list[float] = []
-        started = time.perf_counter()
-        candidate_wait = max(pause_s(plan.enqueue_s, self.flush_s), plan.calibration.pause_s)
-        reference_wait = candidate_wait
-        number = counted = 0
-        overhead_s: float | None = None
-        while number < plan.rounds + 1:
-            calls = new_calls()
-            if number == 0:  # not counted: the reference settles, and its enqueueing time is measured
-                _, reference_enqueue = self.reference_round(forward, calls, reference_wait)
-                reference_wait = pause_s(reference_enqueue, self.flush_s)
-            reference_s, _ = self.reference_round(forward, calls, reference_wait)
-            if overhead_s is None:
-                overhead_s = self._overhead_s(plan, calls, candidate_wait)
-            profiled = number == plan.profiled_round
-            request = RoundRequest(candidate_wait, plan.synchronised, poison=False, profiled=profiled)
-            made = run(calls, request)
-            number += 1
-            if profiled:
-                continue
-            counted += 1
-            device_s = [value / 1e3 for value in made.answer.device_ms]
-            if len(device_s) != plan.calls:
-                raise CandidateFailedError(Status.REJECTED, "malformed_answer", "the process timed other calls")
-            host_ms.append(1e3 * (made.host_s - overhead_s) / plan.calls)
-            disagreement = clock_disagreement(made.host_s, overhead_s, device_s, plan.latency_s)
-            if disagreement is not None:
-                disagreements.append(disagreement)
-                overhead_s = None  # measured again: the machine may have been busy
-            uncounted = min(UNCOUNTED, plan.calls - 1)
-            candidate += device_s[uncounted:]
-            reference += reference_s[uncounted:]
-            if len(disagreements) > max(_MAX_DISAGREEMENTS, counted // 2):
-                raise UnreliableTimingError("clock_disagreement", disagreements[-1])
-            spent = time.perf_counter() - started
-            settled = counted >= MIN_ROUNDS and is_settled(candidate, reference, plan.precision)
-            if number > plan.profiled_round and counted > 2 * len(disagreements) and (settled or spent > plan.wall_s):
+        around: list[float] = []
+        for number in self._numbers():
+            if number == plan.profiled_round:
+                self.run(self.new_calls(min(count, 4)), RoundRequest(poison=False, profiled=True))
+            calls = self.new_calls(count)
+            reference.append(self.reference_s(calls))
+            made = self._made(calls, gated)
+            candidate.append((made.host_s - overhead.host_s) / count)
+            around.append(made.around_s)
+            settled = len(candidate) >= MIN_ROUNDS and is_settled(candidate, reference, plan.precision)
+            late = len(candidate) >= MIN_ROUNDS and time.perf_counter() - started > plan.wall_s
+            if number >= plan.profiled_round and (settled or late):
                 break
-        return Measured(estimate(candidate), estimate(reference), counted, disagreements, candidate_wait, host_ms)
+        late_s = overhead.late_s(around) / count
+        return Measured(
+            estimate([spent + late_s for spent in candidate]), estimate(reference), len(candidate), count, gated
+        )
+
+    def _numbers(self) -> Iterator[int]:
+        yield from range(max(self.plan.rounds, MIN_ROUNDS))
+
+    def _first_round(self) -> tuple[bool, int]:
+        """Make a round that is not counted; returns whether the gate can be used, and the calls of a round."""
+        plan = self.plan
+        gated = plan.is_gated and plan.launches <= QUEUE
+        # Without a gate first: a kernel that is loaded now may wait for the device.
+        self.run(self.new_calls(1), _request(False))
+        count = min(_FIRST_CALLS, plan.most_calls, max(1, QUEUE // max(plan.launches, 1)))
+        calls = self.new_calls(count)
+        made = self.run(calls, _request(gated))
+        if made.gave_up:
+            gated = False
+            calls = self.new_calls(count)
+            made = self.run(calls, _request(gated))
+        call_s = min((made.host_s - self._overhead(gated).host_s) / count, self.reference_s(calls))
+        return gated, plan.calls(call_s)
+
+    def _made(self, calls: SharedCalls, gated: bool) -> Round:
+        """Have the candidate make a round that can be timed."""
+        made = self.run(calls, _request(gated))
+        if made.gave_up:
+            raise UnreliableTimingError("clock_disagreement", "a round's calls did not get into the device's queue")
+        if made.host_s <= self._overhead(gated).host_s:
+            message = f"a round of {calls.count} calls took {1e3 * made.host_s:.3f} ms, no longer than an empty one"
+            raise UnreliableTimingError("clock_disagreement", message)
+        return made
+
+    def _overhead(self, gated: bool) -> Overhead:
+        return self.plan.overheads.gated if gated else self.plan.overheads.open
 
 
-def _copier(calls: SharedCalls) -> Callable[[int, Any], None]:
-    """Return what copies a call's outputs to their slots, as the candidate's process does."""
-
-    def copy(call: int, result: Any) -> None:
-        outputs, _ = flat(result)
-        for index, (output, form) in enumerate(zip(outputs, calls.output_forms, strict=True)):
-            if form.nbytes:
-                calls.output(call, index, form).copy_(output)
-
-    return copy
+def _request(gated: bool) -> RoundRequest:
+    return RoundRequest(poison=False, timed=True, gated=gated)

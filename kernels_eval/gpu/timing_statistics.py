@@ -1,22 +1,12 @@
-"""Statistics of device time: medians with confidence intervals, agreement of two clocks, lower bounds. Pure arithmetic.
-
-Device events, recorded in the candidate's process, measure each call. A host clock in the judge's worker brackets whole
-rounds of calls between full device synchronisations. A round holds, beside the calls, work of known length (flushing
-the L2 cache, a pause that hides the host's enqueueing, copying outputs out), which the judge has timed in a process
-like the candidate's that had not loaded one yet. What remains must agree with the events.
-"""
+"""Statistics of device time: medians with confidence intervals, and lower bounds. Pure arithmetic."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-CLOCK_RATIO = 1.5
-"""Ratio of host clock to device events beyond which a timing is refused."""
-ROUND_LATENCY_S = 120e-6
-"""Time of a message to the candidate's process and back, and of waking up on either side: once a round."""
 FLOOR_LATENCY_S = 0.8e-6
-"""Shortest launch by device events."""
+"""Shortest launch."""
 
 
 @dataclass(frozen=True)
@@ -46,25 +36,6 @@ def estimate(samples: Sequence[float]) -> Estimate:
     return Estimate(median(ordered), ordered[low], ordered[high], count)
 
 
-def clock_disagreement(host_s: float, baseline_s: float, device_s: Sequence[float], slack_s: float) -> str | None:
-    """Return how the clocks of one round disagree, or None.
-
-    host_s: the judge's clock around the round; baseline_s: the same round without the calls;
-    device_s: each call by device events; slack_s: latency of the host in one round.
-    """
-    claimed = sum(device_s)
-    if any(not math.isfinite(value) or value <= 0 for value in device_s):
-        return "a device event says that a call took no time"
-    remaining = host_s - baseline_s - slack_s
-    if remaining > CLOCK_RATIO * claimed:
-        found = f"device events say {1e3 * claimed:.3f} ms for {len(device_s)} calls"
-        return f"{found}, the judge's clock leaves {1e3 * remaining:.3f} ms"
-    if host_s < (baseline_s + claimed) / CLOCK_RATIO:
-        found = f"{len(device_s)} calls and what is timed with them took {1e3 * host_s:.3f} ms"
-        return f"{found}, expected {1e3 * (baseline_s + claimed):.3f}"
-    return None
-
-
 def floor_s(read_bytes: float, written_bytes: float, flops: float, memory: "MemoryRates") -> float:
     """Return a time that no honest kernel beats: half of the least traffic at rates beyond the data sheet's.
 
@@ -88,11 +59,6 @@ class MemoryRates:
     cache_bytes: float
     peak_flops: float
     """Of the fastest unit for any 16-bit or 32-bit type."""
-
-
-def pause_s(enqueue_s: float, flush_s: float) -> float:
-    """Return the pause after the flush during which the host enqueues a call, before the device starts it."""
-    return min(max(0.0, 1.5 * enqueue_s + 10e-6 - flush_s), 3e-3)
 
 
 def is_settled(candidate: Sequence[float], reference: Sequence[float], precision: float) -> bool:

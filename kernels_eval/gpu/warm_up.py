@@ -7,6 +7,8 @@ held.
 import contextlib
 import ctypes
 import os
+import time
+from typing import Any
 
 import torch
 
@@ -16,10 +18,11 @@ from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.cuda_driver import CudaDriver, CudaError
 from kernels_eval.gpu.operator_guard import OperatorGuard
 from kernels_eval.gpu.profiling import Profiler
-from kernels_eval.gpu.stopwatch import Stopwatch
 from kernels_eval.interpreter.triton_patches.names import load_driver
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
+
+_DEFAULT_STREAM = 0
 
 
 def warm_up_zygote() -> None:
@@ -52,18 +55,38 @@ def is_cuda_untouched() -> bool:
 
 
 class Instruments:
-    """CUDA driver, stopwatch and profiler of a candidate's process."""
+    """CUDA driver, waiting and profiler of a candidate's process.
+
+    Everything used here is bound when the object is made, since a candidate can replace attributes of torch.
+    """
 
     def __init__(self) -> None:
         torch.set_num_threads(1)
         torch.cuda.init()
-        torch.zeros(1, device=cuda_driver.DEVICE)
+        some = torch.zeros(1, device=cuda_driver.DEVICE)
         self.driver = CudaDriver()
-        self.stopwatch = Stopwatch(self.driver)
-        self.profiler = Profiler(self.stopwatch.flush)
+        self.synchronize = self.driver.synchronize
+        self._record, self._wait_for = self.driver.record, self.driver.wait_for
+        self._event = self.driver.new_event()
+        self._now = time.perf_counter
+        self._set_stream: Any = torch.cuda.set_stream
+        self._stream = torch.cuda.default_stream()
+        self.profiler = Profiler(lambda: some.fill_(1.0))
         if os.environ.get("KERNELS_EVAL_WARM_PROFILER", "1") == "1":
             self.profiler.warm_up()
         load_driver()
+
+    def use_default_stream(self) -> None:
+        """Make the default stream the current one."""
+        self._set_stream(self._stream)
+
+    def unjoined_s(self) -> float:
+        """Wait for the default stream, then for the device; returns the time for which other streams went on."""
+        self._record(self._event, _DEFAULT_STREAM)
+        self._wait_for(self._event)
+        before = self._now()
+        self.synchronize()
+        return self._now() - before
 
 
 _made: list[Instruments | Exception] = []

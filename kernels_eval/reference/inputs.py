@@ -162,5 +162,16 @@ def seed_cpu_only() -> None:
     torch.manual_seed = torch.random.manual_seed = _manual_seed
 
 
+def seed_cpu_and_gpu() -> None:
+    """Make `torch.manual_seed` seed the CPU's and the GPU's generators alone, in this process: for the same reason."""
+    torch.manual_seed = torch.random.manual_seed = _manual_seed_with_gpu
+
+
+def _manual_seed_with_gpu(seed: int) -> torch.Generator:
+    for generator in torch.cuda.default_generators:
+        generator.manual_seed(int(seed))
+    return _manual_seed(seed)
+
+
 def _manual_seed(seed: int) -> torch.Generator:
     return torch.default_generator.manual_seed(int(seed))

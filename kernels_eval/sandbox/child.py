@@ -12,6 +12,7 @@ from kernels_eval.sandbox.messages import (
     ChannelClosedError,
     FailedAnswer,
     MalformedFrameError,
+    has_news,
     receive_frame,
     send_frame,
 )
@@ -72,6 +73,10 @@ class Child:
         """Fail the child with `timeout` if one of its next answers takes longer than this."""
         self._wait_s = seconds
         self._channel.settimeout(seconds)
+
+    def has_news(self) -> bool:
+        """True if a message has arrived or the child has ended."""
+        return has_news(self._channel)
 
     def send(self, header: dict[str, Any], payload: list[Any] | None = None) -> None:
         """Send one message. Raises CandidateFailedError if the child has ended."""

@@ -1,10 +1,10 @@
 """Simulated GPU: the judge's whole path for GPUs on the CPU, with Triton's interpreter in the place of the device.
 
 Real are the processes, the session, shared memory through host copies, trials, hidden sizes, guards, checks, rounds and
-the clocks' arithmetic. Simulated are the driver (events are the host's clock), the profiler (the interpreter's
-launches) and the device's properties. Run as a program (`python simulated_device.py`): one JSON request a line on
-standard input (`problem`, `kernel`, `config`, and `overhead_s` to replace the calibration), one JSON verdict a line on
-standard output.
+the clock. Simulated are the driver, the profiler (the interpreter's launches) and the device's properties; there is no
+gate, which needs a queue. Run as a program (`python simulated_device.py`): one JSON request a line on standard input
+(`problem`, `kernel`, `config`, and `overhead_s` to replace the time of a round without calls), one JSON verdict a line
+on standard output.
 """
 
 import hashlib
@@ -13,7 +13,6 @@ import itertools
 import json
 import os
 import sys
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,10 +24,9 @@ import torch._dynamo  # as in the warm zygote; else each candidate would import 
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.cpu.worker import start_fork_server
-from kernels_eval.gpu import cuda_driver, grader, reference, stopwatch, warm_up
+from kernels_eval.gpu import cuda_driver, grader, timing, warm_up
 from kernels_eval.gpu.candidate import SETUP, candidate_main
-from kernels_eval.gpu.candidate_run import CALIBRATION_PAUSE_S
-from kernels_eval.gpu.timing import Calibration
+from kernels_eval.gpu.timing import Overhead, Overheads
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Origin, Region, Storage
 from kernels_eval.interpreter.triton_patches import interpreter, names, programs
 from kernels_eval.sandbox.fork_server import ForkServer
@@ -36,33 +34,22 @@ from kernels_eval.sandbox.limits import die_with_parent
 
 
 class SimulatedDriver:
-    """Events that take the host's time; a device that is always idle."""
-
-    def __init__(self) -> None:
-        self._times: list[float] = []
-        self._failures: list[str] = []
+    """A device that is always idle."""
 
     def synchronize(self) -> None: ...
 
     def new_event(self) -> int:
-        self._times.append(0.0)
-        return len(self._times) - 1
+        return 0
 
-    def record(self, event: int, stream: int) -> None:
-        self._times[event] = time.perf_counter()
+    def record(self, event: int, stream: int) -> None: ...
 
     def wait_for(self, event: int) -> None: ...
 
+    def is_idle(self) -> bool:
+        return True
+
     def free_bytes(self) -> int:
         return 1 << 34
-
-    def load(self, program: str, name: str) -> int:
-        return 0
-
-    def launch(self, function: int, number: int, stream: int) -> None: ...
-
-    def elapsed_ms(self, start: int, end: int) -> float:
-        return 1e3 * (self._times[end] - self._times[start])
 
 
 _LAUNCHED: list[str] = []
@@ -113,9 +100,10 @@ class HostOnly(grader.Grader):
         self.use_host_copies()
 
     def miscalibrate(self, problem: str, overhead_s: float) -> None:
-        """Replace the overhead of a problem's rounds by a wrong one, as after a calibration on a busy machine."""
+        """Replace the time of a problem's empty rounds by a wrong one, as if measured on a busy machine."""
         digest = hashlib.sha256(problem.encode()).hexdigest()
-        self._state.calibrations[digest] = Calibration(CALIBRATION_PAUSE_S, overhead_s)
+        wrong = Overhead(overhead_s, 0.0)
+        self._state.overheads[digest] = Overheads(wrong, wrong)
 
 
 def pretend() -> None:
@@ -127,15 +115,13 @@ def pretend() -> None:
     cuda.init = lambda: None
     cuda.set_stream = lambda stream: None
     cuda.default_stream = lambda: SimpleNamespace(cuda_stream=0)
-    cuda.get_device_properties = lambda index: SimpleNamespace(
-        name="Simulated H100", major=9, minor=0, L2_cache_size=1 << 20
-    )
-    stopwatch._MIN_FLUSH_BYTES = 1 << 20
+    cuda.get_device_properties = lambda index: SimpleNamespace(name="Simulated H100", major=9, minor=0, L2_cache_size=0)
     for module in (warm_up, grader):
         module.CudaDriver = SimulatedDriver
     warm_up.Profiler = SimulatedProfiler
     warm_up.load_driver = lambda: None
-    reference.MOST_CALLS = 4
+    timing._ROUND_S = 0.0
+    timing._FIRST_CALLS = 4
 
 
 def new_grader() -> HostOnly:

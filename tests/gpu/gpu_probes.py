@@ -101,58 +101,73 @@ def in_fork(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return json.loads(b"".join(parts) or b"{}")
 
 
-def driver() -> dict[str, Any]:
+def gate() -> dict[str, Any]:
+    """Overhead and spread of a gate, how many launches fit behind it, and times of a copy beside device events."""
     import torch
 
     from kernels_eval.gpu.cuda_driver import CudaDriver
-    from kernels_eval.gpu.stopwatch import Stopwatch
+    from kernels_eval.gpu.gate import Gate, GatePage, new_page
+    from kernels_eval.gpu.timing import ReferenceTimer
 
     torch.zeros(1, device="cuda")
     calls = CudaDriver()
-    start, end = calls.new_event(), calls.new_event()
-    theirs = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-    theirs[0].record()
-    calls.record(start, 0)
-    torch.cuda._sleep(2_000_000)
-    calls.record(end, 0)
-    theirs[1].record()
-    calls.synchronize()
-    watch = Stopwatch(calls)
-    pauses: list[float] = []
-    for _ in range(10):
-        calls.record(start, 0)
-        watch.pause(300e-6)
-        calls.record(end, 0)
+    page = GatePage(new_page())
+    held = Gate(calls, page)
+    timer = ReferenceTimer(calls, held)
+    empty = sorted(1e6 * timer._timed(None, [], held) for _ in range(50))
+    found: dict[str, Any] = {"empty_us": [round(empty[at], 1) for at in (0, 25, 45, 49)]}
+    x = torch.randn(512, 1024, device="cuda")
+    for launches in (500, 900, 1000, 1020):
+        held.close()
+        started = time.perf_counter()
+        for _ in range(launches):
+            x.mul_(1.0)
+        spent = time.perf_counter() - started
+        page.open()
         calls.synchronize()
-        pauses.append(1e3 * calls.elapsed_ms(start, end))
-    x = torch.randn(16384, 1024, device="cuda")
-    out = torch.empty_like(x)
-    for _ in range(3):
-        made = watch.run([lambda: torch.add(x, 1.0, out=out)] * 20, lambda index, result: None, 100e-6, False)
-    synchronised = watch.run([lambda: torch.add(x, 1.0, out=out)] * 20, lambda index, result: None, 0.0, True)
-    idle: list[float] = []
-    for _ in range(20):
-        calls.record(end, 0)
-        calls.wait_for(end)
-        began = time.perf_counter()
-        calls.synchronize()
-        idle.append(1e6 * (time.perf_counter() - began))
-    flush = watch.run([watch.flush] * 20, lambda index, result: None, 100e-6, False)
-    started = time.perf_counter()
-    watch.run([lambda: None] * 20, lambda index, result: None, 100e-6, False)
-    return {
-        "ours_ms": calls.elapsed_ms(start, end),
-        "torch_ms": theirs[0].elapsed_time(theirs[1]),
-        "add_us": [round(1e3 * value, 2) for value in made.device_ms],
-        "add_synchronised_us": [round(1e3 * value, 2) for value in synchronised.device_ms],
-        "enqueue_us": 1e6 * made.enqueue_s,
-        "pause_of_300_us": [round(value, 1) for value in pauses],
-        "unjoined_us": round(1e6 * synchronised.unjoined_s, 2),
-        "idle_us": [round(value, 2) for value in idle],
-        "flush_bytes": watch.flush_bytes,
-        "flush_us": [round(1e3 * value, 2) for value in flush.device_ms],
-        "empty_round_ms": 1e3 * (time.perf_counter() - started),
-    }
+        found[f"queue of {launches}"] = {"enqueue_ms": round(1e3 * spent, 2), "gave_up": page.gave_up}
+    sets = [[torch.randn(4096, 1024, device="cuda")] for _ in range(16)]
+    for name, forward in (("relu 4096x1024", torch.relu), ("item", lambda value: value.sum().item())):
+        by_gate = [1e6 * timer.call_s(forward, sets, 1, False) for _ in range(5)]
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(2_000_000)
+        start.record()
+        for inputs in sets:
+            forward(*inputs)
+        end.record()
+        torch.cuda.synchronize()
+        found[name] = {
+            "gate_us": [round(value, 2) for value in by_gate],
+            "events_us": 1e3 * start.elapsed_time(end) / 16,
+        }
+    return found
+
+
+def mapped_memory() -> dict[str, Any]:
+    """Time of a kernel on memory of another process, mapped by a handle, beside the same on its own memory."""
+    ran = subprocess.run([sys.executable, __file__, "ipc_once", "-1"], capture_output=True, text=True, timeout=60)
+    lines = [line for line in ran.stdout.splitlines() if line.startswith("{")]
+    return json.loads(lines[-1]) if lines else {"error": ran.stderr[-800:]}
+
+
+def _speed(memory: Any) -> dict[str, float]:
+    """Microseconds of copying 16 MB between parts of a tensor of bytes, cold."""
+    import torch
+
+    size = 16 << 20
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    times: list[float] = []
+    for _ in range(5):
+        torch.cuda._sleep(2_000_000)
+        start.record()
+        for at in range(0, memory.numel() - 2 * size, 2 * size):
+            torch.neg(
+                memory[at : at + size].view(torch.float32), out=memory[at + size : at + 2 * size].view(torch.float32)
+            )
+        end.record()
+        torch.cuda.synchronize()
+        times.append(1e3 * start.elapsed_time(end) / ((memory.numel() - 2 * size) // (2 * size)))
+    return {"us": min(times), "spread": max(times) / min(times)}
 
 
 def ipc() -> dict[str, Any]:
@@ -175,7 +190,7 @@ def ipc_once(flags: int) -> dict[str, Any]:
     if os.fork() == 0:
         answer: dict[str, Any] = {}
         try:
-            if flags:
+            if flags > 0:
                 answer["unshare"] = ctypes.CDLL(None, use_errno=True).unshare(flags)
             import torch
 
@@ -188,6 +203,9 @@ def ipc_once(flags: int) -> dict[str, Any]:
             memory = MappedMemory(CudaDriver(), mapping, -1).tensor
             answer["open_ms"] = 1e3 * (time.perf_counter() - started)
             answer["read"] = memory[:4].tolist()
+            if flags < 0:
+                answer["mapped"] = _speed(memory)
+                answer["own"] = _speed(torch.zeros_like(memory))
             memory[4:8] = 9
             torch.cuda.synchronize()
         except BaseException:  # noqa: BLE001 (told to the parent)
@@ -202,7 +220,8 @@ def ipc_once(flags: int) -> dict[str, Any]:
 
     torch.zeros(1, device="cuda")
     transport = IpcTransport(CudaDriver())
-    memory = transport.memory(64 << 20)
+    transport.reserve(1 << 30)
+    memory = transport.memory()
     memory.fill_(7)
     transport.push(64 << 20)
     ours.sendall(json.dumps(transport.mapping()).encode())
@@ -333,12 +352,9 @@ def grader() -> dict[str, Any]:
             }
             if measured is not None:
                 found[name] |= {
+                    **vars(measured),
                     "candidate": vars(measured.candidate),
                     "reference": vars(measured.reference),
-                    "rounds": measured.rounds,
-                    "disagreements": measured.disagreements,
-                    "pause_us": 1e6 * measured.candidate_pause_s,
-                    "host_us": [round(1e3 * value, 2) for value in measured.host_ms],
                 }
     except BaseException:  # noqa: BLE001 (told)
         found["error"] = traceback.format_exc()[-2500:]
@@ -346,73 +362,14 @@ def grader() -> dict[str, Any]:
     return found
 
 
-def clocks() -> dict[str, Any]:
-    """Times by the judge's clock beside device events: of the candidate's rounds, the reference's, and empty ones."""
-    import gpu_sources as sources
-
-    candidates, _ = _start_candidates()
-    from kernels_eval.config import JudgeConfig
-    from kernels_eval.gpu import timing
-    from kernels_eval.gpu.grader import Grader
-
-    seen: list[Any] = []
-
-    def agreeing(host_s: float, baseline_s: float, device_s: Any, slack_s: float) -> None:
-        seen.append(["candidate", round(1e6 * host_s), round(1e6 * baseline_s), round(1e6 * sum(device_s))])
-
-    def timed(kind: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(self: Any, *args: Any) -> Any:
-            self._synchronize()
-            began = time.perf_counter()
-            answer = call(self, *args)
-            self._synchronize()
-            spent = time.perf_counter() - began
-            device = sum(answer[0]) if kind == "reference" else 0.0
-            seen.append(
-                [kind, round(1e6 * spent), round(1e6 * (answer if kind == "empty" else 0.0)), round(1e6 * device)]
-            )
-            return answer
-
-        return wrapped
-
-    timing.clock_disagreement = agreeing  # pyright: ignore[reportAttributeAccessIssue]
-    timer: Any = timing.Timer
-    timer.reference_round = timed("reference", timer.reference_round)
-    timer.empty_round_s = timed("empty", timer.empty_round_s)
-    usual = timing.pause_s
-    found: dict[str, Any] = {"seen": "kind, host us, baseline us, device us; 20 calls a round"}
-    graded = Grader(candidates)
-    graded.probe()
-    for name, problem, kernel in (
-        ("row", sources.ROW_PROBLEM, sources.ROW_KERNEL),
-        ("linear", sources.LINEAR_PROBLEM, sources.LINEAR_KERNEL),
-    ):
-        for pause in (None, 1e-3):
-            chosen: Callable[..., float] = (lambda *_, fixed=pause: fixed) if pause is not None else usual
-            timing.pause_s = chosen  # pyright: ignore[reportAttributeAccessIssue]
-            seen.clear()
-            verdict = graded.grade(problem, kernel, JudgeConfig(), {})
-            measured = graded.last_measured
-            found[f"{name}, pause {pause}"] = {
-                "status": verdict.status,
-                "flush us": round(1e6 * graded._state.timer.flush_s, 1),
-                "pause us": measured and round(1e6 * measured.candidate_pause_s, 1),
-                "candidate us": measured and round(1e6 * measured.candidate.median, 2),
-                "overhead us": [round(1e6 * known.overhead_s) for known in graded._state.calibrations.values()],
-                "seen": seen[:24],
-            }
-            print(name, pause, found[f"{name}, pause {pause}"], file=sys.stderr, flush=True)
-    return found
-
-
 PROBES: dict[str, Callable[[], dict[str, Any]]] = {
     "environment": environment,
     "zygote": zygote,
-    "driver": driver,
+    "gate": gate,
     "ipc": ipc,
+    "mapped memory": mapped_memory,
     "profiler": profiler,
     "grader": grader,
-    "clocks": clocks,
 }
 
 

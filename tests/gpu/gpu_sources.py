@@ -207,20 +207,48 @@ torch.cuda.Event.record = lambda self, *args: None
 time.perf_counter = lambda: 0.0
 time.time = lambda: 0.0
 """
-_FORGED_STOPWATCH = """
+_OWN_GATE = """
 import gc
 for thing in gc.get_objects():
-    if type(thing).__name__ == "Stopwatch":
-        thing._elapsed = lambda start, end: 0.004
+    if type(thing).__name__ == "GatePage":
+        thing.close = thing.open
 """
-_NO_FLUSH = """
+_NO_WAIT = """
 import gc
 for thing in gc.get_objects():
-    if type(thing).__name__ == "Stopwatch":
-        thing._fill = lambda tensor, value: tensor
-import kernels_eval.gpu.stopwatch
-kernels_eval.gpu.stopwatch.Stopwatch.flush = lambda self: None
+    if type(thing).__name__ == "Instruments":
+        thing.synchronize = lambda: None
 """
+_EARLY_END = """
+import sys
+rounds = sys.modules["kernels_eval.gpu.rounds"].Rounds
+take = rounds._take_outputs
+def taken(self, call, result, learns):
+    take(self, call, result, learns)
+    if self._header["gated"] and call == len(self._calls) // 2:
+        self.gate.end()
+rounds._take_outputs = taken
+"""
+"""The end is told when half of the calls are done: not in time for samples, or the device comes back late."""
+_EARLY_START = """
+import sys
+rounds = sys.modules["kernels_eval.gpu.rounds"].Rounds
+prepare = rounds.prepare
+def early(self, header):
+    if header["gated"]:
+        self._header, self._outcomes = header, []
+        self._calls = [self._call(call, header["poison"]) for call in header["calls"]]
+        self._make_timed_calls()
+        self.instruments.synchronize()
+        calls, self._make_timed_calls = self._make_timed_calls, lambda: None
+        outcomes = self._outcomes
+        prepare(self, header)
+        self._make_timed_calls, self._outcomes = calls, outcomes
+    else:
+        prepare(self, header)
+rounds.prepare = early
+"""
+"""The calls are made before the gate is closed: on inputs of which a piece is wrong."""
 
 HACKS: dict[str, Case] = {
     "side stream, not synchronised": Case(
@@ -297,11 +325,17 @@ HACKS: dict[str, Case] = {
     "patched clocks over a slow kernel": Case(
         ROW_PROBLEM, row_kernel(_OUT + _SLOW_LAUNCH + "return out", extra=_CLOCK_PATCHES), "no_gain", 0.2
     ),
-    "the judge's stopwatch forged": Case(
-        ROW_PROBLEM, row_kernel(_OUT + _SLOW_LAUNCH + "return out", extra=_FORGED_STOPWATCH), "no_gain", 0.2
+    "a gate that never closes": Case(
+        ROW_PROBLEM, row_kernel(_OUT + _SLOW_LAUNCH + "return out", extra=_OWN_GATE), "no_gain", 0.2
     ),
-    "the cache flush switched off": Case(
-        ROW_PROBLEM, row_kernel(_OUT + f"{LAUNCH}\nreturn out", extra=_NO_FLUSH), "no_gain"
+    "an end that is told after half of the calls": Case(
+        ROW_PROBLEM, row_kernel(_OUT + f"{LAUNCH}\nreturn out", extra=_EARLY_END), "no_gain", 1.15
+    ),
+    "calls before the inputs are complete": Case(
+        ROW_PROBLEM, row_kernel(_OUT + f"{LAUNCH}\nreturn out", extra=_EARLY_START), "refused"
+    ),
+    "an answer before the device is done": Case(
+        ROW_PROBLEM, row_kernel(_OUT + f"{LAUNCH}\nreturn out", extra=_NO_WAIT), "no_gain"
     ),
     "a thread that goes on computing": Case(
         ROW_PROBLEM,

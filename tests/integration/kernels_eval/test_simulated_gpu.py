@@ -109,25 +109,7 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
         "background_thread",
     ),
     "expanded": (PROBLEM, with_forward(LAUNCH + "        return out[:1].expand(M, N)\n"), "incorrect", "wrong_values"),
-    "forged clocks": (
-        PROBLEM,
-        with_forward(
-            LAUNCH + "        return out\n",
-            "import gc\nfor thing in gc.get_objects():\n    if type(thing).__name__ == 'Stopwatch': thing._elapsed = lambda start, end: 0.001\n",
-        ),
-        "infrastructure_error",
-        "clock_disagreement",
-    ),
-    "clocks that stand still": (
-        PROBLEM,
-        with_forward(
-            LAUNCH + "        return out\n",
-            "import gc\nfor thing in gc.get_objects():\n    if type(thing).__name__ == 'Stopwatch': thing._elapsed = lambda start, end: 0.0\n",
-        ),
-        "infrastructure_error",
-        "clock_disagreement",
-    ),
-    "a calibration gone wrong": (PROBLEM.replace("128, 300", "128, 301"), ROW_KERNEL, "correct", None),
+    "an empty round that was slow": (PROBLEM.replace("128, 300", "128, 301"), ROW_KERNEL, "correct", None),
     "early exit": (PROBLEM, with_forward("        import os\n        os._exit(0)\n"), "runtime_error", "no_answer"),
     "an exception": (PROBLEM, with_forward("        raise ValueError('boo')\n"), "runtime_error", "exception"),
     "not Python": (PROBLEM, "def f(:\n", "compile_error", "syntax_error"),
@@ -140,7 +122,7 @@ def verdicts() -> dict[str, dict[str, Any]]:
     config = {"timeout_s": 90.0, "compile_timeout_s": 2.0, "timing_rounds": 2, "timing_s": 2.0}
     requests = [
         {"problem": problem, "kernel": kernel, "config": {**config, "timeout_s": 0.5} if name == "hangs" else config}
-        | ({"overhead_s": 60.0} if name == "a calibration gone wrong" else {})
+        | ({"overhead_s": 60.0} if name == "an empty round that was slow" else {})
         for name, (problem, kernel, _, _) in CASES.items()
     ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

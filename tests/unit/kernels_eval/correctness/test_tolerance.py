@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_eval.correctness.tolerance import TOLERANCES, compare
+from kernels_eval.correctness.tolerance import TOLERANCES, compare, rows_that_agree
 
 SCALES = st.sampled_from([1e-6, 1e-3, 1.0, 1e4])
 
@@ -135,3 +135,22 @@ def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch, block:
     assert found.message == whole.message
     assert found.wrong_share == whole.wrong_share == pytest.approx(1 / 200)
     assert (found.max_abs_error, found.max_rel_error) == pytest.approx((whole.max_abs_error, whole.max_rel_error))
+
+
+@given(SCALES, st.integers(0, 1000), st.sampled_from([torch.float32, torch.bfloat16]), st.floats(0.0, 3.0))
+def test_rows_agree_as_one_output_each_would(scale: float, seed: int, dtype: torch.dtype, error: float) -> None:
+    _, native = output(scale, seed, dtype)
+    native[2, ::2] = 0.0
+    actual = native.clone()
+    actual[3, 5] += error * TOLERANCES[dtype] * scale
+    actual[4, 0] = float("nan")
+    one_by_one = [compare(row, wanted, wanted, "").agrees for row, wanted in zip(actual, native, strict=True)]
+    assert rows_that_agree(actual, native).tolist() == one_by_one
+    assert not one_by_one[4]
+
+
+def test_rows_of_whole_numbers_agree_if_they_are_equal() -> None:
+    native = torch.arange(12).reshape(3, 4)
+    actual = native.clone()
+    actual[1, 3] += 1
+    assert rows_that_agree(actual, native).tolist() == [True, False, True]

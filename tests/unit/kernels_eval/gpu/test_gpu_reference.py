@@ -1,11 +1,15 @@
 """Inputs with a few large elements, and what they show: a part of the input that a kernel leaves out."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 
 from kernels_eval.correctness.tolerance import compare
 from kernels_eval.gpu import cuda_driver, reference
-from kernels_eval.gpu.reference import SPIKES, CallSets, GpuReference, output_forms
+from kernels_eval.gpu.call_sets import CallSets
+from kernels_eval.gpu.reference import SPIKES, GpuReference
 from kernels_eval.gpu.shared_memory import HostTransport
 from kernels_eval.reference.inputs import SecretSeed
 
@@ -51,10 +55,8 @@ def test_inputs_with_a_structure_have_none() -> None:
 
 def test_half_of_a_mean_is_wrong_on_them() -> None:
     made = GpuReference(MEAN, 1)
-    descriptor_driver = None
-    transport = HostTransport(descriptor_driver, -1)  # pyright: ignore[reportArgumentType]
-    sets = CallSets(made, SEED, transport, 1 << 30)
-    inputs, expected = sets._with_spikes(8)
+    sets = CallSets(made, SEED, None, 1 << 30)  # pyright: ignore[reportArgumentType]
+    inputs, expected = sets._with_spikes()
     native, oracle = expected.native[0], expected.oracle[0]
     assert compare((inputs[0] * inputs[0]).mean(dim=1), oracle, native, "output").agrees
     assert not compare(half_mean(inputs[0]), oracle, native, "output").agrees
@@ -63,7 +65,7 @@ def test_half_of_a_mean_is_wrong_on_them() -> None:
 def test_a_reference_that_overflows_gets_smaller_ones() -> None:
     made = GpuReference(MEAN.replace("x * x", "torch.exp(x)").replace("mean(dim=1)", "mean()"), 1)
     sets = CallSets(made, SEED, None, 1 << 30)  # pyright: ignore[reportArgumentType]
-    inputs, expected = sets._with_spikes(4)
+    inputs, expected = sets._with_spikes()
     assert expected.is_finite
     assert 1.0 < inputs[0].max().item() < 88
 
@@ -76,9 +78,15 @@ def test_the_oracle_is_left_out_where_it_does_not_fit(monkeypatch: pytest.Monkey
     assert made.expected(inputs, False).oracle[0].dtype is torch.float32
 
 
-def test_a_round_takes_its_share_of_the_memory() -> None:
+def test_a_round_takes_its_share_of_the_memory(tmp_path: Path) -> None:
     made = GpuReference(MEAN, 1)
-    expected = made.expected(made.draw(None, 1, SEED, own=True), False)
-    assert output_forms(expected)[0].shape == (2,)
-    calls = [CallSets(made, SEED, None, memory << 30).calls_a_round(expected) for memory in (1, 4, 20, 80)]  # pyright: ignore[reportArgumentType]
-    assert calls == [2, 10, 20, 20]
+
+    def most_calls(memory: int) -> int:
+        with (tmp_path / "memory").open("w+b") as file:
+            driver: Any = None
+            sets = CallSets(made, SEED, HostTransport(driver, file.fileno()), memory)
+            sets.reserve()
+            return sets.most_calls
+
+    of_one = 2 * made.input_bytes + 3 * 2 * 4
+    assert [most_calls(memory) for memory in (of_one // 2, of_one, 5 * of_one)] == [1, 1, 5]

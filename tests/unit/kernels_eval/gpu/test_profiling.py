@@ -52,7 +52,7 @@ def test_shares() -> None:
             record("Memcpy DtoD (Device -> Device)", 500, 9),
             record("Memset (Device)", 500),
             record(fill, 500),
-            record("kernels_eval_pause", 500),
+            record("kernels_eval_gate", 500),
         ],
         OWN,
     )

@@ -1,6 +1,7 @@
 """Checks of rounds and of times on a GPU."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from kernels_eval.gpu.round_checks import (
     check_profiled_time,
     check_reference_time,
     check_round,
+    check_streams,
 )
 from kernels_eval.gpu.session import Round, RoundAnswer
 from kernels_eval.gpu.timing import UnreliableTimingError
@@ -25,25 +27,46 @@ class NoCalls:
 
     count = 0
 
+    def __init__(self, late_writes: bool) -> None:
+        self._late_writes = late_writes
+
     def changed_inputs(self) -> set[int]:
         return set()
 
     def has_broken_guards(self) -> bool:
         return False
 
+    def has_late_writes(self) -> bool:
+        return self._late_writes
 
-def check(**observed: Any) -> None:
-    calls: Any = NoCalls()
+
+def check(late_writes: bool = False, **observed: Any) -> None:
+    calls: Any = NoCalls(late_writes)
     check_round(Round(RoundAnswer(kind="round", calls=(), **observed), host_s=1e-3), calls, (), LargestErrors())
 
 
-def test_waiting_for_an_idle_device_is_no_work() -> None:
-    check(unjoined_s=3e-6)
+STREAMS = Attribution(100, 0, 0, (), 1, uses_side_streams=True)
+
+
+@pytest.mark.parametrize(
+    ("attribution", "unjoined_s", "category"),
+    [
+        (STREAMS, 40e-6, None),  # waiting for an idle device is no work
+        (STREAMS, 150e-6, "unjoined_stream"),
+        (replace(STREAMS, uses_side_streams=False), 150e-6, None),
+    ],
+)
+def test_side_streams_that_go_on_are_refused(attribution: Attribution, unjoined_s: float, category: str | None) -> None:
+    assert refusal(lambda: check_streams(attribution, unjoined_s)) == category
+
+
+def test_a_round_in_which_nothing_goes_on() -> None:
+    check()
 
 
 @pytest.mark.parametrize(
     ("observed", "category"),
-    [({"unjoined_s": 22e-6}, "unjoined_stream"), ({"threads": 2}, "background_thread")],
+    [({"late_writes": True}, "unjoined_stream"), ({"threads": 2}, "background_thread")],
 )
 def test_what_goes_on_after_the_call_is_refused(observed: dict[str, Any], category: str) -> None:
     with pytest.raises(CandidateFailedError) as failed:
@@ -73,12 +96,12 @@ def refusal(check: Callable[[], None]) -> str | None:
 def test_attribution(own_ns: int, library_ns: int, policy: str, category: str | None) -> None:
     config = JudgeConfig.model_validate({"policy": policy, "min_own_time": 0.3})
     names = ("sm80_gemm",) if library_ns else ()
-    attribution = Attribution(own_ns, library_ns, 0, names, False)
+    attribution = Attribution(own_ns, library_ns, 0, names, 1, False)
     assert refusal(lambda: check_attribution(attribution, {"row_softmax"}, config)) == category
 
 
 def test_a_kernel_named_like_a_librarys() -> None:
-    attribution = Attribution(100, 0, 0, (), False)
+    attribution = Attribution(100, 0, 0, (), 1, False)
     assert refusal(lambda: check_attribution(attribution, {"cutlass_gemm"}, JudgeConfig())) == "disguised_kernel"
 
 

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels_eval.gpu import cuda_driver
+from kernels_eval.gpu.shared_calls import SharedCalls
 from kernels_eval.gpu.shared_memory import (
     ALIGNMENT,
     GUARD_BYTES,
     POISON,
     HostTransport,
     MappedMemory,
-    SharedCalls,
     lay_out,
     view,
 )
@@ -79,6 +79,7 @@ def sides(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SharedCalls, Mapped
     descriptor = os.memfd_create("device")
     transport = HostTransport(driver, descriptor)
     layout = lay_out([form_of(SETS[0][0]), 7], [FORM.nbytes], len(SETS))
+    transport.reserve(layout.nbytes)
     calls = SharedCalls(transport, layout, SETS, [FORM])
     calls.publish()
     mapped = MappedMemory(driver, transport.mapping(), descriptor)
@@ -130,7 +131,86 @@ def test_a_write_before_a_slot_shows(sides: tuple[SharedCalls, MappedMemory], ca
     assert calls.has_broken_guards()
 
 
-def test_the_workers_own_run_leaves_the_prepared_inputs_alone(sides: tuple[SharedCalls, MappedMemory]) -> None:
-    calls, _ = sides
-    calls.local_inputs()[0][0].zero_()
-    assert torch.equal(calls.local_inputs()[0][0], SETS[0][0])
+def test_the_outputs_of_all_calls_are_rows(sides: tuple[SharedCalls, MappedMemory]) -> None:
+    calls, mapped = sides
+    for request, value in zip(calls.requests(), (3.0, 4.0), strict=True):
+        view(mapped.tensor, FORM, request["outputs"][0]["offset"]).fill_(value)
+    mapped.push(calls.nbytes)
+    calls.collect()
+    assert calls.outputs(0).tolist() == [[3.0] * 6, [4.0] * 6]
+
+
+def test_inputs_are_held_apart_from_the_shared_memory(sides: tuple[SharedCalls, MappedMemory]) -> None:
+    calls, mapped = sides
+    mapped.tensor.zero_()
+    mapped.push(calls.nbytes)
+    calls.collect()
+    assert torch.equal(calls.sets[0][0], SETS[0][0])
+    assert calls.changed_inputs() == {0}
+    assert calls.has_broken_guards()
+
+
+LARGE_FORM = TensorForm(dtype="float32", shape=(40, 25))
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SharedCalls, MappedMemory]]:
+    """Three calls of a tensor of 63 pieces and one of less than a piece, with an output of 63."""
+    monkeypatch.setattr(cuda_driver, "DEVICE", "cpu")
+    driver: Any = IdleDriver()
+    descriptor = os.memfd_create("device")
+    transport = HostTransport(driver, descriptor)
+    sets: list[list[Any]] = [[torch.randn(40, 25), torch.randn(3)] for _ in range(3)]
+    layout = lay_out([form_of(value) for value in sets[0]], [LARGE_FORM.nbytes], len(sets))
+    transport.reserve(layout.nbytes)
+    calls = SharedCalls(transport, layout, sets, [LARGE_FORM])
+    calls.publish()
+    yield calls, MappedMemory(driver, transport.mapping(), descriptor)
+    os.close(descriptor)
+
+
+def arrived(calls: SharedCalls, mapped: MappedMemory) -> list[torch.Tensor]:
+    mapped.pull(calls.nbytes)
+    given = [request["inputs"][0] for request in calls.requests()]
+    return [view(mapped.tensor, TensorForm(**item["form"]), item["offset"]) for item in given]
+
+
+def test_a_piece_of_each_input_comes_last_at_a_secret_place(large: tuple[SharedCalls, MappedMemory]) -> None:
+    calls, mapped = large
+    places: set[int] = set()
+    for _ in range(8):
+        calls.publish()
+        for value, (right, _) in zip(arrived(calls, mapped), calls.sets, strict=True):
+            wrong = (value != right).reshape(-1).nonzero().flatten().tolist()
+            assert len(wrong) in (0, 16), "one piece, or none where it is taken from the same place"
+            assert all(0.0 < abs(number) < 10.0 for number in value.reshape(-1).tolist()), "as any other values"
+            places |= set(wrong[:1])
+        calls.complete()
+        for value, (right, _) in zip(arrived(calls, mapped), calls.sets, strict=True):
+            assert torch.equal(value, right)
+    assert len(places) > 5
+
+
+def fill(calls: SharedCalls, mapped: MappedMemory, elements: int, value: float) -> None:
+    for request in calls.requests():
+        view(mapped.tensor, LARGE_FORM, request["outputs"][0]["offset"]).reshape(-1)[:elements] = value
+    mapped.push(calls.nbytes)
+
+
+def test_outputs_written_in_time_agree_with_the_samples(large: tuple[SharedCalls, MappedMemory]) -> None:
+    calls, mapped = large
+    mapped.pull(calls.nbytes)
+    fill(calls, mapped, 1000, 1.5)
+    calls.sample()
+    calls.collect()
+    assert not calls.has_late_writes()
+
+
+def test_outputs_of_which_a_tenth_is_written_late_do_not(large: tuple[SharedCalls, MappedMemory]) -> None:
+    calls, mapped = large
+    mapped.pull(calls.nbytes)
+    fill(calls, mapped, 900, 1.5)
+    calls.sample()
+    fill(calls, mapped, 1000, 1.5)
+    calls.collect()
+    assert calls.has_late_writes()  # of 66 samples none is in that tenth with 0.1 %

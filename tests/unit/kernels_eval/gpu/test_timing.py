@@ -1,102 +1,170 @@
-"""Rounds until both medians are known: the loop, with a stopwatch and a candidate of known times."""
+"""Rounds until both medians are known: the loop, with a reference and a candidate of known times."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-from kernels_eval.gpu.session import Round, RoundAnswer, RoundRequest
-from kernels_eval.gpu.stopwatch import TimedRound
-from kernels_eval.gpu.timing import (
-    MIN_ROUNDS,
-    UNCOUNTED,
-    Calibration,
-    Measured,
-    Timer,
-    TimingPlan,
-    UnreliableTimingError,
+from kernels_eval.gpu.session import MAX_CALLS, Round, RoundAnswer, RoundRequest
+from kernels_eval.gpu.timing import MIN_ROUNDS, QUEUE, Measured, Overhead, Overheads, ReferenceTimer, Timer, TimingPlan
+from kernels_eval.gpu.timing import UnreliableTimingError as Unreliable
+
+REFERENCE_S = 4e-4
+GATED, OPEN = Overhead(5e-5, 3e-4), Overhead(9e-5, 2e-4)
+PLAN = TimingPlan(
+    most_calls=200,
+    set_bytes=1 << 20,
+    cache_bytes=0,
+    launches=1,
+    is_gated=True,
+    overheads=Overheads(GATED, OPEN),
+    precision=0.01,
+    rounds=10,
+    wall_s=60.0,
+    profiled_round=1,
 )
-from kernels_eval.sandbox.child import CandidateFailedError
-
-CALLS = 8
-REFERENCE_MS = 0.4
-OVERHEAD_S = 2e-3
+Run = Callable[[Any, RoundRequest], Round]
 
 
-class SteadyStopwatch:
-    """Every call takes the same time; nothing is called."""
-
-    def flush(self) -> None: ...
-
-    def run(self, calls: Any, after: Any, pause_s: float, synchronised: bool) -> TimedRound:
-        return TimedRound([REFERENCE_MS] * len(calls), 50e-6, 0.0)
+def changed(**fields: Any) -> TimingPlan:
+    return TimingPlan(**{**vars(PLAN), **fields})
 
 
-def calls() -> Any:
-    return SimpleNamespace(count=CALLS, output_forms=[], local_inputs=lambda: [[]] * CALLS)
+def calls(count: int) -> Any:
+    return SimpleNamespace(count=count, sets=[[]] * count)
 
 
-def measure(run: Callable[[RoundRequest], Round], rounds: int = 10, precision: float = 0.01) -> Measured:
-    plan = TimingPlan(
-        calls=CALLS,
-        synchronised=False,
-        enqueue_s=50e-6,
-        calibration=Calibration(pause_s=300e-6, overhead_s=OVERHEAD_S),
-        precision=precision,
-        rounds=rounds,
-        wall_s=60.0,
-        latency_s=120e-6,
-        profiled_round=1,
-    )
-    stopwatch: Any = SteadyStopwatch()
-    return Timer(stopwatch, lambda: None).measure(plan, lambda: None, calls, lambda _, request: run(request))
+def measure(run: Run, plan: TimingPlan = PLAN) -> Measured:
+    return Timer(plan, lambda _: REFERENCE_S, calls, run).measure()
 
 
-def answered(device_ms: list[float], host_s: float) -> Round:
-    return Round(RoundAnswer(kind="round", calls=(), device_ms=tuple(device_ms)), host_s)
+def answered(host_s: float, gave_up: bool = False, around_s: float = GATED.around_s) -> Round:
+    return Round(RoundAnswer(kind="round", calls=()), host_s, around_s, gave_up)
 
 
-def honest(call_ms: float, seen: list[RoundRequest] | None = None) -> Callable[[RoundRequest], Round]:
-    def run(request: RoundRequest) -> Round:
+def honest(call_s: float, seen: list[tuple[int, RoundRequest]] | None = None) -> Run:
+    def run(made: Any, request: RoundRequest) -> Round:
         if seen is not None:
-            seen.append(request)
-        return answered([call_ms] * CALLS, OVERHEAD_S + CALLS * call_ms / 1e3)
+            seen.append((made.count, request))
+        empty = GATED if request.gated else OPEN
+        return answered(empty.host_s + made.count * call_s, around_s=empty.around_s)
 
     return run
 
 
 def test_steady_times_settle_at_once_and_the_profiled_round_is_not_counted() -> None:
-    seen: list[RoundRequest] = []
-    found = measure(honest(0.1, seen))
+    seen: list[tuple[int, RoundRequest]] = []
+    found = measure(honest(1e-4, seen))
     assert found.candidate.median == pytest.approx(1e-4)
-    assert found.reference.median == pytest.approx(4e-4)
-    assert found.rounds == MIN_ROUNDS
-    assert found.candidate.samples == MIN_ROUNDS * (CALLS - UNCOUNTED)
-    assert [request.profiled for request in seen] == [False, True, False]
-    assert found.host_ms == pytest.approx([0.1] * MIN_ROUNDS)
+    assert found.reference.median == pytest.approx(REFERENCE_S)
+    assert found.is_gated
+    assert found.rounds == found.candidate.samples == MIN_ROUNDS
+    assert [request.profiled for _, request in seen] == [False, False, False, True, False, False]
+    assert [request.gated for _, request in seen] == [False, True, True, False, True, True]
+    assert [count for count, request in seen if not request.profiled] == [1, 16, 20, 20, 20], "2 ms a round"
 
 
 def test_noise_takes_all_rounds() -> None:
-    times = [0.05, 0.15] * (CALLS // 2)
-    found = measure(lambda _: answered(times, OVERHEAD_S + sum(times) / 1e3), rounds=5)
-    assert found.rounds == 5
+    times = iter([1e-4, 2e-4] * 20)
+    assert measure(lambda made, _: answered(GATED.host_s + made.count * next(times))).rounds == PLAN.rounds
 
 
-def test_one_disagreement_of_the_clocks_is_outvoted() -> None:
-    late = iter([True])
-    found = measure(lambda _: answered([0.1] * CALLS, OVERHEAD_S + CALLS * (1e-2 if next(late, False) else 1e-4)))
-    assert len(found.disagreements) == 1
-    assert found.rounds > 2 * len(found.disagreements)
+def test_a_candidate_that_waits_for_the_device_is_timed_with_its_host() -> None:
+    def waits(made: Any, request: RoundRequest) -> Round:
+        return answered(1.0, gave_up=True) if request.gated else honest(3e-4)(made, request)
+
+    found = measure(waits)
+    assert not found.is_gated
+    assert found.candidate.median == pytest.approx(3e-4)
 
 
-def test_clocks_that_disagree_again_are_a_fault_of_the_measurement() -> None:
-    with pytest.raises(UnreliableTimingError) as failed:
-        measure(lambda _: answered([0.1] * CALLS, OVERHEAD_S + CALLS * 1e-2))
+def test_a_gate_that_fails_later_is_a_fault_of_the_measurement() -> None:
+    rounds = iter([False] * 2 + [True] * 9)
+    with pytest.raises(Unreliable, match="queue"):
+        measure(lambda made, request: answered(0.1, gave_up=next(rounds)))
+
+
+def test_a_round_that_takes_no_time_is_a_fault_of_the_measurement() -> None:
+    with pytest.raises(Unreliable, match="empty") as failed:
+        measure(lambda *_: answered(GATED.host_s / 2))
     assert failed.value.category == "clock_disagreement"
 
 
-def test_times_of_other_calls_are_refused() -> None:
-    with pytest.raises(CandidateFailedError) as failed:
-        measure(lambda _: answered([0.1] * (CALLS - 1), OVERHEAD_S))
-    assert failed.value.category == "malformed_answer"
+def with_around(around_s: list[float]) -> Run:
+    times = iter(around_s * 10)
+    return lambda made, _: answered(GATED.host_s + made.count * 1e-4, around_s=next(times))
+
+
+def test_a_device_that_came_back_later_than_usual_was_at_work() -> None:
+    found = measure(with_around([GATED.around_s + 5e-5 + 6.5e-4]))
+    assert found.candidate.median == pytest.approx(1e-4 + 6.5e-4 / 20)
+
+
+def test_one_late_change_between_processes_among_others_is_noise() -> None:
+    found = measure(with_around([2 * GATED.around_s, GATED.around_s + 4e-5, GATED.around_s]))
+    assert found.candidate.median == pytest.approx(1e-4)
+
+
+@pytest.mark.parametrize(
+    ("plan", "call_s", "count"),
+    [
+        (changed(most_calls=150), 1e-5, 150),  # 200 would make 2 ms; memory is for 150
+        (changed(most_calls=900), 1e-5, 200),
+        (changed(most_calls=10_000), 1e-7, min(MAX_CALLS, QUEUE)),
+        (PLAN, 1.0, 1),
+        (changed(cache_bytes=50 << 20), 1.0, 125),  # each set of inputs is out of the cache when it comes again
+        (changed(launches=10), 1e-6, QUEUE // 10),
+        (changed(launches=10 * QUEUE), 1e-6, 1),
+        (changed(most_calls=1), 1e-6, 1),
+    ],
+)
+def test_calls_of_a_round(plan: TimingPlan, call_s: float, count: int) -> None:
+    assert plan.calls(call_s) == count
+
+
+def test_more_launches_than_a_queue_holds_are_not_gated() -> None:
+    assert not measure(honest(1e-4), changed(launches=QUEUE + 1)).is_gated
+
+
+class Clock:
+    """A device whose calls take time when they are waited for."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.queued = 0.0
+        self.longest_queue = 0
+        self.launched = 0
+
+    def is_idle(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        self.now += 1e-6 + self.queued
+        self.queued = 0.0
+        self.launched = 0
+
+    def wait_for_end(self, is_over: Any) -> None:
+        self.synchronize()
+
+    def call(self, *_: Any) -> torch.Tensor:
+        self.queued += REFERENCE_S
+        self.launched += 2
+        self.longest_queue = max(self.longest_queue, self.launched)
+        return torch.zeros(1)
+
+
+@pytest.mark.parametrize("is_gated", [True, False])
+def test_the_reference_is_timed_in_parts_that_fit_into_a_queue(monkeypatch: pytest.MonkeyPatch, is_gated: bool) -> None:
+    clock = Clock()
+    monkeypatch.setattr("kernels_eval.gpu.timing.time.perf_counter", lambda: clock.now)
+    page = SimpleNamespace(
+        wait_until_seen=lambda: None, open=lambda: None, wait_for_end=clock.wait_for_end, gave_up=False
+    )
+    gate: Any = SimpleNamespace(page=page, close=lambda: None, end=lambda: None) if is_gated else None
+    driver: Any = clock
+    timer = ReferenceTimer(driver, gate)
+    found = timer.call_s(clock.call, [[]] * 700, launches=2, changes_inputs=False)
+    assert found == pytest.approx(REFERENCE_S, rel=1e-6)
+    assert clock.longest_queue <= QUEUE

@@ -1,0 +1,131 @@
+"""Input sets of one candidate's rounds, in the judge's worker: drawn from one secret seed, laid out within a budget."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from kernels_eval.correctness.outputs import Expected
+from kernels_eval.gpu.reference import SPIKES, GpuReference
+from kernels_eval.gpu.session import MAX_CALLS
+from kernels_eval.gpu.shared_calls import SharedCalls
+from kernels_eval.gpu.shared_memory import Transport, lay_out
+from kernels_eval.reference.inputs import SecretSeed
+from kernels_eval.sandbox.tensor_bytes import TensorForm, form_of
+
+_LARGEST_ROUND = 12 << 30
+"""Bytes that the sets of one round take at most in all, whatever the budget is: more makes no timing better."""
+
+_SPIKE = 8.0
+"""Factor of the mean magnitude."""
+_SPIKES_SHARE = 0.05
+"""Share of the spikes in a sum over all elements: leaving one out changes a mean by 1/1280, above the tolerance."""
+
+
+class CallSets:
+    """Draws the input sets of one candidate's rounds from one secret seed, and lays them out in the shared memory.
+
+    Memory of a call: its inputs and its outputs twice, private and shared.
+    """
+
+    def __init__(self, reference: GpuReference, seed: SecretSeed, transport: Transport, budget: int) -> None:
+        """`budget`: bytes of device memory for the sets of one round."""
+        self._reference = reference
+        self._seed = seed
+        self._transport = transport
+        self._budget = min(budget, _LARGEST_ROUND)
+        self._drawn = 0
+        self.forms: list[TensorForm] = []
+        """Forms of the outputs at the full size: known after `reserve`."""
+
+    def reserve(self) -> list[Any]:
+        """Have the shared memory ready, which must not move once a candidate has mapped it; returns one input set."""
+        inputs = self._reference.draw(None, 0, self._seed, own=True)
+        self.forms = [form_of(tensor) for tensor in self._reference.results(inputs)]
+        self._transport.reserve(self._layout(self.most_calls).nbytes)
+        return inputs
+
+    def trials(self, size: int | None, trials: int) -> Iterator[tuple[SharedCalls, list[Expected]]]:
+        """Yield rounds of sets of different distributions, the first set twice.
+
+        A hidden size has that set alone. All sets are in one round if the budget allows, else each has one.
+        """
+        first = self._with_expected(size, own=True)
+        forms = [form_of(tensor) for tensor in first[1].native]
+        others = self._others(size, trials)
+        if self.most_calls > max(trials, 2) + 1:
+            sets = [first, first, *others]
+            yield self._shared([values for values, _ in sets], forms), [expected for _, expected in sets]
+            return
+        for _ in range(2):
+            yield self._shared([first[0]], forms), [first[1]]
+        del first
+        for values, expected in others:
+            yield self._shared([values], forms), [expected]
+
+    def _others(self, size: int | None, trials: int) -> Iterator[tuple[list[Any], Expected]]:
+        """Draw the sets beside the first: other distributions, and one with a few large elements."""
+        if size is None:
+            for _ in range(max(trials, 2) - 1):
+                yield self._with_expected(size, own=False)
+            yield self._with_spikes()
+
+    def _with_spikes(self) -> tuple[list[Any], Expected]:
+        """Draw a set with large elements, as large as the reference can take."""
+        self._drawn += 1
+        reduced = self._reference.input_bytes / max(self.output_bytes, 1)
+        for factor in (max(_SPIKE, _SPIKES_SHARE * reduced / SPIKES), _SPIKE):
+            inputs = self._reference.draw_spiked(self._drawn, self._seed, factor)
+            expected = self.expected(inputs)
+            if expected.is_finite:
+                return inputs, expected
+        return self._with_expected(None, own=True)
+
+    def own(self, count: int) -> tuple[SharedCalls, list[Expected]]:
+        """Draw sets from the problem's own distribution, with the reference's results."""
+        sets = [self._with_expected(None, own=True) for _ in range(min(count, self.most_calls))]
+        return self._shared([values for values, _ in sets], self.forms), [expected for _, expected in sets]
+
+    def timed(self, count: int) -> SharedCalls:
+        """Draw sets from the problem's own distribution, without the reference's results."""
+
+        def draw() -> Iterator[list[Any]]:
+            for _ in range(count):
+                self._drawn += 1
+                yield self._reference.draw(None, self._drawn, self._seed, own=True)
+
+        layout = self._layout(count)
+        return SharedCalls(self._transport, layout, draw(), self.forms)
+
+    def expected(self, inputs: list[Any]) -> Expected:
+        """Return the reference's results for one input set."""
+        return self._reference.expected(inputs, perturbed=True)
+
+    @property
+    def most_calls(self) -> int:
+        """Number of calls whose sets fit into the budget, at least 1. It must not change while a candidate runs."""
+        taken = 2 * (self._reference.input_bytes + self.output_bytes)
+        return int(min(MAX_CALLS, max(1, self._budget // max(taken, 1))))
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of one call's outputs."""
+        return sum(form.nbytes for form in self.forms)
+
+    @property
+    def set_bytes(self) -> int:
+        """Bytes of one call's inputs and outputs."""
+        return self._reference.input_bytes + self.output_bytes
+
+    def _layout(self, calls: int) -> Any:
+        return lay_out(self._reference.full_forms, [form.nbytes for form in self.forms], calls)
+
+    def _shared(self, sets: list[list[Any]], forms: list[TensorForm]) -> SharedCalls:
+        """Lay sets out in the shared memory, with slots for outputs of these forms."""
+        inputs = [form_of(value) if hasattr(value, "dtype") else value for value in sets[0]]
+        layout = lay_out(inputs, [form.nbytes for form in forms], len(sets))
+        return SharedCalls(self._transport, layout, sets, forms)
+
+    def _with_expected(self, size: int | None, own: bool) -> tuple[list[Any], Expected]:
+        """Draw one input set on which the reference is finite; returns it with the reference's results."""
+        self._drawn += 1
+        inputs = self._reference.draw(size, self._drawn, self._seed, own)
+        return self._reference.with_expected(inputs, size, self._drawn, self._seed)

@@ -1,0 +1,197 @@
+"""Calls of one round, in the judge's worker: inputs laid out and published, outputs collected, wrong writes found.
+
+A piece of each input, at a secret place, comes last: just before the round is timed. What was computed earlier is
+wrong, and to find the pieces takes as long as to read all inputs again. At the round's end, samples are taken of the
+outputs at secret places: what is written later differs from them.
+"""
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from kernels_eval.gpu import cuda_driver
+from kernels_eval.gpu.shared_memory import GUARD_BYTES, POISON, CallSlots, Layout, Transport, view
+from kernels_eval.sandbox.tensor_bytes import DTYPES, TensorForm, form_of
+
+PIECE_BYTES = 64
+"""Size of the pieces of inputs that come last, and of the samples. Slots begin at multiples of it."""
+_BLOCK = 1 << 26
+_MIN_SAMPLES = 64
+_RANDOM = random.SystemRandom()
+
+
+class SharedCalls:
+    """Inputs and outputs of one round's calls: inputs are prepared in private memory, outputs are copied there."""
+
+    def __init__(
+        self, transport: Transport, layout: Layout, sets: Iterable[list[Any]], output_forms: list[TensorForm]
+    ) -> None:
+        """`sets`: inputs of each call, copied one set after another."""
+        self._transport = transport
+        self._layout = layout
+        self.output_forms = output_forms
+        """Forms of the outputs of each call."""
+        self.nbytes = layout.nbytes
+        self._prepared = torch.full((layout.outputs_from,), POISON, dtype=torch.uint8, device=cuda_driver.DEVICE)
+        self._collected = torch.empty(0, dtype=torch.uint8)
+        self._last = self._sampled = torch.empty(0, dtype=torch.int64)
+        """Numbers of pieces of the shared memory: those that come last, and those that are sampled."""
+        self._samples = torch.empty(0, dtype=torch.int64)
+        self.sets = [self._prepare(values, slots) for values, slots in zip(sets, layout.calls, strict=True)]
+        """Inputs of each call, in the private memory."""
+
+    def _prepare(self, values: list[Any], slots: CallSlots) -> list[Any]:
+        placed: list[Any] = []
+        for value, offset in zip(values, slots.inputs, strict=True):
+            if offset is None:
+                placed.append(value)
+                continue
+            placed.append(view(self._prepared, form_of(value), offset))
+            if value.numel():
+                placed[-1].copy_(value)
+        return placed
+
+    @property
+    def count(self) -> int:
+        """Number of calls."""
+        return len(self.sets)
+
+    def requests(self) -> list[dict[str, Any]]:
+        """Return the description of each call for the candidate's process."""
+        return [
+            {
+                "inputs": [
+                    {"value": value} if offset is None else {"form": form_of(value).model_dump(), "offset": offset}
+                    for value, offset in zip(values, slots.inputs, strict=True)
+                ],
+                "outputs": [
+                    {"offset": offset, "nbytes": form.nbytes}
+                    for form, offset in zip(self.output_forms, slots.outputs, strict=True)
+                ],
+            }
+            for values, slots in zip(self.sets, self._layout.calls, strict=True)
+        ]
+
+    def publish(self) -> None:
+        """Copy inputs, guards and poison into the shared memory; a piece of each input has wrong values."""
+        memory, end = self._transport.memory(), self._layout.outputs_from
+        memory[end : self.nbytes].fill_(POISON)
+        memory[:end].copy_(self._prepared)
+        inputs, outputs = self._inputs(), self._outputs()
+        self._last, others = _pieces(inputs), _pieces(inputs)
+        self._sampled = _pieces(outputs * -(-_MIN_SAMPLES // max(len(outputs), 1)))
+        _rows(memory)[self._last] = _rows(self._prepared)[others]
+        self._transport.push(self.nbytes)
+
+    def complete(self) -> None:
+        """Copy the right values of those pieces; returns when they have arrived."""
+        _rows(self._transport.memory())[self._last] = _rows(self._prepared)[self._last]
+        self._transport.push(self.nbytes)
+
+    def sample(self) -> None:
+        """Note what stands at secret places of the outputs; returns when it is here."""
+        self._transport.pull(self.nbytes)
+        self._samples = _rows(self._transport.memory())[self._sampled].cpu()
+
+    def has_late_writes(self) -> bool:
+        """True if the outputs collected are others than those sampled."""
+        places = self._sampled - self._layout.outputs_from // PIECE_BYTES
+        return not torch.equal(_rows(self._collected)[places].cpu(), self._samples)
+
+    def _inputs(self) -> list[tuple[int, int]]:
+        """Return offset and size of each input of more than one piece."""
+        forms = [
+            (offset, form_of(value).nbytes)
+            for values, slots in zip(self.sets, self._layout.calls, strict=True)
+            for value, offset in zip(values, slots.inputs, strict=True)
+            if offset is not None
+        ]
+        return [(offset, nbytes) for offset, nbytes in forms if nbytes > PIECE_BYTES]
+
+    def _outputs(self) -> list[tuple[int, int]]:
+        """Return offset and size of each output."""
+        sizes = [form.nbytes for form in self.output_forms]
+        return [pair for slots in self._layout.calls for pair in zip(slots.outputs, sizes, strict=True)]
+
+    def collect(self) -> None:
+        """Copy the outputs out of the shared memory."""
+        self._transport.pull(self.nbytes)
+        shared = self._transport.memory()[self._layout.outputs_from : self.nbytes]
+        if self._collected.numel() != shared.numel():
+            self._collected = torch.empty_like(shared)
+        self._collected.copy_(shared)
+
+    def output(self, call: int, index: int, form: TensorForm) -> torch.Tensor:
+        """Return one output as collected."""
+        return view(self._collected, form, self._layout.calls[call].outputs[index] - self._layout.outputs_from)
+
+    def outputs(self, index: int) -> torch.Tensor:
+        """Return one output of all calls as collected, (calls, elements), without copying."""
+        form = self.output_forms[index]
+        typed = self._collected[: self._collected.numel() // 16 * 16].view(DTYPES[form.dtype])
+        size = typed.element_size()
+        first = (self._layout.calls[0].outputs[index] - self._layout.outputs_from) // size
+        elements = form.nbytes // size
+        if self.count == 1:
+            return typed[None, first : first + elements]
+        return typed.as_strided((self.count, elements), (self._distance // size, 1), first)
+
+    def changed_inputs(self) -> set[int]:
+        """Return the indices of inputs that some call changed."""
+        if self._inputs_are_untouched():
+            return set()
+        changed: set[int] = set()
+        for values, slots in zip(self.sets, self._layout.calls, strict=True):
+            for index, (value, offset) in enumerate(zip(values, slots.inputs, strict=True)):
+                if offset is not None and value.numel():
+                    here = slice(offset, offset + form_of(value).nbytes)
+                    if not _same(self._transport.memory()[here], self._prepared[here]):
+                        changed.add(index)
+        return changed
+
+    def has_broken_guards(self) -> bool:
+        """True if something was written between the slots."""
+        slots = self._layout.calls
+        if not self._inputs_are_untouched():
+            shared = self._transport.memory()
+            given = (offset for call in slots for offset in call.inputs if offset is not None)
+            if any(bool((shared[start - GUARD_BYTES : start] != POISON).any()) for start in given):
+                return True
+        return any(self._has_broken_guard_before(offset - self._layout.outputs_from) for offset in slots[0].outputs)
+
+    def _inputs_are_untouched(self) -> bool:
+        """True if inputs and the guards between them are as they were prepared."""
+        return _same(self._transport.memory()[: self._layout.outputs_from], self._prepared)
+
+    def _has_broken_guard_before(self, start: int) -> bool:
+        """Look at the guards before one output of all calls."""
+        step = self._distance if self.count > 1 else GUARD_BYTES
+        guards = self._collected.as_strided((self.count, GUARD_BYTES), (step, 1), start - GUARD_BYTES)
+        return bool((guards != POISON).any())
+
+    @property
+    def _distance(self) -> int:
+        """Bytes from one call's outputs to the next one's."""
+        return self._layout.calls[1].outputs[0] - self._layout.calls[0].outputs[0]
+
+
+def _pieces(tensors: list[tuple[int, int]]) -> torch.Tensor:
+    """Return the number of a piece of each tensor, at random. A small tensor is a piece, with what follows it."""
+    drawn = [offset // PIECE_BYTES + _RANDOM.randrange(max(1, nbytes // PIECE_BYTES)) for offset, nbytes in tensors]
+    return torch.tensor(drawn, dtype=torch.int64, device=cuda_driver.DEVICE)
+
+
+def _rows(memory: torch.Tensor) -> torch.Tensor:
+    """Return bytes as pieces: (pieces, words), without copying. A rest at the end is left out."""
+    words = memory[: memory.numel() // PIECE_BYTES * PIECE_BYTES].view(torch.int64)
+    return words.view(-1, PIECE_BYTES // 8)
+
+
+def _same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """True if two ranges of bytes are equal. A block at a time: comparing makes a truth value of each element."""
+    if first.numel() % 8 or first.data_ptr() % 8 or second.data_ptr() % 8:
+        return torch.equal(first, second)
+    pairs = zip(first.view(torch.int64).split(_BLOCK), second.view(torch.int64).split(_BLOCK), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)

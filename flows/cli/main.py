@@ -27,6 +27,7 @@ INTERRUPT_S = 2.5
 """Time in which a command may end in order after Ctrl-C."""
 _SHOULD_BE = "Input should be "
 STOPPED = "stopped; the same command continues from here"
+_SAID = threading.Lock()
 
 app = typer.Typer(
     name="kernelmill",
@@ -74,9 +75,15 @@ def _interrupt(_number: int, _frame: object) -> NoReturn:
 
 
 def _end_now() -> None:
-    sys.stderr.write(f"{STOPPED}\n")
-    sys.stderr.flush()
+    _say_stopped()
     os._exit(INTERRUPTED)
+
+
+def _say_stopped() -> None:
+    """Say once that the run has stopped: the process may end itself, or be ended after it has said so."""
+    if _SAID.acquire(blocking=False):
+        sys.stderr.write(f"{STOPPED}\n")
+        sys.stderr.flush()
 
 
 def run(arguments: list[str]) -> int:
@@ -111,7 +118,7 @@ def run(arguments: list[str]) -> int:
         errors.print(f"[red]failed:[/red] {_one_line(error)} The same command continues from here.")
         return 1
     if result == INTERRUPTED:
-        errors.print(STOPPED)
+        _say_stopped()
     return result if isinstance(result, int) else 0
 
 

@@ -101,6 +101,7 @@ def test_ctrl_c_ends_each_stage_at_once_and_nothing_stays(tmp_path: Path, tempor
         said = log.read_text()
         assert "Traceback" not in said, label
         assert said.rstrip().splitlines()[-1] == "stopped; the same command continues from here", label
+        assert said.count("stopped; ") == 1, label
         wait_until(lambda: not processes_in(temporary), log)
         wait_until(lambda: not list(temporary.glob(f"{PREFIX}*")), log, 30)
 

@@ -19,8 +19,8 @@ CHECK_S = 2.0
 LOST_AFTER_S = 10.0
 """Time of failed checks after which the control process counts as dead; the network may fail for less."""
 _RAYLET_DIED = "the raylet of this node died"
-_raylets: dict[str, Path | None] = {}
-"""Command line of this node's raylet, by the name of its socket; None if it cannot be seen from here."""
+_raylets: dict[str, tuple[Path, str] | None] = {}
+"""Command line of a node's raylet and the name of its socket, by the node's id; None if it cannot be seen from here."""
 
 
 class RayLostError(InfrastructureError):
@@ -39,9 +39,9 @@ def wait_for_any(pending: Sequence[Any]) -> list[Any]:
     alive_at = time.monotonic()
     while True:
         ready, _ = ray.wait(list(pending), num_returns=1, timeout=CHECK_S)
-        if ready:
+        if ready and not _raylet_died():  # processes of a dead raylet may go on until Ray ends the driver
             return ready
-        failure = _failure()
+        failure = _RAYLET_DIED if ready else _failure()
         if failure is None:
             alive_at = time.monotonic()
         elif failure is _RAYLET_DIED or time.monotonic() - alive_at >= LOST_AFTER_S:
@@ -81,16 +81,25 @@ def _failure() -> str | None:
         nodes = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] == here.get_node_id()]
     except (OSError, RayError) as error:
         return f"its control process does not answer: {error}"
-    return None if nodes and _raylet_lives(nodes[0]["RayletSocketName"]) else _RAYLET_DIED
+    if not nodes:
+        return _RAYLET_DIED
+    node = nodes[0]["NodeID"]
+    if node not in _raylets:
+        _raylets[node] = _find_raylet(nodes[0]["RayletSocketName"])
+    return _RAYLET_DIED if _raylet_died() else None
 
 
-def _raylet_lives(socket_name: str) -> bool:
-    """Return False if the process that serves this socket was seen once (in Linux' /proc) and has ended since."""
-    if socket_name not in _raylets:
-        lines = Path("/proc").glob("[0-9]*/cmdline")
-        _raylets[socket_name] = next((line for line in lines if _is_raylet(line, socket_name)), None)
-    raylet = _raylets[socket_name]
-    return raylet is None or _is_raylet(raylet, socket_name)
+def _raylet_died() -> bool:
+    """Return True if the process of this node's raylet was seen once (in Linux' /proc) and has ended since."""
+    import ray
+
+    raylet = _raylets.get(ray.get_runtime_context().get_node_id())
+    return raylet is not None and not _is_raylet(*raylet)
+
+
+def _find_raylet(socket_name: str) -> tuple[Path, str] | None:
+    lines = Path("/proc").glob("[0-9]*/cmdline")
+    return next(((line, socket_name) for line in lines if _is_raylet(line, socket_name)), None)
 
 
 def _is_raylet(command_line: Path, socket_name: str) -> bool:

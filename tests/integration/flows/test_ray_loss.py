@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,11 @@ def sleeper() -> Any:
             time.sleep(seconds)
             return seconds
 
+        def count(self) -> Iterator[int]:
+            for number in range(10**6):
+                time.sleep(0.01)
+                yield number
+
     return warm_worker("sleeper", Sleeper)
 
 
@@ -60,7 +66,7 @@ def kill_ray(name: str) -> None:
 
 
 def killed_processes_are_replaced() -> None:
-    from tasks.cluster.health import RayLostError, is_alive, results_of
+    from tasks.cluster.health import RayLostError, is_alive, results_of, wait_for_any
 
     cluster, notes = cluster_of(configured(cpus=1, object_store_mb=80)), list[str]()
     cluster.start(notes.append)  # before Ray is imported: it sets the token
@@ -79,10 +85,16 @@ def killed_processes_are_replaced() -> None:
         del owned
         cluster.start(notes.append)
         assert notes == ["Ray has died: it is started again"] * number
+    counting = sleeper().count.options(num_returns="streaming").remote()
+    ray.get(next(wait_for_any([counting])[0]))
+    kill_ray("raylet")  # a worker goes on for some seconds: it is not waited for
+    with pytest.raises(RayLostError):
+        any(ray.get(next(wait_for_any([counting])[0])) < 0 for _ in range(10**6))
+    cluster.start(notes.append)
     kill_ray("raylet")  # between two stages: nobody is waiting
     cluster.start(notes.append)
     assert results_of([sleeper().sleep.remote(0.01)]) == [0.01]
-    assert len(notes) == 3
+    assert len(notes) == 4
     cluster.stop()
 
 

@@ -57,6 +57,8 @@ class JudgeConfig(FrozenModel):
     """GPU whose speed is estimated on a machine without a GPU."""
     baseline: Literal["eager", "compile"] = "eager"
     """Baseline of the speedup on a GPU: the reference as written, or under torch.compile."""
+    second_baseline: Literal["eager", "compile"] | None = None
+    """Another baseline, on a GPU, that is timed in the same rounds: `second_reference_ms` of the verdict."""
     device_memory_gb: Annotated[float | None, Operational] = Field(default=None, gt=0)
     """Device memory for all workers together, in GiB, of which each has an equal share. None: nine tenths of what is
     free when the first worker starts."""
@@ -77,7 +79,7 @@ class JudgeConfig(FrozenModel):
 
 CHANGEABLE = (
     "backend", "targets", "compile", "compile_share", "timeout_s", "trials", "full_size_share", "policy",
-    "roofline_hardware", "baseline",
+    "roofline_hardware", "baseline", "second_baseline",
 )  # fmt: skip
 """Settings that a caller may change for one kernel. The other fields of JudgeConfig belong to the machine."""
 

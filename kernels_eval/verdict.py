@@ -59,6 +59,8 @@ class Verdict(FrozenModel):
     """reference_ms / candidate_ms; None unless correct."""
     candidate_ms: float | None = None
     reference_ms: float | None = None
+    second_reference_ms: float | None = None
+    """The reference's time under the setting `second_baseline`, if there is one, on a GPU; None unless correct."""
     timing_source: TimingSource | None = None
     rejection_reason: str | None = None
     """A stable snake_case name of the broken rule; None unless rejected."""

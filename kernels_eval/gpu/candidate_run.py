@@ -7,7 +7,7 @@ timed.
 """
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -169,12 +169,7 @@ class CandidateRun:
         sets, reference = self._sets, self._reference
         with self._state.lock:
             attribution, form, profiled_calls = self._profiled(session)
-            forward = reference.forward(True, self._config.baseline == "compile")
-            launches = 4 * len(reference.eager_launches)  # kernels of one operator at most, nearly always
             changes = bool(form.changed_inputs)
-
-            def reference_s(calls: SharedCalls) -> float:
-                return self._state.reference_timer.call_s(forward, calls.sets, launches, changes)
 
             def results(inputs: list[Any]) -> list[torch.Tensor]:
                 return reference.results(copied(inputs) if changes else inputs)
@@ -196,12 +191,22 @@ class CandidateRun:
                 return made
 
             plan = self._plan(attribution, overheads, profiled_calls)
-            measured = Timer(plan, reference_s, sets.timed, run).measure()
+            first, second = self._config.baseline, self._config.second_baseline
+            reference_s = self._reference_timer(first, changes)
+            second_s = None if second is None else self._reference_timer(second, changes)
+            measured = Timer(plan, reference_s, second_s, sets.timed, run).measure()
         self.measured = measured
         if not attribution.uses_side_streams:  # on several streams kernels run at once
             check_profiled_time(measured.candidate.median, attribution.computing_ns / 1e9 / profiled_calls)
         self._check_bounds(measured)
         return measured
+
+    def _reference_timer(self, baseline: str, changes_inputs: bool) -> Callable[[SharedCalls], float]:
+        """Return what times the reference under a baseline, in seconds of one call."""
+        forward = self._reference.forward(True, baseline == "compile")
+        launches = 4 * len(self._reference.eager_launches)  # kernels of one operator at most, nearly always
+        timer = self._state.reference_timer
+        return lambda calls: timer.call_s(forward, calls.sets, launches, changes_inputs)
 
     def _profiled(self, session: Session) -> tuple[Attribution, Expected, int]:
         """Check which kernels run on the device, and under `mixed` that the result depends on the candidate's.
@@ -259,6 +264,7 @@ class CandidateRun:
             speedup=reference_s / candidate_s,
             candidate_ms=1e3 * candidate_s,
             reference_ms=1e3 * reference_s,
+            second_reference_ms=None if measured.second is None else 1e3 * measured.second.median,
             timing_source=TimingSource.GPU,
             max_abs_error=self._errors.absolute,
             max_rel_error=self._errors.relative,

@@ -77,6 +77,8 @@ class Measured:
 
     candidate: Estimate
     reference: Estimate
+    second: Estimate | None
+    """The reference under another baseline, if that is asked for."""
     rounds: int
     calls: int
     """In each round."""
@@ -173,6 +175,8 @@ class Timer:
     plan: TimingPlan
     reference_s: Callable[[SharedCalls], float]
     """Seconds of one call of the reference."""
+    second_s: Callable[[SharedCalls], float] | None
+    """The same under another baseline, if that is asked for: in every round, but rounds do not go on for it."""
     new_calls: Callable[[int], SharedCalls]
     """Draws inputs of so many calls."""
     run: Callable[[SharedCalls, RoundRequest], Round]
@@ -186,6 +190,7 @@ class Timer:
         overhead = self._overhead(gated)
         candidate: list[float] = []
         reference: list[float] = []
+        second: list[float] = []
         around: list[float] = []
         for number in self._numbers():
             if number == plan.profiled_round:
@@ -195,13 +200,20 @@ class Timer:
             made = self._made(calls, gated)
             candidate.append((made.host_s - overhead.host_s) / count)
             around.append(made.around_s)
+            if self.second_s is not None:
+                second.append(self.second_s(calls))
             settled = len(candidate) >= MIN_ROUNDS and is_settled(candidate, reference, plan.precision)
             late = len(candidate) >= MIN_ROUNDS and time.perf_counter() - started > plan.wall_s
             if number >= plan.profiled_round and (settled or late):
                 break
         late_s = overhead.late_s(around) / count
         return Measured(
-            estimate([spent + late_s for spent in candidate]), estimate(reference), len(candidate), count, gated
+            candidate=estimate([spent + late_s for spent in candidate]),
+            reference=estimate(reference),
+            second=estimate(second) if second else None,
+            rounds=len(candidate),
+            calls=count,
+            is_gated=gated,
         )
 
     def _numbers(self) -> Iterator[int]:

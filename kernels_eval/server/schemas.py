@@ -42,6 +42,8 @@ class EvalSettings(FrozenModel):
     policy: Literal["strict", "mixed"] | None = None
     roofline_hardware: Literal["h100", "a100", "mi300x"] | None = None
     baseline: Literal["eager", "compile"] | None = None
+    second_baseline: Literal["eager", "compile"] | None = None
+    """Another baseline that is timed, on a GPU."""
 
     def given(self) -> dict[str, Any]:
         """Return the fields that are set."""

@@ -120,8 +120,9 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
 @pytest.fixture(scope="module")
 def verdicts() -> dict[str, dict[str, Any]]:
     config = {"timeout_s": 90.0, "compile_timeout_s": 2.0, "timing_rounds": 2, "timing_s": 2.0}
+    changed: dict[str, dict[str, Any]] = {"hangs": {"timeout_s": 0.5}, "with weights": {"second_baseline": "eager"}}
     requests = [
-        {"problem": problem, "kernel": kernel, "config": {**config, "timeout_s": 0.5} if name == "hangs" else config}
+        {"problem": problem, "kernel": kernel, "config": {**config, **changed.get(name, {})}}
         | ({"overhead_s": 60.0} if name == "an empty round that was slow" else {})
         for name, (problem, kernel, _, _) in CASES.items()
     ]
@@ -142,3 +143,5 @@ def test_verdicts(verdicts: dict[str, dict[str, Any]], name: str) -> None:
     assert verdict["hardware"] == ("" if status == "infrastructure_error" else "Simulated H100")
     assert (verdict["timing_source"] == "gpu") == (status == "correct")
     assert (verdict["speedup"] is not None) == (status == "correct")
+    second = verdict["second_reference_ms"]
+    assert second > 0 if name == "with weights" else second is None

@@ -37,7 +37,7 @@ def calls(count: int) -> Any:
 
 
 def measure(run: Run, plan: TimingPlan = PLAN) -> Measured:
-    return Timer(plan, lambda _: REFERENCE_S, calls, run).measure()
+    return Timer(plan, lambda _: REFERENCE_S, None, calls, run).measure()
 
 
 def answered(host_s: float, gave_up: bool = False, around_s: float = GATED.around_s) -> Round:
@@ -64,6 +64,14 @@ def test_steady_times_settle_at_once_and_the_profiled_round_is_not_counted() -> 
     assert [request.profiled for _, request in seen] == [False, False, False, True, False, False]
     assert [request.gated for _, request in seen] == [False, True, True, False, True, True]
     assert [count for count, request in seen if not request.profiled] == [1, 16, 20, 20, 20], "2 ms a round"
+
+
+def test_a_second_baseline_is_timed_in_every_round_and_takes_no_more_of_them() -> None:
+    times = iter([1e-4, 5e-4, 3e-4])
+    found = Timer(PLAN, lambda _: REFERENCE_S, lambda _: next(times), calls, honest(1e-4)).measure()
+    assert found.second is not None
+    assert found.second.median == pytest.approx(3e-4)
+    assert found.rounds == found.second.samples == MIN_ROUNDS
 
 
 def test_noise_takes_all_rounds() -> None:

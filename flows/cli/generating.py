@@ -134,8 +134,8 @@ def serve_kernels(
 ) -> None:
     """Serve `generate` over HTTP until Ctrl-C or SIGTERM: POST /v1/kernels, GET /health; see /docs."""
     from kernels_eval.server.serving import read_token
-    from tasks.generation.config import ServiceConfig
-    from tasks.generation.service.serving import TOKEN_VARIABLE, serve
+    from tasks.generation.config import TOKEN_VARIABLE, ServiceConfig
+    from tasks.generation.service.serving import serve
 
     check_output("--folder", folder, folder=True)
     token = read_token(token_file, TOKEN_VARIABLE)

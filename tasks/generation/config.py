@@ -4,6 +4,9 @@ from pydantic import Field
 
 from kernels_eval.frozen import FrozenModel
 
+TOKEN_VARIABLE = "KERNELMILL_KERNELS_TOKEN"
+"""Environment variable with the bearer token of the service; unset or empty: no token is asked for or sent."""
+
 
 class SearchConfig(FrozenModel):
     """Budget and width of the search for one kernel."""

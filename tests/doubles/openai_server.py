@@ -2,12 +2,14 @@
 
 As a program: `python openai_server.py --port N --script FILE`; the file is a JSON list of answers, each an object with
 `text` (required), `delay_s`, `status` (an HTTP error instead), `finish_reason`. They are given out round and round.
+With `take`, a pattern, the text's `{taken}` becomes what the pattern's group matches in the prompt.
 """
 
 import argparse
 import asyncio
 import itertools
 import json
+import re
 import socket
 import threading
 import time
@@ -48,7 +50,11 @@ def create_app(double: Double) -> FastAPI:
         await asyncio.sleep(answer.get("delay_s", 0.0))
         if "status" in answer:
             return JSONResponse({"error": {"message": answer["text"]}}, answer["status"])
-        message = {"role": "assistant", "content": answer["text"]}
+        text = answer["text"]
+        if "take" in answer:
+            found = re.search(answer["take"], body["messages"][0]["content"])
+            text = text.replace("{taken}", found[1] if found else "")
+        message = {"role": "assistant", "content": text}
         completion = {
             "object": "chat.completion",
             "model": body["model"],

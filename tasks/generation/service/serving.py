@@ -16,7 +16,7 @@ from kernels_eval.problem import Problem
 from kernels_eval.server.serving import check_reach, listening, serve_app
 from kernels_eval.verdict import JUDGE_VERSION
 from tasks.adapters.scoring import Scorer
-from tasks.generation.config import SearchConfig, ServiceConfig
+from tasks.generation.config import TOKEN_VARIABLE, SearchConfig, ServiceConfig
 from tasks.generation.generate import generate, hardware_of
 from tasks.generation.result import GeneratedKernel
 from tasks.generation.search import Attempt, episode_for_search
@@ -26,9 +26,6 @@ from tasks.generation.service.runner import Runner
 from tasks.generation.writers import Writer
 from tasks.rollout.config import EpisodeConfig
 from tasks.rollout.prompts import judge_for
-
-TOKEN_VARIABLE = "KERNELMILL_KERNELS_TOKEN"
-"""Environment variable with the bearer token that clients must send; unset or empty: no token is asked for."""
 
 
 def serve(

@@ -1,8 +1,11 @@
 """A policy of random weights."""
 
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # service_process
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 NOTHING_FASTER = 3
 """Exit code of `generate` if the original is returned."""
 NEWEST_RUN = "runs/latest"
+_PATIENCE_S = 120.0
+"""Time in which a server that fails is asked again for one answer."""
+_SERVICE_PATIENCE_S = 900.0
+"""The same in the service, which nobody watches."""
 _ANSWER_TOKENS = 8192
 """Limit of an answer where no configuration has one."""
 
@@ -139,7 +143,7 @@ def serve_kernels(
 
     check_output("--folder", folder, folder=True)
     token = read_token(token_file, TOKEN_VARIABLE)
-    settings, writer = open_model(policy, openai_base_url, model, config, set_ or [])
+    settings, writer = open_model(policy, openai_base_url, model, config, set_ or [], _SERVICE_PATIENCE_S)
     access = "with a token" if token else "without a token"
 
     def report_address(address: str) -> None:
@@ -150,7 +154,12 @@ def serve_kernels(
 
 
 def open_model(
-    policy: str | None, base_url: str | None, model: str | None, config: Path | None, overrides: list[str]
+    policy: str | None,
+    base_url: str | None,
+    model: str | None,
+    config: Path | None,
+    overrides: list[str],
+    patience_s: float = _PATIENCE_S,
 ) -> "tuple[RunConfig, Writer]":
     """Return the settings and the model of the command's options. Raises InputError if they do not fit together."""
     from flows.run.state import policy_at
@@ -166,7 +175,7 @@ def open_model(
     if base_url is not None and model is not None:
         settings = settings_of(config, overrides if config is not None else [limit, *overrides])
         key = os.environ.get(KEY_VARIABLE) or None
-        return settings, OpenAIWriter(base_url, model, settings.rollout.sampling, key=key)
+        return settings, OpenAIWriter(base_url, model, settings.rollout.sampling, key=key, patience_s=patience_s)
     if policy is None and not Path(NEWEST_RUN).is_dir():
         raise InputError(
             f"generate: expected --policy, or --openai-base-url and --model: there is no run in {NEWEST_RUN}"

@@ -59,12 +59,14 @@ async def generate(
     """Return the fastest kernel that could be verified, or the original.
 
     `scorer`: on the same judge, with `episode_for_search`. `earlier`: attempts of an interrupted search. Raises
-    InputError for a bad problem, InfrastructureError if judge or model do not answer.
+    InputError for a bad problem, InfrastructureError if judge or model do not answer, not even once in the time.
     """
     check_problem_source(problem.source, problem.problem_id)
     began = time.monotonic()
     search = Search(problem, writer, scorer, config, on_attempt, earlier)
     stopped = await search.run()
+    if not search.attempts:
+        raise InfrastructureError(f"no answer was judged in {config.seconds:g} s: model or judge are too slow")
     verified, failed = await _verified(problem, judge, search.attempts, config.min_speedup)
     seconds = time.monotonic() - began + max((attempt.at_s for attempt in earlier), default=0.0)
     policy, hardware = (writer.name, writer.digest), hardware_of(judge.config)

@@ -82,6 +82,9 @@ EXPECTED = (
     (r"^kernelmill train --refresh rollout$", Outcome(says=r"● SFT: cached[\s\S]*✓ rollout 0: [\s\S]*✓ update 0: ")),
     (r"^kernelmill serve( |$)", Outcome(says=r"compare/local", stays=True)),
     (r"^kernelmill server$", Outcome(says=r"Prefect: http", stays=True)),
+    (r"^kernelmill generate .*--openai-base-url", Outcome(1, says=r"ConnectError")),  # no server is there
+    (r"^kernelmill generate ", Outcome(0, 3, r"verified")),
+    (r"^kernelmill serve-kernels\b", Outcome(says=r"kernels: http", stays=True)),
     (r"^kernelmill serve-judge\b", Outcome(says=r"judge: http", stays=True)),
     (r"^prefect server start", Outcome(says=r"Check out the dashboard", stays=True)),
     (r"^prefect worker start", Outcome(says=r"Worker .* started", stays=True)),
@@ -125,6 +128,7 @@ class Checkout:
         self.api = self.environment["PREFECT_API_URL"]
         (folder / "home").mkdir()
         (folder / "PROBLEM.py").write_text(EXAMPLE_PROBLEM)
+        (folder / "MODULE.py").write_text(EXAMPLE_PROBLEM)
         (folder / "KERNEL.py").write_text(EXAMPLE_KERNEL)
         line = json.dumps({"problem_source": EXAMPLE_PROBLEM, "kernel_source": EXAMPLE_KERNEL})
         (folder / "in.jsonl").write_text(line + "\n")

@@ -7,6 +7,7 @@ growing pauses, as long as `patience_s`: a server that is killed and started aga
 import asyncio
 import hashlib
 import json
+import logging
 import random
 import time
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from tasks.adapters.kernel_episode import ChatMessage
 from tasks.generation.writers import Draft, RefusedConversationError
 from tasks.rollout.config import SamplingConfig
 
+logger = logging.getLogger("kernelmill.generation")
 KEY_VARIABLE = "OPENAI_API_KEY"
 """Environment variable with the key that the server asks for; unset: none is sent."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _CONNECT_TIMEOUT_S = 0.5, 30.0, 10.0
@@ -84,6 +86,7 @@ class OpenAIWriter:
                     failure = str(error)
                 if time.monotonic() + wait_s > deadline:
                     raise InfrastructureError(f"{self._url}: no answer in {self._patience_s:g} s: {failure}")
+                logger.warning("%s: asked again in %.1f s: %s", self._model, wait_s, failure)
                 await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 

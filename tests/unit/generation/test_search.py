@@ -94,6 +94,11 @@ def test_the_time_limit_ends_the_search_with_what_was_found(problem: Problem, wr
     assert result.speedup == 2
 
 
+def test_no_answer_in_time_is_an_error_not_an_original(problem: Problem, writer: Make, scorer: Scorer, judge: Any):
+    with pytest.raises(InfrastructureError, match=r"no answer was judged in 0\.2 s"):
+        found_for(problem, writer(["speedup 2"], delay_s=30), scorer, judge, budget=4, seconds=0.2)
+
+
 def test_an_interrupted_search_goes_on_with_what_is_left(problem: Problem, writer: Make, scorer: Scorer, judge: Any):
     _, before = found_for(problem, writer(["speedup 4", "nothing"]), scorer, judge, budget=4)
     rest = writer(["speedup 2"])

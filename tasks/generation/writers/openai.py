@@ -52,6 +52,7 @@ class OpenAIWriter:
         self._model, self._sampling = model, sampling
         self._patience_s = patience_s
         self._limit_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+        self._reported = ("", 0.0)
         self._places = asyncio.Semaphore(at_once)
         self._client = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {key}"} if key else {},
@@ -86,13 +87,19 @@ class OpenAIWriter:
                     failure = str(error)
                 if time.monotonic() + wait_s > deadline:
                     raise InfrastructureError(f"{self._url}: no answer in {self._patience_s:g} s: {failure}")
-                logger.warning("%s: asked again in %.1f s: %s", self._model, wait_s, failure)
+                self._report(failure, wait_s)
                 await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
+
+    def _report(self, failure: str, wait_s: float) -> None:
+        """Log a failure once for all conversations that meet it."""
+        if (failure, wait_s) != self._reported:
+            self._reported = failure, wait_s
+            logger.warning("%s: asked again in %.1f s: %s", self._model, wait_s, failure)
 
     def _request(self, messages: Sequence[ChatMessage], seed: int) -> dict[str, Any]:
         sampling = self._sampling

@@ -1,6 +1,7 @@
 """The service and the engine of a policy, killed in the middle of their work: it goes on where it was."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from service_process import Model, Service, running
+from service_process import ROOT, Model, Service, running
 
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
 from tasks.generation.writers import Draft
@@ -18,6 +19,29 @@ from tasks.generation.writers.policy import PolicyWriter
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import RolloutConfig, SamplingConfig
 
+DECORATED = """
+import json
+import sys
+import torch
+from torch import nn
+from tasks.generation.optimize import optimize
+
+@optimize(url=sys.argv[1], folder=sys.argv[2], wait_s=float(sys.argv[3]), budget=2)
+class Fused(nn.Module):
+    def forward(self, x):
+        x = torch.sigmoid(torch.relu(x) * 2.0 + torch.exp(x))
+        return x / (x.sum(dim=1, keepdim=True) + x.amax(dim=1, keepdim=True))
+
+def get_inputs():
+    return [torch.randn(1024, 16)]
+
+x = torch.randn(1024, 16)
+with torch.no_grad():
+    found, expected = Fused()(x), torch.sigmoid(torch.relu(x) * 2.0 + torch.exp(x))
+expected = expected / (expected.sum(dim=1, keepdim=True) + expected.amax(dim=1, keepdim=True))
+torch.testing.assert_close(found, expected)
+print(json.dumps([name for name in sys.modules if name.startswith("kernelmill_kernel")]))
+"""
 MESSAGES = [{"role": "user", "content": "class Model:\n    x = 1\n"}]
 CONFIG = RolloutConfig(sampling=SamplingConfig(max_new_tokens=12))
 
@@ -43,6 +67,30 @@ def test_a_killed_service_takes_its_jobs_up_again(tmp_path: Path):
     assert (kinds.count("attempt"), kinds.count("resumed"), kinds.count("finished")) == (6, 1, 1)
     assert kinds.index("resumed") >= 4  # queued, started, two attempts
     assert (found["state"], found["judged"], found["result"]["outcome"]) == ("finished", 6, "improved")
+
+
+def test_a_decorated_module_gets_its_kernel_from_the_service(tmp_path: Path):
+    program, kernels = tmp_path / "program.py", tmp_path / "found"
+    program.write_text(DECORATED)
+
+    def run(url: str, wait_s: int) -> list[str]:
+        command = [sys.executable, str(program), url, str(kernels), str(wait_s)]
+        environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return json.loads(done.stdout)
+
+    with (
+        running(Model([{"text": f"```python\n{EXAMPLE_KERNEL}```"}], tmp_path)) as model,
+        running(Service(tmp_path, "--openai-base-url", model.address, "--model", "m")) as service,
+    ):
+        service.wait()
+        assert run(service.address, 0) == []  # the search has begun
+        (loaded,) = run(service.address, 150)
+        (job,) = service.get("/v1/kernels")["jobs"]  # one question, one job
+        assert loaded == f"kernelmill_kernel_{job['problem_digest']}"
+        assert job["state"] == "finished"
+    assert run("http://127.0.0.1:9", 0) == [loaded]  # kept: nobody is asked
 
 
 def answers(policy_folder: Path, kill: bool) -> list[Draft]:

@@ -73,13 +73,13 @@ def compose() -> Compose:
 
 
 def test_every_service_is_there_with_a_health_check(compose: Compose):
-    assert {"postgres", "prefect", "worker", "judge", "sglang", "wandb"} == set(compose.services)
+    assert {"postgres", "prefect", "worker", "judge", "kernels", "sglang", "wandb"} == set(compose.services)
     for name, service in compose.services.items():
         assert service.healthcheck.test[0] in ("CMD", "CMD-SHELL"), name
         for other, condition in service.depends_on.items():
             assert other in compose.services
             assert condition.condition == "service_healthy"
-    assert {"sglang", "wandb"} == {name for name, service in compose.services.items() if service.profiles}
+    assert {"kernels", "sglang", "wandb"} == {name for name, service in compose.services.items() if service.profiles}
 
 
 def test_volumes_are_declared_and_used(compose: Compose):

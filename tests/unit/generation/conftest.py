@@ -40,6 +40,12 @@ class NamedJudge:
             return fault("reference_failed", "Model raised")
         if "# fault" in kernel_source:
             return fault("judge_fault", "lost worker")
+        if "# timed" in kernel_source:  # as on a GPU: half as fast over torch.compile
+            speedup = 2.0 if (settings or {}).get("baseline") != "compile" else 1.0
+            return Verdict(
+                status=Status.CORRECT, compiled=True, correct=True, speedup=speedup, timing_source=TimingSource.GPU,
+                hardware="NVIDIA H100",
+            )  # fmt: skip
         found = re.search(r"# speedup ([\d.]+)", kernel_source)
         if found is None or ("# lucky" in kernel_source and settings):
             return Verdict(status=Status.INCORRECT, compiled=True, error_category="wrong_values", error_message="0 ≠ 1")

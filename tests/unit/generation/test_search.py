@@ -67,6 +67,14 @@ def test_a_kernel_that_was_only_lucky_is_passed_over(problem: Problem, writer: M
     assert "1.50 (roofline estimate" in result.source
 
 
+def test_a_measured_speedup_is_given_over_torch_compile_too(problem: Problem, writer: Make, scorer: Scorer, judge: Any):
+    result, _ = found_for(problem, writer(["timed"]), scorer, judge, budget=1)
+    assert (result.speedup, result.speedup_over_compile, result.estimated) == (2.0, 1.0, False)
+    assert [given["baseline"] for _, given in judge.judged if given] == ["eager", "compile"]
+    assert "2.00 (measured, NVIDIA H100)" in result.source
+    assert "2.00x the speed of the original in eager mode (measured)" in result.line
+
+
 def test_a_small_gain_is_none(problem: Problem, writer: Make, scorer: Scorer, judge: Any):
     slow = writer(["speedup 1.5"])
     result, _ = found_for(problem, slow, scorer, judge, budget=2, min_speedup=1.6)

@@ -24,6 +24,7 @@ from kernels_eval.pool.worker_client import WorkerClient
 from kernels_eval.pool.worker_status import WorkerStatuses
 from kernels_eval.pool.zygote import Zygotes
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM, Problem, check_problem_source
+from kernels_eval.sandbox.inductor_names import provided_names
 from kernels_eval.streaming import Item, stream_verdicts
 from kernels_eval.verdict import Verdict, fault
 
@@ -222,7 +223,9 @@ class Judge:
     def _try(self, client: "WorkerClient", job: Job) -> "Verdict | _MachineFault":
         """Judge; turns any exception into a fault of the machine, which says nothing of the kernel."""
         try:
-            return client.judge(job)
+            verdict = client.judge(job)
+            provided = provided_names(job.kernel_source, self.config.device == "cuda")
+            return verdict.model_copy(update={"provided": provided}) if provided else verdict
         except InfrastructureError as error:
             found = _MachineFault("judge_fault", str(error))
         except Exception as error:  # noqa: BLE001 (the one boundary: a bug must not lose a verdict or end the thread)

@@ -81,6 +81,8 @@ class Verdict(FrozenModel):
     """Parts of the sandbox that were in force, e.g. `process,rlimits,seccomp`."""
     seed_commitment: str = ""
     """SHA-256 of the secret seed that the inputs were drawn from."""
+    provided: tuple[str, ...] = ()
+    """Modules and names of earlier versions of PyTorch that the source imports, and that the judge provided to it."""
 
     @property
     def is_fault(self) -> bool:

@@ -38,6 +38,7 @@ from kernels_eval.gpu.shared_memory import MappedMemory
 from kernels_eval.gpu.warm_up import instruments, warm_up_child
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
 from kernels_eval.sandbox.fork_server import ChildSetup
+from kernels_eval.sandbox.inductor_names import provide
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
 from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm, tensor_from
 
@@ -84,6 +85,7 @@ class _Candidate:
         send_frame(self._channel, {"kind": "started"})
         while (header := receive_frame(self._channel)[0])["kind"] == "round":
             self._answer(Rounds(tools, memory, gate, None, guard, backend), header)
+        provide(job["source"], on_gpu=True)
         module = load_source(job["source"])
         model = _build(module, job["arguments"], job["weight_seed"])
         if job["strict"]:

@@ -15,6 +15,7 @@ from triton.backends.compiler import GPUTarget
 
 from kernels_eval.interpreter.triton_patches.names import set_driver
 from kernels_eval.trace.schema import FIRST_WEIGHT
+from kernels_eval.tracing import generated_code
 from kernels_eval.tracing.traced_tensor import TracedTensor
 from kernels_eval.tracing.tracer import Tracer
 
@@ -94,6 +95,8 @@ def install(tracer: Tracer) -> None:
     torch.nn.Module.to = _without_device(torch.nn.Module.to)  # pyright: ignore[reportAttributeAccessIssue]
     for name in ("tensor", "as_tensor", "asarray"):
         setattr(torch, name, _on_the_host(getattr(torch, name)))
+    cuda._DeviceGuard = _Inert
+    generated_code.install()
     set_driver(_Driver())
     _install_graphs(cuda, tracer)
 

@@ -8,6 +8,7 @@ import contextlib
 import inspect
 import linecache
 import math
+import re
 import types
 from typing import Any, NamedTuple
 
@@ -17,9 +18,12 @@ import triton.language as tl
 import triton.language.extra
 
 from kernels_eval.interpreter.triton_patches.names import is_constexpr_function, is_kernel
+from kernels_eval.sandbox import inductor_helpers
 from kernels_eval.trace.kernel_syntax import annotation_names, free_names
 
 _MISSING = object()
+_HELPER = "inductor_helper_"
+"""Prefix of the names of Inductor's helpers in kernels."""
 
 
 class UnknownGlobalError(Exception):
@@ -83,9 +87,11 @@ class KernelSources:
             node, indent = self._definition(plain)
             lines = linecache.getlines(plain.__code__.co_filename)[node.lineno - 1 : node.end_lineno]
             source = "".join(_outdented(line, indent) for line in lines)
+            line = node.lineno
+            source, node = _with_helpers_by_name(plain, source, node)
             used = free_names(node)
             annotations = sorted(annotation_names(node) - used)
-            known = self._parts[plain] = _Part(node.name, source, node.lineno, sorted(used), annotations)
+            known = self._parts[plain] = _Part(node.name, source, line, sorted(used), annotations)
         return known
 
     def _meanings(self, plain: types.FunctionType, part: "_Part") -> dict[str, Any]:
@@ -121,6 +127,8 @@ class KernelSources:
     def _global(self, function: types.FunctionType, name: str) -> dict[str, Any] | None:
         """Describe the value of a global name. Returns None if it is undefined or a Python built-in."""
         value = _lookup(function, name)
+        if value is _MISSING:
+            value = _helper(name)
         if value is _MISSING:
             return None
         if isinstance(value, types.ModuleType):
@@ -159,6 +167,33 @@ class KernelSources:
         if node is None:
             raise UnknownGlobalError(f"the source of {function.__name__} is not to be found")
         return node, node.col_offset
+
+
+def _with_helpers_by_name(
+    function: types.FunctionType, source: str, node: ast.FunctionDef
+) -> tuple[str, ast.FunctionDef]:
+    """Return a kernel in which members of Inductor's helpers have names of their own: kernels may use no such module.
+
+    `triton_helpers.maximum(a, b)` becomes `inductor_helper_maximum(a, b)`, another function of the candidate's.
+    """
+    modules = [name for name in free_names(node) if _lookup(function, name) is inductor_helpers]
+    if not modules:
+        return source, node
+    for module in modules:
+        source = re.sub(rf"\b{module}\.([a-z]\w*)", rf"{_HELPER}\1", source)
+    named = ast.parse(source).body[0]
+    assert isinstance(named, ast.FunctionDef)
+    return source, named
+
+
+def _helper(name: str) -> Any:
+    """Return the helper of this name of `_with_helpers_by_name`; _MISSING if there is none."""
+    if not name.startswith(_HELPER):
+        return _MISSING
+    value = getattr(inductor_helpers, name.removeprefix(_HELPER), _MISSING)
+    if value is _MISSING:
+        raise UnknownGlobalError(f"triton_helpers.{name.removeprefix(_HELPER)} is not known to the judge")
+    return value
 
 
 def _exactly_plain(value: bool | int | float | str | None) -> bool | int | float | str | None:

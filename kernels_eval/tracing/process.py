@@ -24,6 +24,7 @@ import torch
 from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
 from kernels_eval.correctness.outputs import flat
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
+from kernels_eval.sandbox.inductor_names import provide
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
 from kernels_eval.sandbox.tensor_bytes import DTYPES, NAMES
 from kernels_eval.trace.schema import FIRST_WEIGHT
@@ -72,6 +73,7 @@ class _Host:
         self._chance.install()
         remember_registrations()
         before = global_state()
+        provide(job["source"], on_gpu=False)
         with fake_cuda.OnCpu():
             model = _build(load_source(job["source"]), job["arguments"], job["weight_seed"])
         state = _state(model)

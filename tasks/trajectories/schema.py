@@ -183,7 +183,7 @@ class Trajectory:
 
 def verdict_row(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict as a value of `VERDICT_TYPE`."""
-    return verdict.model_dump(mode="json")
+    return verdict.model_dump(mode="json", exclude={"provided"})
 
 
 def verdict_from_row(row: dict[str, Any]) -> Verdict:

@@ -2,6 +2,7 @@
 
 Candidates may call them; each is compiled, or interpreted, as the candidate's own functions are.
 """
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
 
 import triton
 import triton.language as tl

@@ -252,6 +252,7 @@ def _modules() -> dict[types.ModuleType, str]:
     return found
 
 
+linecache.getlines(str(inductor_helpers.__file__))  # while it is the text that was imported
 _MODULES = _modules()
 _LIBDEVICE = frozenset(module.__name__ for module, name in _MODULES.items() if name == "libdevice")
 _LANGUAGE = {

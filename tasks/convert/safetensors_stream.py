@@ -5,7 +5,7 @@ the header, a JSON header with type, shape and byte range of each tensor, then t
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -41,6 +41,30 @@ class Planned:
         return prod(self.shape) * self.dtype.itemsize
 
 
+class SafetensorsFile:
+    """Writer of planned tensors, in their order, into one file with metadata. A context: leaving it ends the file."""
+
+    def __init__(self, file: Path, planned: Sequence[Planned], metadata: Mapping[str, str]) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._file = file
+        self._remaining = list(planned)[::-1]
+        self._stream = file.open("wb")
+        self._stream.write(_header(planned, metadata))
+
+    def __enter__(self) -> "SafetensorsFile":
+        return self
+
+    def write(self, name: str, tensor: Tensor) -> None:
+        """Write the next planned tensor."""
+        _write(self._stream, self._remaining, name, tensor)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close the file. Raises InputError if a planned tensor is missing, unless another error ends the block."""
+        self._stream.close()
+        if kind is None and self._remaining:
+            raise InputError(f"{self._file}: {self._remaining[-1].name}: planned, but never written")
+
+
 class SafetensorsStream:
     """Writer of planned tensors, in their order, into one file or several with an index."""
 
@@ -57,10 +81,7 @@ class SafetensorsStream:
     def write(self, name: str, tensor: Tensor) -> None:
         """Write the next planned tensor."""
         number, planned = self._remaining.pop()
-        if (name, tensor.dtype, tuple(tensor.shape)) != (planned.name, planned.dtype, planned.shape):
-            raise InputError(f"{name}: found {tensor.dtype} {tuple(tensor.shape)}, expected {planned}")
-        stream = self._stream(number)
-        stream.write(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+        _write(self._stream(number), [planned], name, tensor)
 
     def close(self) -> None:
         """End the last file and write the index of several files."""
@@ -92,6 +113,14 @@ class SafetensorsStream:
         return stream
 
 
+def _write(stream: BinaryIO, remaining: list[Planned], name: str, tensor: Tensor) -> None:
+    """Write the tensor that is the last one of `remaining`, and take it off."""
+    planned = remaining.pop()
+    if (name, tensor.dtype, tuple(tensor.shape)) != (planned.name, planned.dtype, planned.shape):
+        raise InputError(f"{name}: found {tensor.dtype} {tuple(tensor.shape)}, expected {planned}")
+    stream.write(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+
+
 def _divided(planned: Sequence[Planned], shard_bytes: int) -> list[list[Planned]]:
     files: list[list[Planned]] = [[]]
     used = 0
@@ -108,8 +137,8 @@ def _file_name(number: int, files: int) -> str:
     return "model.safetensors" if files == 1 else f"model-{number + 1:05d}-of-{files:05d}.safetensors"
 
 
-def _header(tensors: Sequence[Planned]) -> bytes:
-    entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
+def _header(tensors: Sequence[Planned], metadata: Mapping[str, str] | None = None) -> bytes:
+    entries: dict[str, object] = {"__metadata__": {"format": "pt", **(metadata or {})}}
     begin = 0
     for tensor in tensors:
         end = begin + tensor.bytes

@@ -5,15 +5,17 @@ The file (in its own folder: inference servers read every `*.safetensors` beside
 number of optimizer steps as metadata, whatever the ZeRO stage and the number of ranks. All functions are collective.
 """
 
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from kernels_eval.errors import InputError
+from tasks.convert.safetensors_stream import Planned, SafetensorsFile
 from tasks.models.policy import save_policy
 from tasks.training.deepspeed_config import import_deepspeed
 from tasks.training.engine import TrainingEngine
@@ -45,12 +47,16 @@ def save_weights(engine: TrainingEngine, tokenizer: Any, folder: Path, base: "Ad
 
 
 def save_optimizer(engine: TrainingEngine, folder: Path) -> None:
-    """Write the optimizer's state into `folder`; rank 0 writes, the others take part in gathering."""
-    state, steps = _gather_optimizer_state(engine)
-    if torch.distributed.get_rank() == 0:
-        file = folder / OPTIMIZER_FILE
-        file.parent.mkdir(parents=True, exist_ok=True)
-        save_file(state, file, metadata={"steps": str(steps)})
+    """Write the optimizer's state into `folder`, tensor by tensor; rank 0 writes, the others help to gather."""
+    _ensure_state(engine, None)
+    steps = int(next(iter(_inner_optimizer(engine).state.values()))["step"])
+    planned = _planned_state(engine)
+    writes = torch.distributed.get_rank() == 0
+    file = folder / OPTIMIZER_FILE
+    with SafetensorsFile(file, planned, {"steps": str(steps)}) if writes else nullcontext() as stream:
+        for name, tensor in _gathered_state(engine):
+            if stream is not None:
+                stream.write(name, tensor.detach().to("cpu", torch.float32))
     torch.distributed.barrier()
 
 
@@ -85,23 +91,34 @@ def restore_optimizer(engine: TrainingEngine, folder: Path) -> bool:
     return True
 
 
-def _gather_optimizer_state(engine: TrainingEngine) -> tuple[dict[str, Tensor], int]:
-    _ensure_state(engine, None)
-    utilities = import_deepspeed().utils
-    state: dict[str, Tensor] = {}
+def _planned_state(engine: TrainingEngine) -> list[Planned]:
+    """Return the tensors of `_gathered_state`, in its order."""
+    planned: list[Planned] = []
     for name, parameter in _trained(engine):
-        partitioned = _is_partitioned(parameter)
+        shape = tuple(getattr(parameter, "ds_shape", parameter.shape))
+        names = [f"{moment}/{name}" for moment in _MOMENTS]
+        names += [f"master/{name}"] if _has_master(parameter) else []
+        planned += [Planned(each, torch.float32, shape) for each in names]
+    return planned
+
+
+def _gathered_state(engine: TrainingEngine) -> Iterator[tuple[str, Tensor]]:
+    """Yield each full tensor of the state on every rank, one at a time: the state of 8B weights is 92 GiB."""
+    utilities = import_deepspeed().utils
+    for name, parameter in _trained(engine):
         for moment in _MOMENTS:
-            value = (
+            yield (
+                f"{moment}/{name}",
                 utilities.safe_get_full_optimizer_state(parameter, moment)
-                if partitioned
-                else engine.deepspeed.optimizer.state[parameter][moment]
+                if _is_partitioned(parameter)
+                else engine.deepspeed.optimizer.state[parameter][moment],
             )
-            state[f"{moment}/{name}"] = value.detach().to("cpu", torch.float32).contiguous()
-        if partitioned and parameter.dtype != torch.float32:
-            state[f"master/{name}"] = utilities.safe_get_full_fp32_param(parameter).detach().cpu().contiguous()
-    steps = next(iter(_inner_optimizer(engine).state.values()))["step"]
-    return state, int(steps)
+        if _has_master(parameter):
+            yield f"master/{name}", utilities.safe_get_full_fp32_param(parameter)
+
+
+def _has_master(parameter: Tensor) -> bool:
+    return _is_partitioned(parameter) and parameter.dtype != torch.float32
 
 
 def _trained(engine: TrainingEngine) -> list[tuple[str, Any]]:

@@ -6,11 +6,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 from kernels_eval.errors import InputError
 from tasks.convert.huggingface import SafetensorsFolder
-from tasks.convert.safetensors_stream import INDEX_FILE, Planned, SafetensorsStream
+from tasks.convert.safetensors_stream import INDEX_FILE, Planned, SafetensorsFile, SafetensorsStream
 
 TYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 SHAPES = st.lists(st.integers(1, 5), max_size=3).map(tuple)
@@ -52,3 +53,19 @@ def test_only_what_was_planned_in_its_order(tmp_path: Path) -> None:
         stream.close()
     with pytest.raises(InputError, match=r"x: found torch\.int8"):
         SafetensorsStream(tmp_path, [Planned("x", torch.int8, (1,))])
+
+
+def test_one_file_has_its_metadata_and_is_complete_or_refused(tmp_path: Path) -> None:
+    values = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor(3.0)}
+    planned = [Planned(name, value.dtype, tuple(value.shape)) for name, value in values.items()]
+    file = tmp_path / "optimizer" / "state.safetensors"
+    with SafetensorsFile(file, planned, {"steps": "12"}) as stream:
+        for name, value in values.items():
+            stream.write(name, value)
+    with safe_open(file, framework="pt") as stored:
+        assert stored.metadata()["steps"] == "12"
+    assert all(torch.equal(value, values[name]) for name, value in load_file(file).items())
+    with pytest.raises(InputError, match="b: planned, but never written"), SafetensorsFile(file, planned, {}) as stream:
+        stream.write("a", values["a"])
+    with pytest.raises(InputError, match="expected"), SafetensorsFile(file, planned, {}) as stream:
+        stream.write("b", values["b"])

@@ -20,6 +20,7 @@ from flows.capacity.memory import (
     shape_of,
     training_memory,
 )
+from flows.capacity.sharing import gpu_memory_beside, host_memory
 from flows.capacity.speed import Assumptions, Gpu, generated_tokens_a_second, training_tokens_a_second
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
@@ -63,6 +64,10 @@ class CapacityPlan:
     """Bytes that an iteration writes to disk: weights and optimizer state."""
     disk_bytes: float
     """Bytes that all iterations leave on disk."""
+    host: dict[str, float]
+    """Bytes of host memory by purpose, of all nodes together."""
+    beside: dict[str, float]
+    """Bytes of GPU memory beside the update's, by purpose, of all GPUs together."""
     update_gpus: float
     generation_gpus: float
     judge_gpus: float
@@ -77,8 +82,14 @@ class CapacityPlan:
 
     @property
     def fits(self) -> bool:
-        """True if the update and generation fit as configured."""
-        return self.training_fits and (self.cache_tokens is None or self.cache_tokens >= self.longest)
+        """True if the update and generation fit as configured, and on one GPU everything that shares it."""
+        generates = self.cache_tokens is None or self.cache_tokens >= self.longest
+        return self.training_fits and generates and (self.gpus != 1 or self.one_gpu_bytes <= self.gpu.memory_gib * GIB)
+
+    @property
+    def one_gpu_bytes(self) -> float:
+        """Bytes of GPU memory of all that shares one GPU."""
+        return sum(self.training.values()) + sum(self.beside.values())
 
     @property
     def longest(self) -> int:
@@ -133,6 +144,8 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         sequences=sequences,
         checkpoint_bytes=sum(checkpoint_bytes(job)),
         disk_bytes=disk_bytes(config, shape),
+        host=host_memory(config, shape, job),
+        beside=gpu_memory_beside(config, shape, gpu.memory_gib * GIB, fraction),
         update_gpus=update.ranks * update.gpus_per_rank,
         generation_gpus=servers_of(config) * rollout.sglang.gpus_per_server + rollout.gpus,
         judge_gpus=judges.count * judges.gpus,

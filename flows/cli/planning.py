@@ -23,7 +23,7 @@ def plan(
     config: ConfigArgument = None,
     config_option: ConfigOption = None,
     set_: SetOption = None,
-    gpu: Annotated[str, typer.Option(help="GPU model: a100, h100, h200 or mi300x.")] = "h100",
+    gpu: Annotated[str, typer.Option(help="GPU model: a100, h100, h200, rtx4090 or mi300x.")] = "h100",
     utilisation: Annotated[
         float | None, typer.Option(min=0.01, max=1.0, help="Share of the peak that training reaches.")
     ] = None,
@@ -107,7 +107,8 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
     """Return the capacity plan as lines of text."""
     from flows.capacity.planner import LADDER
 
-    lines = ["", *_update_lines(settings, found), *_generation_lines(found), _disk_line(settings, found)]
+    lines = ["", *_update_lines(settings, found), *_generation_lines(found), *_sharing_lines(found)]
+    lines.append(_disk_line(settings, found))
     lines.append(
         f"speed, estimated: {found.training_tokens_s:,.0f} tokens/s trained"
         + ("" if found.generation_tokens_s is None else f", {found.generation_tokens_s:,.0f} tokens/s generated")
@@ -158,6 +159,22 @@ def _generation_lines(found: "CapacityPlan") -> list[str]:
         f"{max(found.cache_tokens, 0):,} tokens, {found.sequences} sequences of up to {found.longest:,} need "
         f"{found.wanted_cache_tokens:,}" + ("" if enough else " (some wait, or are recomputed)")
     ]
+
+
+def _sharing_lines(found: "CapacityPlan") -> list[str]:
+    """Return the memory of the host and of what shares GPUs with the update; purposes that take none are left out."""
+    from flows.capacity.memory import GIB
+
+    def listed(parts: dict[str, float]) -> str:
+        return ", ".join(f"{name} {size / GIB:.1f}" for name, size in parts.items() if size)
+
+    lines = [f"host memory, estimated: {sum(found.host.values()) / GIB:.0f} GiB: {listed(found.host)}"]
+    if any(found.beside.values()):
+        lines.append(f"GPU memory beside the update, estimated, GiB: {listed(found.beside)}")
+    if found.gpus == 1:
+        fits = found.one_gpu_bytes <= found.gpu.memory_gib * GIB
+        lines.append(f"  all on one GPU: {_verdict(fits)}: {found.one_gpu_bytes / GIB:.1f} of {found.gpu.memory_gib:g}")
+    return lines
 
 
 def _disk_line(settings: "RunConfig", found: "CapacityPlan") -> str:

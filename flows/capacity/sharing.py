@@ -1,0 +1,82 @@
+"""Memory that a run takes beside its ranks: of the host, and of the GPUs by the judge, the canary and the servers.
+
+Constants are what the processes were seen to take, rounded up; `kernelmill plan` says that they are estimates.
+"""
+
+import json
+from pathlib import Path
+
+from flows.capacity.memory import CONTEXT_BYTES, GIB, Shape, TrainingJob, checkpoint_bytes
+from flows.settings.configuration import RunConfig
+
+PROCESS_BYTES = 3 * GIB
+"""Host memory of a process that has imported torch, DeepSpeed or transformers, and uses CUDA."""
+SERVER_BYTES = 6 * GIB
+"""Host memory of an SGLang server's processes, without its weights, which lie on the GPU."""
+JUDGE_WORKER_BYTES = 1 * GIB
+"""Host memory of a judge's worker with the processes of its candidate."""
+SERVICES_BYTES = 4 * GIB
+"""Host memory of Ray, Prefect, the driver and the judge's own processes."""
+JUDGE_CONTEXT_BYTES = 0.45 * GIB
+"""GPU memory of one CUDA context; a judge's worker and its candidate have one each."""
+CANARY_TOKENS = 272
+"""Tokens of the canary's longest sequence (tasks.rollout.engines.sglang.canary)."""
+
+
+def host_memory(config: RunConfig, shape: Shape, job: TrainingJob) -> dict[str, float]:
+    """Return the bytes of host memory by purpose, of all nodes together, at the worst moment.
+
+    Each rank loads the whole weights into host memory before DeepSpeed takes its part. Optimizer state is written
+    tensor by tensor; it lies in host memory only if a DeepSpeed file offloads it.
+    """
+    weights, optimizer = checkpoint_bytes(job)
+    rollout = config.rollout
+    servers = rollout.sglang.servers if rollout.engine == "sglang" and not rollout.sglang_urls else 0
+    judges = rollout.judge_actors.count * rollout.judge_actors.workers or config.judge.workers
+    return {
+        "ranks": job.ranks * (PROCESS_BYTES + weights),
+        "offloaded optimizer": optimizer if _offloads(config.update.deepspeed) else 0.0,
+        "rollout and canary": PROCESS_BYTES + canary_weights(config, shape),
+        "servers": float(servers * SERVER_BYTES),
+        "judge": float(judges * JUDGE_WORKER_BYTES),
+        "Ray and Prefect": float(SERVICES_BYTES),
+    }
+
+
+def gpu_memory_beside(config: RunConfig, shape: Shape, gpu_bytes: float, served_share: float) -> dict[str, float]:
+    """Return the bytes of GPU memory beside the update's, by purpose, of all GPUs together.
+
+    served_share: share of a GPU that a server takes for weights and cache. A judge without `judge.device_memory_gb`
+    takes what is free, and counts by its contexts alone.
+    """
+    rollout, judge = config.rollout, config.judge
+    starts = rollout.engine == "sglang" and not rollout.sglang_urls
+    servers = rollout.sglang.servers if starts else 0
+    canary = canary_weights(config, shape) + 4.0 * CANARY_TOKENS * shape.vocabulary + CONTEXT_BYTES
+    actors = max(rollout.judge_actors.count, 1)
+    workers = rollout.judge_actors.workers if rollout.judge_actors.count else judge.workers
+    tensors = (judge.device_memory_gb or 0.0) * GIB
+    return {
+        "servers": servers * (served_share * gpu_bytes + CONTEXT_BYTES),
+        "canary": canary if rollout.gpus > 0 and rollout.engine == "sglang" else 0.0,
+        "judge": actors * (tensors + 2 * workers * JUDGE_CONTEXT_BYTES) if judge.device != "cpu" else 0.0,
+    }
+
+
+def canary_weights(config: RunConfig, shape: Shape) -> float:
+    """Return the bytes of the checkpoint with which servers are compared; 0 without SGLang."""
+    if config.rollout.engine != "sglang":
+        return 0.0
+    return shape.parameters * (2.0 if config.rollout.sglang.canary_dtype == "bfloat16" else 4.0)
+
+
+def _offloads(file: str | None) -> bool:
+    """Return True if a DeepSpeed file keeps optimizer state in host memory."""
+    if file is None:
+        return False
+    try:
+        settings = json.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    target = settings.get("zero_optimization", {}).get("offload_optimizer", {}) if isinstance(settings, dict) else {}
+    return isinstance(target, dict) and target.get("device", "none") != "none"

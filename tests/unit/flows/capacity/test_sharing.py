@@ -1,0 +1,61 @@
+"""Memory beside the ranks': of the host, and of a GPU that judge, canary and server share with the update."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flows.capacity.memory import GIB, KNOWN
+from flows.capacity.planner import CapacityPlan, plan
+from flows.capacity.speed import GPUS
+from flows.cli.main import run
+from flows.settings.configuration import load_configuration
+
+CONFIGS = Path("deployments/configs")
+QWEN3 = KNOWN["Qwen/Qwen3-8B"].parameters
+
+
+def planned(name: str, *settings: str, gpu: str = "h100") -> CapacityPlan:
+    return plan(load_configuration(CONFIGS / f"{name}.yaml", settings), GPUS[gpu])
+
+
+@pytest.mark.parametrize("gpu", ["rtx4090", "h100"])
+def test_the_configuration_for_one_gpu_fits_24_gb(gpu: str):
+    found = planned("one-gpu", gpu=gpu)
+    assert found.gpus == 1
+    assert found.fits
+    assert found.beside.keys() == {"servers", "canary", "judge"}
+    assert all(found.beside.values())
+
+
+def test_on_one_gpu_everything_has_to_fit_together():
+    assert not planned("one-gpu", "judge.device_memory_gb=20", gpu="rtx4090").fits
+    assert planned("one-gpu", "judge.device_memory_gb=20").fits
+    more = planned("one-gpu", "judge.workers=8")
+    assert more.beside["judge"] > planned("one-gpu").beside["judge"]
+
+
+def test_the_canary_is_in_host_memory_unless_the_rollout_has_a_gpu():
+    on_cpu = planned("qwen3-8b-multi-turn")
+    assert on_cpu.beside["canary"] == 0
+    assert on_cpu.host["rollout and canary"] > 2 * QWEN3
+    on_gpu = planned("qwen3-8b-multi-turn", "rollout.gpus=1", "rollout.sglang.canary_dtype=float32")
+    assert on_gpu.beside["canary"] > 4 * QWEN3
+
+
+def test_ranks_load_the_weights_and_keep_no_optimizer_state_in_host_memory(tmp_path: Path):
+    found = planned("qwen3-8b-multi-turn")
+    assert 4 * 2 * QWEN3 < found.host["ranks"] < 4 * (2 * QWEN3 + 4 * GIB)
+    assert found.host["offloaded optimizer"] == 0
+    file = tmp_path / "zero.json"
+    file.write_text(json.dumps({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}))
+    offloaded = planned("qwen3-8b-multi-turn", f"update.deepspeed={file}")
+    assert offloaded.host["offloaded optimizer"] == 12 * QWEN3
+
+
+def test_the_command_says_it(capsys: pytest.CaptureFixture[str]):
+    assert run(["plan", str(CONFIGS / "one-gpu.yaml"), "--gpu", "rtx4090"]) == 0
+    said = capsys.readouterr().out
+    assert "host memory, estimated:" in said
+    assert "GPU memory beside the update, estimated, GiB: servers" in said
+    assert "all on one GPU: fits" in said

@@ -44,7 +44,38 @@ class Resources(FrozenModel):
     spills: int | None = None
 
 
-MEASURED = ("error_message", "max_abs_error", "max_rel_error", "sandbox", "seed_commitment")
+class KernelTime(FrozenModel):
+    """Device time of one kernel in one call of a candidate. Calls may launch it several times, or not every time."""
+
+    name: str
+    launches: float
+    microseconds: float
+    is_own: bool
+    """The candidate's source defines it: it is no library's."""
+
+
+class Profile(FrozenModel):
+    """Profile of one call of a correct kernel on a GPU, for feedback.
+
+    Names and times of the kernels come from the candidate's process, which Python code can rewrite: they are no
+    evidence. The rates follow from the judge's own time.
+    """
+
+    kernels: tuple[KernelTime, ...]
+    """Kernels that compute, the one that takes most time first; 20 at most."""
+    launches: float
+    """Launches of all of them."""
+    own_share: float
+    """Share of the device time that the candidate's own kernels take."""
+    gigabytes_per_s: float
+    """Inputs and outputs, each moved once, by the time of a call."""
+    teraflops_per_s: float
+    """Matrix products of the reference, by the time of a call."""
+    roofline_share: float
+    """Time that the device needs at its peak rates for those bytes and products, by the time of a call."""
+
+
+MEASURED = ("error_message", "max_abs_error", "max_rel_error", "sandbox", "seed_commitment", "profile")
 """Fields of a verdict that differ from one evaluation of a kernel to the next: they depend on what was drawn secretly,
 and on the machine. No later stage of a run depends on them."""
 
@@ -75,6 +106,8 @@ class Verdict(FrozenModel):
     full_size: int | None = None
     """The problem's own leading size; None on a GPU, or if no input has one."""
     resources: tuple[Resources, ...] = ()
+    profile: Profile | None = None
+    """Kernels and rates of a call, on a GPU; None unless correct."""
     judge_version: str = JUDGE_VERSION
     hardware: str = ""
     sandbox: str = ""

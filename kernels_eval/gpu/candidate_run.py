@@ -20,7 +20,7 @@ from kernels_eval.correctness.outputs import Expected
 from kernels_eval.gpu.call_sets import CallSets
 from kernels_eval.gpu.device import DeviceFacts, DeviceLock
 from kernels_eval.gpu.gate import GatePage
-from kernels_eval.gpu.profiling import Attribution, attribution_of
+from kernels_eval.gpu.profiling import Attribution, attribution_of, kernel_times
 from kernels_eval.gpu.reference import GpuReference, release_unused_memory
 from kernels_eval.gpu.round_checks import (
     LargestErrors,
@@ -37,18 +37,19 @@ from kernels_eval.gpu.session import JUDGE_WALL_S, Round, RoundRequest, Session
 from kernels_eval.gpu.shared_calls import SharedCalls
 from kernels_eval.gpu.shared_memory import IpcTransport, Transport
 from kernels_eval.gpu.timing import MIN_ROUNDS, Measured, Overheads, ReferenceTimer, Timer, TimingPlan, overhead_of
-from kernels_eval.gpu.timing_statistics import floor_s
+from kernels_eval.gpu.timing_statistics import floor_s, peak_s
 from kernels_eval.reference.inputs import SecretSeed, copied
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
-from kernels_eval.verdict import Resources, Status, TimingSource, Verdict
+from kernels_eval.verdict import KernelTime, Profile, Resources, Status, TimingSource, Verdict
 
 MAX_REFERENCES = 32
 _EMPTY_ROUNDS = 9
 _SETS_SHARE = 0.4
 """Share of a worker's device memory for the sets of one round; the rest is for the models and their oracles."""
 _PROFILED_CALLS = 2
+_MOST_KERNELS = 20
 
 
 @dataclass
@@ -93,6 +94,7 @@ class CandidateRun:
         self._resources: tuple[Resources, ...] = tuple(Resources(**used) for used in job["build"].get("resources", []))
         self._sets = CallSets(reference, seed, state.transport, int(_SETS_SHARE * state.memory_bytes))
         self._unjoined_s = 0.0
+        self._kernels: tuple[KernelTime, ...] = ()
         self.measured: Measured | None = None
 
     def verdict(self) -> Verdict:
@@ -219,6 +221,7 @@ class CandidateRun:
         if self._config.policy != "strict" and self._backend.can_suppress:
             suppressed = session.run(calls, RoundRequest(suppressed=True), self._config.timeout_s)
             check_dependence(suppressed, calls, expected_sets)
+        self._kernels = kernel_times(made.answer.kernels, calls.count, self._own_names)
         native = [value.to("meta") for value in expected_sets[0].native]
         return attribution, replace(expected_sets[0], native=native, oracle=native), calls.count
 
@@ -251,8 +254,8 @@ class CandidateRun:
         reference_s = measured.reference.median
         check_reference_time(reference_s, best_s.get(key))
         best_s[key] = min(reference_s, best_s.get(key, reference_s))
-        flops = sum(launch.matrix_flops for launch in reference.eager_launches)
-        least_s = floor_s(reference.input_bytes, self._sets.output_bytes, flops, self._state.facts.rates)
+        rates = self._state.facts.rates
+        least_s = floor_s(reference.input_bytes, self._sets.output_bytes, self._matrix_flops, rates)
         check_floor(measured.candidate.median, least_s)
 
     def _correct(self, measured: Measured) -> Verdict:
@@ -269,4 +272,22 @@ class CandidateRun:
             max_abs_error=self._errors.absolute,
             max_rel_error=self._errors.relative,
             resources=self._resources,
+            profile=self._profile(candidate_s),
         )
+
+    def _profile(self, call_s: float) -> Profile:
+        moved, flops = self._reference.input_bytes + self._sets.output_bytes, self._matrix_flops
+        total_us = sum(kernel.microseconds for kernel in self._kernels)
+        own_us = sum(kernel.microseconds for kernel in self._kernels if kernel.is_own)
+        return Profile(
+            kernels=self._kernels[:_MOST_KERNELS],
+            launches=sum(kernel.launches for kernel in self._kernels),
+            own_share=own_us / total_us if total_us else 0.0,
+            gigabytes_per_s=moved / call_s / 1e9,
+            teraflops_per_s=flops / call_s / 1e12,
+            roofline_share=peak_s(moved, flops, self._state.facts.rates) / call_s,
+        )
+
+    @property
+    def _matrix_flops(self) -> float:
+        return sum(launch.matrix_flops for launch in self._reference.eager_launches)

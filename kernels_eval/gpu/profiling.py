@@ -17,9 +17,11 @@ from torch.profiler import ProfilerActivity, profile
 
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.gpu.gate import END_KERNEL, GATE_KERNEL
+from kernels_eval.verdict import KernelTime
 
 _MAX_RECORDS = 50_000
 _MAX_NAME = 2000
+_SHOWN_NAME = 200
 _NOT_WORK = ("ProfilerStep", "[memory]")
 _COPIES = re.compile(
     rf"^Memcpy|^Memset|at::native::.*(FillFunctor|direct_copy_kernel|CatArrayBatchedCopy)|^({GATE_KERNEL}|{END_KERNEL})$"
@@ -141,6 +143,24 @@ def attribution_of(records: Sequence[KernelRecord], own_names: Collection[str]) 
             if record.name not in names:
                 names.append(record.name)
     return Attribution(own, library, copies, tuple(names), len(records), uses_side_streams)
+
+
+def kernel_times(records: Sequence[KernelRecord], calls: int, own_names: Collection[str]) -> tuple[KernelTime, ...]:
+    """Return the kernels that compute with launches and time of one of the profiled calls, the longest first."""
+    durations: dict[str, list[int]] = {}
+    for record in records:
+        if is_own(record.name, own_names) or not _COPIES.search(record.name):
+            durations.setdefault(record.name, []).append(record.duration_ns)
+    times = [
+        KernelTime(
+            name=name[:_SHOWN_NAME],
+            launches=len(given) / calls,
+            microseconds=sum(given) / 1e3 / calls,
+            is_own=is_own(name, own_names),
+        )
+        for name, given in durations.items()
+    ]
+    return tuple(sorted(times, key=lambda time: -time.microseconds))
 
 
 def is_own(name: str, own_names: Collection[str]) -> bool:

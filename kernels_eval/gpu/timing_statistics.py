@@ -51,6 +51,11 @@ def floor_s(read_bytes: float, written_bytes: float, flops: float, memory: "Memo
     )
 
 
+def peak_s(moved_bytes: float, flops: float, memory: "MemoryRates") -> float:
+    """Return the time for bytes and matrix products at the device's peak rates, whichever takes longer."""
+    return max(moved_bytes / memory.dram_bytes_per_s, flops / memory.peak_flops)
+
+
 @dataclass(frozen=True)
 class MemoryRates:
     """Peak rates of a device."""

@@ -145,3 +145,16 @@ def test_verdicts(verdicts: dict[str, dict[str, Any]], name: str) -> None:
     assert (verdict["speedup"] is not None) == (status == "correct")
     second = verdict["second_reference_ms"]
     assert second > 0 if name == "with weights" else second is None
+    assert (verdict["profile"] is not None) == (status == "correct")
+
+
+def test_the_profile_has_the_candidates_kernels(verdicts: dict[str, dict[str, Any]]) -> None:
+    profile = verdicts["right"]["profile"]
+    assert [(kernel["name"], kernel["launches"], kernel["is_own"]) for kernel in profile["kernels"]] == [
+        ("kernel", 1.0, True)
+    ]
+    assert profile["launches"] == profile["own_share"] == 1.0
+    moved = 2 * 128 * 300 * 4
+    assert profile["gigabytes_per_s"] == pytest.approx(moved / verdicts["right"]["candidate_ms"] / 1e6)
+    assert profile["teraflops_per_s"] == 0.0
+    assert 0.0 < profile["roofline_share"] < 1.0

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_eval.gpu.profiling import KernelRecord, attribution_of, is_own, suspicious_names
+from kernels_eval.gpu.profiling import KernelRecord, attribution_of, is_own, kernel_times, suspicious_names
 
 OWN = {"row_softmax", "fused_kernel", "gemm_kernel", "copy_kernel"}
 
@@ -78,3 +78,14 @@ def test_every_nanosecond_is_attributed_once(found: list[KernelRecord]) -> None:
     assert attribution.own_ns == sum(one.duration_ns for one in found if one.name == "row_softmax")
     assert set(attribution.library_names) == {one.name for one in found} & {NAMES[1], NAMES[3]}
     assert attribution.uses_side_streams == any(one.stream and one.name != NAMES[2] for one in found)
+
+
+def test_times_of_one_call_the_longest_first() -> None:
+    records = [record("row_softmax", 1000), record("sm80_xmma_gemm", 5000), record("row_softmax", 3000)]
+    records += [record("Memcpy DtoD (Device -> Device)", 9000), record("gemm_kernel", 500)]
+    found = kernel_times(records, 2, OWN)
+    assert [(kernel.name, kernel.launches, kernel.microseconds, kernel.is_own) for kernel in found] == [
+        ("sm80_xmma_gemm", 0.5, 2.5, False),
+        ("row_softmax", 1.0, 2.0, True),
+        ("gemm_kernel", 0.5, 0.25, True),
+    ]

@@ -10,6 +10,7 @@ from kernels_eval.gpu.timing_statistics import (
     estimate,
     floor_s,
     is_settled,
+    peak_s,
 )
 
 H100 = MemoryRates(3.35e12, 50 << 20, 989e12)
@@ -52,6 +53,11 @@ def test_no_honest_kernel_is_below_the_floor() -> None:
 def test_what_beats_the_memory_by_far_is_below_the_floor() -> None:
     size = 256 << 20
     assert floor_s(size, size, 0, H100) > 2 * size / 20e12
+
+
+def test_the_peak_is_that_of_what_takes_longer() -> None:
+    assert peak_s(H100.dram_bytes_per_s, 0, H100) == 1.0
+    assert peak_s(H100.dram_bytes_per_s, 3 * H100.peak_flops, H100) == 3.0
 
 
 def test_settled_needs_both() -> None:

@@ -176,9 +176,14 @@ def training_job(config: RunConfig, shape: Shape) -> TrainingJob:
 def disk_bytes(config: RunConfig, shape: Shape) -> float:
     """Return the bytes that the policies of all iterations leave on disk (tasks.training.retention)."""
     weights, optimizer = checkpoint_bytes(training_job(config, shape))
-    interval = config.update.checkpoint_interval
-    whole = config.iterations if interval == 1 else min(config.iterations // interval + 2, config.iterations)
-    return config.iterations * weights + whole * optimizer
+    count, interval, weights_interval = (
+        config.iterations,
+        config.update.checkpoint_interval,
+        config.update.weights_interval,
+    )
+    kept = count if weights_interval == 1 else min(count // weights_interval + 3, count)
+    whole = kept if interval == 1 else min(count // interval + 2, kept)
+    return kept * weights + whole * optimizer
 
 
 def servers_of(config: RunConfig) -> int:

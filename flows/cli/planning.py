@@ -183,6 +183,7 @@ def _disk_line(settings: "RunConfig", found: "CapacityPlan") -> str:
     return (
         f"disk: {found.checkpoint_bytes / GIB:,.0f} GiB a checkpoint; {found.disk_bytes / 2**40:,.1f} TiB of "
         f"{counted(settings.iterations, 'iteration')} stay in {settings.runs_dir}/store with "
+        f"update.weights_interval = {settings.update.weights_interval} and "
         f"update.checkpoint_interval = {settings.update.checkpoint_interval}"
     )
 

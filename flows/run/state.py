@@ -212,6 +212,9 @@ def _policy_of_run(folder: Path, version: int | None, where: str) -> CheckpointR
     if version is None or version not in policies:
         known = ", ".join(str(number) for number in sorted(policies)) or "none"
         raise InputError(f"{where}: {folder} has no policy {version}; it has: {known}")
+    discarded = (read_manifest(policies[version].path) or {}).get("discarded", ())
+    if any(name.startswith("model") for name in discarded):
+        raise InputError(f"{where}: the weights of policy {version} were not kept (update.weights_interval)")
     return policies[version]
 
 

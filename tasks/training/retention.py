@@ -14,15 +14,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import polars as pl
+
 from tasks.pipeline.integrity import damage_of
 from tasks.pipeline.references import CheckpointRef
 from tasks.pipeline.store import discard, publish, read_manifest
+from tasks.pipeline.tables import METRICS_FILE
 
 _LOGGER = logging.getLogger("kernelmill.training")
 STEP_PREFIX = "step-"
 ROWS_FILE = "rows.json"
 OPTIMIZER_FILES = ("optimizer/*", "critic/optimizer/*")
 """Folder in a checkpoint for data that only an optimizer reads (tasks.training.checkpoint)."""
+WEIGHT_FILES = ("*.safetensors", "*/*.safetensors")
+"""Weights of a policy, its critic and its adapter."""
 _WHOLE = 2
 """Newest policies that keep everything: the last one, and the one that it was trained from."""
 Metric = Literal["loss", "validation_loss", "kl", "return_mean"]
@@ -105,6 +110,33 @@ def keep_optimizers(policies: Mapping[int, CheckpointRef], interval: int) -> Non
     for version in sorted(policies)[:-_WHOLE]:
         if version % interval:
             discard(policies[version].path, OPTIMIZER_FILES)
+
+
+def keep_weights(policies: Mapping[int, CheckpointRef], interval: int) -> None:
+    """Remove weights and optimizer state of a run's policies but those that the rule keeps.
+
+    Kept are policy 0 (the reference of the KL term), every `interval`-th, the best, and the newest two.
+    """
+    best = best_policy(policies)
+    for version in sorted(policies)[:-_WHOLE]:
+        if version % interval and version != best:
+            discard(policies[version].path, (*OPTIMIZER_FILES, *WEIGHT_FILES))
+
+
+def best_policy(policies: Mapping[int, CheckpointRef]) -> int | None:
+    """Return the weight version whose training batch had the highest mean return; None if no update recorded one.
+
+    Its batch is what the next policy was trained on: the figure is in that one's metrics.
+    """
+    returns: dict[int, float] = {}
+    for version, policy in sorted(policies.items()):
+        file = policy.path / METRICS_FILE
+        if version - 1 in policies and file.is_file():
+            table = pl.read_parquet(file)
+            if "return_mean" in table.columns and table.height:
+                returns[version - 1] = float(table.get_column("return_mean").to_numpy().mean())
+    place = best_place(list(returns.values()), "return_mean")
+    return None if place is None else list(returns)[place]
 
 
 def best_place(values: Sequence[float], metric: Metric) -> int | None:

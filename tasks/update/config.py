@@ -109,6 +109,9 @@ class UpdateConfig(EngineConfig):
     checkpoint_interval: Annotated[int, Operational] = Field(default=1, ge=1)
     """Iterations from one policy that keeps its optimizer's state to the next. The others, but for the newest two,
     keep their weights: enough to sample from and to measure, not to go on from. 1: all keep it."""
+    weights_interval: Annotated[int, Operational] = Field(default=1, ge=1)
+    """Iterations from one policy that keeps its weights to the next. The others, but for the newest two, policy 0 and
+    the best (highest mean return of the training batch that it wrote), keep their metrics only. 1: all keep them."""
     best_metric: Annotated[Literal["loss", "kl", "return_mean"] | None, Operational] = None
     """Metric of the best interim checkpoint: lowest loss or KL, highest mean return; none: only the newest are kept."""
 

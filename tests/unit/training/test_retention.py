@@ -1,13 +1,23 @@
 """The newest interim checkpoints stay, and the best one; what belongs to another training goes."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tasks.pipeline.references import CheckpointRef
 from tasks.pipeline.store import is_available, publish, published_digest
 from tasks.training.checkpoint import OPTIMIZER_FILE
-from tasks.training.retention import Metric, checkpoint_metadata, find_newest, keep_newest_and_best, keep_optimizers
+from tasks.training.retention import (
+    Metric,
+    best_policy,
+    checkpoint_metadata,
+    find_newest,
+    keep_newest_and_best,
+    keep_optimizers,
+    keep_weights,
+)
 
 LOSSES = (0.9, 0.4, 0.6, 0.4, 0.8)
 
@@ -67,3 +77,29 @@ def test_some_policies_keep_their_optimizer_and_all_their_weights(tmp_path: Path
         assert (policy.path / "critic" / OPTIMIZER_FILE).exists() == (version in whole)
         assert (policy.path / "model.safetensors").exists()
         assert (policy.path / "critic/model.safetensors").exists()
+
+
+@pytest.mark.parametrize(("interval", "kept"), [(1, range(9)), (4, (0, 3, 4, 7, 8)), (100, (0, 3, 7, 8))])
+def test_weights_are_kept_of_the_newest_the_best_every_nth_and_the_first(
+    tmp_path: Path, interval: int, kept: Sequence[int]
+) -> None:
+    returns = [0.1, 0.3, 0.2, 0.9, 0.4, 0.5, 0.1, 0.2]  # of the batch that policy 0, 1, … wrote: policy 3 is the best
+    policies: dict[int, CheckpointRef] = {}
+    for version in range(9):
+        folder = tmp_path / f"policy-{version}"
+        with publish(folder, {"policy": version}) as partial:
+            for file in ("model.safetensors", OPTIMIZER_FILE, "critic/model.safetensors", "config.json"):
+                (partial / file).parent.mkdir(parents=True, exist_ok=True)
+                (partial / file).write_text("x")
+            if version:
+                pl.DataFrame({"return_mean": [returns[version - 1]] * 2}).write_parquet(partial / "metrics.parquet")
+        policies[version] = CheckpointRef(uri=str(folder), digest=published_digest(folder), weight_version=version)
+    assert best_policy(policies) == 3
+    keep_weights(policies, interval)
+    for version, policy in policies.items():
+        assert is_available(policy)
+        assert (policy.path / "model.safetensors").exists() == (version in kept)
+        assert (policy.path / "critic/model.safetensors").exists() == (version in kept)
+        assert (policy.path / OPTIMIZER_FILE).exists() == (version in kept)
+        assert (policy.path / "config.json").exists()
+        assert (policy.path / "metrics.parquet").exists() == (version > 0)

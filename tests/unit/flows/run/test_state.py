@@ -19,6 +19,7 @@ from flows.run.state import (
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 from tasks.pipeline.references import CheckpointRef, EvaluationRef, TrajectoryBatchRef
+from tasks.pipeline.store import discard, publish, published_digest
 
 
 def policy(version: int, digest: str = "d") -> CheckpointRef:
@@ -168,6 +169,22 @@ def test_a_policy_of_a_run(run_of_two: SimpleNamespace):
     )
     with pytest.raises(InputError, match="has no policy 7; it has: 0, 1"):
         policy_of(PolicyChoice(name="x", version=7), run_of_two.run_dir, run_of_two.config)
+
+
+def test_a_policy_whose_weights_were_not_kept_is_refused(tmp_path: Path):
+    folder = tmp_path / "runs" / "demo"
+    folder.mkdir(parents=True)
+    policies: dict[int, CheckpointRef] = {}
+    for version in (0, 1):
+        with publish(tmp_path / f"p{version}") as partial:
+            (partial / "model.safetensors").write_text("x")
+        path = tmp_path / f"p{version}"
+        policies[version] = CheckpointRef(uri=str(path), digest=published_digest(path), weight_version=version)
+    write_state(folder, RunState(policies=policies))
+    discard(policies[0].path, ("*.safetensors",))
+    assert policy_of(PolicyChoice(name="x", version=1), folder, RunConfig()) == policies[1]
+    with pytest.raises(InputError, match=r"weights of policy 0 were not kept \(update\.weights_interval\)"):
+        policy_of(PolicyChoice(name="x", version=0), folder, RunConfig())
 
 
 def test_a_policys_folder_has_no_versions(run_of_two: SimpleNamespace, tmp_path: Path):

@@ -1,7 +1,6 @@
 """`kernelmill generate | serve-kernels`: a PyTorch module in, a verified kernel out; once, or over HTTP."""
 
 import asyncio
-import contextlib
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -162,7 +161,7 @@ def open_model(
     patience_s: float = _PATIENCE_S,
 ) -> "tuple[RunConfig, Writer]":
     """Return the settings and the model of the command's options. Raises InputError if they do not fit together."""
-    from flows.run.state import policy_at
+    from flows.run.state import policy_at, policy_name
     from kernels_eval.errors import InputError
     from tasks.generation.writers.openai import KEY_VARIABLE, OpenAIWriter
     from tasks.generation.writers.policy import PolicyWriter
@@ -183,7 +182,7 @@ def open_model(
     checkpoint, of_run = policy_at(policy or NEWEST_RUN)
     config = config or of_run
     settings = settings_of(config, overrides if config is not None else [limit, *overrides])
-    return settings, PolicyWriter(checkpoint, settings.rollout)
+    return settings, PolicyWriter(checkpoint, settings.rollout, policy_name(policy or NEWEST_RUN, checkpoint))
 
 
 @asynccontextmanager
@@ -191,8 +190,7 @@ async def _closing(writer: "Writer") -> AsyncGenerator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(asyncio.CancelledError):
-            await writer.close()
+        await writer.close()
 
 
 async def _generated(

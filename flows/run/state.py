@@ -252,6 +252,12 @@ def policy_at(text: str, where: str = "--policy") -> tuple[CheckpointRef, Path |
     return reference_of(folder, where), _configuration_in(folder.absolute().parent.parent)
 
 
+def policy_name(text: str, policy: CheckpointRef) -> str:
+    """Return the name of a policy that `policy_at` found: `<run id>@<version>`, or its folder's name."""
+    folder = Path(parse_choice(f"policy={text}").checkpoint or "").resolve()
+    return f"{folder.name}@{policy.weight_version}" if (folder / STATE_FILE).exists() else folder.name
+
+
 def _configuration_in(run_dir: Path) -> Path | None:
     file = run_dir / "config.yaml"
     return file if file.exists() and (run_dir / STATE_FILE).exists() else None

@@ -37,7 +37,8 @@ class GeneratedKernel(FrozenModel):
     kernel_source: str | None = None
     """The kernel as the model wrote it; None if the outcome is `original`."""
     verdict: Verdict | None = None
-    """Verdict of the last judgement: more inputs than in the search, drawn anew, and the problem's own size."""
+    """Verdict of the last judgement: more inputs than in the search, drawn anew; `executed_size` is the largest size
+    that it was run at."""
     speedup: float | None = None
     """Over the original in eager mode, from `verdict`."""
     speedup_over_compile: float | None = None

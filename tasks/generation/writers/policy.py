@@ -48,8 +48,12 @@ class _Waiting:
 class PolicyWriter:
     """A checkpoint that answers. For one event loop; the model is loaded with the first question."""
 
-    def __init__(self, policy: CheckpointRef, config: RolloutConfig) -> None:
-        """Use the sampling, batch size and threads of `config`, and `config.episode.thinking`."""
+    def __init__(self, policy: CheckpointRef, config: RolloutConfig, name: str = "") -> None:
+        """Use the sampling, batch size and threads of `config`, and `config.episode.thinking`.
+
+        `name`: for people; default: that of the checkpoint's folder.
+        """
+        self._name = name or policy.path.name
         self._policy = policy
         self._config = config.model_copy(update={"engine": "transformers"})
         self._waiting: list[_Waiting] = []
@@ -58,8 +62,8 @@ class PolicyWriter:
 
     @property
     def name(self) -> str:
-        """The checkpoint's folder."""
-        return self._policy.path.name
+        """The name that was given, or the checkpoint's folder."""
+        return self._name
 
     @property
     def digest(self) -> str:
@@ -83,6 +87,10 @@ class PolicyWriter:
 
     async def close(self) -> None:
         """End the engine's process, also in the middle of a batch."""
+        if self._process is not None and (self._batches is None or self._batches.done()):
+            process, self._process = self._process, None
+            await asyncio.to_thread(process.shutdown)  # it is idle, and ends in order
+            return
         if self._batches is not None:
             self._batches.cancel()
         self._end_process()
@@ -152,6 +160,9 @@ def _opened(policy: CheckpointRef, config: RolloutConfig) -> "tuple[Engine, Any]
     from tasks.rollout.engines import open_engine
 
     if not _open:
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()  # the terminal shows the search
         threading.Thread(target=_end_with_parent, daemon=True).start()
         tokenizer = load_tokenizer(policy.path)
         _open.append((open_engine(policy, tokenizer, config), tokenizer))

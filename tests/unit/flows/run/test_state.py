@@ -12,6 +12,8 @@ from flows.run.state import (
     RunState,
     check_choices,
     parse_choice,
+    policy_at,
+    policy_name,
     policy_of,
     read_state,
     write_state,
@@ -190,6 +192,30 @@ def test_a_policy_whose_weights_were_not_kept_is_refused(tmp_path: Path):
 def test_a_policys_folder_has_no_versions(run_of_two: SimpleNamespace, tmp_path: Path):
     with pytest.raises(InputError, match="no versions"):
         policy_of(PolicyChoice(name="x", checkpoint=str(tmp_path), version=1), run_of_two.run_dir, run_of_two.config)
+
+
+def test_a_policy_by_its_folder_or_its_runs(run_of_two: SimpleNamespace, tmp_path: Path):
+    run, folder = str(run_of_two.run_dir), run_of_two.run_dir / "checkpoints" / "policy-000"
+    newest, configuration = policy_at(run)
+    assert (newest.digest, policy_name(run, newest), configuration) == ("d1", "demo@1", None)
+    (run_of_two.run_dir / "config.yaml").write_text("name: demo\n")
+    first, configuration = policy_at(f"{run}@0")
+    assert (first.digest, policy_name(f"{run}@0", first)) == ("d0", "demo@0")
+    assert configuration == run_of_two.run_dir / "config.yaml"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    found, configuration = policy_at(str(folder))  # its run's settings hold for it
+    assert (found.path, configuration) == (folder.resolve(), run_of_two.run_dir / "config.yaml")
+    assert policy_name(str(folder), found) == "policy-000"
+    for text, words in (
+        (f"{run}@7", "has no policy 7; it has: 0, 1"),
+        (str(tmp_path / "nothing"), "no such folder"),
+        (str(tmp_path), "expected a Hugging Face folder"),
+        (f"{folder}@1", "expected a Hugging Face folder"),
+        ("", "no such folder"),
+    ):
+        with pytest.raises(InputError, match=words):
+            policy_at(text)
 
 
 def test_the_command_refuses_one_policy(capsys: pytest.CaptureFixture[str]):

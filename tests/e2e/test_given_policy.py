@@ -58,6 +58,7 @@ def test_the_plan_says_that_sft_is_left_out(kernelmill: Any, given: Path):
     assert f"SFT: left out, RL starts from {given}" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_loop_runs_from_the_given_weights(kernelmill: Any, given: Path):
     done = kernelmill("train")
     assert done.returncode == 0, done.stdout + done.stderr

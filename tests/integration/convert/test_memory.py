@@ -48,6 +48,7 @@ def convert(source: Path, destination: Path, *options: str) -> tuple[float, floa
     return float(planned) * GIB, float(measured) * GIB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["torch_dist", "mp_rank"])
 def test_memory_does_not_grow_with_the_model(tmp_path: Path, to: str) -> None:
     options = ["--tensor-parallel", "2"] if to == "mp_rank" else []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 _NAMED = re.compile(
-    r'(?:Status\.[A-Z_]+,|CandidateError\(\s*"[a-z_]+",|fault\(|UnreliableTimingError\(|category=|_MachineFault\()\s*"([a-z_]+)"'
+    r'(?:Status\.[A-Z_]+,|CandidateError\(\s*"[a-z_]+",|\bfault\(|UnreliableTimingError\(|category=|_MachineFault\()\s*"([a-z_]+)"'
 )
 
 

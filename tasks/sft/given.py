@@ -61,6 +61,8 @@ def _weight_files(source: Path) -> list[Path]:
         named = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
     except (OSError, ValueError, KeyError, AttributeError) as error:
         raise InputError(f"{index}: expected the index of a model's weights: {error}") from error
+    if outside := [name for name in named if Path(name).name != name]:
+        raise InputError(f"{index}: names {outside[0]!r}, expected names of files beside it")
     missing = [name for name in named if not (source / name).is_file()]
     if missing:
         raise InputError(f"{source}: {missing[0]} is missing, which {_INDEX} names")

@@ -1,6 +1,7 @@
 """Policy 0 without SFT: a given model's weights to the bit, in a folder of the run's own."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,18 @@ def test_weights_in_several_files_are_complete_or_refused(given: Path, tmp_path:
     (source / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(InputError, match=r"model-00002-of-00002\.safetensors is missing"):
         published(source, tmp_path / "other")
+
+
+def test_an_index_names_files_beside_it_only(given: Path, tmp_path: Path):
+    """A hub's model could write over any file of the person who loads it."""
+    source = tmp_path / "source"
+    shutil.copytree(given, source)
+    (source / "model.safetensors").rename(tmp_path / "outside.safetensors")
+    index = {"metadata": {}, "weight_map": {"lm_head.weight": "../outside.safetensors"}}
+    (source / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(InputError, match=r"index\.json: names '\.\./outside\.safetensors'"):
+        published(source, tmp_path / "policy")
+    assert not (tmp_path / "policy").exists()
 
 
 def test_a_template_of_another_family_is_refused(given: Path, tmp_path: Path):

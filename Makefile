@@ -24,9 +24,8 @@ setup: $(INSTALLED) ## create .venv and install the pinned dependencies (train a
 train: $(INSTALLED) ## the whole loop on this machine, no GPU needed; another run with CONFIG=file.yaml
 	$(BIN)/kernelmill train --config $(CONFIG) $(ARGS)
 
-# Three processes: many tests wait for processes of their own. In the order of files, the long ones of tests/e2e first.
-test: $(INSTALLED) ## the tests, the whole loop at a small size included; about fifteen minutes on two cores
-	$(BIN)/python -m pytest -m 'not slow' -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+test: $(INSTALLED) ## the tests, the whole loop at a small size included; about twenty minutes on two cores
+	$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile $(ARGS)
 
 slow: $(INSTALLED) ## tests that take long or need a machine to themselves, and the property tests on newly drawn examples
 	HYPOTHESIS_PROFILE=drawn $(BIN)/python -m pytest -m 'slow or hypothesis' $(ARGS)

@@ -268,7 +268,7 @@ def test_a_broken_problem_is_not_the_kernels_fault(judge: Judge) -> None:
 
 
 def test_killed_processes_lose_nothing_and_closing_leaves_nothing() -> None:
-    with Judge(JudgeConfig(workers=2, compile="never", timeout_s=5.0)) as judge:
+    with Judge(JudgeConfig(workers=2, compile="never", timeout_s=30.0)) as judge:  # also of the probes of new workers
         judge.evaluate_many([(ROW_PROBLEM, ROW_KERNEL + f"# {index}") for index in range(2)])
         for process in _children_of_template(judge):
             os.kill(process, signal.SIGKILL)
@@ -280,7 +280,8 @@ def test_killed_processes_lose_nothing_and_closing_leaves_nothing() -> None:
         workers = _children_of_template(judge)
         assert len(workers) == 4, "those in reserve too"
         judge._zygotes._known["interpret"]._process.kill()  # and with it all of them
-        assert judge.evaluate(ROW_PROBLEM, ROW_KERNEL + "#").status is Status.CORRECT
+        verdict = judge.evaluate(ROW_PROBLEM, ROW_KERNEL + "#")
+        assert verdict.status is Status.CORRECT, verdict.error_message
         family = _family(judge._zygotes._known["interpret"]._process.pid)
         assert len(family) >= 6, "zygote, worker, two fork servers, and a spare child of each"
         scratch = judge._scratch

@@ -95,7 +95,11 @@ def test_a_placement_that_makes_no_sense_is_refused(placement: object, words: st
         ),
     ],
 )
-def test_what_one_machine_cannot_do_is_told_before_a_run(settings: dict[str, object], words: str, tmp_path: object):
+def test_what_one_machine_cannot_do_is_told_before_a_run(
+    settings: dict[str, object], words: str, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+):
+    # Another test may have left a Ray of its own in this process, which a run would use.
+    monkeypatch.setattr("flows.services.ray_cluster._is_initialized", lambda: False)
     with pytest.raises(InputError, match="ray.placement: " + words):
         check_before_start(check_configuration({"runs_dir": f"{tmp_path}/runs", **settings}, "here"))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # service_process
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]  # service_process, imported
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,13 @@
 """`kernelmill generate` as a user sees it, with the real judge: a scripted model, and a policy of random weights."""
 
-import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from imported import import_file
 
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
 
@@ -18,19 +17,9 @@ WRONG = EXAMPLE_KERNEL.replace("* 2.0", "* 2.5")
 HANGING = EXAMPLE_KERNEL.replace("        return out", "        while True: pass")
 
 
-def loaded(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def openai_double() -> Any:
-    return loaded(ROOT / "tests" / "doubles" / "openai_server.py").openai_double
+    return import_file(ROOT / "tests" / "doubles" / "openai_server.py").openai_double
 
 
 def answer(kernel: str) -> dict[str, Any]:
@@ -91,7 +80,7 @@ def test_the_original_where_nothing_beats_it(openai_double: Any, module: Path, t
         done = generated(module, *server, "--budget", "2", "--turns", "1", "--out", str(out))
     assert done.returncode == 3, done.stderr
     assert "no kernel is verified to be faster than the original" in done.stdout
-    found = loaded(out)
+    found = import_file(out)
     assert found.ModelNew is found.Model
 
 

@@ -1,12 +1,10 @@
 """A judge whose verdict a kernel names itself, a writer with a script, and the double of OpenAI's server."""
 
 import asyncio
-import importlib.util
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,6 +16,8 @@ from tasks.adapters.scoring import Scorer
 from tasks.generation.search import episode_for_search
 from tasks.generation.writers import Draft
 from tasks.rollout.config import EpisodeConfig
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # imported
 
 
 class NamedJudge:
@@ -108,14 +108,6 @@ def problem() -> Problem:
 
 @pytest.fixture(scope="session")
 def openai_double() -> Any:
-    return loaded(Path(__file__).parents[2] / "doubles" / "openai_server.py").openai_double
+    from imported import import_file
 
-
-def loaded(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # its dataclasses look themselves up
-    spec.loader.exec_module(module)
-    return module
+    return import_file(Path(__file__).parents[2] / "doubles" / "openai_server.py").openai_double

@@ -1,13 +1,12 @@
 """A class in a file becomes a problem that stands alone and computes the same."""
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
+from imported import import_file
 
 from kernels_eval.errors import InputError
 from kernels_eval.problem import check_problem_source
@@ -58,13 +57,7 @@ if __name__ == "__main__":
 
 def loaded(path: Path, text: str) -> ModuleType:
     path.write_text(text)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
+    return import_file(path)
 
 
 def test_the_problem_stands_alone_and_computes_the_same(tmp_path: Path):

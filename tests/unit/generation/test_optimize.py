@@ -1,7 +1,6 @@
 """A decorated class computes what it did: by the kernel exactly where that was verified, by itself everywhere else."""
 
 import copy
-import importlib.util
 import logging
 import pickle
 import sys
@@ -11,6 +10,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from imported import import_file
 
 from kernels_eval.errors import InputError
 from tasks.generation.optimize import optimize
@@ -66,12 +66,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
         file.write_text(kernel)
         path = tmp_path / f"{file.stem}_program.py"
         path.write_text(program.replace("OPTIONS", f"file={str(file)!r}"))
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
-        spec.loader.exec_module(module)
+        module = import_file(path)
         return module, getattr(sys.modules.get(f"kernelmill_kernel_{file.stem}"), "CALLS", [])
 
     return load
@@ -194,12 +189,7 @@ def test_without_a_service_it_is_the_module(
     monkeypatch.setenv("KERNELMILL_KERNELS_URL", "http://127.0.0.1:9")
     path = tmp_path / "no_service.py"
     path.write_text(PROGRAM.replace("OPTIONS", f"folder={str(tmp_path / 'kernels')!r}"))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    program = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = program
-    spec.loader.exec_module(program)
+    program = import_file(path)
     assert program.Fused(3)(torch.ones(2, 4)).shape == (2, 3)
     assert "ConnectError" in caplog.text
     with pytest.raises(InputError, match=r"expected a subclass of torch\.nn\.Module"):

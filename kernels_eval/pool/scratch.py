@@ -65,15 +65,16 @@ class Scratch:
 
 def _remove_when_unlocked(folder: Path) -> None:
     """Start a process, not as a child, that removes a folder as soon as nobody holds its lock."""
-    remove = f'flock "$0/{_LOCK}" sh -c \'{_REMOVE}\' "$0" &'
-    with contextlib.suppress(FileNotFoundError):  # no shell: the next judge does it
+    # Opened here: `flock PATH` would create the file anew in a folder that is just being removed.
+    with contextlib.suppress(FileNotFoundError), (folder / _LOCK).open() as lock:  # no shell: the next judge does it
         subprocess.run(
-            ["sh", "-c", remove, folder],
+            ["sh", "-c", f"{{ flock {lock.fileno()} && {_REMOVE}; }} &", folder],
             env={"PATH": os.environ.get("PATH", os.defpath)},
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            pass_fds=[lock.fileno()],
             start_new_session=True,
             check=False,
         )

@@ -58,7 +58,7 @@ CANCELLED_IN = {
 DISK_MIB = 2600
 """A little more than a run wants to find free."""
 SILENCE_S = 75
-"""Without a heartbeat until a run counts as gone: shorter than in the zygote, so that the drill takes no longer than it must."""
+"""Without a heartbeat until a run counts as gone: shorter than in the shipped automation, so that the drill takes no longer than it must."""
 WAIT_S = 900.0
 """Only a hang takes longer."""
 SETTINGS = [
@@ -101,13 +101,13 @@ class Drill:
         return done.stdout
 
     def mark_vanished_runs(self) -> None:
-        """Install the zygote, less patient."""
+        """Install the shipped automation, less patient."""
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
-        zygote = yaml.safe_load((VANISHED_TEMPLATE).read_text(encoding="utf-8"))
-        zygote["trigger"]["within"] = SILENCE_S
+        automation = yaml.safe_load(VANISHED_TEMPLATE.read_text(encoding="utf-8"))
+        automation["trigger"]["within"] = SILENCE_S
         changed = self.folder / "vanished-runs.yaml"
-        changed.write_text(yaml.safe_dump(zygote), encoding="utf-8")
+        changed.write_text(yaml.safe_dump(automation), encoding="utf-8")
         with temporary_settings({PREFECT_API_URL: self.api}):
             mark_vanished_runs(changed)
 

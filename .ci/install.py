@@ -23,7 +23,7 @@ _INSTALLING = re.compile(r"^Installing collected packages: (.*)")
 
 
 class Progress:
-    """What pip's output says it is doing."""
+    """State of the installation, read from pip's output."""
 
     def __init__(self) -> None:
         self.packages: set[str] = set()

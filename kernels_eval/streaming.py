@@ -51,7 +51,7 @@ async def stream_verdicts(
 
 
 class _ExhaustedError(Exception):
-    """There are no more items (StopAsyncIteration cannot leave a task)."""
+    """End of the items (StopAsyncIteration cannot leave a task)."""
 
 
 async def _next(source: AsyncIterator[Item]) -> Item:

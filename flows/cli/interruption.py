@@ -14,7 +14,7 @@ from flows.cli.console import ConsoleListener
 
 @contextmanager
 def telling_how_to_go_on(console: Console, drawn: ConsoleListener) -> Generator[None]:
-    """After Ctrl-C in the block, print what is finished and the command that goes on."""
+    """Print, after Ctrl-C in the block, what is finished and the command that goes on."""
     try:
         yield
     except KeyboardInterrupt:

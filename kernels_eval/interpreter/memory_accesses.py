@@ -118,7 +118,7 @@ class AccessLog:
 
     @property
     def written_sectors(self) -> int:
-        """Distinct sectors written."""
+        """Number of distinct sectors written."""
         return sum(int(np.count_nonzero(region.written)) for region in self.regions if region.written is not None)
 
     def sectors_read_in(self, storages: Collection[int]) -> int:
@@ -131,7 +131,7 @@ class AccessLog:
 
     @property
     def given_sectors(self) -> int:
-        """Of those, the ones read in storages that no kernel has ever written."""
+        """Number of distinct sectors read in storages that no kernel has ever written."""
         return sum(
             int(np.count_nonzero(region.read))
             for region in self.regions

@@ -128,9 +128,9 @@ class KernelBenchVerdict(Verdict):
     correctness: bool
     """`correct`."""
     runtime: float
-    """`candidate_ms`; -1 where there is none."""
+    """`candidate_ms`; -1 if there is no time."""
     ref_runtime: float
-    """`reference_ms`; -1 where there is none."""
+    """`reference_ms`; -1 if there is no time."""
     metadata: dict[str, str]
     """Error under KernelBench's keys, hardware, and source of the times."""
 

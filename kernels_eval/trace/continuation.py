@@ -179,7 +179,7 @@ def continues(values: Sequence[Any], sizes: Sequence[int]) -> bool:
 
 
 def _grid_continues(values: Sequence[int], sizes: Sequence[int]) -> bool:
-    """As `continues`; one program may also be enough for both small sizes, but not for the large one."""
+    """Compare grids as `continues` does; one program may also be enough for both small sizes, not for the large one."""
     if values[0] == values[1]:
         return values[1] <= values[2] <= math.ceil(Fraction(values[1] * sizes[2], sizes[1]))
     return continues(values, sizes)

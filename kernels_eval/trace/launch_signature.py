@@ -73,7 +73,7 @@ def scalar_type(value: bool | int | float) -> str:
 
 
 def _is_specialised(value: Value) -> bool:
-    """None and the integer 1 are compiled in."""
+    """Return whether an argument is compiled in: None and the integer 1 are."""
     return isinstance(value, Plain) and (value.value is None or (type(value.value) is int and value.value == 1))
 
 

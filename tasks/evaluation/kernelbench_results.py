@@ -7,7 +7,7 @@
     FOLDER/problems.json                     number and file name of each problem, by its id here
 
 Problems are named by KernelBench's numbers; those of other sources are numbered from 1 within their level. A sample is
-the last turn of a trajectory. Times are milliseconds, -1 where there is none; `metadata.timing_source` says whether
+the last turn of a trajectory. Times are milliseconds, -1 if there is none; `metadata.timing_source` says whether
 they were measured (`gpu`) or estimated (`roofline`), and so does the folder's name. A trajectory on which the machine
 failed is left out: KernelBench's script, too, writes no entry for a sample that it could not evaluate.
 """

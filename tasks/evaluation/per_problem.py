@@ -1,4 +1,4 @@
-"""From turns to one row a problem: the table that every figure, interval and paired difference is computed from.
+"""Table with one row a problem, made from turns: every figure, interval and paired difference is computed from it.
 
 Columns of `per_problem.parquet` (one row a held-out problem; shares and means are over that problem's trajectories):
 

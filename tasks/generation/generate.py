@@ -1,4 +1,4 @@
-"""From a problem to a verified kernel: the search, then a stricter judgement of its best kernels, until one passes.
+"""Turns a problem into a verified kernel: the search, then a stricter judgement of its best kernels until one passes.
 
 The last judgement draws its inputs anew, takes more of them, and runs the kernel at the problem's own size, or without
 a GPU at the largest one that takes no more than `judge.full_size_s`: the best of many kernels is the one that was lucky

@@ -61,7 +61,7 @@ class EpisodeConfig(FrozenModel):
 
 
 class CurriculumConfig(FrozenModel):
-    """From easy to hard: training begins with one turn and the lowest level (tasks.rollout.curriculum)."""
+    """Curriculum from easy to hard: training begins with one turn and the lowest level (tasks.rollout.curriculum)."""
 
     enabled: bool = False
     success_rate: float = Field(default=0.6, ge=0, le=1)

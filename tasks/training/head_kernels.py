@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tasks.training.scoring import Softmaxes, Statistics
+from tasks.training.softmaxes import Softmaxes, Statistics
 
 _BLOCK: Any = 2048
 

@@ -6,7 +6,7 @@ the softmax's statistics, and once more for gradients. The weight's gradient of 
 tokens, summed in float32 and rounded once. Softmax, entropies and their gradients are float32 whatever the weights are.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from kernels_eval.errors import InputError
 from tasks.training.attention import ALONE, SequenceGroup
 from tasks.training.batches import MicroBatch
+from tasks.training.softmaxes import Softmaxes, Statistics
 
 HeadMode = Literal["auto", "plain", "chunked"]
 
@@ -81,7 +82,7 @@ def token_scores(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 def chunked_token_scores(
     hidden: Tensor, weight: Tensor, targets: Tensor, bias: Tensor | None = None, columns: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """As `token_scores(hidden @ weight.T + bias, targets)`, values and gradients, without its [N, V] tensors.
+    """Return `token_scores(hidden @ weight.T + bias, targets)`, with the same gradients, without its [N, V] tensors.
 
     hidden [N, H], weight [V, H], targets [N] int64, bias [V]. `columns`: width of a slice of the vocabulary; None:
     from LOGITS_BYTES.
@@ -116,30 +117,6 @@ class _TokenScores(torch.autograd.Function):
         if of_log_probs is not None:
             result.scatter_add_(-1, targets[:, None], of_log_probs[:, None])
         return result.to(ctx.logits_dtype), None
-
-
-class Statistics(NamedTuple):
-    """Statistics of N softmaxes over the slices of the vocabulary so far; each [N] in float32."""
-
-    highest: Tensor
-    """m, the largest logit."""
-    total: Tensor
-    """Σ exp(x − m)."""
-    weighted: Tensor
-    """Σ exp(x − m) · (x − m)."""
-    target_logits: Tensor
-
-
-class Softmaxes(NamedTuple):
-    """N softmaxes over the whole vocabulary, and the gradients of their scores; each [N] in float32."""
-
-    highest: Tensor
-    """m, the largest logit."""
-    log_total: Tensor
-    """log Σ exp(x − m)."""
-    entropies: Tensor
-    of_log_probs: Tensor
-    of_entropies: Tensor
 
 
 class _ChunkedScores(torch.autograd.Function):

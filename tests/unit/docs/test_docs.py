@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from flows.cli.reference_pages import pages
-from flows.settings.configuration import apply_override, check_configuration
+from flows.settings.configuration import RunConfig, apply_override, check_configuration, setting_names
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from documented import PAGES, ROOT, commands
@@ -124,6 +124,33 @@ def test_files_that_a_page_names_exist(page: Path):
     modules = set(re.findall(r"`(?:python -m )?((?:flows|tasks|kernels_eval)\.[a-z_.]+)", text))
     missing += [name for name in sorted(modules) if not _is_module_or_member(name)]
     assert not missing
+
+
+def test_the_judges_own_page_names_every_room_and_files_that_exist():
+    folder = ROOT / "kernels_eval"
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?<![\w./])((?:[a-z_]+/)*[a-z_]+\.py|(?:[a-z_]+/)+)(?!\w)", text))
+    assert len(named) > 40
+    # Beside a path, the other files of its room stand by their names alone.
+    here = {name for path in folder.rglob("*.py") for name in (path.name, str(path.relative_to(folder)))}
+    rooms = {f"{path.parent.name}/" for path in folder.glob("*/__init__.py")}
+    assert not {name for name in named if not name.endswith("/")} - here
+    assert rooms <= named
+
+
+def test_settings_that_a_page_names_exist():
+    """Names such as `update.learning_rate`: a group of the configuration, and below it."""
+    settings = set(setting_names(RunConfig))
+    groups = {name.partition(".")[0] for name in settings if "." in name}
+    known = settings | {name.rpartition(".")[0] for name in settings}
+    known |= {"stages.timeouts_s.rollout", "ray.init", "ray.train.report", "ray.train.torch", "judge.statuses"}
+    dotted = re.compile(r"(?<![\w./])((?:" + "|".join(groups) + r")(?:\.[a-z_]+)+)(?![\w/(.])")
+    files = re.compile(r"\.(py|json|yaml|md|html|parquet|safetensors)$")
+    pages = [*PAGES, ROOT / "kernels_eval" / "README.md", *(ROOT / "deployments" / "configs").glob("*.yaml")]
+    quoted = [(page, text) for page in pages for text in re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8"))]
+    found = [(page, name) for page, text in quoted for name in dotted.findall(text) if not files.search(name)]
+    assert len(found) > 100
+    assert not [(str(page.relative_to(ROOT)), name) for page, name in found if name not in known]
 
 
 def _is_module_or_member(name: str) -> bool:

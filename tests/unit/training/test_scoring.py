@@ -99,12 +99,12 @@ def test_the_head_is_cut_where_logits_would_be_large(monkeypatch: pytest.MonkeyP
 
 KERNELS = """
 import torch
-from tasks.training import head_kernels, scoring
+from tasks.training import head_kernels, scoring, softmaxes
 torch.manual_seed(0)
 rows, columns, start = 5, 3000, 128
 logits = torch.randn(rows, columns) * 4
 targets = torch.tensor([0, 128, 130, 3127, 3128])
-state = lambda: scoring.Statistics(torch.full((rows,), -torch.inf), *torch.zeros(3, rows).unbind())
+state = lambda: softmaxes.Statistics(torch.full((rows,), -torch.inf), *torch.zeros(3, rows).unbind())
 ours, expected = state(), state()
 for piece in (logits, logits.flip(0).contiguous()):
     head_kernels.accumulate_statistics(piece, targets, start, ours)
@@ -114,7 +114,7 @@ for a, b in zip(ours, expected):
 highest, entropies = logits.amax(-1), torch.rand(rows)
 log_total = torch.logsumexp(logits, -1) - highest
 of_log_probs, of_entropies = torch.randn(2, rows)
-known = scoring.Softmaxes(highest, log_total, entropies, of_log_probs, of_entropies)
+known = softmaxes.Softmaxes(highest, log_total, entropies, of_log_probs, of_entropies)
 arguments = (targets, start, known, torch.float32)
 a = head_kernels.logit_gradients(logits, *arguments)
 b = scoring._gradients(logits.clone(), *arguments)

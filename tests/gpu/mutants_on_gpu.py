@@ -4,7 +4,7 @@
 
 Takes the options of benchmarks/judge_mutants.py, with other defaults: truth is decided by compiled kernels at the
 problems' own sizes, in child processes (an illegal access ends a process's CUDA context, not the run). Writes
-`$OUT/mutant_truth.json` (read by `benchmarks/judge_mutants.py --truth` elsewhere) and `$OUT/mutants.json`.
+`$OUT/mutants.jsonl`, which `benchmarks/judge_mutants.py --truth` reads elsewhere.
 """
 
 import os
@@ -19,5 +19,5 @@ import judge_mutants  # noqa: E402
 
 if __name__ == "__main__":
     out = Path(os.environ.get("OUT", "."))
-    defaults = ["--device", "cuda", "--truth", str(out / "mutant_truth.json"), "--out", str(out / "mutants.json")]
+    defaults = ["--device", "cuda", "--out", str(out / "mutants.jsonl")]
     raise SystemExit(judge_mutants.main([*defaults, *sys.argv[1:]]))

@@ -43,7 +43,7 @@ def _measured(
     run: Run, problems: ProblemSetRef, policy: CheckpointRef, settings: EvaluationConfig, name: str
 ) -> EvaluationRef:
     whole = {"full_size_share": settings.full_size_share, "compile_share": 1.0}
-    judge = run.config.judge.model_copy(update=whole)
+    judge = run.judge.model_copy(update=whole)
     rollout, version = _evaluation_rollout(run.config, settings), policy.weight_version
     batch = answer_heldout(
         run.workspace, policy, problems, rollout, judge, version=version, seed=settings.seed, name=name

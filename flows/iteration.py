@@ -26,7 +26,7 @@ def collect_trajectories(run: Run, problems: ProblemSetRef, policy: CheckpointRe
         policy,
         problems,
         config.rollout,
-        config.judge,
+        run.judge,
         iteration=iteration,
         seed=config.seed,
         curriculum=state_for(config.rollout, problems, run.state.batches.get(iteration - 1), policy),

@@ -22,7 +22,7 @@ def run_sft(run: Run, problems: ProblemSetRef) -> CheckpointRef:
         config.sft.data,
         config.problems,
         config.rollout.episode,
-        config.judge,
+        run.judge,
         config.rollout.judging_place,
         config.seed,
     )

@@ -107,6 +107,13 @@ def with_settings(config: JudgeConfig, backend: str | None, settings: Mapping[st
     return changed
 
 
+def changes_between(config: JudgeConfig, wanted: JudgeConfig) -> dict[str, Any] | None:
+    """Return the settings with which a judge of `config` judges as `wanted` says; None if they are not changeable."""
+    differing = (name for name in JudgeConfig.model_fields if getattr(config, name) != getattr(wanted, name))
+    changes = {name: getattr(wanted, name) for name in differing}
+    return changes if changes.keys() <= set(CHANGEABLE) and wanted.timeout_s <= config.timeout_s else None
+
+
 TOKEN_VARIABLE = "KERNELMILL_JUDGE_TOKEN"
 """Environment variable with the bearer token that clients must send; unset or empty: no token is asked for."""
 

@@ -33,12 +33,14 @@ from flows.services.gpus import GpuSlots
 from flows.services.ray_cluster import RayCluster
 from flows.services.server_events import events_kept
 from flows.settings.configuration import RunConfig, save_configuration
+from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import normalised
 from tasks.pipeline.artifact_queue import artifacts_sent
 from tasks.pipeline.references import ArtifactRef, CheckpointRef, EvaluationRef, TrajectoryBatchRef, with_paths
 from tasks.pipeline.stage import StageListener, Workspace
 from tasks.pipeline.store import digest_of
+from tasks.pipeline.verdicts import with_kept_verdicts
 
 listener: ContextVar[StageListener | None] = ContextVar("listener", default=None)
 """Further listener to the stages, set by the command line."""
@@ -70,6 +72,11 @@ class Run:
     def run_dir(self) -> Path:
         """`runs/<run_id>`."""
         return self.workspace.run_dir
+
+    @property
+    def judge(self) -> JudgeConfig:
+        """The judge's settings. Verdicts of a CPU are kept in the folder of runs: no run judges a kernel again."""
+        return with_kept_verdicts(self.config.judge, self.workspace.runs_dir)
 
     def add_policy(self, policy: CheckpointRef) -> CheckpointRef:
         """Record a new policy and link it."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 _OUR_PACKAGES = ("tasks", "kernels_eval")
 _NOT_DECISIVE = {
-    *(f"tasks.pipeline.{name}" for name in ("stage", "cache", "store", "integrity", "code_version")),
+    *(f"tasks.pipeline.{name}" for name in ("stage", "cache", "store", "integrity", "code_version", "verdicts")),
     *("tasks.cluster.workers", "tasks.cluster.placement"),
 }
 """Modules that move results and never decide them."""

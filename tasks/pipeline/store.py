@@ -7,7 +7,8 @@ stage leaves at most a `.partial-*` folder, which the next publication removes.
 The content digest covers what a result is, not what was measured while it was made: a file that holds seconds or drawn
 errors counts by the digest that its stage gives for it (`Contents`).
 
-`find_garbage` lists artifacts that no run refers to, resume points of finished stages and leftovers of killed stages.
+`find_garbage` lists artifacts that no run refers to, resume points of finished stages, leftovers of killed stages and
+verdicts of a judge with other code.
 Runs note an artifact after it was published; hence everything younger than an age is kept.
 """
 
@@ -29,6 +30,7 @@ from pydantic import BaseModel, ValidationError
 
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.pipeline.references import ArtifactRef
+from tasks.pipeline.verdicts import outdated_folders
 
 MANIFEST = "manifest.json"
 _PARTIAL_PREFIX = ".partial-"
@@ -234,6 +236,9 @@ def find_garbage(runs_dir: Path, kept: Iterable[Path], older_than_s: float) -> l
     for partial in sorted((runs_dir / "trajectories").glob(f"*/{_PARTIAL_PREFIX}*")):
         if is_old(partial):
             found.append(_garbage(partial, "left by a stage that was killed"))
+    for folder in outdated_folders(runs_dir):
+        if is_old(folder):
+            found.append(_garbage(folder, "verdicts of a judge with other code"))
     removed = {garbage.path.resolve() for garbage in found}
     for record in sorted((runs_dir / "prefect" / "results").glob("*")):
         if record.is_file() and is_old(record) and _refers_to(record, runs_dir, removed):

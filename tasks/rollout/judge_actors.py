@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from kernels_eval.config import JudgeConfig
+from kernels_eval.config import JudgeConfig, with_settings
 from kernels_eval.errors import InfrastructureError, KernelmillError, first_line
 from kernels_eval.pool.verdict_cache import VerdictCache, verdict_key
 from kernels_eval.problem import Problem
@@ -44,9 +45,9 @@ class JudgeActor:
         """Return the process id, as a sign of life."""
         return os.getpid()
 
-    async def evaluate(self, problem: Problem, kernel_source: str) -> Verdict:
+    async def evaluate(self, problem: Problem, kernel_source: str, settings: Mapping[str, Any]) -> Verdict:
         """Judge one kernel."""
-        return await self._judge.evaluate_async(problem, kernel_source)
+        return await self._judge.evaluate_async(problem, kernel_source, settings=settings)
 
 
 RemoteJudgeActor = ray.remote(JudgeActor)
@@ -91,9 +92,15 @@ class ActorJudge:
         for slot in self._slots:
             slot.actor = self._new_actor()
 
-    async def evaluate_async(self, problem: Problem, kernel_source: str) -> Verdict:
-        """Return the verdict on one kernel. Raises InfrastructureError if every actor that was asked died."""
-        key = verdict_key(problem, kernel_source, self._config)
+    async def evaluate_async(
+        self, problem: Problem, kernel_source: str, settings: Mapping[str, Any] | None = None
+    ) -> Verdict:
+        """Return the verdict on one kernel. Raises InfrastructureError if every actor that was asked died.
+
+        `settings`: fields of JudgeConfig for this kernel alone, as `Judge.submit` takes them.
+        """
+        settings = settings or {}
+        key = verdict_key(problem, kernel_source, with_settings(self._config, None, settings))
         known = self._cache.get(key)
         if known is not None:
             return known
@@ -104,7 +111,7 @@ class ActorJudge:
             try:
                 async with slot.room:
                     actor = slot.actor
-                    verdict = await self._ask(actor, problem, kernel_source)
+                    verdict = await self._ask(actor, problem, kernel_source, settings)
             except RayTaskError as error:
                 if isinstance(error.cause, KernelmillError):
                     raise error.cause from None
@@ -135,9 +142,9 @@ class ActorJudge:
         )
         return own if own.load <= least.load + self._slack else least
 
-    async def _ask(self, actor: Any, problem: Problem, kernel_source: str) -> Verdict:
+    async def _ask(self, actor: Any, problem: Problem, kernel_source: str, settings: Mapping[str, Any]) -> Verdict:
         """Ask one actor; raises RayActorError if it is dead or does not answer a ping."""
-        reference = actor.evaluate.remote(problem, kernel_source)
+        reference = actor.evaluate.remote(problem, kernel_source, settings)
         answer = asyncio.wrap_future(reference.future())
         try:
             while True:

@@ -6,9 +6,9 @@ Faults of the judge stay faults: the kernel is judged once more, then the fault 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.problem import Problem
@@ -27,6 +27,20 @@ class AsyncJudge(Protocol):
     async def evaluate_async(self, problem: Problem, kernel_source: str) -> Verdict:
         """Judge one kernel; many calls may be under way."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeWithSettings:
+    """A judge that several stages share, with the settings of one of them."""
+
+    judge: Any
+    """`kernels_eval.Judge`, or judge actors."""
+    settings: Mapping[str, Any]
+    """Fields of JudgeConfig in which the stage differs from the judge."""
+
+    async def evaluate_async(self, problem: Problem, kernel_source: str) -> Verdict:
+        """Judge one kernel."""
+        return await self.judge.evaluate_async(problem, kernel_source, settings=self.settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any
 
 import ray
 
-from kernels_eval.config import JudgeConfig
+from kernels_eval.config import JudgeConfig, changes_between
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.problem import Problem
@@ -32,7 +32,7 @@ from tasks.rollout.engines import Engine, PolicyServer
 from tasks.rollout.episode import EpisodeLog, EpisodePlan, RolloutContext, plan_episodes
 from tasks.rollout.episode_loop import EpisodeLoop, RolloutCounts
 from tasks.rollout.episode_tasks import episode_task
-from tasks.rollout.judge_client import AsyncJudge, JudgeClient
+from tasks.rollout.judge_client import AsyncJudge, JudgeClient, JudgeWithSettings
 from tasks.rollout.logs import TURN_LINES, LineLogger, relay_logs
 from tasks.rollout.prompts import judge_for
 from tasks.rollout.refill import MANIFEST_KEY as REFILL_KEY
@@ -171,7 +171,7 @@ class RolloutWorker:
 
     def __init__(self) -> None:
         self._opened: _Opened | None = None
-        self._judge: tuple[tuple[JudgeConfig, JudgeActorsConfig], Any] | None = None
+        self._judge: tuple[JudgeConfig, JudgeActorsConfig, Any] | None = None
 
     def ping(self) -> int:
         """Return the process id, as a sign of life."""
@@ -253,17 +253,24 @@ class RolloutWorker:
         self._opened = _Opened(settings, request.policy, engine, tokenizer)
         return engine, tokenizer
 
-    def _judge_for(self, config: JudgeConfig, actors: JudgeActorsConfig) -> Any:
-        """Return the warm judge of this configuration: in this process, or on actors."""
+    def _judge_for(self, config: JudgeConfig, actors: JudgeActorsConfig) -> AsyncJudge:
+        """Return a judge of this configuration: in this process, or on actors.
+
+        The judge of the last stage stays, with its warm workers and its cache, if the configurations differ only in
+        what can be changed for single kernels: stages differ in what they compile and run at the full size.
+        """
         from kernels_eval import Judge
         from tasks.rollout.judge_actors import ActorJudge
 
-        if self._judge is None or self._judge[0] != (config, actors):
-            if self._judge is not None:
-                self._judge[1].close()
-            judge = ActorJudge(config, actors) if actors.count else Judge(config)
-            self._judge = ((config, actors), judge)
-        return self._judge[1]
+        if self._judge is not None:
+            kept, kept_actors, judge = self._judge
+            settings = changes_between(kept, config) if kept_actors == actors else None
+            if settings is not None:
+                return JudgeWithSettings(judge, settings)
+            judge.close()
+        judge = ActorJudge(config, actors) if actors.count else Judge(config)
+        self._judge = (config, actors, judge)
+        return judge
 
 
 RolloutActor = ray.remote(RolloutWorker)

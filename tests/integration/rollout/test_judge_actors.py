@@ -4,7 +4,7 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -71,6 +71,20 @@ def items(count: int) -> list[tuple[Problem, str, Status]]:
 
 async def judge_all(judge: ActorJudge, kernels: list[tuple[Problem, str, Status]]) -> list[Verdict]:
     return list(await asyncio.gather(*(judge.evaluate_async(problem, kernel) for problem, kernel, _ in kernels)))
+
+
+async def judged_with(judge: ActorJudge, settings: Sequence[dict[str, str]]) -> list[Verdict]:
+    problem, kernel, _ = items(1)[0]
+    return [await judge.evaluate_async(problem, kernel, settings=each) for each in settings]
+
+
+def test_settings_of_one_kernel_reach_the_actors() -> None:
+    judge = ActorJudge(JUDGE, ACTORS)
+    try:
+        verdicts = asyncio.run(judged_with(judge, [{}, {"compile": "correct"}, {}]))
+    finally:
+        judge.close()
+    assert [bool(verdict.resources) for verdict in verdicts] == [False, True, False]
 
 
 async def judge_and_kill(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kernels_eval.config import CHANGEABLE, JudgeConfig, with_settings
+from kernels_eval.config import CHANGEABLE, JudgeConfig, changes_between, with_settings
 from kernels_eval.errors import InputError
 
 CONFIG = JudgeConfig(timeout_s=5.0)
@@ -42,3 +42,15 @@ def test_what_may_be_changed(name: str, value: Any) -> None:
 def test_what_may_not(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         with_settings(CONFIG, None, settings)
+
+
+@pytest.mark.parametrize("changed", [{}, {"compile": "never", "compile_share": 0.1}, {"timeout_s": 2.0, "trials": 3}])
+def test_changes_lead_from_one_configuration_to_the_other(changed: dict[str, Any]) -> None:
+    wanted = CONFIG.model_copy(update=changed)
+    assert changes_between(CONFIG, wanted) == changed
+    assert with_settings(CONFIG, None, changed) == wanted
+
+
+@pytest.mark.parametrize("changed", [{"memory_mb": 4096}, {"workers": 9}, {"cache_dir": "x"}, {"timeout_s": 6.0}])
+def test_other_changes_need_another_judge(changed: dict[str, Any]) -> None:
+    assert changes_between(CONFIG, CONFIG.model_copy(update={"trials": 3, **changed})) is None

@@ -7,13 +7,13 @@ without the attention matrix (fused attention never stores it), counted for gate
 Specific to this trainer: gradients accumulate in float32; the reference policy is whole on every rank.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from kernels_eval.errors import InputError
 from tasks.models.config import COMPANIONS, ModelConfig
+from tasks.pipeline.json_file import read_json_object
 
 GIB = 2**30
 CONTEXT_BYTES = 1.5 * GIB
@@ -104,8 +104,8 @@ def shape_of(model: ModelConfig) -> Shape:
 
 
 def _from_file(file: Path) -> Shape:
+    stored = read_json_object(file)
     try:
-        stored: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         heads = int(stored["num_attention_heads"])
         hidden = int(stored["hidden_size"])
         kind = str(stored.get("model_type", ""))
@@ -121,7 +121,7 @@ def _from_file(file: Path) -> Shape:
             query_key_norm=kind.startswith("qwen3"),
             attention_bias=bool(stored.get("attention_bias", kind == "qwen2")),
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{file}: expected the sizes of a decoder: {type(error).__name__}: {error}") from error
 
 

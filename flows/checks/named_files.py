@@ -1,9 +1,9 @@
 """Checks of the files that settings name: pretrained models and validation suites, readable before a run starts."""
 
-import json
 from pathlib import Path
 
 from kernels_eval.errors import InputError
+from tasks.pipeline.json_file import read_json_object
 
 
 def check_model_folder(where: str, name: str | None) -> None:
@@ -60,12 +60,5 @@ def check_suites(folder: str | None, reward: str) -> None:
 
 def architectures_of(where: str, folder: Path) -> list[str]:
     """Return the names of the architectures in a model's `config.json`."""
-    file = folder / "config.json"
-    try:
-        description = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{where}: {file}: expected JSON: {error}") from error
-    if not isinstance(description, dict):
-        raise InputError(f"{where}: {file}: expected an object, found {type(description).__name__}")
-    kinds = description.get("architectures") or []
+    kinds = read_json_object(folder / "config.json", where).get("architectures") or []
     return [str(kind) for kind in kinds] if isinstance(kinds, list) else [str(kinds)]

@@ -33,7 +33,6 @@ class Limits:
     processor_blocks: int
     registers: int = 65536
     """32-bit registers of a processor."""
-    thread_registers: int = 255
     block_threads: int = 1024
     warp_threads: int = 32
     register_unit: int = 256
@@ -55,9 +54,9 @@ ARCHITECTURES = {
     "cuda:103": Limits(227 << 10, 228 << 10, 64, 32),
     "cuda:120": Limits(99 << 10, 100 << 10, 48, 24),
     "cuda:121": Limits(99 << 10, 100 << 10, 48, 24),
-    "hip:gfx90a": Limits(64 << 10, 64 << 10, 32, 32, _CDNA_REGISTERS, 512, 1024, 64, 512, 0),
-    "hip:gfx942": Limits(64 << 10, 64 << 10, 32, 32, _CDNA_REGISTERS, 512, 1024, 64, 512, 0),
-    "hip:gfx950": Limits(160 << 10, 160 << 10, 32, 32, _CDNA_REGISTERS, 512, 1024, 64, 512, 0),
+    "hip:gfx90a": Limits(64 << 10, 64 << 10, 32, 32, _CDNA_REGISTERS, 1024, 64, 512, 0),
+    "hip:gfx942": Limits(64 << 10, 64 << 10, 32, 32, _CDNA_REGISTERS, 1024, 64, 512, 0),
+    "hip:gfx950": Limits(160 << 10, 160 << 10, 32, 32, _CDNA_REGISTERS, 1024, 64, 512, 0),
 }
 """Targets whose limits are enforced. Others are compiled for, and their limits are not known."""
 

@@ -15,7 +15,6 @@ inputs and outputs lie, and if the calls are to be profiled or the candidate's k
 reference, the input seeds or the verdict is ever in this process.
 """
 
-import gc
 import os
 import pickle
 import socket
@@ -36,11 +35,12 @@ from kernels_eval.gpu.operator_guard import OperatorGuard
 from kernels_eval.gpu.rounds import Rounds
 from kernels_eval.gpu.shared_memory import MappedMemory
 from kernels_eval.gpu.warm_up import instruments, warm_up_child
+from kernels_eval.sandbox.candidate_model import build_model, candidate_session, send_state
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
 from kernels_eval.sandbox.fork_server import ChildSetup
 from kernels_eval.sandbox.inductor_names import provide
-from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
-from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm, tensor_from
+from kernels_eval.sandbox.messages import receive_frame, send_frame
+from kernels_eval.sandbox.tensor_bytes import TensorForm, tensor_from
 
 _MAX_THREADS = 100_000
 _MAX_PLACES = 6
@@ -51,14 +51,8 @@ SETUP = ChildSetup(warm_up_child, confine_fork_server, confine_child)
 
 def candidate_main(channel: socket.socket, memory_descriptor: int) -> None:
     """Run one candidate; returns when the judge hangs up."""
-    channel.settimeout(None)
-    gc.set_threshold(50_000)
-    try:
+    with candidate_session(channel):
         _Candidate(channel).serve(memory_descriptor)
-    except CandidateError as failed:
-        send_frame(channel, failed.header)
-    except ChannelClosedError:
-        return
 
 
 class _Candidate:
@@ -87,12 +81,10 @@ class _Candidate:
             self._answer(Rounds(tools, memory, gate, None, guard, backend), header)
         provide(job["source"], on_gpu=True)
         module = load_source(job["source"])
-        model = _build(module, job["arguments"], job["weight_seed"])
+        model = build_model(module, job["arguments"], job["weight_seed"], cuda_driver.DEVICE)
         if job["strict"]:
             refuse_host_copies(guard.violations.append)
-        state = _state(model)
-        named = {name: [NAMES.get(tensor.dtype, "?"), list(tensor.shape)] for name, tensor in state.items()}
-        send_frame(self._channel, {"kind": "ready", "state": named})
+        state = send_state(self._channel, model)
         header, payload = receive_frame(self._channel)
         for item in header["weights"]:
             state[item["name"]].copy_(tensor_from(payload, TensorForm(**item["form"]), item["offset"]))
@@ -125,23 +117,3 @@ def _with_places(error: Exception) -> str:
     """Describe an error in the judge's code, or in a library that it called, with its places: innermost first."""
     frames = reversed(traceback.extract_tb(error.__traceback__)[-_MAX_PLACES:])
     return f"{describe(error)} ({', '.join(f'{Path(frame.filename).name}:{frame.lineno}' for frame in frames)})"
-
-
-def _build(module: Any, arguments: list[Any], weight_seed: int) -> Any:
-    model_class = getattr(module, "ModelNew", None)
-    if not isinstance(model_class, type):
-        raise CandidateError("compile_error", "missing_model", "the source defines no class ModelNew")
-    torch.manual_seed(weight_seed)
-    try:
-        model: Any = model_class(*arguments)
-        return model.to(cuda_driver.DEVICE) if isinstance(model, torch.nn.Module) else model
-    except CandidateError:
-        raise
-    except BaseException as error:
-        raise CandidateError("runtime_error", "constructor_error", describe(error)) from error
-
-
-def _state(model: Any) -> dict[str, torch.Tensor]:
-    if not isinstance(model, torch.nn.Module):
-        return {}
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}

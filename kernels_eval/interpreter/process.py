@@ -8,7 +8,6 @@ Of the candidate's code only kernels run here, and only if kernels_eval.trace.ke
 sandboxed all the same. It never holds the reference, its outputs, the seeds or the verdict.
 """
 
-import gc
 import linecache
 import mmap
 import os
@@ -24,8 +23,9 @@ from kernels_eval.interpreter.memory_accesses import OutOfBoundsError
 from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
 from kernels_eval.interpreter.triton_patches import libdevice
 from kernels_eval.interpreter.triton_patches.interpreter import KernelError
+from kernels_eval.sandbox.candidate_model import candidate_session
 from kernels_eval.sandbox.candidate_source import FILE_NAME, CandidateError, describe
-from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
+from kernels_eval.sandbox.messages import receive_frame, send_frame
 from kernels_eval.sandbox.tensor_bytes import TensorForm, bytes_of, tensor_from
 from kernels_eval.trace.kernel_syntax import ForbiddenSyntaxError
 from kernels_eval.trace.schema import Free, LaunchKernel, Operate, Part, Upload, View
@@ -33,17 +33,10 @@ from kernels_eval.trace.schema import Free, LaunchKernel, Operate, Part, Upload,
 
 def interpreter_main(channel: socket.socket, memory_descriptor: int) -> None:
     """Serve one candidate; returns when the judge hangs up."""
-    channel.settimeout(None)
-    gc.set_threshold(50_000)
     torch.set_num_threads(1)
     libdevice.install()
-    try:
-        with torch.no_grad():
-            _Executor(channel, memory_descriptor).serve()
-    except CandidateError as failed:
-        send_frame(channel, failed.header)
-    except ChannelClosedError:
-        return
+    with candidate_session(channel), torch.no_grad():
+        _Executor(channel, memory_descriptor).serve()
 
 
 class _Executor:

@@ -39,7 +39,6 @@ from kernels_eval.reference.weights import (
     with_other_values,
 )
 from kernels_eval.sandbox.child import CandidateFailedError
-from kernels_eval.sandbox.tensor_bytes import TensorForm
 from kernels_eval.verdict import Status
 
 # Trial and error shows if a reference runs on reduced inputs. Its failures are expected, and not worth a log line.
@@ -68,12 +67,6 @@ class Reference:
         FakeTensorMode.cache_clear()  # otherwise never emptied: it grows with each new shape
         if eager.random_operators or self._code.may_be_random:
             self._refuse_if_random(eager.random_operators)
-
-    @property
-    def is_half(self) -> bool:
-        """True if the first floating-point input is fp16 or bf16."""
-        floats = [form.dtype for form in self.full_forms if isinstance(form, TensorForm) and "float" in form.dtype]
-        return bool(floats) and floats[0] in ("float16", "bfloat16")
 
     @property
     def has_square_input(self) -> bool:

@@ -8,10 +8,9 @@ from concurrent.futures import Future
 from contextlib import ExitStack, asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import Body, Depends, FastAPI, Request, Response
+from fastapi import Body, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, StreamingResponse
-from fastapi.security import HTTPBearer
+from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
 from kernels_eval.config import ServerConfig
@@ -19,8 +18,8 @@ from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.judge import Judge
 from kernels_eval.pool.worker_status import FaultStatistics
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM, Problem
-from kernels_eval.server.documentation import POLICY, documentation
-from kernels_eval.server.gate import REFUSALS, UNAUTHORISED, Admission, Gate, add_refusals
+from kernels_eval.server.application import LINES, open_application
+from kernels_eval.server.gate import REFUSALS, UNAUTHORISED, Admission, Gate
 from kernels_eval.server.metrics import CONTENT_TYPE, exposition
 from kernels_eval.server.schemas import (
     AnyEvalRequest,
@@ -41,7 +40,7 @@ Item = Annotated[AnyEvalRequest, Body(description="One kernel, in our names or i
 class _VerdictLines(StreamingResponse):
     """Streams verdicts as they are ready. Calls `release` at the end, even if the client disconnects."""
 
-    media_type = "application/x-ndjson"
+    media_type = LINES
 
     def __init__(self, lines: AsyncIterator[bytes], release: Callable[[], None]) -> None:
         super().__init__(lines)
@@ -59,24 +58,14 @@ def create_app(judge: Judge, config: ServerConfig | None = None, token: str | No
     config = config or ServerConfig()
     replies: Counter[int] = Counter()
     server = _Server(judge, config, replies)
-    app = FastAPI(
-        title="kernelmill judge",
-        version=JUDGE_VERSION,
-        summary="Judges GPU kernels: correctness against a reference, defences against cheating, speed.",
-        lifespan=server.lifespan,
-        docs_url=None,  # the framework's pages load scripts from other hosts
-        redoc_url=None,
-        dependencies=[Depends(HTTPBearer(auto_error=False))] if token else [],  # declared here, checked in the gate
+    app = open_application(
+        "kernelmill judge",
+        "Judges GPU kernels: correctness against a reference, defences against cheating, speed.",
+        server.lifespan,
+        has_token=token is not None,
+        streaming=("/eval/batch", "post"),
     )
-    add_refusals(app)
     server.add_routes(app)
-    app.openapi = lambda: _with_lines_named(FastAPI.openapi(app))
-
-    @app.get("/docs", include_in_schema=False)
-    def docs() -> HTMLResponse:  # pyright: ignore[reportUnusedFunction]  # the framework calls it
-        page = documentation(app.openapi(), has_token=token is not None)
-        return HTMLResponse(page, headers={"Content-Security-Policy": POLICY})
-
     return Gate(
         app,
         token=token,
@@ -84,14 +73,6 @@ def create_app(judge: Judge, config: ServerConfig | None = None, token: str | No
         body_timeout_s=config.body_timeout_s,
         replies=replies,
     )
-
-
-def _with_lines_named(schema: dict[str, Any]) -> dict[str, Any]:
-    """Declare that a batch's verdicts come as lines: the framework knows one media type for all replies of a route."""
-    content: dict[str, Any] = schema["paths"]["/eval/batch"]["post"]["responses"]["200"]["content"]
-    if "application/json" in content:
-        content[_VerdictLines.media_type] = content.pop("application/json")
-    return schema
 
 
 class _Server:

@@ -12,7 +12,6 @@ This process never holds an input, an output, a count or a clock, nor anything o
 from hostile code it sends out only programs, and the judge checks them.
 """
 
-import gc
 import pickle
 import socket
 import threading
@@ -23,10 +22,11 @@ import torch
 
 from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
 from kernels_eval.correctness.outputs import flat
+from kernels_eval.sandbox.candidate_model import build_model, candidate_session, send_state
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
 from kernels_eval.sandbox.inductor_names import provide
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
-from kernels_eval.sandbox.tensor_bytes import DTYPES, NAMES
+from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.schema import FIRST_WEIGHT
 from kernels_eval.tracing import fake_cuda
 from kernels_eval.tracing.chance import Chance
@@ -40,14 +40,8 @@ _DIFFERENCE_NAMES = 5
 
 def tracing_main(channel: socket.socket, memory_descriptor: int) -> None:
     """Serve one candidate; returns when the judge closes the channel."""
-    channel.settimeout(None)
-    gc.set_threshold(50_000)  # short-lived: early collection would touch, and so copy, the zygote's pages
-    try:
+    with candidate_session(channel):
         _Host(channel).serve()
-    except CandidateError as failed:
-        send_frame(channel, failed.header)
-    except ChannelClosedError:
-        return
 
 
 class _Host:
@@ -75,10 +69,8 @@ class _Host:
         before = global_state()
         provide(job["source"], on_gpu=False)
         with fake_cuda.OnCpu():
-            model = _build(load_source(job["source"]), job["arguments"], job["weight_seed"])
-        state = _state(model)
-        named = {name: [NAMES.get(tensor.dtype, "?"), list(tensor.shape)] for name, tensor in state.items()}
-        send_frame(self._channel, {"kind": "ready", "state": named})
+            model = build_model(load_source(job["source"]), job["arguments"], job["weight_seed"])
+        state = send_state(self._channel, model)
         header, _ = receive_frame(self._channel)
         _use_handles(model, self._tracer, {name: state[name] for name in header["names"]})
         while True:
@@ -154,23 +146,6 @@ class _Host:
     def _send(self, header: dict[str, Any]) -> None:
         commands, payload = self._tracer.take()
         send_frame(self._channel, {**header, "kernels": self._sources.take_fresh(), "commands": commands}, payload)
-
-
-def _build(module: Any, arguments: list[Any], weight_seed: int) -> Any:
-    model_class = getattr(module, "ModelNew", None)
-    if not isinstance(model_class, type):
-        raise CandidateError("compile_error", "missing_model", "the source defines no class ModelNew")
-    torch.manual_seed(weight_seed)
-    try:
-        return model_class(*arguments)
-    except BaseException as error:
-        raise CandidateError("runtime_error", "constructor_error", describe(error)) from error
-
-
-def _state(model: Any) -> dict[str, torch.Tensor]:
-    if not isinstance(model, torch.nn.Module):
-        return {}
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def _use_handles(model: Any, tracer: Tracer, given: dict[str, torch.Tensor]) -> None:

@@ -5,7 +5,7 @@
         await episode.answer_async(generate(episode.messages))
     episode.rewards, episode.returns, episode.reward
 
-Messages, rewards and reasons to end are those of our own rollouts (tasks.rollout.prompts, .episode_tasks). A turn on
+Messages, rewards and reasons to end are those of our own rollouts (tasks.rollout.history). A turn on
 which the machine failed ends the episode; nothing is known of the episode as a whole then, and its reward is None.
 """
 
@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
 from tasks.adapters.scoring import Scored, Scorer
-from tasks.rollout.config import EpisodeConfig
-from tasks.rollout.episode_tasks import episode_task
-from tasks.rollout.prompts import HistoryTurn, prompt_messages
+from tasks.models.chat_templates import Message
+from tasks.rollout.history import History
 from tasks.trajectories.returns import turn_returns
 from tasks.trajectories.schema import Termination
 
@@ -43,9 +42,8 @@ class KernelEpisode:
         self.problem = Problem(problem_id="problem", source=problem) if isinstance(problem, str) else problem
         self.steps: list[Step] = []
         self._scorer = scorer
-        self._task = episode_task(scorer.episode.task)
-        self._history: list[HistoryTurn] = []
-        self.messages: list[ChatMessage] = self._messages()
+        self._history = History(self.problem, scorer.episode, scorer.backend)
+        self.messages: list[ChatMessage] = chat_messages(self._history.messages())
         """The conversation so far, up to the next answer; a later one continues the earlier ones."""
 
     @property
@@ -71,41 +69,26 @@ class KernelEpisode:
 
     async def answer_async(self, answer: str, tokens: int | None = None, truncated: bool = False) -> Step:
         """Judge the next answer. Raises InputError if the episode has ended."""
-        if self.termination is not None:
-            raise InputError(f"{self.problem.problem_id}: the episode has ended ({self.termination})")
+        self._check_open()
         return self._add(answer, await self._scorer.score_async(self.problem, answer, tokens, truncated))
 
     def answer(self, answer: str, tokens: int | None = None, truncated: bool = False) -> Step:
         """Judge the next answer, blocking. Raises InputError if the episode has ended."""
-        if self.termination is not None:
-            raise InputError(f"{self.problem.problem_id}: the episode has ended ({self.termination})")
+        self._check_open()
         return self._add(answer, self._scorer.score(self.problem, answer, tokens, truncated))
 
+    def _check_open(self) -> None:
+        if self.termination is not None:
+            raise InputError(f"{self.problem.problem_id}: the episode has ended ({self.termination})")
+
     def _add(self, answer: str, scored: Scored) -> Step:
-        if scored.score is None:
-            step = Step(scored, None, Termination.INFRASTRUCTURE_ERROR)
-        else:
-            self._history.append(
-                HistoryTurn(
-                    response_text=answer,
-                    kernel_source=scored.kernel_source,
-                    verdict=scored.verdict,
-                    reward=scored.score,
-                )
-            )
-            ended = self._task.termination(self._history, self.problem.level, self._scorer.episode)
-            self.messages = self._messages()
-            step = Step(scored, self.messages[-1] if ended is None else None, ended)
+        ended = self._history.add(answer, scored.kernel_source, scored.verdict, scored.score)
+        self.messages = chat_messages(self._history.messages())
+        step = Step(scored, self.messages[-1] if ended is None else None, ended)
         self.steps.append(step)
         return step
 
-    def _messages(self) -> list[ChatMessage]:
-        return chat_messages(self.problem.source, self._history, self._scorer.episode, self._scorer.backend)
 
-
-def chat_messages(
-    problem_source: str, history: Sequence[HistoryTurn], episode: EpisodeConfig, backend: str
-) -> list[ChatMessage]:
-    """Return the next prompt after some turns."""
-    messages = prompt_messages(problem_source, history, episode, backend)
+def chat_messages(messages: Sequence[Message]) -> list[ChatMessage]:
+    """Return messages as chat templates take them."""
     return [{"role": message.role.value, "content": message.content} for message in messages]

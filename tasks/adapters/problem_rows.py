@@ -11,11 +11,12 @@ from tasks.adapters.kernel_episode import ChatMessage, chat_messages
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.row import Split
 from tasks.rollout.config import EpisodeConfig
+from tasks.rollout.prompts import prompt_messages
 
 
 def first_prompt(problem_source: str, episode: EpisodeConfig, backend: str = "triton") -> list[ChatMessage]:
     """Return the first prompt as chat messages."""
-    return chat_messages(problem_source, [], episode, backend)
+    return chat_messages(prompt_messages(problem_source, [], episode, backend))
 
 
 def problem_rows(

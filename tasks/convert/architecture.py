@@ -1,6 +1,5 @@
 """Architecture of a checkpoint: the numbers that decide names, shapes and the order of its weights."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -52,19 +51,6 @@ class Architecture:
     def qkv_bias(self) -> bool:
         """Queries, keys and values have biases."""
         return self.family is Family.QWEN2
-
-
-def read_json(file: Path) -> dict[str, Any]:
-    """Return a JSON object; raises InputError if the file is missing or something else."""
-    try:
-        stored = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise InputError(f"{file}: expected JSON: {error}") from error
-    if not isinstance(stored, dict):
-        raise InputError(f"{file}: expected a JSON object, found {type(stored).__name__}")
-    return stored
 
 
 def architecture_in(stored: Mapping[str, Any], where: Path | str) -> Architecture:

@@ -11,10 +11,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from kernels_eval.errors import InputError, first_line
-from tasks.convert.architecture import Architecture, read_json
+from tasks.convert.architecture import Architecture
 from tasks.convert.layout import fuse, split
 from tasks.convert.safetensors_stream import INDEX_FILE, Planned, SafetensorsStream
 from tasks.convert.weights import Weight, huggingface_names, shape_of
+from tasks.pipeline.json_file import read_json_object
 
 TOKENIZER_FILES = (
     "tokenizer*",
@@ -105,7 +106,7 @@ def _opened(file: Path) -> Any:
 def _weight_map(folder: Path) -> dict[str, Path]:
     index = folder / INDEX_FILE
     if index.is_file():
-        named = read_json(index).get("weight_map")
+        named = read_json_object(index).get("weight_map")
         if not isinstance(named, dict):
             raise InputError(f"{index}: weight_map: expected the file of each tensor, found {type(named).__name__}")
         return {str(name): folder / Path(str(file)).name for name, file in named.items()}

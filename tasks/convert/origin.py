@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from kernels_eval.errors import InputError
-from tasks.convert.architecture import Architecture, architecture_in, read_json
+from tasks.convert.architecture import Architecture, architecture_in
 from tasks.convert.arguments import check_agreement, check_arguments, config_from
 from tasks.convert.formats import Format
 from tasks.convert.mp_rank import read_arguments, shard_files
 from tasks.convert.torch_dist import INDEX_FILE, read_common
 from tasks.convert.zero import find_states
 from tasks.models.config import COMPANIONS
+from tasks.pipeline.json_file import read_json_object
 
 TRACKER_FILE = "latest_checkpointed_iteration.txt"
 """Megatron's file that names the newest iteration."""
@@ -27,11 +28,6 @@ class Origin:
     """The folder that the user named."""
     folder: Path
     """The folder with the files."""
-
-    @property
-    def is_megatron(self) -> bool:
-        """Has Megatron's arguments."""
-        return self.format in (Format.TORCH_DIST, Format.MP_RANK)
 
     def arguments(self) -> Any:
         """Return Megatron's arguments; None if the checkpoint has none."""
@@ -97,7 +93,7 @@ def config_of(origin: Origin, companions: Path | None, vocabulary: int | None) -
     `vocabulary`: tokens, if the arguments do not tell. Raises InputError if there is neither.
     """
     if companions is not None:
-        return read_json(companions / "config.json")
+        return read_json_object(companions / "config.json")
     arguments = origin.arguments()
     if arguments is None:
         raise InputError(

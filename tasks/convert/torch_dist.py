@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from kernels_eval.errors import InputError
-from tasks.convert.architecture import read_json
 from tasks.convert.names import StoredName, is_beside, parse_name
 from tasks.convert.unpickling import load_file, load_index, load_tensor
 from tasks.convert.weights import Weight
+from tasks.pipeline.json_file import read_json_object
 
 INDEX_FILE = ".metadata"
 COMMON_FILE = "common.pt"
@@ -172,6 +172,6 @@ class _Stretch(io.RawIOBase):
 
 def _check_backend(folder: Path) -> None:
     file = folder / BACKEND_FILE
-    backend = read_json(file).get("sharded_backend") if file.is_file() else "torch_dist"
+    backend = read_json_object(file).get("sharded_backend") if file.is_file() else "torch_dist"
     if backend != "torch_dist":
         raise InputError(f"{file}: sharded_backend: found {backend}, expected torch_dist")

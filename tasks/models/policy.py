@@ -9,6 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, Qwen
 
 from kernels_eval.errors import InputError, first_line
 from tasks.models.config import ModelConfig
+from tasks.pipeline.json_file import read_json_object
 
 _SHAPE_FIELDS = (
     "model_type",
@@ -104,14 +105,9 @@ def save_policy(
 def architecture_of(path: Path) -> dict[str, Any]:
     """Return the fields of `config.json` that decide the weights' shapes; raises InputError if it is missing."""
     file = path / "config.json"
-    try:
-        stored = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"{file}: expected the configuration of a Hugging Face model, found no file") from error
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file}: expected JSON: {error}") from error
-    if not isinstance(stored, dict):
-        raise InputError(f"{file}: expected an object, found {type(stored).__name__}")
+    if not file.exists():
+        raise InputError(f"{file}: expected the configuration of a Hugging Face model, found no file")
+    stored = read_json_object(file)
     return {field: stored.get(field) for field in _SHAPE_FIELDS}
 
 

@@ -10,13 +10,13 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kernels_eval.errors import InputError, first_line
 from kernels_eval.problem import Problem, check_problem_source
+from tasks.pipeline.json_file import read_json_object
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.row import WANTED, Entry, Row, entry_of
 
@@ -60,7 +60,7 @@ def read_dataset_folder(path: Path, wanted: frozenset[str]) -> Iterator[Row]:
     if not path.is_dir():
         raise InputError(f"{path}: expected a Hugging Face dataset folder, found a file")
     if (path / "dataset_dict.json").is_file():
-        splits = _json(path / "dataset_dict.json").get("splits")
+        splits = read_json_object(path / "dataset_dict.json").get("splits")
         if not isinstance(splits, list) or not splits:
             raise InputError(f"{path / 'dataset_dict.json'}: expected a list `splits` that names the folders")
         for split in splits:
@@ -80,7 +80,7 @@ def read_dataset_folder(path: Path, wanted: frozenset[str]) -> Iterator[Row]:
 
 
 def _saved_rows(folder: Path, wanted: frozenset[str]) -> Iterator[Row]:
-    state = _json(folder / "state.json")
+    state = read_json_object(folder / "state.json")
     if state.get("_indices_data_files"):
         raise InputError(
             f"{folder}: holds a selection by indices; write it again with flatten_indices().save_to_disk()"
@@ -112,16 +112,6 @@ def _rows_of(path: Path, found: tuple[str, ...], batches: Iterable[pa.RecordBatc
         for values in batch.to_pylist():
             yield Row(f"{path} row {number}", values, found)
             number += 1
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not readable as JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: expected a JSON object, found {type(value).__name__}")
-    return value
 
 
 def load_checkout(path: Path) -> Iterator[Entry]:

@@ -18,8 +18,8 @@ from tasks.models.chat_templates import THINK_START, Message, Role
 from tasks.problems.row import ProblemRow, Split
 from tasks.rollout.config import EpisodeConfig, SamplingConfig
 from tasks.rollout.engines import GenerationRequest
-from tasks.rollout.episode_tasks import EpisodeTask
-from tasks.rollout.prompts import HistoryTurn, compressed, prompt_messages
+from tasks.rollout.history import History
+from tasks.rollout.prompts import HistoryTurn, compressed
 from tasks.rollout.turn_tokens import Prompt, first_prompt, next_prompt, opens_thought, rewritten_prompt
 from tasks.trajectories.schema import Termination, Trajectory, Turn
 
@@ -77,7 +77,6 @@ class RolloutContext:
     run_id: str
     policy_digest: str
     tokenizer: Any
-    task: EpisodeTask
     episode: EpisodeConfig
     sampling: SamplingConfig
     backend: str
@@ -102,8 +101,8 @@ class Episode:
         self.termination: Termination | None = None
         self._context = context
         self._context_tokens = context_tokens
-        self._history: list[HistoryTurn] = []
-        self._whole = self._messages([])
+        self._history = History(plan.row.problem, context.episode, context.backend)
+        self._whole = self._history.messages()
         """The task's messages for the whole history."""
         self.messages: Sequence[Message] = self._whole
         """Messages of the prompt: the same, or compressed."""
@@ -135,20 +134,8 @@ class Episode:
         `score`: reward of the verdict alone, which decides termination; None for a fault.
         """
         self.turns.append(turn)
-        if score is None:
-            self.termination = Termination.INFRASTRUCTURE_ERROR
-            return
-        self._history.append(
-            HistoryTurn(
-                response_text=self.response_content(turn.response_text),
-                kernel_source=turn.kernel_source,
-                verdict=turn.verdict,
-                reward=score,
-            )
-        )
-        context = self._context
-        level = self.plan.row.problem.level
-        self.termination = context.task.termination(self._history, level, context.episode)
+        answer = self.response_content(turn.response_text)
+        self.termination = self._history.add(answer, turn.kernel_source, turn.verdict, score)
         if self.termination is None:
             self._ask_again(turn.response_token_ids)
             if not self.has_room:
@@ -192,14 +179,10 @@ class Episode:
             Message(role=Role.ASSISTANT, content=self.response_content(self.turns[-1].response_text)),
         ]
 
-    def _messages(self, history: Sequence[HistoryTurn]) -> list[Message]:
-        context = self._context
-        return prompt_messages(self.plan.row.problem.source, history, context.episode, context.backend)
-
     def _ask_again(self, response_token_ids: Sequence[int]) -> None:
         context = self._context
         tokenizer, thinking = context.tokenizer, context.episode.thinking
-        before, self._whole = self._whole, self._messages(self._history)
+        before, self._whole = self._whole, self._history.messages()
         if self._whole[:-2] == before:
             messages = [*self.messages, *self._whole[-2:]]
             prompt = next_prompt(tokenizer, self.prompt, response_token_ids, messages, thinking=thinking)
@@ -210,12 +193,12 @@ class Episode:
             room = self._context_tokens - context.sampling.max_new_tokens
             longest = min(self._first_tokens + context.episode.history_tokens, room)
             if len(prompt.token_ids) > longest:
-                messages = self._messages(compressed(self._history, lambda rung: self._length(rung) <= longest))
+                fitting = compressed(self._history.turns, lambda rung: self._length(rung) <= longest)
+                messages = self._history.messages(fitting)
                 prompt = rewritten_prompt(tokenizer, messages, thinking=thinking)
         self.messages, self.prompt = messages, prompt
 
     def _length(self, history: Sequence[HistoryTurn]) -> int:
         """Return the number of tokens of the prompt with this history."""
-        return len(
-            encode_prompt(self._context.tokenizer, self._messages(history), thinking=self._context.episode.thinking)
-        )
+        messages, thinking = self._history.messages(history), self._context.episode.thinking
+        return len(encode_prompt(self._context.tokenizer, messages, thinking=thinking))

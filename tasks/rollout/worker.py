@@ -31,7 +31,6 @@ from tasks.rollout.curriculum import MANIFEST_KEY, CurriculumState, capped, rows
 from tasks.rollout.engines import Engine, PolicyServer
 from tasks.rollout.episode import EpisodeLog, EpisodePlan, RolloutContext, plan_episodes
 from tasks.rollout.episode_loop import EpisodeLoop, RolloutCounts
-from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.judge_client import AsyncJudge, JudgeClient, JudgeWithSettings
 from tasks.rollout.logs import TURN_LINES, LineLogger, relay_logs
 from tasks.rollout.prompts import judge_for
@@ -113,7 +112,6 @@ async def roll_out(
         run_id=request.run_id,
         policy_digest=request.policy.digest,
         tokenizer=tokenizer,
-        task=episode_task(episode.task),
         episode=episode,
         sampling=sampling,
         backend=request.judge.backend,

@@ -1,10 +1,10 @@
 """The user's DeepSpeed JSON file (`update.deepspeed`), as it is checked before a run and read by every rank."""
 
-import json
 from pathlib import Path
 from typing import Any, cast
 
 from kernels_eval.errors import InputError
+from tasks.pipeline.json_file import read_json_object
 
 RESERVED = {
     "train_batch_size": "update.optimizer_steps",
@@ -21,16 +21,11 @@ RESERVED = {
 
 def read_deepspeed_file(path: str) -> dict[str, Any]:
     """Return a DeepSpeed JSON file; raises InputError if it is invalid, or sets a key of `RESERVED`."""
-    try:
-        given = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"update.deepspeed: {path}: expected a DeepSpeed JSON file: {error}") from error
-    if not isinstance(given, dict):
-        raise InputError(f"update.deepspeed: {path}: expected an object, found {type(given).__name__}")
+    given = read_json_object(Path(path), "update.deepspeed")
     for key, setting in RESERVED.items():
         if key in given:
             raise InputError(f"update.deepspeed: {path}: {key} is not the file's to set; set {setting} instead")
-    return cast(dict[str, Any], given)
+    return given
 
 
 def stage_of(path: str | None, zero_stage: int) -> int:

@@ -38,7 +38,6 @@ from tasks.rollout.engines.sglang.api import SglangApi
 from tasks.rollout.engines.sglang.canary import reference_logprobs
 from tasks.rollout.episode import RolloutContext, plan_episodes
 from tasks.rollout.episode_loop import EpisodeLoop
-from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.judge_client import AsyncJudge, JudgeClient
 from tasks.trajectories.schema import TURNS_FILE, Trajectory
 from tasks.trajectories.writer import write_trajectories
@@ -79,7 +78,6 @@ class Run:
             run_id="gpu",
             policy_digest=policy.digest,
             tokenizer=self.trainer.tokenizer,
-            task=episode_task("kernelbench_multiturn"),
             episode=EPISODE,
             sampling=SamplingConfig(max_new_tokens=256),
             backend="triton",

@@ -7,17 +7,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Header, Query, Response
+from fastapi import FastAPI, Header, Query, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, StreamingResponse
-from fastapi.security import HTTPBearer
+from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
 from kernels_eval.errors import InputError
 from kernels_eval.judge import Judge
 from kernels_eval.problem import Problem, check_problem_source
-from kernels_eval.server.documentation import POLICY, documentation
-from kernels_eval.server.gate import REFUSALS, UNAUTHORISED, Gate, QueueFullError, add_refusals
+from kernels_eval.server.application import LINES, open_application
+from kernels_eval.server.gate import REFUSALS, UNAUTHORISED, Gate, QueueFullError
 from kernels_eval.server.metrics import CONTENT_TYPE
 from kernels_eval.server.schemas import ErrorReply
 from kernels_eval.verdict import JUDGE_VERSION
@@ -29,7 +28,6 @@ from tasks.generation.service.runner import Runner
 from tasks.generation.service.schemas import JobEvent, Jobs, JobState, JobView, KernelRequest, ServiceHealth
 from tasks.generation.writers import Writer
 
-_LINES = "application/x-ndjson"
 _RETRY_AFTER_S = 10
 _UNKNOWN: dict[int | str, dict[str, Any]] = UNAUTHORISED | {
     404: {"model": ErrorReply, "description": "There is no such job."},
@@ -70,36 +68,18 @@ def create_app(
             await runner.stop()
             await close()
 
-    app = FastAPI(
-        title="kernelmill kernels",
-        version=JUDGE_VERSION,
-        summary="PyTorch module in, verified kernel out.",
-        lifespan=lifespan,
-        docs_url=None,
-        redoc_url=None,
-        dependencies=[Depends(HTTPBearer(auto_error=False))] if token else [],  # declared here, checked in the gate
+    app = open_application(
+        "kernelmill kernels",
+        "PyTorch module in, verified kernel out.",
+        lifespan,
+        has_token=token is not None,
+        streaming=("/v1/kernels/{name}/events", "get"),
     )
-    add_refusals(app)
     _Routes(runner, config).add_to(app)
     _add_state(app, runner, judge, writer, config, replies)
-    app.openapi = lambda: _with_lines_named(FastAPI.openapi(app))
-
-    @app.get("/docs", include_in_schema=False)
-    def docs() -> HTMLResponse:  # pyright: ignore[reportUnusedFunction]  # the framework calls it
-        page = documentation(app.openapi(), has_token=token is not None)
-        return HTMLResponse(page, headers={"Content-Security-Policy": POLICY})
-
     return Gate(
         app, token=token, max_body_bytes=config.max_body_bytes, body_timeout_s=config.body_timeout_s, replies=replies
     )
-
-
-def _with_lines_named(schema: dict[str, Any]) -> dict[str, Any]:
-    """Declare the events as lines, and a kernel as nothing but Python."""
-    content: dict[str, Any] = schema["paths"]["/v1/kernels/{name}/events"]["get"]["responses"]["200"]["content"]
-    if "application/json" in content:
-        content[_LINES] = content.pop("application/json")
-    return schema
 
 
 class _Routes:
@@ -135,7 +115,7 @@ class _Routes:
         async def events(name: str, after: Annotated[int, Query(ge=0, lt=2**31)] = 0) -> Response:
             """Stream the progress of a job until it has ended: one JSON object a line, those after `after`."""
             self._job(name)
-            return StreamingResponse(self._lines(name, after), media_type=_LINES)
+            return StreamingResponse(self._lines(name, after), media_type=LINES)
 
         @app.get("/v1/kernels/{name}/kernel.py", response_class=Response, responses=_NO_KERNEL, tags=["kernels"])
         async def source(name: str) -> Response:

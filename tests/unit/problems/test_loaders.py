@@ -203,7 +203,7 @@ def test_saved_dataset_flaws_are_named(write, rows):
         with pytest.raises(InputError, match=message):
             load_problems(config("huggingface", path))
     (path / "state.json").write_text("{")
-    with pytest.raises(InputError, match="not readable as JSON"):
+    with pytest.raises(InputError, match="expected JSON"):
         load_problems(config("huggingface", path))
 
 

@@ -17,7 +17,6 @@ from tasks.rollout.config import EpisodeConfig, SamplingConfig
 from tasks.rollout.engines import FinishReason, Generation
 from tasks.rollout.episode import RolloutContext, plan_episodes
 from tasks.rollout.episode_loop import EpisodeLoop
-from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.judge_client import JudgeClient
 from tasks.rollout.kernel_extraction import extract_kernel, without_reasoning
 from tasks.rollout.prompts import (
@@ -118,9 +117,7 @@ def test_prompts_keep_to_the_budget_and_say_what_they_are(
         max_zero_turns=9,
         history_tokens=budget,
     )
-    context = RolloutContext(
-        "run", "digest", tokenizer, episode_task(episode.task), episode, SamplingConfig(), "triton"
-    )
+    context = RolloutContext("run", "digest", tokenizer, episode, SamplingConfig(), "triton")
     recorder = Recorder()
     engine = simulation.FaultyEngine(tokenizer, seed=seed)
     episode_loop = EpisodeLoop(
@@ -178,9 +175,7 @@ def test_whatever_is_answered_a_budget_holds_and_nothing_is_cut(
     episode = EpisodeConfig(
         prompt="source", feedback="full", max_turns=4, success_reward=9, max_zero_turns=9, history_tokens=budget
     )
-    context = RolloutContext(
-        "run", "digest", tokenizer, episode_task(episode.task), episode, SamplingConfig(), "triton"
-    )
+    context = RolloutContext("run", "digest", tokenizer, episode, SamplingConfig(), "triton")
     recorder = Recorder()
     episode_loop = EpisodeLoop(
         context, Engine(tokenizer), JudgeClient(Judge(), simulation.reward_on, 9), logs=[recorder]
@@ -204,7 +199,7 @@ def test_a_compressed_prompt_is_carried_on(simulation: Any, small_tokenizer: Any
     episode = EpisodeConfig(
         prompt="source", feedback="brief", max_turns=12, success_reward=9, max_zero_turns=99, history_tokens=300
     )
-    context = RolloutContext("r", "d", small_tokenizer, episode_task(episode.task), episode, SamplingConfig(), "triton")
+    context = RolloutContext("r", "d", small_tokenizer, episode, SamplingConfig(), "triton")
     episode_loop = EpisodeLoop(
         context,
         simulation.FaultyEngine(small_tokenizer),
@@ -226,9 +221,7 @@ def test_with_a_budget_a_small_context_compresses_instead_of_ending(simulation: 
             max_zero_turns=99,
             history_tokens=budget,
         )
-        context = RolloutContext(
-            "r", "d", small_tokenizer, episode_task(episode.task), episode, SamplingConfig(max_new_tokens=64), "triton"
-        )
+        context = RolloutContext("r", "d", small_tokenizer, episode, SamplingConfig(max_new_tokens=64), "triton")
         engine = simulation.FaultyEngine(small_tokenizer, context_tokens=220)
         episode_loop = EpisodeLoop(context, engine, JudgeClient(simulation.FaultyJudge(), simulation.reward_on, 9))
         plans = plan_episodes(simulation.problem_rows(4), Split.TRAIN, 4, 2, 1, 3)

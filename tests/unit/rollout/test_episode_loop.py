@@ -21,7 +21,7 @@ from tasks.problems.row import Split
 from tasks.rollout.config import EpisodeConfig, HorizonConfig, RolloutConfig, SamplingConfig
 from tasks.rollout.episode import EpisodeLog, RolloutContext, plan_episodes
 from tasks.rollout.episode_loop import EpisodeLoop
-from tasks.rollout.episode_tasks import episode_task, turn_limit
+from tasks.rollout.episode_tasks import turn_limit
 from tasks.rollout.judge_client import JudgeClient
 from tasks.trajectories.reader import read_turns
 from tasks.trajectories.schema import Termination, Trajectory
@@ -46,7 +46,6 @@ def play(
         run_id="run",
         policy_digest="digest",
         tokenizer=tokenizer,
-        task=episode_task(episode.task),
         episode=episode,
         sampling=SamplingConfig(max_new_tokens=max_new_tokens),
         backend="triton",

@@ -12,7 +12,6 @@ from tasks.rollout.config import EpisodeConfig, SamplingConfig
 from tasks.rollout.engines import FinishReason, Generation, GenerationRequest
 from tasks.rollout.episode import RolloutContext, plan_episodes
 from tasks.rollout.episode_loop import EpisodeLoop
-from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.judge_client import JudgeClient
 from tasks.rollout.prompts import answer_text
 from tasks.trajectories.schema import Trajectory
@@ -48,7 +47,7 @@ def played(
     simulation: Any, tokenizer: Any, text: str, reason: FinishReason = FinishReason.STOP, *, thinking: bool = False
 ) -> Trajectory:
     episode = EpisodeConfig(prompt="source", feedback="brief", max_turns=2, success_reward=9, thinking=thinking)
-    context = RolloutContext("run", "d", tokenizer, episode_task(episode.task), episode, SamplingConfig(), "triton")
+    context = RolloutContext("run", "d", tokenizer, episode, SamplingConfig(), "triton")
     judge_client = JudgeClient(simulation.FaultyJudge(), simulation.reward_on, 5)
     episode_loop = EpisodeLoop(context, Saying(tokenizer, text, reason), judge_client)
     (trajectory,) = asyncio.run(episode_loop.run(plan_episodes(simulation.problem_rows(1), Split.TRAIN, 1, 1, 1, 0)))

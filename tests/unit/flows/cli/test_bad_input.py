@@ -197,9 +197,7 @@ FILES = [
     problems(lambda at: at.table({"source": []}), "parquet", ("table.parquet: expected problems, found none",)),
     problems(lambda at: at.text("table.parquet", ""), "parquet", ("table.parquet: not a readable Parquet file",)),
     problems(lambda at: at.empty(), "huggingface", ("expected a Hugging Face dataset folder", "found none")),
-    problems(
-        lambda at: str(Path(at.text("hf/state.json", "{")).parent), "huggingface", ("state.json: not readable as JSON",)
-    ),
+    problems(lambda at: str(Path(at.text("hf/state.json", "{")).parent), "huggingface", ("state.json: expected JSON",)),
 ]
 MODELS = [
     checkpoint(lambda at: at.model("{"), "config.json: expected JSON"),

@@ -26,7 +26,7 @@ QUICK = SglangConfig(start_timeout_s=5, backoff_s=0.01, request_timeout_s=20)
 
 @pytest.fixture(scope="session")
 def doubles() -> ModuleType:
-    path = Path(__file__).parents[3] / "doubles" / "sglang_server.py"
+    path = Path(__file__).parents[4] / "doubles" / "sglang_server.py"
     spec = importlib.util.spec_from_file_location("sglang_double", path)
     assert spec is not None
     assert spec.loader is not None

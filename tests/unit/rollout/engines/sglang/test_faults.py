@@ -20,7 +20,6 @@ from tasks.rollout.engines.sglang.pool import Member
 from tasks.rollout.engines.sglang.weights import ServedPolicy
 from tasks.rollout.episode import RolloutContext, plan_episodes
 from tasks.rollout.episode_loop import EpisodeLoop
-from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.judge_client import JudgeClient
 from tasks.trajectories.schema import Trajectory
 
@@ -31,7 +30,7 @@ PROMPTS = 24
 
 @pytest.fixture(scope="session")
 def doubles() -> ModuleType:
-    path = Path(__file__).parents[3] / "doubles" / "sglang_server.py"
+    path = Path(__file__).parents[4] / "doubles" / "sglang_server.py"
     spec = importlib.util.spec_from_file_location("sglang_double", path)
     assert spec is not None
     assert spec.loader is not None
@@ -74,9 +73,7 @@ def play(
         weights: Any = SteadyWeights(policy)
         engine = SglangEngine([Member(url, None, config.concurrency) for url in urls], config, weights)
         await engine.serve(None, tokenizer)  # pyright: ignore[reportArgumentType]
-        context = RolloutContext(
-            "run", "digest", tokenizer, episode_task(EPISODE.task), EPISODE, SamplingConfig(max_new_tokens=64), "triton"
-        )
+        context = RolloutContext("run", "digest", tokenizer, EPISODE, SamplingConfig(max_new_tokens=64), "triton")
         episode_loop = EpisodeLoop(context, engine, JudgeClient(simulation.FaultyJudge(), simulation.reward_on, 5))
         try:
             rows = simulation.problem_rows(problems)

@@ -22,7 +22,7 @@ from triton.compiler import CompiledKernel
 from kernels_eval.interpreter.triton_patches import names
 from kernels_eval.interpreter.triton_patches.names import language, semantic, upstream
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 PATCHES = ROOT / "kernels_eval" / "interpreter" / "triton_patches"
 PUBLIC_MODULES = {
     "triton", "triton.language", "triton.language.extra", "triton.testing", "triton.tools.tensor_descriptor",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-DOUBLE = Path(__file__).parents[3] / "doubles" / "interpreted.py"
+DOUBLE = Path(__file__).parents[4] / "doubles" / "interpreted.py"
 Outcome = dict[str, Any]
 HEAD = "def kernel(x_ptr, o_ptr, n, eps, flag, C: tl.constexpr):\n    i = tl.arange(0, 8)\n"
 X = [-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0]

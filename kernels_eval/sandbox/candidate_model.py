@@ -1,0 +1,54 @@
+"""Candidate's processes: the session's frame, and the candidate's ModelNew with its parameters and buffers.
+
+For the tracing process (kernels_eval.tracing.process), the interpreter process (kernels_eval.interpreter.process) and
+the candidate's process on a GPU (kernels_eval.gpu.candidate).
+"""
+
+import gc
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from kernels_eval.sandbox.candidate_source import CandidateError, describe
+from kernels_eval.sandbox.messages import ChannelClosedError, send_frame
+from kernels_eval.sandbox.tensor_bytes import NAMES
+
+
+@contextmanager
+def candidate_session(channel: socket.socket) -> Generator[None]:
+    """Serve one candidate in the block; send its failure, if there is one, and end quietly if the judge hangs up."""
+    channel.settimeout(None)
+    gc.set_threshold(50_000)  # short-lived: early collection would touch, and so copy, the zygote's pages
+    try:
+        yield
+    except CandidateError as failed:
+        send_frame(channel, failed.header)
+    except ChannelClosedError:
+        return
+
+
+def build_model(module: Any, arguments: list[Any], weight_seed: int, device: str | None = None) -> Any:
+    """Construct the ModelNew of a loaded source, on a device if one is given. Raises CandidateError if it fails."""
+    model_class = getattr(module, "ModelNew", None)
+    if not isinstance(model_class, type):
+        raise CandidateError("compile_error", "missing_model", "the source defines no class ModelNew")
+    torch.manual_seed(weight_seed)
+    try:
+        model: Any = model_class(*arguments)
+        return model.to(device) if device is not None and isinstance(model, torch.nn.Module) else model
+    except CandidateError:  # of a build that the constructor asked for
+        raise
+    except BaseException as error:
+        raise CandidateError("runtime_error", "constructor_error", describe(error)) from error
+
+
+def send_state(channel: socket.socket, model: Any) -> dict[str, torch.Tensor]:
+    """Return the model's parameters and buffers by name, after sending `ready` with their types and shapes."""
+    is_module = isinstance(model, torch.nn.Module)
+    state = {**dict(model.named_parameters()), **dict(model.named_buffers())} if is_module else {}
+    named = {name: [NAMES.get(tensor.dtype, "?"), list(tensor.shape)] for name, tensor in state.items()}
+    send_frame(channel, {"kind": "ready", "state": named})
+    return state

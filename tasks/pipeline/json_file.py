@@ -1,0 +1,24 @@
+"""JSON files that others wrote: read as an object, with errors that name the file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from kernels_eval.errors import InputError
+
+
+def read_json_object(file: Path, where: str = "") -> dict[str, Any]:
+    """Return the object in a JSON file.
+
+    Raises InputError, with `where` (a setting) before the file's name, if the file cannot be read or is something else.
+    """
+    named = f"{where}: {file}" if where else str(file)
+    try:
+        stored = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{named}: cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise InputError(f"{named}: expected JSON: {error}") from error
+    if not isinstance(stored, dict):
+        raise InputError(f"{named}: expected an object, found {type(stored).__name__}")
+    return stored

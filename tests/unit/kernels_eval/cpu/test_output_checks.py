@@ -1,0 +1,129 @@
+"""Checks of outputs, each by itself: what refuses an output names it, and what is right passes."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from kernels_eval.correctness.outputs import ONE, Expected
+from kernels_eval.cpu.output_checks import check_dependence, check_form, check_structure, check_trace, check_values
+from kernels_eval.interpreter.memory_accesses import Origin
+from kernels_eval.sandbox.child import CandidateFailedError
+from kernels_eval.sandbox.messages import ExecutedAnswer
+from kernels_eval.sandbox.tensor_bytes import bytes_of
+from kernels_eval.trace.schema import FIRST_OWN, TraceAnswer
+
+TWO = "a tuple or list of (one object, one object)"
+OWN = FIRST_OWN + 1
+
+
+def view(storage: int = OWN, shape: tuple[int, ...] = (2, 3), strides: tuple[int, ...] = (3, 1), **named: Any) -> Any:
+    return {"storage": storage, "dtype": "float32", "shape": shape, "strides": strides, **named}
+
+
+def trace(*views: Any, grid: tuple[int, int, int] = (1, 1, 1), launches: int = 1) -> TraceAnswer:
+    commands = [{"kind": "launch", "kernel": 0, "arguments": {}, "grid": grid, "line": 7}] * launches
+    outputs = [{"view": each} if isinstance(each, dict) else {"type": each} for each in views]
+    structure = ONE if len(views) == 1 else TWO
+    return TraceAnswer.model_validate(
+        {"kind": "trace", "kernels": [], "commands": commands, "structure": structure, "outputs": outputs}
+    )
+
+
+def expected(count: int = 1, **named: Any) -> Expected:
+    native = [torch.arange(6.0).reshape(2, 3) for _ in range(count)]
+    given = {"expanded": (False,) * count, "aliased": (False,) * count} | named
+    structure = ONE if count == 1 else TWO
+    return Expected(native, [one.double() for one in native], frozenset(), structure, **given)
+
+
+def category(run: Any) -> str:
+    with pytest.raises(CandidateFailedError) as failed:
+        run()
+    return failed.value.category
+
+
+def test_a_program_that_may_be_right_passes() -> None:
+    check_trace(trace(view()), expected())
+    check_trace(trace(view(), view(offset=6)), expected(2))  # parts of one allocation
+    check_trace(trace(view(storage=0)), expected(aliased=(True,)))
+    check_trace(trace(view(strides=(0, 1))), expected(expanded=(True,)))
+    check_trace(trace(view(), view()), expected(2, shared=True))
+
+
+@pytest.mark.parametrize(
+    ("answer", "count", "refused"),
+    [
+        (trace(view(), launches=0), 1, "no_kernel_launched"),
+        (trace(view(), grid=(1, 0, 1)), 1, "empty_grid"),
+        (trace(view(), view()), 1, "wrong_output_count"),
+        (trace("int"), 1, "wrong_type"),
+        (trace(view(shape=(3, 2), strides=(2, 1))), 1, "wrong_shape"),
+        (trace(view() | {"dtype": "float16"}), 1, "wrong_dtype"),
+        (trace(view(strides=(0, 1))), 1, "expanded_output"),
+        (trace(view(storage=0)), 1, "aliased_output"),
+        (trace(view(), view(offset=5)), 2, "aliased_output"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_right_is_refused_before_it_runs(answer: TraceAnswer, count: int, refused: str) -> None:
+    assert category(lambda: check_trace(answer, expected(count))) == refused
+
+
+def test_results_are_in_the_references_collections() -> None:
+    check_structure(1, ONE, expected())
+    assert category(lambda: check_structure(1, "a dictionary of {'a': one object}", expected())) == "wrong_type"
+
+
+def test_a_message_names_the_output_and_both_types() -> None:
+    with pytest.raises(CandidateFailedError, match="output 1 is a list, expected a tensor"):
+        check_form(None, "list", torch.zeros(1), "output 1")
+
+
+def executed(values: torch.Tensor, origin: Origin = Origin.KERNEL) -> tuple[ExecutedAnswer, bytearray]:
+    origins = [0] * len(Origin)
+    origins[origin] = values.numel()
+    return ExecutedAnswer.model_validate({"kind": "executed", "outputs": [{"origins": origins}]}), bytearray(
+        bytes_of(values)
+    )
+
+
+RIGHT = torch.arange(6.0).reshape(2, 3)
+
+
+def test_errors_of_right_values_are_returned() -> None:
+    answer, content = executed(RIGHT)
+    assert check_values(trace(view()), answer, content, expected(), set(), strict=True) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "origin", "changed", "refused"),
+    [
+        (RIGHT + 1, Origin.KERNEL, set[int](), "wrong_values"),
+        (RIGHT, Origin.LIBRARY, set[int](), "output_not_from_kernel"),
+        (RIGHT, Origin.KERNEL, {1}, "changed_input"),
+    ],
+)
+def test_computed_values_are_checked(values: torch.Tensor, origin: Origin, changed: set[int], refused: str) -> None:
+    answer, content = executed(values, origin)
+    found = category(lambda: check_values(trace(view()), answer, content, expected(), changed, strict=True))
+    assert found == refused
+
+
+def test_who_wrote_does_not_matter_where_libraries_are_allowed() -> None:
+    answer, content = executed(RIGHT, Origin.LIBRARY)
+    check_values(trace(view()), answer, content, expected(), set(), strict=False)
+
+
+def test_an_answer_that_is_too_short_is_none() -> None:
+    answer, content = executed(RIGHT)
+    assert category(lambda: check_values(trace(view()), answer, content[:-1], expected(), set(), True)) == (
+        "malformed_answer"
+    )
+
+
+def test_results_have_to_depend_on_the_kernels() -> None:
+    answer, content = executed(RIGHT)
+    assert category(lambda: check_dependence(trace(view()), answer, content, expected())) == "decoy_kernel"
+    answer, content = executed(RIGHT + 1)
+    check_dependence(trace(view()), answer, content, expected())

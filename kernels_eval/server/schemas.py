@@ -34,6 +34,8 @@ class EvalSettings(FrozenModel):
     )
     """Architectures that a Triton kernel must compile for."""
     compile: Literal["never", "correct", "always"] | None = None
+    compile_share: float | None = Field(default=None, ge=0, le=1)
+    """Share of the correct kernels that `compile: correct` compiles, without a GPU."""
     timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Wall time that the kernel may take; at most the server's."""
     trials: int | None = Field(default=None, ge=1, le=_MAX_TRIALS)

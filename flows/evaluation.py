@@ -13,6 +13,8 @@ from flows.sft import newest_policy
 from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.report.tables import heldout_line
 from tasks.evaluation.task import evaluate
+from tasks.generation.model import ChatModel
+from tasks.generation.task import answer_heldout_with
 from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.task import answer_heldout
@@ -25,14 +27,16 @@ def evaluate_policy(run: Run, problems: ProblemSetRef, policy: CheckpointRef) ->
 
 
 def heldout_evaluations(
-    run: Run, problems: ProblemSetRef, policy: CheckpointRef, name: str = ""
+    run: Run, problems: ProblemSetRef, policy: CheckpointRef | ChatModel, name: str = ""
 ) -> tuple[EvaluationRef, EvaluationRef | None]:
-    """Evaluate a policy on every held-out problem, with sampled answers and, if configured, with greedy ones.
+    """Evaluate a policy, or a model behind a server, on every held-out problem: sampled and, if configured, greedy.
 
     `name` appears in the labels of the stages. The greedy answers come second: the judge's workers are the same, and
     kernels that were sampled too are not judged again.
     """
-    name, settings = name or f"policy {policy.weight_version}", run.config.evaluation
+    if not name:
+        name = policy.name if isinstance(policy, ChatModel) else f"policy {policy.weight_version}"
+    settings = run.config.evaluation
     sampled = _measured(run, problems, policy, settings, name)
     if not settings.greedy or settings.temperature == 0:
         return sampled, None
@@ -40,14 +44,16 @@ def heldout_evaluations(
 
 
 def _measured(
-    run: Run, problems: ProblemSetRef, policy: CheckpointRef, settings: EvaluationConfig, name: str
+    run: Run, problems: ProblemSetRef, policy: CheckpointRef | ChatModel, settings: EvaluationConfig, name: str
 ) -> EvaluationRef:
     whole = {"full_size_share": settings.full_size_share, "compile_share": 1.0}
     judge = run.judge.model_copy(update=whole)
-    rollout, version = _evaluation_rollout(run.config, settings), policy.weight_version
-    batch = answer_heldout(
-        run.workspace, policy, problems, rollout, judge, version=version, seed=settings.seed, name=name
-    )
+    rollout, seed = _evaluation_rollout(run.config, settings), settings.seed
+    if isinstance(policy, ChatModel):
+        batch = answer_heldout_with(run.workspace, policy, problems, rollout, judge, seed=seed, name=name)
+    else:
+        version = policy.weight_version
+        batch = answer_heldout(run.workspace, policy, problems, rollout, judge, version=version, seed=seed, name=name)
     evaluation = evaluate(run.workspace, batch, problems, settings, name=name)
     line = f"held-out, {name}: {heldout_line(evaluation.path)}"
     run.workspace.tell(lambda listener: listener.noted(line))
@@ -63,10 +69,21 @@ def _evaluation_rollout(config: RunConfig, settings: EvaluationConfig) -> Rollou
 
 
 @flow(name="evaluation", flow_run_name=name_of("policy"))
-def evaluation_flow(config: RunConfig, checkpoint: str | None = None, overrides: tuple[str, ...] = ()) -> EvaluationRef:
-    """Evaluate the run's newest policy on the held-out problems, or the policy in a folder (not recorded)."""
+def evaluation_flow(
+    config: RunConfig,
+    checkpoint: str | None = None,
+    overrides: tuple[str, ...] = (),
+    model: ChatModel | None = None,
+) -> EvaluationRef:
+    """Evaluate the run's newest policy on the held-out problems; or, not recorded in the run, the policy in a folder or
+    a model behind a server.
+    """
     given = None if checkpoint is None else policy_in(Path(checkpoint), overridden(config, overrides))
+    if model is not None:
+        model.check_reachable()
     with started_run(config, overrides) as (run, problems):
-        if given is None:
+        other = model or given
+        if other is None:
             return evaluate_policy(run, problems, newest_policy(run, problems))
-        return _measured(run, problems, given, run.config.evaluation, given.path.name)
+        name = model.name if model is not None else Path(checkpoint or "").name
+        return _measured(run, problems, other, run.config.evaluation, name)

@@ -11,7 +11,7 @@ import typer
 
 from flows.checks.output import check_output
 from flows.cli.judging import settings_of
-from flows.cli.stages import SetOption
+from flows.cli.options import BaseUrlOption, ModelOption, SetOption
 
 if TYPE_CHECKING:
     from flows.settings.configuration import RunConfig
@@ -40,16 +40,6 @@ PolicyOption = Annotated[
         show_default=NEWEST_RUN,
     ),
 ]
-BaseUrlOption = Annotated[
-    str | None,
-    typer.Option(
-        "--openai-base-url",
-        metavar="URL",
-        help="Instead of a policy: a server with OpenAI's chat completions, e.g. http://127.0.0.1:8000/v1. "
-        "OPENAI_API_KEY is sent if it is set.",
-    ),
-]
-ModelOption = Annotated[str | None, typer.Option("--model", help="The model's name on that server.")]
 ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", "-c", help="Run configuration; its sections `rollout` and `judge` are used."),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.stages import SetOption
+from flows.cli.options import SetOption
 
 if TYPE_CHECKING:
     from flows.settings.configuration import RunConfig

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.stages import ConfigArgument, ConfigOption, SetOption, config_path
+from flows.cli.options import ConfigArgument, ConfigOption, SetOption, config_path
 from flows.settings.plurals import counted
 
 if TYPE_CHECKING:

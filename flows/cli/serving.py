@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from flows.cli.stages import ConfigArgument, ConfigOption, SetOption, config_path
+from flows.cli.options import ConfigArgument, ConfigOption, SetOption, config_path
 
 CronOption = Annotated[
     str | None,

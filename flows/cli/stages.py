@@ -17,8 +17,17 @@ from rich.console import Console
 from flows.checks.output import check_output
 from flows.cli.console import ConsoleListener, TrajectoryLogsOption, TurnsOption, logs_override, showing_turns
 from flows.cli.interruption import telling_how_to_go_on
+from flows.cli.options import (
+    DEFAULT_CONFIG,
+    BaseUrlOption,
+    ConfigArgument,
+    ConfigOption,
+    ModelOption,
+    RefreshOption,
+    SetOption,
+    config_path,
+)
 
-DEFAULT_CONFIG = Path("deployments/configs/local.yaml")
 TRAINING = "flows.training.training_flow"
 COMMANDS = {
     "train": (TRAINING, "Run the whole loop: SFT, RL iterations, held-out evaluation before and after, report."),
@@ -28,35 +37,6 @@ COMMANDS = {
     "report": ("flows.report.report_flow", "Write summary.json and report.html of the run again."),
 }
 """Flow and help text of the commands without options of their own."""
-
-ConfigArgument = Annotated[
-    Path | None,
-    typer.Argument(metavar="CONFIG", help="YAML file with the run's settings.", show_default=str(DEFAULT_CONFIG)),
-]
-ConfigOption = Annotated[
-    Path | None, typer.Option("--config", "-c", metavar="CONFIG", help="The same as an option.", show_default=False)
-]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", "-s", metavar="A.B=VALUE", help="Override one setting. Repeatable.")
-]
-RefreshOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--refresh",
-        metavar="STAGE",
-        help="Recompute this stage (`update`, or a single one: `update 3`) and everything that depends on it. "
-        "Repeatable.",
-    ),
-]
-
-
-def config_path(argument: Path | None, option: Path | None) -> Path:
-    """Return the configuration that was named, as an argument or as an option; the default one if none was."""
-    from kernels_eval.errors import InputError
-
-    if argument is not None and option is not None:
-        raise InputError(f"two configurations, {argument} and --config {option}: expected one")
-    return argument or option or DEFAULT_CONFIG
 
 
 def add_to(app: typer.Typer) -> None:
@@ -125,30 +105,49 @@ def evaluate(
     checkpoint: Annotated[
         Path | None, typer.Option("--checkpoint", help="Evaluate the policy in this folder, not the run's newest.")
     ] = None,
+    openai_base_url: BaseUrlOption = None,
+    model: ModelOption = None,
 ) -> None:
-    """Evaluate the newest policy, or the one in a folder, on the held-out problems."""
-    arguments = {} if checkpoint is None else {"checkpoint": str(checkpoint)}
+    """Evaluate the newest policy, the one in a folder, or a model behind a server, on the held-out problems."""
+    from kernels_eval.errors import InputError
+    from tasks.generation.model import ChatModel
+
+    if (openai_base_url is None) != (model is None) or (model is not None and checkpoint is not None):
+        raise InputError("expected --openai-base-url together with --model, or --checkpoint, or none of them")
+    arguments: dict[str, Any] = {} if checkpoint is None else {"checkpoint": str(checkpoint)}
+    if model is not None:
+        arguments["model"] = ChatModel(name=model, base_url=openai_base_url or "")
     _run_and_show("flows.evaluation.evaluation_flow", config_path(config, config_option), set_, refresh, **arguments)
 
 
 def compare(
     policies: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="NAME=FOLDER[@VERSION]...",
             help="Two or more policies. FOLDER is a policy's folder or a run's (`runs/<run id>`; @0 is its SFT policy, "
             "without @ its newest). `NAME=@0` is a policy of the run of this configuration.",
+            show_default=False,
         ),
-    ],
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            metavar="NAME=MODEL@URL",
+            help="A model behind a server with OpenAI's chat completions (closed, vLLM, SGLang), as one of the "
+            "policies; OPENAI_API_KEY is sent if it is set. Repeatable.",
+        ),
+    ] = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     refresh: RefreshOption = None,
 ) -> None:
     """Evaluate policies on the same held-out problems, and compare every pair, problem by problem."""
     from flows.cli.tables import comparison_table
-    from flows.run.state import check_choices, parse_choice
+    from flows.run.state import check_choices, parse_choice, parse_model
 
-    choices = tuple(parse_choice(text) for text in policies)
+    choices = (*map(parse_choice, policies or ()), *map(parse_model, model or ()))
     check_choices(choices)
     result = run_flow("flows.comparison.compare_flow", config or DEFAULT_CONFIG, set_, refresh, policies=choices)
     folder = Path(result.value)

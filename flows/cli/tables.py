@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.settings.plurals import counted
-from tasks.evaluation.comparison import SHOWN_FIGURES
+from tasks.evaluation.comparison import SHOWN_FIGURES, TOKENS_TITLE, tokens_text
 from tasks.pipeline.artifacts import with_interval
 from tasks.trajectories.conversation import Conversation, ConversationEntry
 
@@ -52,7 +52,9 @@ def comparison_table(comparison: dict[str, Any]) -> Table:
     columns = [_column(policy["name"], policy) for policy in comparison["policies"]]
     columns += [_differences(f"{pair['after']} − {pair['before']}", pair) for pair in comparison["pairs"]]
     title = f"{counted(comparison['n'], 'held-out problem')}{_timing_mark(comparison)}"
-    return _figures_table(title, *columns, no_wrap=False)
+    table = _figures_table(title, *columns, no_wrap=False)
+    table.add_row(TOKENS_TITLE, *map(tokens_text, comparison["policies"]), *("" for _ in comparison["pairs"]))
+    return table
 
 
 def updates_table(comparison: Any) -> Table:

@@ -14,6 +14,7 @@ from pydantic import Field
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
+from tasks.generation.model import ChatModel
 from tasks.pipeline.code_version import content_digest
 from tasks.pipeline.integrity import damage_of
 from tasks.pipeline.references import (
@@ -168,6 +169,8 @@ class PolicyChoice(FrozenModel):
     """A policy's folder, or the folder of a run (`runs/<run id>`). None: the run of this configuration."""
     version: int | None = None
     """Weight version of a run's policy: 0 is the SFT policy, 1 the one after the first iteration. None: the newest."""
+    model: ChatModel | None = None
+    """Instead of a policy: a model behind a server."""
 
 
 def parse_choice(text: str) -> PolicyChoice:
@@ -181,6 +184,16 @@ def parse_choice(text: str) -> PolicyChoice:
     if not name or (version and not version.isdigit()):
         raise InputError(f"policy {text!r}: expected NAME=FOLDER or NAME=FOLDER@VERSION")
     return PolicyChoice(name=name, checkpoint=folder or None, version=int(version) if version else None)
+
+
+def parse_model(text: str) -> PolicyChoice:
+    """Parse `NAME=MODEL@URL` or `MODEL@URL`. Raises InputError for anything else."""
+    whole, at, address = text.partition("@http")
+    name, equals, model = whole.partition("=")
+    if not at or not (model if equals else name):
+        raise InputError(f"--model {text!r}: expected NAME=MODEL@URL, e.g. large=qwen3@http://127.0.0.1:8000/v1")
+    model = model if equals else name
+    return PolicyChoice(name=name, model=ChatModel(name=model, base_url=f"http{address}"))
 
 
 def check_choices(choices: tuple[PolicyChoice, ...]) -> None:

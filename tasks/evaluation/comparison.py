@@ -2,15 +2,15 @@
 
 Writes a folder with
 
-- `comparison.json`: `n`; `policies`, each with its name, digest and every figure with its interval; `pairs`, each with
-  `before`, `after` and every `delta_<figure>` (after − before, paired by problem) with its interval; and `greedy`, the
-  same of one greedy answer a problem, or null;
+- `comparison.json`: `n`; `policies`, each with its name, digest, cost in tokens and every figure with its interval;
+  `pairs`, each with `before`, `after` and every `delta_<figure>` (after − before, paired by problem) with its interval;
+  and `greedy`, the same of one greedy answer a problem, or null;
 - `comparison.html`: the same as one self-contained page.
 """
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from tasks.evaluation.evaluate import paired, read_evaluation
 from tasks.evaluation.report.page import render
 from tasks.evaluation.report.tables import direction, interval_text, shown
 from tasks.pipeline.artifacts import with_interval
-from tasks.pipeline.references import CheckpointRef, EvaluationRef
+from tasks.pipeline.references import EvaluationRef
 from tasks.pipeline.store import write_atomically
 
 COMPARISON_FILE = "comparison.json"
@@ -33,6 +33,7 @@ SHOWN_FIGURES = {
     "mean_return": "Mean return",
     "geomean_speedup": "Speedup of correct kernels",
 }
+TOKENS_TITLE = "Tokens read → written"
 DIFFERENCE = "+.3f"
 """Format of differences."""
 
@@ -41,7 +42,8 @@ class Measured(FrozenModel):
     """A policy and its evaluation."""
 
     name: str
-    policy: CheckpointRef
+    uri: str
+    """The policy's folder, or the name and address of a model behind a server."""
     evaluation: EvaluationRef
     """Of sampled answers."""
     greedy: EvaluationRef | None = None
@@ -69,8 +71,9 @@ def _compared(measured: Sequence[Measured], config: EvaluationConfig) -> dict[st
         "policies": [
             {
                 "name": entry.name,
-                "uri": entry.policy.uri,
+                "uri": entry.uri,
                 "policy_digest": evaluation["policy_digest"],
+                "tokens": evaluation.get("tokens"),
                 **evaluation["overall"],
             }
             for entry, evaluation in zip(measured, evaluations, strict=True)
@@ -99,7 +102,15 @@ def table_rows(comparison: dict[str, Any]) -> list[dict[str, str]]:
         for pair in comparison["pairs"]:
             row[f"{pair['after']} − {pair['before']}"] = with_interval(pair, f"delta_{name}", DIFFERENCE)
         rows.append(row)
-    return rows
+    cost = {policy["name"]: tokens_text(policy) for policy in comparison["policies"]}
+    return [*rows, {"figure": TOKENS_TITLE, **cost}]
+
+
+def tokens_text(policy: Mapping[str, Any]) -> str:
+    """Return the cost of a policy's sampled answers in tokens, e.g. `12,800 → 4,100`; a dash if it is not known."""
+    tokens = policy.get("tokens") or {}
+    read, written = tokens.get("prompts"), tokens.get("answers")
+    return "–" if read is None or written is None else f"{read:,} → {written:,}"
 
 
 def _page(comparison: dict[str, Any]) -> str:
@@ -107,6 +118,8 @@ def _page(comparison: dict[str, Any]) -> str:
         "comparison.html.j2",
         comparison=comparison,
         figures=SHOWN_FIGURES,
+        tokens_title=TOKENS_TITLE,
+        tokens_text=tokens_text,
         shown=shown,
         interval_text=interval_text,
         difference=lambda pair, name: with_interval(pair, f"delta_{name}", DIFFERENCE),

@@ -33,7 +33,7 @@ from tasks.evaluation.per_problem import (
 )
 from tasks.evaluation.statistics import Estimate, Ratio, estimates, paired_differences
 from tasks.pipeline.references import EvaluationRef, ProblemSetRef, TrajectoryBatchRef
-from tasks.pipeline.store import digest_of, publish, published_digest, write_atomically
+from tasks.pipeline.store import digest_of, publish, published_digest, read_metadata, write_atomically
 from tasks.pipeline.tables import PROBLEMS_FILE, read_table
 from tasks.problems.row import Tier
 from tasks.trajectories.content import TABLES
@@ -66,13 +66,19 @@ def evaluate_policy(
         table.write_parquet(folder / PER_PROBLEM_FILE)
         # A rollout leaves out problems whose prompts leave no room for an answer: they are in no figure.
         left_out = {"problems_left_out": max(problems.heldout - table.height, 0)}
-        evaluation = metadata | left_out | _figures(table, turns, config)
+        evaluation = metadata | left_out | {"tokens": _tokens(batch)} | _figures(table, turns, config)
         write_atomically(folder / EVALUATION_FILE, json.dumps(evaluation, indent=1))
         for name in ("trajectories.parquet", "turns.parquet"):
             shutil.copyfile(batch.path / name, folder / name)
     return EvaluationRef(
         uri=str(destination.resolve()), digest=published_digest(destination), policy_digest=policy_digest
     )
+
+
+def _tokens(batch: TrajectoryBatchRef) -> dict[str, int | None]:
+    """Return the number of tokens of all prompts and all answers; None where the batch does not say it."""
+    stored = read_metadata(batch.path)
+    return {name: stored.get(key) for name, key in (("prompts", "prompt_tokens"), ("answers", "generated_tokens"))}
 
 
 def _figures_digest(file: Path) -> str:
@@ -189,15 +195,15 @@ def _turn_ratios(rows: pl.DataFrame, config: EvaluationConfig) -> dict[str, Rati
 def _likelihoods(taken: pl.DataFrame) -> dict[str, Ratio]:
     """Return the mean negative log-probability of answers: of all, of correct ones, of wrong ones.
 
-    A policy is calibrated if the answers that it finds likely are right more often.
+    A policy is calibrated if the answers that it finds likely are right more often. Unknown for a model behind a
+    server.
     """
     correct = pl.col("correct")
     chosen = {"answer_nats": pl.lit(True), "answer_nats_correct": correct, "answer_nats_wrong": ~correct}
-    known = taken.filter(pl.col("answer_nats").is_not_null())
     ratios: dict[str, Ratio] = {}
     for name, condition in chosen.items():
         nats = pl.col("answer_nats").filter(condition)
-        sums = known.group_by("problem_id").agg(nats.sum(), nats.count().alias("answers")).sort("problem_id")
+        sums = taken.group_by("problem_id").agg(nats.sum(), nats.count().alias("answers")).sort("problem_id")
         numerators, denominators = (sums[column].cast(pl.Float64).to_numpy() for column in ("answer_nats", "answers"))
         ratios[name] = Ratio(numerators, denominators)
     return ratios

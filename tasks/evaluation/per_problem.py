@@ -64,16 +64,17 @@ def fast_name(threshold: float) -> str:
 def with_outcomes(turns: pl.DataFrame, thresholds: Sequence[float]) -> pl.DataFrame:
     """Return the turns with their verdict's status, compiled, correct, speedup and fast_p as plain columns.
 
-    `answer_nats` is the negative log-probability of the turn's whole answer.
+    `answer_nats` is the negative log-probability of the turn's whole answer; null if its tokens are not known.
     """
     verdict = pl.col("verdict").struct
     correct = verdict.field("correct").fill_null(False)
     speedup = verdict.field("speedup")
+    logprobs = pl.col("response_logprobs")
     return turns.with_columns(
         verdict.field("status").alias("status"),
         verdict.field("compiled").fill_null(False).alias("compiled"),
         correct.alias("correct"),
-        pl.col("response_logprobs").list.sum().neg().alias("answer_nats"),
+        pl.when(logprobs.list.len() > 0).then(logprobs.list.sum().neg()).alias("answer_nats"),
         # A correct kernel without a time counts for fast_0 (which is `correct`) and for no higher threshold.
         pl.when(correct & (speedup > 0)).then(speedup).alias("speedup"),
         *[

@@ -28,6 +28,7 @@ STAGE_NAMES = (
     "update",
     "validate_update",
     "heldout_rollout",
+    "heldout_answers",
     "evaluation",
     "control",
 )

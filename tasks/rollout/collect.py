@@ -25,16 +25,17 @@ def collect_trajectories(request: RolloutRequest, progress: Progress) -> Traject
             if isinstance(message, TrajectoryBatchRef):
                 batch = message
             else:
-                _relay(message, progress)
+                relay(message, progress)
     if batch is None:
         raise InfrastructureError("the rollout's process ended without a result")
     return batch
 
 
-def _relay(message: RolloutProgress, progress: Progress) -> None:
+def relay(message: RolloutProgress, progress: Progress) -> None:
+    """Pass a report of the rollout's process on: its log records, and its progress once anything is planned."""
     for record in message.records:
         logger = logging.getLogger(record.name)
         if logger.isEnabledFor(record.levelno):
             logger.handle(record)
-    if message.total:  # while engine and judge start, nothing is planned yet
+    if message.total:  # 0 while engine and judge start
         progress(message.done, message.total, **message.figures)

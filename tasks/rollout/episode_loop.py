@@ -45,6 +45,8 @@ class RolloutCounts:
     correct_turns: int = 0
     faults: int = 0
     tokens: int = 0
+    """Of responses."""
+    prompt_tokens: int = 0
     judging: int = 0
 
 
@@ -159,6 +161,7 @@ class EpisodeLoop:
         content = episode.response_content(text)
         kernel = extract_kernel(content)
         self.counts.tokens += len(generation.token_ids)
+        self.counts.prompt_tokens += len(episode.prompt.token_ids)
         self.counts.judging += 1
         if generation.finish_reason is FinishReason.FAULT:
             judged = JudgedResponse(

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,9 +21,6 @@ import ray
 from kernels_eval.config import JudgeConfig, changes_between
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
-from kernels_eval.problem import Problem
-from kernels_eval.streaming import stream_verdicts
-from kernels_eval.verdict import Verdict
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.problems.row import Split
 from tasks.rollout.config import JudgeActorsConfig, JudgingPlace, RolloutConfig
@@ -38,9 +35,7 @@ from tasks.rollout.refill import MANIFEST_KEY as REFILL_KEY
 from tasks.rollout.refill import Refill, run_and_refill
 
 logger = logging.getLogger("kernelmill.rollout")
-_REPORT_INTERVAL_S = 0.25
-_JUDGED_AT_ONCE = 1024
-"""Kernels of one call under way or queued: more than any judge has workers."""
+REPORT_INTERVAL_S = 0.25
 _LEFT_CPUS = 2
 """CPUs that a judge on all CPUs leaves to others."""
 
@@ -147,6 +142,7 @@ async def roll_out(
             "sampling": sampling.model_dump(mode="json"),
             "engine": config.engine,
             "seconds": round(seconds, 3),
+            "prompt_tokens": counts.prompt_tokens,
             "generated_tokens": counts.tokens,
             "infrastructure_errors": counts.faults,
             "episodes_left_out": counts.left_out,
@@ -193,7 +189,7 @@ class RolloutWorker:
             running = asyncio.ensure_future(run())
             try:
                 while not running.done():
-                    await asyncio.wait([running], timeout=_REPORT_INTERVAL_S)
+                    await asyncio.wait([running], timeout=REPORT_INTERVAL_S)
                     yield _progress(counts, time.perf_counter() - started, relay.take())
                 yield running.result()
             finally:
@@ -201,26 +197,14 @@ class RolloutWorker:
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait([running])
 
-    async def judge(
-        self, items: Sequence[tuple[Problem, str]], config: JudgeConfig, place: JudgingPlace
-    ) -> AsyncIterator[int | list[Verdict]]:
-        """Judge kernels: yield the number of verdicts from time to time, then all of them in order."""
+    async def with_judge(
+        self, work: Callable[[AsyncJudge], AsyncIterator[Any]], config: JudgeConfig, place: JudgingPlace
+    ) -> AsyncIterator[Any]:
+        """Yield what `work` yields, which is given the warm judge of this configuration."""
         if place.all_cpus:
             config = config.model_copy(update={"workers": _spare_cpus()})
-        judge = await asyncio.to_thread(self._judge_for, config, place.judge_actors)
-
-        async def evaluate(problem: Any, kernel_source: str, _: str | None) -> Verdict:
-            return await judge.evaluate_async(problem, kernel_source)
-
-        verdicts: dict[int, Verdict] = {}
-        shown = 0.0
-        async for index, verdict in stream_verdicts(evaluate, items, at_once=_JUDGED_AT_ONCE):
-            verdicts[index] = verdict
-            if time.perf_counter() - shown > _REPORT_INTERVAL_S:
-                shown = time.perf_counter()
-                yield len(verdicts)
-        yield len(verdicts)
-        yield [verdicts[index] for index in range(len(items))]
+        async for message in work(await asyncio.to_thread(self._judge_for, config, place.judge_actors)):
+            yield message
 
     async def _engine_for(self, request: RolloutRequest) -> tuple[Engine, Any]:
         """Return the engine with the policy; loads it if it differs from the last one."""

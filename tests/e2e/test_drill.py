@@ -48,6 +48,8 @@ STAGES = {
     "control": "control: more SFT",
 }
 """The label of each stage in a run of one iteration, in the order in which they come."""
+NOT_IN_TRAINING = {"given_policy", "heldout_answers"}
+"""Stages of a run without SFT, and of evaluations of models behind a server."""
 CANCELLED_IN = {
     "SFT data": "kernels_eval.pool.zygote",
     "SFT": "ray::Rank",
@@ -269,7 +271,7 @@ def _mount(folder: Path) -> bool:
 
 
 def test_a_worker_killed_in_each_stage_costs_no_finished_stage(drill: Drill):
-    assert set(STAGES) == set(STAGE_NAMES)
+    assert set(STAGES) == set(STAGE_NAMES) - NOT_IN_TRAINING
     finished: list[str] = []
     for stage, label in STAGES.items():
         drill.start_worker()

@@ -16,9 +16,9 @@ CONFIG = EvaluationConfig(bootstrap_resamples=200)
 @pytest.fixture
 def measured(fake_run: ReportInputs) -> list[Measured]:
     return [
-        Measured(name="SFT", policy=fake_run.sft, evaluation=fake_run.sampled.before),
-        Measured(name="RL <1>", policy=fake_run.iterations[-1].checkpoint, evaluation=fake_run.sampled.after),
-        Measured(name="RL again", policy=fake_run.iterations[-1].checkpoint, evaluation=fake_run.sampled.after),
+        Measured(name="SFT", uri=fake_run.sft.uri, evaluation=fake_run.sampled.before),
+        Measured(name="RL <1>", uri=fake_run.iterations[-1].checkpoint.uri, evaluation=fake_run.sampled.after),
+        Measured(name="RL again", uri=fake_run.iterations[-1].checkpoint.uri, evaluation=fake_run.sampled.after),
     ]
 
 

@@ -111,5 +111,5 @@ def test_what_was_answered_is_not_asked_again(writer: Make, scorer: Scorer, tmp_
 def test_an_address_is_checked_before_anything_runs():
     with pytest.raises(ValueError, match="expected an address such as"):
         ChatModel(name="m", base_url="localhost:8000")
-    with pytest.raises(InputError, match="no server answers at http://127.0.0.1:9"):
+    with pytest.raises(InputError, match=r"no server answers at http://127\.0\.0\.1:9"):
         ChatModel(name="m", base_url="http://127.0.0.1:9/v1").check_reachable()

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 SETTINGS = {
     "extends": str(ROOT / "deployments/configs/local.yaml"),
     "name": "baseline",
-    "problems": {"train": 4, "heldout": 3},
+    "problems": {"train": 4, "heldout": 3, "harder": 0},
     "evaluation": {"samples_per_problem": 2, "pass_at": [1, 2], "bootstrap_resamples": 200, "greedy": False},
     "rollout": {"episode": {"max_turns": 2}},
     "judge": {"workers": 1, "compile": "never"},
@@ -50,7 +50,7 @@ def test_two_models_are_compared_and_asked_once(openai_double: Any, tmp_path: Pa
         again = run(tmp_path, "evaluate", str(config), "--openai-base-url", double.address, "--model", "s")
         assert again.returncode == 0, again.stdout + again.stderr
         assert len(double.requests) == asked, "the evaluation of the same model is cached"
-    (file,) = (tmp_path / "runs").glob("*/comparisons/*/comparison.json")
+    (file,) = (tmp_path / "runs").glob("baseline-*/comparisons/*/comparison.json")
     comparison = json.loads(file.read_text())
     small = comparison["policies"][0]
     assert (small["name"], small["uri"]) == ("small", f"s at {double.address}")

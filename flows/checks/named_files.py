@@ -15,7 +15,7 @@ def check_model_folder(where: str, name: str | None) -> None:
         return
     folder = Path(name)
     if not folder.is_dir():
-        if folder.is_absolute() or name.startswith("."):
+        if folder.is_absolute() or name.startswith(".") or name.count("/") > 1:  # a hub's names have one at most
             raise InputError(f"{where}: no such folder: {folder}")
         return
     for pattern, what in (("config.json", "a model configuration"), ("tokenizer*", "a tokenizer")):

@@ -16,7 +16,7 @@ from flows.checks.output import try_to_write
 from flows.services.environment import check_temporary_folder
 from flows.services.gpus import gpus_here
 from flows.services.ray_cluster import check_address, check_placement
-from flows.settings.configuration import RunConfig
+from flows.settings.configuration import LATEST, RunConfig
 from kernels_eval.backends import backend_names
 from kernels_eval.errors import InputError
 from kernels_eval.rewards import reward_bounds
@@ -132,6 +132,7 @@ def check_problems(config: RunConfig) -> None:
 
 def check_pretrained(config: RunConfig) -> None:
     """Check the pretrained models that the configuration names."""
+    check_not_latest(config.model, Path(config.runs_dir))
     check_policy(config.model)
     critic = config.update.critic.pretrained if config.update.advantage == "gae" else None
     if critic is not None and not Path(critic).exists():
@@ -139,6 +140,17 @@ def check_pretrained(config: RunConfig) -> None:
     if critic is not None:
         architectures_of("update.critic.pretrained", Path(critic))
         check_weights("update.critic.pretrained", Path(critic))
+
+
+def check_not_latest(model: ModelConfig, runs_dir: Path) -> None:
+    """Check that a pretrained model is not named through `runs/latest`, which is this run as soon as it starts."""
+    link = runs_dir / LATEST
+    named = Path(model.pretrained or "").absolute()
+    if link.is_symlink() and named.is_relative_to(link.absolute()):
+        raise InputError(
+            f"model.pretrained: {model.pretrained}: `{LATEST}` will be this run; name the run's own folder: "
+            f"{runs_dir / link.readlink() / named.relative_to(link.absolute())}"
+        )
 
 
 def check_policy(model: ModelConfig) -> None:

@@ -32,7 +32,7 @@ from flows.run.state import ControlState, RunState, StageTiming, read_state, wri
 from flows.services.gpus import GpuSlots
 from flows.services.ray_cluster import RayCluster
 from flows.services.server_events import events_kept
-from flows.settings.configuration import RunConfig, save_configuration
+from flows.settings.configuration import LATEST, RunConfig, save_configuration
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import normalised
@@ -184,7 +184,7 @@ def open_run(config: RunConfig) -> Generator[Run]:
         artifacts_sent(),
     ):
         save_configuration(config, run_dir / "config.yaml")
-        link_to(runs_dir / "latest", run_dir)
+        link_to(runs_dir / LATEST, run_dir)
         further = listener.get()
         workspace = Workspace(
             runs_dir=runs_dir,

@@ -27,6 +27,8 @@ from tasks.tracking.config import TrackingConfig
 from tasks.update.config import UpdateConfig
 from tasks.validation.config import ValidationConfig
 
+LATEST = "latest"
+"""Link in the folder of runs to the one that was started last."""
 _LARGEST = 1e18
 """Settings are smaller, also those in bytes."""
 _TOO_DEEP = "expected groups of settings, found mappings or lists nested too deeply, or in themselves"

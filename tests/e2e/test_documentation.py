@@ -32,9 +32,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 WAIT_S = 1500.0
 """Only a hang takes longer."""
-MADE_UP = {
-    "runs/a-1a2b3c4d": "runs/latest", "runs/b-5e6f7a8b": "runs/latest", "runs/RUN": "runs/latest", "policy-003": "policy-001", "NAME": "triton",
-}  # fmt: skip
+RUNS = ("runs/a-1a2b3c4d", "runs/b-5e6f7a8b", "runs/RUN")
+"""Names of runs that pages make up."""
+MADE_UP = {"policy-003": "policy-001", "NAME": "triton"}
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Outcome:
     """It serves until it is stopped; `says` is when it is ready."""
     elsewhere: str = ""
     """Why it is not executed."""
+    also: tuple[str, ...] = ()
+    """Further arguments, with which it takes less time."""
 
 
 WANTS_DATA = Outcome(2, says=r"problems\.path|data/KernelBench")
@@ -75,8 +77,11 @@ EXPECTED = (
     (r"^kernelmill train .*qwen3", WANTS_DATA),
     (r"^kernelmill verify .*qwen3", Outcome(1, says=r"checks failed")),
     (r"^kernelmill convert", Outcome(2, says=r"no such folder|Missing argument")),
-    (r"^kernelmill plan .*/models/mine", Outcome(2, says=r"/models/mine")),
-    (r"^kernelmill (train|evaluate|rollout|iterate) .*/models/mine", WANTS_DATA),
+    (r"^kernelmill plan .*/models/", Outcome(2, says=r"/models/(mine|fine-tuned)")),
+    (r"^kernelmill (train|evaluate|rollout|iterate) .*/models/", WANTS_DATA),
+    (r"^kernelmill verify .*one-gpu", Outcome(1, says=r"✗ GPU: .* found 0[\s\S]*checks failed")),
+    (r"^kernelmill redteam --(compile|json)", Outcome(also=("--only", "cache"))),
+    (r"^kernelmill generate$", Outcome(2, says="Missing argument")),
     # Where no kernel is right there is nothing to learn from, and the run says so.
     (r"reward=kevin$", Outcome(0, 2, r"largest_spread|report: ")),
     (r"^kernelmill score --backend \S+$", Outcome(2, says=r"expected PROBLEM\.py and KERNEL\.py")),
@@ -134,7 +139,7 @@ class Checkout:
         line = json.dumps({"problem_source": EXAMPLE_PROBLEM, "kernel_source": EXAMPLE_KERNEL})
         (folder / "in.jsonl").write_text(line + "\n")
         shutil.copytree(folder / "tasks/validation/suites", folder / "my-suites")
-        self.trajectory = ""
+        self.trajectory, self.trained = "", ""
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -149,6 +154,7 @@ class Checkout:
         assert done.returncode == 0, done.stdout + done.stderr
         done = self.run("kernelmill", "train")
         assert done.returncode == 0, done.stdout + done.stderr
+        self.trained = f"runs/{(self.folder / 'runs/latest').readlink()}"
         turns = pl.read_parquet(self.folder / "runs/latest/trajectories/iteration=0/turns.parquet")
         self.trajectory = str(turns["trajectory_id"][0])
         (problems,) = (self.folder / "runs/store/problems").glob("*/problems.parquet")
@@ -157,7 +163,8 @@ class Checkout:
 
     def words(self, line: str) -> list[str]:
         """Return a command with the names that a page made up replaced."""
-        for name, real in {**MADE_UP, "TRAJECTORY_ID": self.trajectory}.items():
+        runs = dict.fromkeys(RUNS, self.trained)
+        for name, real in {**MADE_UP, **runs, "TRAJECTORY_ID": self.trajectory}.items():
             line = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", real, line)
         return [sys.executable if word == "python" else word for word in shlex.split(line)]
 
@@ -219,7 +226,8 @@ def test_the_number_of_tasks_does_not_depend_on_that_of_trajectories(checkout: C
 
 @pytest.mark.parametrize(("page", "line"), unique())
 def test_a_command_does_what_the_page_says(checkout: Checkout, page: str, line: str):
-    wanted, words = outcome_of(line), checkout.words(line)
+    wanted = outcome_of(line)
+    words = [*checkout.words(line), *wanted.also]
     if wanted.elsewhere:
         pytest.skip(f"{line}: {wanted.elsewhere}")
     if line.startswith("prefect server start"):

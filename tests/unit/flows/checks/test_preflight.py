@@ -1,0 +1,31 @@
+"""What would stop a run later is refused before it starts, with the setting and what was found."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.checks.preflight import check_pretrained
+from flows.settings.configuration import check_configuration
+from kernels_eval.errors import InputError
+
+
+@pytest.mark.parametrize("name", ["/nowhere/model", "./model", "runs/local-1a2b3c4d/checkpoints/policy-003"])
+def test_a_folder_that_is_not_there_is_no_name_of_a_hub(name: str):
+    config = check_configuration({"model": {"pretrained": name}}, "here")
+    with pytest.raises(InputError, match=r"^model\.pretrained: no such folder: "):
+        check_pretrained(config)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "Qwen/Qwen3-8B"])
+def test_names_of_a_hub_pass(name: str):
+    check_pretrained(check_configuration({"model": {"pretrained": name}}, "here"))
+
+
+def test_a_policy_is_not_named_through_the_link_that_this_run_moves(tmp_path: Path):
+    runs = tmp_path / "runs"
+    (runs / "local-1a2b3c4d" / "checkpoints").mkdir(parents=True)
+    (runs / "latest").symlink_to("local-1a2b3c4d")
+    named = runs / "latest" / "checkpoints" / "policy-003"
+    config = check_configuration({"runs_dir": str(runs), "model": {"pretrained": str(named)}}, "here")
+    with pytest.raises(InputError, match=r"`latest` will be this run.*local-1a2b3c4d/checkpoints/policy-003$"):
+        check_pretrained(config)

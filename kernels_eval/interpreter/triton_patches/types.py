@@ -1,19 +1,27 @@
 """Interpreter process: cheaper bookkeeping of Triton's types, which takes more of a small kernel's time than NumPy.
 
 Upstream computes some properties again in each operation: the shape of a block as compile-time constants, its name, and
-whether it must be broadcast, even to the shape that it has already. Here they are cached, or computed on first use.
-Values and types stay the same.
+whether it must be broadcast, even to the shape that it has already. It decides anew how a constant is promoted, makes
+that constant twice, and converts types to IR that an interpreter has no use for. Here these are cached, or left out
+where the outcome is known. Values and types stay the same.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import triton.language as tl
 
 from kernels_eval.interpreter.triton_patches.names import language, semantic
 
-_UNPROMOTED = (tl.float32, tl.float64, tl.int32, tl.int64)
-"""Types that two operands of the same type keep in every operation."""
+_UNPROMOTED = {"fp32": float, "fp64": float, "int32": int, "int64": int}
+"""Names of the types that two operands of the same type keep in every operation, and the kind of their constants."""
+_LEAST, _MOST = -(2**31), 2**31 - 1
+"""Whole numbers that are 32-bit constants to Triton."""
+_PLAIN = frozenset(
+    (int, float, bool, str, type(None), language.dtype, language.pointer_type, language.block_type, language.tensor)
+)
+"""Types whose values are neither compile-time constants nor hold any."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,10 @@ _shapes_by_identity: dict[int, _Shape] = {}
 _check_shape: Any = language.validate_block_shape
 _check_operands: Any = semantic.binary_op_type_checking_impl
 _broadcast: Any = semantic.broadcast_impl_value
+_unwrap: Any = language._unwrap_if_constexpr
+_equal_types: Any = language.dtype.__eq__
+_converted: set[str] = set()
+"""Names of the types of which it is known that they can be converted to IR."""
 
 
 def install() -> None:
@@ -48,6 +60,8 @@ def install() -> None:
     language.tensor.__init__ = _new_tensor
     semantic.binary_op_type_checking_impl = _checked_operands
     semantic.broadcast_impl_value = _broadcasted
+    language._unwrap_if_constexpr = _unwrapped
+    language.dtype.__eq__ = _equal
 
 
 def _new_constexpr(self: Any, value: Any) -> None:
@@ -61,7 +75,8 @@ def _shape(shape: Any) -> _Shape:
     known = _shapes_by_identity.get(id(shape))
     if known is not None:
         return known
-    sizes = tuple(language._unwrap_shape(shape))
+    is_plain = type(shape) in (tuple, list) and all(type(size) is int for size in shape)
+    sizes = tuple(shape if is_plain else language._unwrap_shape(shape))
     known = _shapes.get(sizes)
     if known is None:
         numel = _check_shape(sizes)
@@ -84,26 +99,84 @@ def _new_tensor(self: Any, handle: Any, type: Any) -> None:
     self.handle = handle
     self.type = type
     self.dtype = type.scalar
-    known = _shape(type.shape if type.is_block() else ())
+    known = _shape(type.shape) if type.is_block() else _SCALAR
     self.shape, self.numel = known.constants, known.constant_numel
 
 
+def _unwrapped(value: Any) -> Any:
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    return value.value if kind is language.constexpr else _unwrap(value)
+
+
+def _equal(self: Any, other: Any) -> bool:
+    return self is other or _equal_types(self, other)
+
+
 def _checked_operands(self: Any, lhs: Any, rhs: Any, *args: Any, **kwargs: Any) -> Any:
-    if isinstance(lhs, tl.tensor) and isinstance(rhs, tl.tensor):
-        one: Any = lhs.type
-        other: Any = rhs.type
-        if one.scalar is other.scalar and one.scalar in _UNPROMOTED and _are_alike(one, other):
-            return lhs, rhs
+    on_left, on_right = isinstance(lhs, tl.tensor), isinstance(rhs, tl.tensor)
+    if on_left and on_right:
+        if lhs.type.scalar is rhs.type.scalar and lhs.type.scalar.name in _UNPROMOTED:
+            return self.broadcast_impl_value(lhs, rhs)
+    elif on_left and _takes_its_type(rhs, lhs, *args, **kwargs):
+        return self.broadcast_impl_value(lhs, self.scalar_constant(rhs, dtype=lhs.type.scalar))
+    elif on_right and _takes_its_type(lhs, rhs, *args, **kwargs):
+        return self.broadcast_impl_value(self.scalar_constant(lhs, dtype=rhs.type.scalar), rhs)
     return _check_operands(self, lhs, rhs, *args, **kwargs)
 
 
-def _are_alike(one: Any, other: Any) -> bool:
-    if one.is_block():
-        return other.is_block() and one.shape is other.shape
-    return not other.is_block()
+def _takes_its_type(
+    number: Any,
+    tensor: Any,
+    allow_lhs_ptr: bool = False,
+    allow_rhs_ptr: bool = False,
+    arithmetic_check: bool = True,
+    div_or_mod: bool = False,
+) -> bool:
+    """Return True if a constant is known to get a tensor's type. The other arguments are upstream's."""
+    kind = _UNPROMOTED.get(tensor.type.scalar.name)
+    if kind is None or not arithmetic_check:
+        return False
+    return (type(number) is int and _LEAST <= number <= _MOST) or (kind is float and type(number) is float)
 
 
 def _broadcasted(self: Any, lhs: Any, rhs: Any) -> Any:
-    if lhs.type.is_block() and rhs.type.is_block() and lhs.type.shape is rhs.type.shape:
-        return lhs, rhs
+    one, other = lhs.type, rhs.type
+    if one.is_block():
+        if not other.is_block():
+            return lhs, _splat(self, rhs, one.shape)
+        if one.shape is other.shape:
+            return lhs, rhs
+        common = _common_sizes(_shape(one.shape).sizes, _shape(other.shape).sizes)
+        if common is not None:
+            return _spread(self, lhs, common), _spread(self, rhs, common)
+    elif other.is_block():
+        return _splat(self, lhs, other.shape), rhs
     return _broadcast(self, lhs, rhs)
+
+
+def _splat(self: Any, value: Any, shape: Any) -> Any:
+    if value.type.name not in _converted:
+        value.type.to_ir(self.builder)  # raises for a type that this target lacks
+        _converted.add(value.type.name)
+    kind = language.block_type(value.type, shape)
+    return self.tensor(self.builder.create_splat(kind, value.handle), kind)
+
+
+def _spread(self: Any, value: Any, sizes: tuple[int, ...]) -> Any:
+    if _shape(value.type.shape).sizes == sizes:
+        return value
+    kind = language.block_type(value.type.scalar, list(sizes))
+    return self.tensor(self.builder.create_broadcast(value.handle, sizes), kind)
+
+
+@lru_cache(maxsize=4096)
+def _common_sizes(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the sizes that two blocks of the same rank are broadcast to; None: upstream has to decide."""
+    if len(left) != len(right) or any(1 not in pair and pair[0] != pair[1] for pair in zip(left, right, strict=True)):
+        return None
+    return tuple(second if first == 1 else first for first, second in zip(left, right, strict=True))
+
+
+_SCALAR = _shape(())

@@ -318,6 +318,16 @@ def test_shapes() -> None:
     assert language.constexpr_type(4) == tl.constexpr(4).type
 
 
+@checks("language._unwrap_if_constexpr", "language.dtype", "language.pointer_type")
+def test_constants_and_types_are_compared_in_one_place() -> None:
+    """Functions of the module find the quicker ones in its namespace, and types are equal by their names."""
+    assert language._unwrap_if_constexpr([tl.constexpr(4), 8]) == [4, 8]
+    assert "_unwrap_if_constexpr" in language._unwrap_shape.__code__.co_names
+    assert isinstance(tl.float32, language.dtype)
+    assert type(tl.pointer_type(tl.float32)) is language.pointer_type
+    assert language.dtype("fp32") == tl.float32 != tl.float64
+
+
 @checks("language.constexpr", "language.block_type", "language.tensor")
 def test_constructors_set_the_attributes_that_the_quicker_ones_set() -> None:
     assert set(vars(tl.constexpr(4))) >= {"value"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flows.capacity.speed import describe, expectation, expected_seconds, expected_stages, share_of
+from flows.capacity.speed import BUSY, describe, expectation, expected_seconds, expected_stages, share_of
 from flows.settings.configuration import RunConfig, load_configuration
 
 
@@ -49,6 +49,7 @@ def test_finished_stages_are_subtracted():
     assert expectation(config, whole).startswith("less than a minute")
     assert "finished stages are not repeated" in expectation(config, whole)
     assert expectation(config, 0.0).startswith(f"about {whole / 60:.0f} min")
+    assert f"up to {BUSY * whole / 60:.0f} beside other work" in expectation(config, 0.0)
     pretrained = config.model.model_copy(update={"pretrained": "/q"})
     assert "min on two CPU cores" not in expectation(config.model_copy(update={"model": pretrained}), 0.0)
 

@@ -1,4 +1,4 @@
-"""Checks of a round of calls on a GPU: outputs, inputs, guards, threads, streams, attribution of the device time.
+"""GPU worker: checks a round of calls: outputs, inputs, guards, threads, streams, attribution of the device time.
 
 Each raises CandidateFailedError; `check_reference_time` raises UnreliableTimingError.
 """

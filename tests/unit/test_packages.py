@@ -109,3 +109,10 @@ def test_docstrings_begin_with_a_verb_or_a_noun():
             if text.split(" ")[0].rstrip(",:") in NOT_A_VERB_OR_NOUN:
                 wrong.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}: {text.splitlines()[0]}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_unit_tests_lie_in_the_rooms_of_what_they_test():
+    here = ROOT / "tests" / "unit"
+    folders = {path.parent.relative_to(here) for path in here.rglob("test_*.py")} - {Path("ci")}  # of `.ci`
+    assert len(folders) > 40
+    assert not [folder for folder in folders if not (ROOT / folder).is_dir() and not (ROOT / "tasks" / folder).is_dir()]

@@ -24,7 +24,7 @@ from flows.services.server_database import check_database
 from flows.services.server_events import events_kept
 from flows.services.server_keeper import Note, ServerKeeper
 from kernels_eval.errors import InfrastructureError, InputError
-from tasks.pipeline.artifact_queue import INTERRUPTED_S, PATIENCE_S, wait_until_sent
+from tasks.pipeline.artifact_queue import INTERRUPTED_S, patience_s, wait_until_sent
 
 HOST = "127.0.0.1"
 DATABASE = "prefect.db"
@@ -85,21 +85,17 @@ def _kept(process: subprocess.Popen[bytes] | None, runs_dir: Path, api_url: str,
 
     keeper = ServerKeeper(process, start, lambda: answers(api_url), note)
     keeper.open()
-    patience_s = INTERRUPTED_S
     try:
         with events_kept(api_url):
             yield
-        patience_s = PATIENCE_S
-    except Exception:
-        patience_s = PATIENCE_S
-        raise
     finally:
-        if keeper.wait_until_up(3 * patience_s):
+        wait_s = patience_s()
+        if keeper.wait_until_up(3 * wait_s):
             keeper.send_rest()
-            _flush_queues(patience_s)
+            _flush_queues(wait_s)
         keeper.close()
         if keeper.process is not None:
-            _end(keeper.process, SHUTDOWN_S if patience_s == PATIENCE_S else INTERRUPTED_S)
+            _end(keeper.process, INTERRUPTED_S if wait_s == INTERRUPTED_S else SHUTDOWN_S)
 
 
 def _end(process: subprocess.Popen[bytes], timeout_s: float) -> None:

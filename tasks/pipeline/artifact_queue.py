@@ -4,6 +4,7 @@ An artifact that cannot be sent waits until the server answers again. What is le
 """
 
 import logging
+import sys
 import threading
 import time
 from collections import deque
@@ -88,16 +89,17 @@ def wait_until_sent(timeout_s: float = PATIENCE_S) -> int:
 
 @contextmanager
 def artifacts_sent() -> Generator[None]:
-    """Wait at the end of the block until the artifacts have been sent, at most `PATIENCE_S`; hardly after Ctrl-C."""
-    patience_s = INTERRUPTED_S
+    """Wait at the end of the block until the artifacts have been sent, for `patience_s`."""
     try:
         yield
-        patience_s = PATIENCE_S
-    except Exception:
-        patience_s = PATIENCE_S
-        raise
     finally:
-        wait_until_sent(patience_s)
+        wait_until_sent(patience_s())
+
+
+def patience_s() -> float:
+    """Return the time that the end of a block may wait: `PATIENCE_S`, or hardly any after Ctrl-C. Call in `finally`."""
+    ending = sys.exception()
+    return PATIENCE_S if ending is None or isinstance(ending, Exception) else INTERRUPTED_S
 
 
 def _request(artifact: "Artifact") -> "ArtifactCreate":

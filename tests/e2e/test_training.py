@@ -25,6 +25,13 @@ import pytest
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 CONFIG = Path("deployments/configs/test.yaml").resolve()
+SMALLER = [
+    "sft.steps=60", "sft.save_interval=10", "sft.warmup_steps=5", "sft.data.compositions=24", "problems.train=24",
+    "problems.heldout=4", "problems.harder=0", "rollout.problems_per_iteration=4", "rollout.samples_per_problem=4",
+    # So little training makes no kernel right: only their lengths tell answers apart.
+    "rollout.episode.reward=kernelbench - 0.2*length",
+]  # fmt: skip
+"""Nothing asked here needs more."""
 MARK = "KERNELMILL_TEST_RUN"
 TOKENS = {
     "WANDB_API_KEY": secrets.token_hex(20),
@@ -60,6 +67,7 @@ class Command:
             str(CONFIG),
             "-s",
             f"runs_dir={runs_dir}",
+            *(word for setting in SMALLER for word in ("-s", setting)),
         ]
 
     def start(self, log: Path) -> subprocess.Popen[bytes]:

@@ -218,6 +218,7 @@ def _share(value: float | None) -> str:
 def with_interval(figures: Mapping[str, Any], name: str, form: str = ".3f") -> str:
     """Return a figure of a mapping like `{"correct": 0.5, "correct_ci": [0.25, 0.75]}` as `0.500 [0.250, 0.750]`."""
     value, interval = figures.get(name), figures.get(f"{name}_ci")
+    form = form.replace(".", "z.")  # `z`: nothing is shown as -0.000
     if value is None:
         return "–"
     return f"{value:{form}}" + (f" [{interval[0]:{form}}, {interval[1]:{form}}]" if interval else "")

@@ -176,7 +176,8 @@ def interval_text(name: str, interval: list[float] | None, sign: str = "", betwe
 
 
 def _digits(name: str, value: float, sign: str = "") -> str:
-    return f"{value:{sign}.2f}" if name in _PLAIN else f"{100 * value:{sign}.1f}"
+    # `z`: nothing is shown as -0.00
+    return f"{value:{sign}z.2f}" if name in _PLAIN else f"{100 * value:{sign}z.1f}"
 
 
 def _named(name: str) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from tasks.evaluation.report.tables import (
     shown,
     turn_rows,
 )
+from tasks.pipeline.artifacts import with_interval
 
 
 @pytest.mark.parametrize(
@@ -229,3 +230,10 @@ def test_an_evaluation_is_told_in_one_line(tmp_path: Path):
     line = heldout_line(tmp_path)
     assert line.startswith("correct 12.5 % (8.0 – 17.0), faster than eager 0.0 %, mean return ")
     assert "speedup" not in line
+
+
+def test_nothing_is_shown_as_minus_zero():
+    figures = {"delta_mean_return": -0.0001, "delta_mean_return_ci": [-0.02, -0.0004]}
+    assert with_interval(figures, "delta_mean_return", "+.2f") == "+0.00 [-0.02, +0.00]"
+    assert shown("mean_return", -0.001) == "0.00"
+    assert interval_text("correct", [-0.0001, 0.5], sign="+") == "+0.0 – +50.0"

@@ -44,23 +44,30 @@ def _route(path: str, method: str, operation: Mapping[str, Any], schemas: Mappin
     return (
         f"<section><h2><b>{method.upper()}</b> {escape(path)}</h2>"
         f"<p>{escape(operation.get('description', operation.get('summary', '')))}</p>"
-        f"{_form(path, method, operation.get('requestBody'), schemas)}"
+        f"{_form(path, method, operation, schemas)}"
         f"<table><tr><th>status</th><th>meaning</th><th>content</th></tr>{''.join(_replies(operation))}</table></section>"
     )
 
 
-def _form(path: str, method: str, body: Mapping[str, Any] | None, schemas: Mapping[str, Any]) -> str:
-    field = ""
+def _form(path: str, method: str, operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
+    body, field = operation.get("requestBody"), "".join(map(_parameter, operation.get("parameters", ())))
     if body is not None:
         content = next(iter(body["content"].values()))
         example = json.dumps(_example(content["schema"], schemas), indent=2)
-        field = (
+        field += (
             f'<p>Body: {_type(content["schema"])}</p><textarea rows="8" aria-label="body">{escape(example)}</textarea>'
         )
     return (
         f'<form data-method="{method.upper()}" data-path="{escape(path)}">{field}'
         "<button>Send</button><pre hidden></pre></form>"
     )
+
+
+def _parameter(parameter: Mapping[str, Any]) -> str:
+    """Return the field of a part of the path, a query parameter or a header."""
+    name, required = escape(parameter["name"]), "required" if parameter.get("required") else ""
+    optional = "" if required else " <i>optional</i>"
+    return f'<label>{name}{optional} <input name="{name}" data-in="{escape(parameter["in"])}" {required}></label>'
 
 
 def _example(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Any:

@@ -75,3 +75,13 @@ def test_the_page_loads_nothing() -> None:
 def test_the_field_for_the_token_is_shown_where_there_is_one() -> None:
     assert '<p id="token" >' in documentation(SCHEMA, has_token=True)
     assert '<p id="token" hidden>' in documentation(SCHEMA, has_token=False)
+
+
+def test_parts_of_the_path_and_query_parameters_have_a_field() -> None:
+    operation = {
+        "parameters": [{"name": "job", "in": "path", "required": True}, {"name": "limit", "in": "query"}],
+        "responses": {},
+    }
+    page = documentation({**SCHEMA, "paths": {"/jobs/{job}": {"get": operation}}}, has_token=False)
+    assert '<label>job <input name="job" data-in="path" required></label>' in page
+    assert '<label>limit <i>optional</i> <input name="limit" data-in="query" ></label>' in page

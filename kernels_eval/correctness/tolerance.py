@@ -25,6 +25,8 @@ _SMALLEST_SCALE = 1e-12
 _NOISE = 4.0
 """Factor on the reference's own error, relative to the output's scale, that is added to the tolerance."""
 _NOISE_QUANTILE = 0.75
+UNWRITTEN = "never written, or computed so"
+"""End of the message on outputs that are NaN where they should not be."""
 _BLOCK = 1 << 24
 """Elements that are compared at once: each takes about 100 bytes meanwhile."""
 
@@ -172,6 +174,6 @@ def _first(actual: torch.Tensor, expected: torch.Tensor, right: torch.Tensor, la
     note = ""
     if isinstance(got, float):
         unwritten = int(actual.isnan().sum() - expected.isnan().sum())
-        note = f"; {unwritten} elements are NaN: never written, or computed so" if unwritten > 0 else ""
+        note = f"; {unwritten} elements are NaN: {UNWRITTEN}" if unwritten > 0 else ""
         got, wanted = f"{got:.6g}", f"{wanted:.6g}"
     return f"{label}{list(place)} is {got}, expected {wanted}; {share:.1%} of {actual.numel()} elements are wrong{note}"

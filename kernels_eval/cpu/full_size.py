@@ -74,12 +74,35 @@ class FullSize:
         if needed is not None:
             return (needed, 2 * needed) if 2 * needed < full_size else ()
         between = full_size * (40 + seed.number("between") % 25) // 100
+        between -= between % self._step
         if between <= 2 * self._seen.size:
             return None
         trace = self._at(between)
         if trace is None or not self._grows_steadily(trace, full_size / between):
             return ()
         return None
+
+    @property
+    def seen_size(self) -> int:
+        """Largest leading size that was run."""
+        return self._seen.size
+
+    def size_with_neighbours(self) -> int | None:
+        """Return a size with programs beside the only one that a direction of a grid had so far; None: they all had."""
+        full_size = self._reference.full_size or 0
+        tiles = [
+            full_size // more
+            for small, true in zip(_grids(self._seen.trace), _grids(self.trace), strict=False)
+            for fewer, more in zip(small, true, strict=True)
+            if fewer == 1 < more
+        ]
+        size = 2 * max(tiles, default=0) + self._seen.size
+        return min(size + -size % self._step, full_size) if tiles else None
+
+    @property
+    def _step(self) -> int:
+        """Largest power of two that divides the sizes that were run: host code may ask for whole tiles."""
+        return self._smaller.size & -self._smaller.size
 
     @property
     def _sizes(self) -> tuple[int, int, int]:

@@ -21,6 +21,7 @@ from kernels_eval.cpu.device_limits import limit_failure
 from kernels_eval.cpu.full_size import FullSize, SeenProgram
 from kernels_eval.cpu.graded import Graded, timed
 from kernels_eval.cpu.largest_size import SeenRun, growth, largest_size, tensor_bytes
+from kernels_eval.cpu.neighbours import run_with_neighbours
 from kernels_eval.cpu.output_checks import check_dependence
 from kernels_eval.cpu.repeated_calls import RepeatedCalls
 from kernels_eval.cpu.session import Configurations, Session
@@ -96,7 +97,7 @@ class Grader:
                 raise
             reference.can_be_reduced, sizes = False, ()  # e.g. an index that is out of range at a reduced size
             graded = self._grade_at(reference, kernel_source, config, seed, sizes, configurations)
-        while (larger := larger_sizes(reference, sizes, graded.verdict.error_category, graded.follow_up)) is not None:
+        while (larger := larger_sizes(reference, sizes, graded.verdict, graded.follow_up)) is not None:
             sizes, smaller = larger, graded
             graded = self._grade_at(reference, kernel_source, config, seed, sizes, configurations)
             if graded.verdict.status is Status.TIMEOUT and smaller.verdict.correct and not smaller.needs_follow_up:
@@ -238,6 +239,8 @@ class Grader:
                     both = [SeenProgram(program.trace, size) for program, size in zip(programs, sizes, strict=False)]
                     true = sensible(lambda: FullSize(session, reference, *both))
                     ahead = sensible(lambda: true.other_sizes(seed))
+                    if ahead is None:
+                        run_with_neighbours(session, reference, true, seed, errors, sum(spent[1]))
                 kernels = session.kernels
                 if session.has_read:
                     for call in repeats.with_values():

@@ -4,6 +4,9 @@ At least a dozen further calls are traced. This is cheap, because only host code
 kernels of the trials. If every call returns the program that passed, nothing else is run. A different program is run
 on fresh values, after all programs before it, and its results are compared. The same is done for calls whose kernels
 use memory of earlier calls, because such kernels could count calls.
+
+The last call but one is made as if a thousand calls or more had passed: what host code or kernels count up is advanced
+(kernels_eval.tracing.counters, kernels_eval.interpreter.device_counters). The last call is a second model's.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,6 +37,9 @@ _CHANGED = 1 / 32
 """Share of the elements that differ between such inputs."""
 
 
+_FEWEST_PAST = 1000
+_MORE_PAST = 1 << 16
+"""Counters are advanced by so many calls, for the last call but one."""
 _FEWEST_READING = 2
 _MORE_READING = 3
 _TURNED = 4
@@ -57,16 +63,18 @@ class RepeatedCalls:
         self._size = size
         self._seed = seed
         self._count = _FEWEST + seed.number("repeats") % _MORE
+        self._ahead = _FEWEST_PAST + seed.number("calls passed") % _MORE_PAST
         self._drawn = 0
         self._last: list[Any] = []
         """Inputs of the last call that ran."""
         self._rest: _Call | None = None
 
     def ask(self) -> None:
-        """Request the traces, on shapes alone."""
+        """Request the traces, on shapes alone; the last but one after many more calls, the last of a second model."""
         forms = self._reference.forms(self._size)
-        for _ in range(self._count):
-            self._session.ask(forms, has_values=False)
+        for left in reversed(range(self._count)):
+            ahead = 0 if left > 1 else self._ahead if left == 1 else -1
+            self._session.ask(forms, has_values=False, ahead=ahead, again=left == 0)
 
     def reruns(self, known: str, right: TraceAnswer) -> "list[_Call]":
         """Wait for the programs; returns those to run, each with the calls before it.
@@ -85,8 +93,10 @@ class RepeatedCalls:
                 continue  # host code got values of an earlier call: program and fresh inputs would not match
             waiting.append((raw, payload))
             stateful = uses_older_storage(trace) or self._session.wrote_weights
-            if name != known or (stateful and (index < _RUN or index == self._count - 1)):
-                calls.append(_Call(trace, waiting, mostly_alike=stateful and 0 < index < _RUN))
+            is_later = index == self._count - 2
+            if name != known or (stateful and (index < _RUN or is_later)):
+                ahead = self._ahead if is_later else 0
+                calls.append(_Call(trace, waiting, stateful and 0 < index < _RUN, ahead))
                 waiting = []
                 known = name
         self._rest = _Call(trace, waiting) if waiting else None
@@ -158,7 +168,7 @@ class RepeatedCalls:
             self._session.executed(0)
         self._session.put(inputs)
         raw, payload = call.programs[-1]
-        self._session.execute(raw, payload, _views(raw), scrambled=scrambled)
+        self._session.execute(raw, payload, _views(raw), scrambled=scrambled, ahead=call.ahead)
         return RepeatedCall(call.trace, expected)
 
     def _fresh(self) -> tuple[list[Any], Expected]:
@@ -180,3 +190,5 @@ class _Call:
     """Programs of the calls before it that have not run yet, then its own."""
     mostly_alike: bool = False
     """True to run on inputs that mostly equal those of the previous call."""
+    ahead: int = 0
+    """Calls by which numbers that kernels count up are advanced before it."""

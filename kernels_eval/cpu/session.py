@@ -52,7 +52,7 @@ class Session:
         kernels, where a call does not name others.
         """
         self._configurations = configurations or {}
-        self._strict = strict
+        self.strict = strict
         self._order = order
         self._memory = os.memfd_create("inputs")
         self._mapping: mmap.mmap | None = None
@@ -92,7 +92,7 @@ class Session:
 
     def load(self, source: str, arguments: list[Any], weight_seed: int) -> None:
         """Send the source to be loaded; the answer is `ready()`."""
-        job = {"source": source, "arguments": arguments, "weight_seed": weight_seed, "strict": self._strict}
+        job = {"source": source, "arguments": arguments, "weight_seed": weight_seed, "strict": self.strict}
         self._tracing.send({"kind": "load"}, [pickle.dumps(job)])
 
     def ready(self) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -116,7 +116,7 @@ class Session:
             offset += content.nbytes + padding
         self._tracing.send({"kind": "weights", "names": list(weights)})
         self._interpreter.send(
-            {"kind": "begin", "strict": self._strict, "weights": items, "order": self._order}, payload
+            {"kind": "begin", "strict": self.strict, "weights": items, "order": self._order}, payload
         )
 
     def ask(
@@ -125,11 +125,15 @@ class Session:
         has_values: bool,
         configurations: Configurations | None = None,
         tried: Configurations | None = None,
+        ahead: int = -1,
+        again: bool = False,
     ) -> None:
         """Request the trace of a forward call. Answers come in the order of requests.
 
         `inputs`: tensors, or only their forms. `has_values`: True if the judge can answer when host code reads a value.
         `configurations`: those of autotuned kernels. `tried`: ones to launch before them on the same tensors.
+        `ahead`: calls by which numbers that host code counts up are advanced before; 0: such numbers are looked for,
+        -1: they are not. `again`: from this call on, use a second model with the same weights.
         """
         chosen = self._configurations if configurations is None else configurations
         self._asked.append(has_values)
@@ -140,6 +144,8 @@ class Session:
                 "inputs": _items(inputs),
                 "configurations": {str(tuner): place for tuner, place in chosen.items()},
                 "tried": {str(tuner): place for tuner, place in (tried or {}).items()},
+                "ahead": ahead,
+                "again": again,
             }
         )
 
@@ -207,11 +213,18 @@ class Session:
         return answer
 
     def execute(
-        self, part: dict[str, Any], payload: bytearray, outputs: list[Any], read: Any = None, scrambled: bool = False
+        self,
+        part: dict[str, Any],
+        payload: bytearray,
+        outputs: list[Any],
+        read: Any = None,
+        scrambled: bool = False,
+        ahead: int = 0,
     ) -> None:
         """Send a part of a program to be run; the answer is `executed()`. `outputs`: views to send back.
 
         `scrambled`: replace the values that each kernel writes by random ones, to find the results that depend on them.
+        `ahead`: calls by which numbers that kernels count up are advanced before.
         """
         kernels, self._unsent = self._unsent, []
         self._interpreter.send(
@@ -222,6 +235,7 @@ class Session:
                 "outputs": outputs,
                 "read": read,
                 "scrambled": scrambled,
+                "ahead": ahead,
             },
             [payload],
         )

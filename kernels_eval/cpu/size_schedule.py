@@ -8,13 +8,17 @@ then judged at a size at which each branch goes the same way as at the full size
 
 import ast
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from kernels_eval.correctness.tolerance import UNWRITTEN
 from kernels_eval.cost.launch import Launch
 from kernels_eval.reference.reduction import MIN_REDUCED, MIN_REDUCED_LONG, MIN_REDUCED_SIMPLE
 from kernels_eval.reference.reference import Reference
+from kernels_eval.sandbox.tensor_bytes import TensorForm
 from kernels_eval.trace.schema import Constexpr, KernelSource, LaunchKernel, Plain, TraceAnswer
+from kernels_eval.verdict import Verdict
 
 Sizes = tuple[int, int] | tuple[()]
 """Two reduced leading sizes, or () for the full size."""
@@ -33,6 +37,12 @@ _TOO_SMALL = frozenset({"out_of_bounds", "empty_grid"})
 """Failures at the first pair that tiles with more rows than the inputs may cause."""
 _NOT_SQUARE = _TOO_SMALL | {"wrong_values", "wrong_shape", "exception"}
 """Failures that a reduced matrix may cause if it is square in the problem."""
+_TILE = 1024
+"""Elements of the largest usual tile of an elementwise kernel."""
+_TILE_ROWS = 64
+"""Rows of the largest usual tile of a kernel over matrices."""
+_REFUSES = re.compile(r"\(line \d+: (assert|raise)\b")
+"""In a message: host code itself refused the inputs."""
 _PROGRAM_CALLS = frozenset({"program_id", "num_programs"})
 
 
@@ -57,22 +67,47 @@ def _as_odd_as(reference: Reference, sizes: tuple[int, int]) -> tuple[int, int]:
     return first, second
 
 
-def larger_sizes(
-    reference: Reference, sizes: Sizes, error_category: str | None, follow_up: Sizes | None
-) -> Sizes | None:
+def larger_sizes(reference: Reference, sizes: Sizes, verdict: Verdict, follow_up: Sizes | None) -> Sizes | None:
     """Return the sizes to judge again at, or None if the verdict stands.
 
-    A kernel may have failed because there were too few rows. A kernel that passed comes with its `follow_up`.
+    A kernel may have failed because there were too few rows, or because its tiles divide the full size alone. A kernel
+    that passed comes with its `follow_up`.
     """
+    error_category = verdict.error_category
     if not sizes:
         return None
     if reference.has_square_input and error_category in _NOT_SQUARE:
         return ()
+    if _may_need_whole_tiles(verdict):
+        return _in_whole_tiles(reference, sizes, _TILE_ROWS if error_category == "exception" else 1)
     if error_category not in _TOO_SMALL:
         return follow_up
     pairs = [_as_odd_as(reference, pair) for pair in _SIZES]
     larger = [pair for pair in pairs if sizes[1] < pair[1] < (reference.full_size or 0)]
     return larger[0] if larger else None
+
+
+def _may_need_whole_tiles(verdict: Verdict) -> bool:
+    """True for what `assert n % BLOCK == 0` and `grid = n // BLOCK` lead to where a tile does not divide the size."""
+    message = verdict.error_message or ""
+    if verdict.error_category == "exception":
+        return _REFUSES.search(message) is not None
+    return verdict.error_category == "wrong_values" and UNWRITTEN in message
+
+
+def _in_whole_tiles(reference: Reference, sizes: tuple[int, int], rows: int) -> Sizes | None:
+    """Return sizes that tiles divide if they divide the full size; None: those were run.
+
+    Tiles of up to `_TILE` elements, and of up to so many `rows`.
+    """
+    full_size = reference.full_size or 0
+    longest = max((math.prod(form.shape) for form in reference.full_forms if isinstance(form, TensorForm)), default=0)
+    row, size = max(1, longest // max(1, full_size)), sizes[0] & -sizes[0]
+    while (size * row % _TILE or size < rows) and size < (full_size & -full_size):
+        size *= 2
+    if size <= sizes[0]:
+        return None
+    return (size, 2 * size) if 2 * size < full_size else ()
 
 
 def size_of(sizes: Sizes, trial: int) -> int | None:

@@ -65,6 +65,8 @@ class KernelRuns:
         ACCESS_LOG.start(self._regions(launch.arguments))
         OPERATION_LOG.start(launch.options.get("num_warps", 4))
         views = _distinct(launch.arguments)
+        for view in views:
+            self._memory[view.storage].dtype = DTYPES[view.dtype]
         copies = None if self._memory.strict else LibraryCopies(self._memory, views)
         constants = _constants(launch)
         moved = None if constants in self._computing else MovedValues(self._memory, views)

@@ -56,6 +56,8 @@ class Storage:
     """Origin of all bytes, as long as `origins` is None."""
     origins: Origins | None = None
     """For each byte: the Origin of the element that starts there. None as long as all have the default origin."""
+    dtype: torch.dtype | None = None
+    """Type as which the last launch got it."""
     shadow: Shadow | None = None
     """Programs that accessed its elements, once that can matter."""
 

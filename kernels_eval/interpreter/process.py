@@ -2,7 +2,7 @@
 
 It talks to the judge alone, in frames (kernels_eval.sandbox.messages). The judge sends `begin` (allowed operators,
 weights, seed of the order of programs), then `execute` (a part of a program; the place of the inputs in shared memory;
-the outputs or the value to send back). The answer is `executed` or `failed`.
+the outputs or the value to send back; the calls by which counters are advanced). The answer is `executed` or `failed`.
 
 Of the candidate's code only kernels run here, and only if kernels_eval.trace.kernel_syntax accepts them. The process is
 sandboxed all the same. It never holds the reference, its outputs, the seeds or the verdict.
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from kernels_eval.interpreter.data_races import DataRaceError
+from kernels_eval.interpreter.device_counters import DeviceCounters
 from kernels_eval.interpreter.kernel_runs import KernelRuns
 from kernels_eval.interpreter.memory_accesses import OutOfBoundsError
 from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
@@ -48,6 +49,7 @@ class _Executor:
         header, payload = receive_frame(self._channel)
         self._state = TensorStore(strict=header["strict"])
         self._runs = KernelRuns(self._state, header["order"])
+        self._counters = DeviceCounters(self._state)
         for item in header["weights"]:
             form = TensorForm(**item["form"])
             self._state.give(item["storage"], tensor_from(payload, form, item["offset"]), form.nbytes)
@@ -58,6 +60,9 @@ class _Executor:
     def _execute(self, header: dict[str, Any], payload: bytearray) -> None:
         if header["inputs"] is not None:
             self._map_inputs(header["inputs"])
+        self._counters.observe()
+        if header["ahead"]:
+            self._counters.advance(header["ahead"])
         self._runs.begin_call()
         part = Part(kernels=header["part"]["kernels"], commands=header["part"]["commands"])
         launches: list[dict[str, Any]] = []

@@ -12,6 +12,8 @@ from kernels_eval.interpreter.memory_accesses import Origin, Storage
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, Operate, Plain, Sequence, TypeName, Upload, View
 
+_COUNTED = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64)
+"""Types in which kernels may count."""
 _PATTERN = 0x55
 """Content of fresh memory of a type without NaN."""
 
@@ -43,6 +45,22 @@ class TensorStore:
         """True if a kernel or an operator has written into a weight."""
         given = (self._storages[number] for number in self._storages if FIRST_WEIGHT <= number < FIRST_OWN)
         return any(storage.origins is not None for storage in given)
+
+    def kept_values(self, most_bytes: int) -> dict[int, torch.Tensor]:
+        """Return, by number, the numbers in each storage but the inputs that a kernel has written, if it is not larger.
+
+        The tensors share the storages' memory.
+        """
+        return {
+            number: storage.memory[: storage.memory.numel() // storage.dtype.itemsize * storage.dtype.itemsize].view(
+                storage.dtype
+            )
+            for number, storage in self._storages.items()
+            if number >= FIRST_WEIGHT
+            and storage.origins is not None
+            and storage.dtype in _COUNTED
+            and storage.memory.numel() <= most_bytes
+        }
 
     def give(self, number: int, tensor: torch.Tensor, nbytes: int) -> None:
         """Use memory that the judge filled as a storage (no copy)."""

@@ -45,10 +45,16 @@ def build_model(module: Any, arguments: list[Any], weight_seed: int, device: str
         raise CandidateError("runtime_error", "constructor_error", describe(error)) from error
 
 
+def named_state(model: Any) -> dict[str, torch.Tensor]:
+    """Return the model's parameters and buffers by name; none if it is no module of PyTorch."""
+    if not isinstance(model, torch.nn.Module):
+        return {}
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
 def send_state(channel: socket.socket, model: Any) -> dict[str, torch.Tensor]:
     """Return the model's parameters and buffers by name, after sending `ready` with their types and shapes."""
-    is_module = isinstance(model, torch.nn.Module)
-    state = {**dict(model.named_parameters()), **dict(model.named_buffers())} if is_module else {}
+    state = named_state(model)
     named = {name: [NAMES.get(tensor.dtype, "?"), list(tensor.shape)] for name, tensor in state.items()}
     send_frame(channel, {"kind": "ready", "state": named})
     return state

@@ -8,6 +8,7 @@ import linecache
 import sys
 import traceback
 import types
+from typing import Any
 
 FILE_NAME = "kernel.py"
 """Name of the candidate's source in tracebacks."""
@@ -24,9 +25,13 @@ class CandidateError(Exception):
         self.header = {"kind": "failed", "status": status, "category": category, "message": message[:_MAX_MESSAGE]}
 
 
-def load_source(source: str) -> types.ModuleType:
-    """Execute a candidate's source as a module whose source lines can be found: Triton reads them."""
+def load_source(source: str, **names: Any) -> types.ModuleType:
+    """Execute a candidate's source as a module whose source lines can be found: Triton reads them.
+
+    `names`: global names that it finds.
+    """
     module = types.ModuleType("candidate")
+    vars(module).update(names)
     module.__file__ = FILE_NAME
     sys.modules["candidate"] = module
     linecache.cache[FILE_NAME] = (len(source), None, source.splitlines(keepends=True), FILE_NAME)

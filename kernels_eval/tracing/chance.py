@@ -1,8 +1,8 @@
-"""Tracing process: clocks, numbers of processes and random numbers, which tell each call something else.
+"""Tracing process: clocks, numbers of processes, random numbers and hashes, which tell each call something else.
 
 Host code whose launches depend on one of them launches other kernels in some of the calls that are traced. Python's and
 NumPy's generators begin each call with one of their extremes. Not covered: the operating system's own random numbers,
-the hash of a string, which a process never changes, and clocks of modules written in C (`datetime`).
+clocks of modules written in C (`datetime`), and hashes that are not asked for by `hash` or only when the module loads.
 """
 
 import os
@@ -14,6 +14,7 @@ import numpy as np
 
 _CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
 _LONGEST_JUMP_S = 1e5
+_HASH_BITS = 60
 _EXTREME = 0.005
 """Distance from 0 or 1 of the first random number of a call."""
 
@@ -25,6 +26,8 @@ class Chance:
         self._generator = random.Random(os.urandom(16))
         self._passed_s = 0.0
         """Seconds by which the clocks are ahead."""
+        self._salt = 0
+        """Changes the hash of all but numbers, which a process would never change."""
         self._calls = 0
         self._kept: list[object] = []
         """Objects that change the addresses of later ones."""
@@ -41,10 +44,16 @@ class Chance:
     def next_call(self) -> None:
         """Begin another forward call: time has passed, and random numbers begin at an extreme."""
         self._calls += 1
+        self._salt = self._generator.getrandbits(_HASH_BITS)
         self._passed_s += self._generator.uniform(1.0, _LONGEST_JUMP_S)
         self._kept += [object() for _ in range(self._generator.randrange(4))]
         random.seed(_SEEDS[self._calls % len(_SEEDS)])
         np.random.seed(self._generator.getrandbits(32))
+
+    def hash_of(self, value: Any) -> int:
+        """Return another hash of a value in each call: of strings, each process has its own."""
+        plain = hash(value)
+        return plain if isinstance(value, int | float) else plain ^ self._salt
 
     def _ahead(self, clock: Any, units: float) -> Any:
         return lambda: clock() + type(clock())(units * self._passed_s)

@@ -6,7 +6,8 @@ Session with the judge (frames, see kernels_eval.sandbox.messages):
   parameters and buffers) or `failed`.
 - Judge: `weights` (names whose values the judge sets).
 - Judge: any number of `trace` (shapes of the inputs). Candidate: `trace` (a program, kernels_eval.trace.schema), `read`
-  (request for one value; the judge answers `value`) or `failed`.
+  (request for one value; the judge answers `value`) or `failed`. `ahead`: calls that host code's counters are advanced
+  by before; negative: not at all, and nothing is counted. `again`: a second ModelNew takes the place of the first.
 
 This process never holds an input, an output, a count or a clock, nor anything of the reference or the verdict. Even
 from hostile code it sends out only programs, and the judge checks them.
@@ -15,6 +16,7 @@ from hostile code it sends out only programs, and the judge checks them.
 import pickle
 import socket
 import threading
+import time
 from collections import deque
 from typing import Any
 
@@ -22,7 +24,7 @@ import torch
 
 from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
 from kernels_eval.correctness.outputs import flat
-from kernels_eval.sandbox.candidate_model import build_model, candidate_session, send_state
+from kernels_eval.sandbox.candidate_model import build_model, candidate_session, named_state, send_state
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
 from kernels_eval.sandbox.inductor_names import provide
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
@@ -30,12 +32,15 @@ from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.schema import FIRST_WEIGHT
 from kernels_eval.tracing import fake_cuda
 from kernels_eval.tracing.chance import Chance
+from kernels_eval.tracing.counters import Counters
 from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalError
 from kernels_eval.tracing.launch_recorder import KernelArgumentError, LaunchRecorder
 from kernels_eval.tracing.traced_tensor import TracedTensor
 from kernels_eval.tracing.tracer import Tracer, remember_registrations
 
 _DIFFERENCE_NAMES = 5
+_LONGEST_BUILD_S = 0.02
+"""CPU time to build a model, beyond which no second one is built."""
 
 
 def tracing_main(channel: socket.socket, memory_descriptor: int) -> None:
@@ -68,15 +73,38 @@ class _Host:
         remember_registrations()
         before = global_state()
         provide(job["source"], on_gpu=False)
+        clock = time.process_time
         with fake_cuda.OnCpu():
-            model = build_model(load_source(job["source"]), job["arguments"], job["weight_seed"])
+            module = load_source(job["source"], hash=self._chance.hash_of)
+            began = clock()
+            model = build_model(module, job["arguments"], job["weight_seed"])
+            is_large = clock() - began > _LONGEST_BUILD_S
         state = send_state(self._channel, model)
         header, _ = receive_frame(self._channel)
-        _use_handles(model, self._tracer, {name: state[name] for name in header["names"]})
+        names: list[str] = header["names"]
+        _use_handles(model, self._tracer, {name: state[name] for name in names})
+        models = [model]
+        self._counters = Counters([module, models])
         while True:
             header = self._queued.popleft() if self._queued else receive_frame(self._channel)[0]
-            self._trace(model, header)
+            if header["again"] and not is_large:
+                models[:] = [self._second(module, job, names) or model]
+            self._trace(models[0], header)
             _check_global_state(before)
+
+    def _second(self, module: Any, job: dict[str, Any], names: list[str]) -> Any:
+        """Build ModelNew once more, with the weights of the first. Returns None if it cannot be built.
+
+        A program that a second model launches otherwise is run, like any other that differs.
+        """
+        try:
+            with fake_cuda.OnCpu():
+                model = build_model(module, job["arguments"], job["weight_seed"])
+            state = named_state(model)
+            _use_handles(model, self._tracer, {name: state[name] for name in names})
+        except (CandidateError, KeyError):
+            return None
+        return model
 
     def _trace(self, model: Any, header: dict[str, Any]) -> None:
         inputs = [
@@ -86,6 +114,8 @@ class _Host:
             for index, item in enumerate(header["inputs"])
         ]
         self._chance.next_call()
+        if header["ahead"] > 0:
+            self._counters.advance(header["ahead"])
         self._recorder.autotuning.begin(header["configurations"], header["tried"])
         self._remembered = None if header["has_values"] else list(self._values)
         self._values.clear()
@@ -95,6 +125,8 @@ class _Host:
         except Exception as error:  # the result may hold objects of the candidate's classes
             raise CandidateError("runtime_error", "exception", describe(error)) from error
         described = [self._output(output) for output in outputs]
+        if header["ahead"] == 0:
+            self._counters.observe()
         self._send({"kind": "trace", "structure": structure, "outputs": described})
 
     def _forward(self, model: Any, inputs: list[Any]) -> Any:

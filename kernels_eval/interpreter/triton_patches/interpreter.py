@@ -15,7 +15,14 @@ import numpy as np
 import triton.language as tl
 
 from kernels_eval.interpreter.memory_accesses import record_access
-from kernels_eval.interpreter.triton_patches import arithmetic, control_flow, operation_counts, programs, types
+from kernels_eval.interpreter.triton_patches import (
+    arithmetic,
+    control_flow,
+    float8,
+    operation_counts,
+    programs,
+    types,
+)
 from kernels_eval.interpreter.triton_patches.names import upstream
 
 
@@ -64,6 +71,7 @@ def install() -> None:
     upstream.InterpreterBuilder.create_dot = _dot
     upstream.InterpreterBuilder.get_all_ones_value = _all_ones
     arithmetic.install()
+    float8.install()
     programs.install()
     control_flow.install()
     operation_counts.install()

@@ -129,3 +129,12 @@ def test_launches_and_what_they_are_given() -> None:
 @pytest.mark.parametrize("secret", [b"a", b"b", b"c"])
 def test_the_size_in_between_is_drawn_and_changes_nothing_for_honest_programs(secret: bytes) -> None:
     assert full_size(plain, grid=lambda rows: -(-rows // 32)).other_sizes(SecretSeed(secret)) is None
+
+
+@pytest.mark.parametrize(
+    ("tile", "expected"), [(1, None), (4, None), (16, 48), (64, 144), (100, 216), (FULL // 2, FULL)]
+)
+def test_programs_that_were_alone_get_neighbours_at_another_size(tile: int, expected: int | None) -> None:
+    found = full_size(lambda rows: {"M": rows}, grid=lambda rows: -(-rows // tile))
+    assert found.seen_size == LARGE
+    assert found.size_with_neighbours() == expected

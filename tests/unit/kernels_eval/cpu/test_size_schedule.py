@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kernels_eval.correctness.tolerance import UNWRITTEN
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cpu.size_schedule import (
     first_sizes,
@@ -13,7 +14,9 @@ from kernels_eval.cpu.size_schedule import (
     size_needed,
     size_of,
 )
+from kernels_eval.sandbox.tensor_bytes import TensorForm
 from kernels_eval.trace.schema import TRACING_ANSWER, KernelSource, TraceAnswer
+from kernels_eval.verdict import Status, Verdict
 
 
 def reference(**facts: Any) -> Any:
@@ -66,7 +69,35 @@ def test_first_sizes(facts: dict[str, Any], sizes: tuple[int, ...]) -> None:
 def test_larger_sizes_after_a_failure_that_small_ones_may_cause(
     facts: dict[str, Any], sizes: Any, category: str | None, ahead: Any, expected: Any
 ) -> None:
-    assert larger_sizes(reference(**facts), sizes, category, ahead) == expected
+    verdict = Verdict(status=Status.INCORRECT, error_category=category)
+    assert larger_sizes(reference(**facts), sizes, verdict, ahead) == expected
+
+
+ASSERTION = "AssertionError:  (line 12: assert n % 512 == 0)"
+RAISED = "ValueError: no whole tiles (line 3: raise ValueError('no whole tiles'); called from line 20: y = f(x))"
+
+
+@pytest.mark.parametrize(
+    ("category", "message", "shape", "sizes", "expected"),
+    [
+        ("exception", ASSERTION, (1024, 96), (8, 16), (64, 128)),
+        ("exception", RAISED, (4096, 1000), (8, 16), (128, 256)),
+        ("wrong_values", f"output[3] is nan; 2 elements are NaN: {UNWRITTEN}", (1024, 96), (8, 16), (32, 64)),
+        ("wrong_values", "output[3] is 2, expected 1", (1024, 96), (8, 16), None),
+        ("exception", "TypeError: no (line 3: y = x + None)", (1024, 96), (8, 16), None),
+        ("wrong_values", f"3 elements are NaN: {UNWRITTEN}", (1024, 128), (8, 16), None),  # was in whole tiles
+        ("exception", ASSERTION, (1024, 96), (64, 128), None),  # judged again already
+        ("exception", ASSERTION, (32, 96), (8, 16), ()),
+        ("exception", ASSERTION, (1000, 100), (8, 24), None),  # tiles divide no further at the full size
+    ],
+)
+def test_a_kernel_for_whole_tiles_is_judged_where_they_divide_the_size(
+    category: str, message: str, shape: tuple[int, int], sizes: Any, expected: Any
+) -> None:
+    form = TensorForm(dtype="float32", shape=shape)
+    verdict = Verdict(status=Status.INCORRECT, error_category=category, error_message=message)
+    facts = reference(full_size=shape[0], full_forms=[form, 3])
+    assert larger_sizes(facts, sizes, verdict, None) == expected
 
 
 def test_trials_alternate_between_the_sizes() -> None:

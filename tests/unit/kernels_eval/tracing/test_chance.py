@@ -1,4 +1,4 @@
-"""What differs between runs differs between traced calls: clocks, the process's number, random numbers."""
+"""Clocks, the process's number, random numbers and hashes differ between traced calls, as they do between runs."""
 
 import os
 import random
@@ -57,3 +57,14 @@ def test_the_number_of_the_process_is_even_in_some_calls(chance: Chance) -> None
         chance.next_call()
         seen.add(os.getpid() % 2)
     assert seen == {0, 1}
+
+
+def test_a_hash_is_the_same_within_a_call_and_another_in_each(chance: Chance) -> None:
+    seen: set[int] = set()
+    for _ in range(8):
+        chance.next_call()
+        assert chance.hash_of("add") == chance.hash_of("add")
+        assert chance.hash_of(("add", 1)) == chance.hash_of(("add", 1))
+        assert (chance.hash_of(7), chance.hash_of(2.0)) == (hash(7), hash(2.0))
+        seen.add(chance.hash_of("add") % 1024)
+    assert len(seen) > 4

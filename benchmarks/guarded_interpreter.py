@@ -52,6 +52,7 @@ class Guard:
 
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     storages: list[Storage] = field(default_factory=list)
+    launches: int = 0
     program: int = 0
     is_ordered: bool = False
     """True after an atomic on a single address."""
@@ -62,6 +63,7 @@ class Guard:
 
     def begin(self, arguments: list[Any]) -> None:
         """Begin a launch."""
+        self.launches += 1
         found = {storage.data_ptr(): storage.nbytes() for storage in _storages(arguments)}
         self.storages = [Storage(start, size) for start, size in found.items()]
         self.is_ordered = False

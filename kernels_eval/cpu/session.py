@@ -28,6 +28,9 @@ from kernels_eval.verdict import Status
 Configurations = Mapping[int, int]
 """Autotuners, by number, and the place of a configuration in the list of each."""
 _ALIGNMENT = 256
+_GAP, _WEIGHT_GAP = 1 << 20, 1 << 12
+"""Bytes between two inputs (never touched, which costs no memory) and between two weights: an access past the end of
+one must not fall into another."""
 _TRACING_SHARE = 0.5
 """CPU time of the tracing process, as a share of the candidate's wall time."""
 _SPARE_PAYLOAD = 1 << 20
@@ -111,7 +114,7 @@ class Session:
             content = bytes_of(tensor)
             items.append({"storage": number, "form": form_of(tensor).model_dump(), "offset": offset})
             self.weight_bytes.append(content.nbytes)
-            padding = -content.nbytes % _ALIGNMENT
+            padding = -content.nbytes % _ALIGNMENT + _WEIGHT_GAP
             payload += [content, bytes(padding)]
             offset += content.nbytes + padding
         self._tracing.send({"kind": "weights", "names": list(weights)})
@@ -287,4 +290,4 @@ def bytes_needed(inputs: list[Any]) -> int:
 
 def _size(value: Any) -> int:
     form = form_of(value) if isinstance(value, torch.Tensor) else value
-    return -(-form.nbytes // _ALIGNMENT) * _ALIGNMENT if isinstance(form, TensorForm) else 0
+    return -(-form.nbytes // _ALIGNMENT) * _ALIGNMENT + _GAP if isinstance(form, TensorForm) else 0

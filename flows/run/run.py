@@ -2,6 +2,7 @@
 
 runs/<run_id>/config.yaml      the resolved configuration
               state.json       references to everything made so far (flows.run.state)
+              figures.jsonl    figures of each rollout, update and evaluation, as they come (tasks.tracking.figures)
               log.txt          what Prefect and the stages logged
               checkpoints/     policy-000 (SFT), policy-001, … : links into the store
               trajectories/    iteration=0, … : links to the validated batches
@@ -41,6 +42,7 @@ from tasks.pipeline.references import ArtifactRef, CheckpointRef, EvaluationRef,
 from tasks.pipeline.stage import StageListener, Workspace
 from tasks.pipeline.store import digest_of
 from tasks.pipeline.verdicts import with_kept_verdicts
+from tasks.tracking.figures import FigureStage, record_figures
 
 listener: ContextVar[StageListener | None] = ContextVar("listener", default=None)
 """Further listener to the stages, set by the command line."""
@@ -83,12 +85,15 @@ class Run:
         self._link("checkpoints", f"policy-{policy.weight_version:03d}", policy)
         self.state = self.state.with_policy(policy)
         self.record()
+        if policy.weight_version > 0:
+            self._note_figures(policy.weight_version - 1, "update", policy)
         return policy
 
     def add_batch(self, batch: TrajectoryBatchRef, version: int) -> TrajectoryBatchRef:
         """Record a validated batch of training trajectories and link it."""
         self._link("trajectories", f"iteration={version}", batch)
         self.record(batches={**self.state.batches, version: batch})
+        self._note_figures(version, "rollout", batch)
         return batch
 
     def add_evaluation(self, sampled: EvaluationRef, greedy: EvaluationRef | None, version: int) -> EvaluationRef:
@@ -99,6 +104,9 @@ class Run:
             self._link("evaluations", f"policy-{version:03d}-greedy", greedy)
             greedily[version] = greedy
         self.record(evaluations={**self.state.evaluations, version: sampled}, greedy_evaluations=greedily)
+        self._note_figures(version, "evaluation", sampled)
+        if greedy is not None:
+            self._note_figures(version, "evaluation_greedy", greedy)
         return sampled
 
     def record_control(self, control: ControlState) -> None:
@@ -148,6 +156,9 @@ class Run:
         for record in self.workspace.records:
             if record.docs_dir.is_dir():
                 link_to(self.run_dir / "data_docs" / record.label.replace(" ", "-"), record.docs_dir)
+
+    def _note_figures(self, iteration: int, stage: FigureStage, artifact: ArtifactRef) -> None:
+        record_figures(self.run_dir, iteration, stage, artifact)
 
     def _link(self, folder: str, name: str, reference: ArtifactRef) -> None:
         link_to(self.run_dir / folder / name, reference.path)

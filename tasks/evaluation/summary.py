@@ -24,13 +24,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 from pydantic import Field
 
 from kernels_eval.frozen import FrozenModel
 from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.evaluate import Part, paired, read_evaluation
-from tasks.evaluation.per_problem import last_turns, status_shares, with_outcomes, without_faults
+from tasks.evaluation.stage_figures import rollout_figures, update_figures
 from tasks.pipeline.references import (
     ArtifactRef,
     CheckpointRef,
@@ -40,7 +39,6 @@ from tasks.pipeline.references import (
     TrajectoryBatchRef,
 )
 from tasks.pipeline.store import read_metadata, write_atomically
-from tasks.trajectories.reader import read_turns
 
 
 class IterationEntry(FrozenModel):
@@ -102,10 +100,7 @@ def iteration_figures(entry: IterationEntry) -> dict[str, Any]:
     `curriculum`: the limits of training (turns, level); `refill`: the further problems drawn
     (tasks.rollout.refill.RefillRecord); both None if not used.
     """
-    turns = read_turns(entry.trajectories).drop("prompt_token_ids")
-    outcomes = with_outcomes(without_faults(turns), [1.0])
-    last = last_turns(outcomes)
-    first = outcomes.filter(pl.col("turn_index") == 0)
+    of_rollout, of_update = rollout_figures(entry.trajectories), update_figures(entry.checkpoint)
     metadata = read_metadata(entry.trajectories.path)
     return {
         "iteration": entry.iteration,
@@ -114,32 +109,12 @@ def iteration_figures(entry: IterationEntry) -> dict[str, Any]:
         "quarantined": entry.quarantined,
         "curriculum": metadata.get("curriculum"),
         "refill": metadata.get("refill"),
-        "mean_reward": _mean(last.get_column("reward")),
-        "mean_return": _mean(first.get_column("return")),
-        "correct": _mean(last.get_column("correct").cast(pl.Float64)),
-        "fast_1": _mean(last.get_column("fast_1").cast(pl.Float64)),
-        "response_tokens": _mean(outcomes.get_column("response_token_ids").list.len().cast(pl.Float64)),
-        "statuses": status_shares(outcomes),
-        **{name: _mean_of(entry.checkpoint, name) for name in ("loss", "kl", "entropy", "gradient_norm")},
+        **{name: of_rollout[name] for name in _ROLLOUT_FIGURES},
+        **{name: of_update.get(name) for name in ("loss", "kl", "entropy", "gradient_norm")},
     }
 
 
-def training_metrics(artifact: ArtifactRef) -> pl.DataFrame:
-    """Return a checkpoint's `metrics.parquet`; an empty frame if it has none (a policy from elsewhere)."""
-    path = artifact.path / "metrics.parquet"
-    return pl.read_parquet(path) if path.exists() else pl.DataFrame()
-
-
-def _mean_of(checkpoint: ArtifactRef, name: str) -> float | None:
-    metrics = training_metrics(checkpoint)
-    return _mean(metrics.get_column(name).cast(pl.Float64)) if name in metrics.columns else None
-
-
-def _mean(values: pl.Series) -> float | None:
-    mean = values.fill_nan(None).mean()
-    return float(mean) if isinstance(mean, float) else None
-
-
+_ROLLOUT_FIGURES = ("mean_reward", "mean_return", "correct", "fast_1", "response_tokens", "statuses")
 _CORPUS_COUNTS = ("pairs", "dropped_contaminated", "dropped_faults", "quarantined")
 
 

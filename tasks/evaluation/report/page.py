@@ -15,7 +15,8 @@ from tasks.evaluation.per_problem import last_turns, with_outcomes
 from tasks.evaluation.report import charts, tables
 from tasks.evaluation.report.examples import pick_examples
 from tasks.evaluation.report.headline import headline
-from tasks.evaluation.summary import ReportInputs, training_metrics
+from tasks.evaluation.stage_figures import training_metrics
+from tasks.evaluation.summary import ReportInputs
 from tasks.pipeline.references import EvaluationRef
 from tasks.pipeline.store import write_atomically
 from tasks.trajectories.reader import read_turns_file

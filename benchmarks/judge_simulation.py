@@ -1,7 +1,7 @@
 """The judge in virtual time: its own code hands kernels out; what it waits for is simulated (`judge_scaling.py`)."""
 
 import asyncio
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -97,8 +97,9 @@ class Node:
         known.set_result(VERDICT)
         return known
 
-    def _remote(self, problem: Problem, source: str) -> SimpleNamespace:
-        """Send a kernel to this node: it arrives when the sending process has got to it."""
+    def _remote(self, problem: Problem, source: str, settings: Mapping[str, Any]) -> SimpleNamespace:
+        """Send a kernel to this node: it arrives when the sending process has got to it. It takes no settings."""
+        assert not settings
         answer: Future[Verdict] = Future()
 
         def arrive() -> None:

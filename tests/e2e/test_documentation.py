@@ -87,6 +87,7 @@ EXPECTED = (
     (r"^kernelmill train --refresh rollout$", Outcome(says=r"● SFT: cached[\s\S]*✓ rollout 0: [\s\S]*✓ update 0: ")),
     (r"^kernelmill serve( |$)", Outcome(says=r"compare/local", stays=True)),
     (r"^kernelmill server$", Outcome(says=r"Prefect: http", stays=True)),
+    (r"^kernelmill watch$", Outcome(says=r"iterations", stays=True)),
     (r"^kernelmill generate .*--openai-base-url", Outcome(1, says=r"ConnectError")),  # no server is there
     (r"^kernelmill generate ", Outcome(0, 3, r"verified")),
     (r"^kernelmill serve-kernels\b", Outcome(says=r"kernels: http", stays=True)),

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -137,7 +138,11 @@ def test_messages_point_at_the_candidate(judge: Judge) -> None:
     assert undefined.error_message == ("kernel: NameError: name 'z' is not defined (line 13: x = tl.maximum(z, 0.0))")
     wrong_values = judge.evaluate(ROW_PROBLEM, FAILING["part of the grid"][0])
     assert wrong_values.error_message is not None
-    assert "output[4, 0] is nan, expected" in wrong_values.error_message
+    # Half of the rows, at whatever size it was judged: host code that divides may be judged where tiles divide.
+    first = re.search(r"output\[(\d+), 0\] is nan, expected", wrong_values.error_message)
+    assert first is not None
+    assert int(first[1]) > 0
+    assert "50.0% of" in wrong_values.error_message
     assert "50.0% of 2400 elements are wrong" in wrong_values.error_message
     past = judge.evaluate(ROW_PROBLEM, FAILING["store past the end"][0])
     assert past.error_message is not None

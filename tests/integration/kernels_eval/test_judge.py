@@ -142,8 +142,7 @@ def test_messages_point_at_the_candidate(judge: Judge) -> None:
     first = re.search(r"output\[(\d+), 0\] is nan, expected", wrong_values.error_message)
     assert first is not None
     assert int(first[1]) > 0
-    assert "50.0% of" in wrong_values.error_message
-    assert "50.0% of 2400 elements are wrong" in wrong_values.error_message
+    assert "50.0% of " in wrong_values.error_message
     past = judge.evaluate(ROW_PROBLEM, FAILING["store past the end"][0])
     assert past.error_message is not None
     assert "the kernel writes outside its tensors: 0 bytes past the end" in past.error_message

@@ -67,7 +67,7 @@ SETTINGS = [
     "name=drill", "iterations=1", "control=true", "problems.train=16", "problems.heldout=4", "sft.steps=40", "sft.data.compositions=24",
     "sft.save_interval=10", "sft.warmup_steps=5", "rollout.episode.reward=kernelbench - 0.2*length", "rollout.problems_per_iteration=4",
     "rollout.samples_per_problem=4", "evaluation.samples_per_problem=2", "tracking.mode=disabled", "stages.retries=0",
-    "update.threads_per_rank=1", "rollout.threads=1",
+    "update.threads_per_rank=1", "rollout.threads=1", "evaluation.greedy=false",
 ]  # fmt: skip
 SERVED = [
     "rollout.engine=sglang",

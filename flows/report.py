@@ -18,7 +18,7 @@ def publish_run_report(run: Run) -> str:
     if run.is_reported(inputs):
         run.workspace.tell(lambda listener: listener.finished("report", 0.0, cached=True))
         return str(run.run_dir)
-    links = track(run.config.tracking, run.run_dir, run.config.name, inputs)
+    links = {} if run.tracking is None else track(run.tracking, run.run_dir, inputs)
     publish_report(run.workspace, inputs.model_copy(update={"links": links}))
     run.mark_reported(inputs)
     return str(run.run_dir)

@@ -43,6 +43,8 @@ from tasks.pipeline.stage import StageListener, Workspace
 from tasks.pipeline.store import digest_of
 from tasks.pipeline.verdicts import with_kept_verdicts
 from tasks.tracking.figures import FigureStage, record_figures
+from tasks.tracking.live import LiveTracking
+from tasks.tracking.task import live_tracking
 
 listener: ContextVar[StageListener | None] = ContextVar("listener", default=None)
 """Further listener to the stages, set by the command line."""
@@ -69,6 +71,8 @@ class Run:
     """Wall seconds of earlier drivers."""
     counted: int = 0
     """Stages that this driver had computed when the wall seconds were last recorded."""
+    tracking: LiveTracking | None = None
+    """The run's W&B run; None if `tracking.mode` is disabled."""
 
     @property
     def run_dir(self) -> Path:
@@ -158,7 +162,9 @@ class Run:
                 link_to(self.run_dir / "data_docs" / record.label.replace(" ", "-"), record.docs_dir)
 
     def _note_figures(self, iteration: int, stage: FigureStage, artifact: ArtifactRef) -> None:
-        record_figures(self.run_dir, iteration, stage, artifact)
+        line = record_figures(self.run_dir, iteration, stage, artifact)
+        if line is not None and self.tracking is not None:
+            self.tracking.log_line(line)
 
     def _link(self, folder: str, name: str, reference: ArtifactRef) -> None:
         link_to(self.run_dir / folder / name, reference.path)
@@ -209,11 +215,20 @@ def open_run(config: RunConfig) -> Generator[Run]:
         if not state.timings and startup_s.get():
             start = StageTiming(label="start", stage="start", seconds=0.0, overhead_s=round(startup_s.get(), 3))
             state = state.model_copy(update={"timings": {start.label: start}})
+        tracking = _tracking(config, run_dir)
         try:
-            yield Run(with_converted_model(config), workspace, state, began, state.wall_seconds)
+            yield Run(with_converted_model(config), workspace, state, began, state.wall_seconds, tracking=tracking)
         finally:
             cluster.stop()
             slots.give_back()
+            if tracking is not None:
+                tracking.finish()
+
+
+def _tracking(config: RunConfig, run_dir: Path) -> LiveTracking | None:
+    if config.tracking.mode == "disabled":
+        return None
+    return live_tracking(config.tracking, run_dir, config.name, config.model_dump(mode="json"))
 
 
 def with_converted_model(config: RunConfig) -> RunConfig:

@@ -1,1 +1,1 @@
-"""Experiment tracking with Weights & Biases."""
+"""Figures of a run while it goes on: its own record, and Weights & Biases."""

@@ -1,35 +1,32 @@
-"""Weights & Biases: one W&B run for each stage of a training run, and the figures logged to it.
+"""Weights & Biases: one W&B run for each training run.
 
-Run id = run id + stage, resumed if it exists; group = series (the name of the configuration); job type = stage. What
-W&B raises becomes one warning, and logging stops for that stage. Offline (the default) everything is written below
-`<directory>/wandb`; `wandb sync` sends it, and joins the folders of a stage that ran twice.
+Run id = run id, resumed if it exists; group = series (the name of the configuration). What W&B raises becomes one
+warning, and logging stops for this driver. Offline (the default) everything is written below `<directory>/wandb`;
+`wandb sync` sends it, and joins the folders of a run that was resumed.
 """
 
-import json
 import logging
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 from pydantic import Field
 
 from kernels_eval.frozen import FrozenModel
-from tasks.pipeline.references import CheckpointRef, EvaluationRef
 from tasks.tracking.config import TrackingConfig
 
 LOGGER = logging.getLogger(__name__)
-STEP = "step"
-"""Horizontal axis of all figures: optimizer steps since the stage began, or iterations."""
+AXES = {
+    "iteration": ("rollout", "update", "heldout", "heldout_greedy"),
+    "step": ("sft", "update_step"),
+}
+"""Horizontal axes, and the prefixes of the figures over each: RL iterations, and optimizer steps."""
 
 
-class TrackedStage(FrozenModel):
-    """A stage to be tracked."""
+class TrackedRun(FrozenModel):
+    """A training run to be tracked."""
 
     run_id: str
-    stage: str
-    """`sft`, `update`, `evaluation`: the job type."""
     series: str
     """Runs of one series are shown as a group."""
     directory: str
@@ -38,14 +35,9 @@ class TrackedStage(FrozenModel):
     orchestration: dict[str, str] = Field(default_factory=dict[str, str])
     """Ids of the orchestrator's run, e.g. `{"prefect_flow_run_id": …}`."""
 
-    @property
-    def wandb_id(self) -> str:
-        """The id of the W&B run."""
-        return f"{self.run_id}-{self.stage}"
-
 
 class Tracker:
-    """Logger of a stage. Without a W&B run behind it (disabled, unreachable) it does nothing."""
+    """Logger of a run. Without a W&B run behind it (disabled, unreachable) it does nothing."""
 
     def __init__(self, run: Any | None) -> None:
         self._run = run
@@ -57,10 +49,10 @@ class Tracker:
             return None
         return str(Path(self._run.dir).parent if self._run.offline else self._run.url)
 
-    def log(self, step: int, figures: Mapping[str, float | None]) -> None:
-        """Log figures at a step; None values are left out."""
-        present = {name: value for name, value in figures.items() if value is not None}
-        self._attempt(lambda run: run.log({**present, STEP: step}))
+    def log(self, figures: Mapping[str, float]) -> bool:
+        """Log figures with the number on their axis, e.g. `iteration`; return False if that failed."""
+        self._attempt(lambda run: run.log(dict(figures)))
+        return self._run is not None
 
     def finish(self) -> None:
         """Write out pending data."""
@@ -72,14 +64,12 @@ class Tracker:
             self._run = None
 
 
-@contextmanager
-def tracked(config: TrackingConfig, stage: TrackedStage) -> Generator[Tracker]:
-    """Yield the tracker of one stage; finish it in any case."""
-    tracker = Tracker(_started(config, stage))
-    try:
-        yield tracker
-    finally:
-        tracker.finish()
+def started(config: TrackingConfig, tracked: TrackedRun) -> Tracker:
+    """Begin or resume the W&B run."""
+    if config.mode == "disabled":
+        return Tracker(None)
+    run = _outcome(lambda: _init(config, tracked))
+    return Tracker(None if run is _FAILED else run)
 
 
 _FAILED = object()
@@ -90,33 +80,26 @@ def _outcome(action: Callable[[], Any]) -> Any:
     try:
         return action()
     except Exception as error:  # noqa: BLE001
-        LOGGER.warning("Weights & Biases: %s; this stage goes on without it", error)
+        LOGGER.warning("Weights & Biases: %s; this run goes on without it", error)
         return _FAILED
 
 
-def _started(config: TrackingConfig, stage: TrackedStage) -> Any | None:
-    if config.mode == "disabled":
-        return None
-    run = _outcome(lambda: _init(config, stage))
-    return None if run is _FAILED else run
-
-
-def _init(config: TrackingConfig, stage: TrackedStage) -> Any:
+def _init(config: TrackingConfig, tracked: TrackedRun) -> Any:
     import wandb
 
-    directory = Path(stage.directory)
+    directory = Path(tracked.directory)
     directory.mkdir(parents=True, exist_ok=True)
     run = wandb.init(
         mode=config.mode,
         project=config.project,
         entity=config.entity,
-        id=stage.wandb_id,
-        name=stage.wandb_id,
-        group=stage.series,
-        job_type=stage.stage,
+        id=tracked.run_id,
+        name=tracked.run_id,
+        group=tracked.series,
+        job_type="training",
         resume="allow" if config.mode == "online" else None,  # offline, W&B ignores it and warns
         dir=str(directory),
-        config={"configuration": stage.configuration, "run_id": stage.run_id, **stage.orchestration},
+        config={"configuration": tracked.configuration, "run_id": tracked.run_id, **tracked.orchestration},
         reinit="create_new",
         # Nothing of the host beyond what the run logs, no captured console, and no long wait for a server that is away.
         settings=wandb.Settings(
@@ -130,32 +113,8 @@ def _init(config: TrackingConfig, stage: TrackedStage) -> Any:
             x_save_requirements=False,
         ),
     )
-    run.define_metric(STEP)
-    run.define_metric("*", step_metric=STEP)
+    for axis, prefixes in AXES.items():
+        run.define_metric(axis)
+        for prefix in prefixes:
+            run.define_metric(f"{prefix}/*", step_metric=axis)
     return run
-
-
-def log_metrics(tracker: Tracker, checkpoint: CheckpointRef, prefix: str, first_step: int = 0) -> int:
-    """Log every row of the checkpoint's `metrics.parquet` as `<prefix>/<column>`; return the next free step."""
-    path = checkpoint.path / "metrics.parquet"
-    metrics = pl.read_parquet(path)
-    numeric = [name for name, kind in metrics.schema.items() if kind.is_numeric()]
-    for row_number, row in enumerate(metrics.select(numeric).iter_rows(named=True)):
-        tracker.log(first_step + row_number, {f"{prefix}/{name}": value for name, value in row.items()})
-    return first_step + metrics.height
-
-
-def log_evaluation(tracker: Tracker, evaluation: EvaluationRef, step: int, prefix: str = "heldout") -> None:
-    """Log the figures of a held-out evaluation as `<prefix>/<figure>`, with the ends of their intervals."""
-    content = json.loads((evaluation.path / "evaluation.json").read_text(encoding="utf-8"))
-    tracker.log(step, {f"{prefix}/{name}": value for name, value in _flat(content["overall"]).items()})
-
-
-def _flat(figures: Mapping[str, Any]) -> dict[str, float | None]:
-    flat: dict[str, float | None] = {}
-    for name, value in figures.items():
-        if isinstance(value, list):
-            flat[f"{name}_low"], flat[f"{name}_high"] = value
-        else:
-            flat[name] = value
-    return flat

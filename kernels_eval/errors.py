@@ -39,3 +39,9 @@ class InfrastructureError(KernelmillError):
 def first_line(error: BaseException | None) -> str:
     """Return the first line of an exception's message; the name of its type if it has no message."""
     return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first exception of a group that is not a group itself: what a TaskGroup failed for."""
+    first = group.exceptions[0]
+    return first_cause(first) if isinstance(first, BaseExceptionGroup) else first

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from kernels_eval.config import JudgeConfig
-from kernels_eval.errors import InfrastructureError
+from kernels_eval.errors import InfrastructureError, first_cause
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import Verdict
@@ -144,7 +144,7 @@ class Baseline:
             async with asyncio.TaskGroup() as group:
                 conversations = [group.create_task(self._converse(plan)) for plan in plans]
         except BaseExceptionGroup as failed:
-            raise failed.exceptions[0] from failed
+            raise first_cause(failed) from failed
         found = [trajectory for task in conversations if (trajectory := task.result()) is not None]
         if not found and self.refused:
             raise self.refused[0]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
-from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.errors import InfrastructureError, InputError, first_cause
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import Verdict
@@ -94,7 +94,7 @@ class Search:
                         for _ in range(min(self._config.conversations, self._left)):
                             group.create_task(self._converse(began))
                 except BaseExceptionGroup as failed:
-                    raise _first_cause(failed) from failed
+                    raise first_cause(failed) from failed
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -159,8 +159,3 @@ def ranked(attempts: Sequence[Attempt]) -> list[Attempt]:
     for attempt in sorted(correct, key=lambda attempt: quality(attempt.verdict), reverse=True):
         found.setdefault(attempt.kernel_source, attempt)
     return list(found.values())
-
-
-def _first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    first = group.exceptions[0]
-    return _first_cause(first) if isinstance(first, BaseExceptionGroup) else first

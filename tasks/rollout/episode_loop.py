@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from kernels_eval.errors import InputError
+from kernels_eval.errors import InputError, first_cause
 from kernels_eval.rewards import Answer
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.engines import Engine, FinishReason, Generation, GenerationRequest
@@ -93,7 +93,7 @@ class EpisodeLoop:
         try:
             played = await asyncio.gather(*cohorts)
         except BaseExceptionGroup as group:
-            raise _first_cause(group) from group
+            raise first_cause(group) from group
         finally:
             for task in (watching, *cohorts):
                 task.cancel()
@@ -208,8 +208,3 @@ class EpisodeLoop:
         counts.correct_turns += turn.verdict.correct
         counts.faults += turn.reward is None
         counts.finished += episode.termination is not None
-
-
-def _first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    first = group.exceptions[0]
-    return _first_cause(first) if isinstance(first, BaseExceptionGroup) else first

@@ -8,19 +8,17 @@ timed.
 
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
-from cachetools import LRUCache
 
 from kernels_eval.backends import Backend, backend_named
 from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import Expected
 from kernels_eval.gpu.call_sets import CallSets
-from kernels_eval.gpu.device import DeviceFacts, DeviceLock
-from kernels_eval.gpu.gate import GatePage
-from kernels_eval.gpu.profiling import Attribution, attribution_of, kernel_times
+from kernels_eval.gpu.profiling import Attribution, attribution_of, kernel_times, profile_of
 from kernels_eval.gpu.reference import GpuReference, release_unused_memory
 from kernels_eval.gpu.round_checks import (
     LargestErrors,
@@ -35,59 +33,47 @@ from kernels_eval.gpu.round_checks import (
 )
 from kernels_eval.gpu.session import JUDGE_WALL_S, Round, RoundRequest, Session
 from kernels_eval.gpu.shared_calls import SharedCalls
-from kernels_eval.gpu.shared_memory import IpcTransport, Transport
-from kernels_eval.gpu.timing import MIN_ROUNDS, Measured, Overheads, ReferenceTimer, Timer, TimingPlan, overhead_of
-from kernels_eval.gpu.timing_statistics import floor_s, peak_s
+from kernels_eval.gpu.timing import (
+    MIN_ROUNDS,
+    Device,
+    Measured,
+    Overheads,
+    Timer,
+    TimingPlan,
+    overhead_of,
+)
+from kernels_eval.gpu.timing_statistics import floor_s
+from kernels_eval.gpu.worker_state import WorkerState
 from kernels_eval.reference.inputs import SecretSeed, copied
 from kernels_eval.sandbox.child import CandidateFailedError
-from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
-from kernels_eval.verdict import KernelTime, Profile, Resources, Status, TimingSource, Verdict
+from kernels_eval.verdict import KernelTime, Resources, Status, TimingSource, Verdict
 
-MAX_REFERENCES = 32
 _EMPTY_ROUNDS = 9
 _SETS_SHARE = 0.4
 """Share of a worker's device memory for the sets of one round; the rest is for the models and their oracles."""
 _PROFILED_CALLS = 2
-_MOST_KERNELS = 20
-
-
-@dataclass
-class WorkerState:
-    """State that a worker keeps across candidates."""
-
-    fork_server: ForkServer
-    descriptor: int
-    """The host file that candidates may map."""
-    facts: DeviceFacts
-    transport: Transport
-    lock: DeviceLock
-    page: GatePage
-    reference_timer: ReferenceTimer
-    memory_bytes: int
-    """Device memory that this worker may take."""
-    overheads: LRUCache[str, Overheads] = field(default_factory=lambda: LRUCache(MAX_REFERENCES))
-    """By problem."""
-    best_reference_s: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
-    """Shortest time of the reference, by problem and baseline."""
-
-    @property
-    def is_gated(self) -> bool:
-        """True if candidates can be timed behind a gate: their inputs must arrive without a launch of theirs."""
-        return isinstance(self.transport, IpcTransport)
 
 
 class CandidateRun:
     """Grades one candidate: `verdict` is called once."""
 
     def __init__(
-        self, state: WorkerState, reference: GpuReference, config: JudgeConfig, seed: SecretSeed, job: dict[str, Any]
+        self,
+        state: WorkerState,
+        reference: GpuReference,
+        config: JudgeConfig,
+        seed: SecretSeed,
+        job: dict[str, Any],
+        is_repeated: bool,
     ) -> None:
-        """`job`: the message to the candidate's process (kernels_eval.gpu.candidate)."""
+        """`job`: the message to the candidate's process (kernels_eval.gpu.candidate); `is_repeated`: a measurement of
+        this candidate has failed before."""
         self._state = state
         self._reference = reference
         self._config = config
         self._job = job
+        self._is_repeated = is_repeated
         self._backend: Backend = backend_named(config.backend)
         self._own_names = self._backend.own_kernels(job["source"])
         self._errors = LargestErrors()
@@ -130,7 +116,7 @@ class CandidateRun:
         key = "" if state.is_gated else self._reference.digest  # host copies take time by their size
         if key not in state.overheads:
             calls = self._sets.timed(1)
-            with state.lock:
+            with state.lock.alone():
                 ungated = overhead_of([session.empty_round(calls, False) for _ in range(_EMPTY_ROUNDS)])
                 gated = ungated
                 if state.is_gated:
@@ -140,12 +126,18 @@ class CandidateRun:
 
     def _try(self, session: Session, size: int | None, resources: bool = False) -> None:
         """Check the candidate on trials at a leading size (None: the full size)."""
-        for calls, expected_sets in self._sets.trials(size, self._config.trials):
-            request = RoundRequest(resources=resources)
+        trials = self._sets.trials(size, self._config.trials)
+        request = RoundRequest(resources=resources)
+        while True:
+            with self._state.lock.shared():
+                drawn = next(trials, None)
+            if drawn is None:
+                return
+            calls, expected_sets = drawn
             made = self._round(session, calls, expected_sets, request, self._config.compile_timeout_s)
             if resources:
                 self._resources = self._resources or made.answer.resources
-            del calls, expected_sets, made  # the next sets need their memory
+            del drawn, calls, expected_sets, made  # the next sets need their memory
 
     def _round(
         self,
@@ -154,10 +146,16 @@ class CandidateRun:
         expected: Iterable[Expected],
         request: RoundRequest,
         extra_s: float = 0,
+        order: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> Round:
-        """Have a round made within the candidate's time limit plus `extra_s`, and check it."""
-        made = session.run(calls, request, self._config.timeout_s + extra_s)
-        check_round(made, calls, expected, self._errors)
+        """Have a round made within the candidate's time limit plus `extra_s`, and check it.
+
+        `order`: in which the device is shared with other workers meanwhile.
+        """
+        with order():
+            made = session.run(calls, request, self._config.timeout_s + extra_s)
+        with self._state.lock.shared():
+            check_round(made, calls, expected, self._errors)
         self._unjoined_s = max(self._unjoined_s, made.answer.unjoined_s)
         return made
 
@@ -168,18 +166,23 @@ class CandidateRun:
 
     def _timed(self, session: Session, overheads: Overheads) -> Measured:
         """Profile and time the candidate."""
-        sets, reference = self._sets, self._reference
-        with self._state.lock:
-            attribution, form, profiled_calls = self._profiled(session)
-            changes = bool(form.changed_inputs)
+        sets, reference, lock = self._sets, self._reference, self._state.lock
+        attribution, form, profiled_calls = self._profiled(session)
+        changes = bool(form.changed_inputs)
+        kernels_s = [attribution.computing_ns / 1e9 / profiled_calls]
 
-            def results(inputs: list[Any]) -> list[torch.Tensor]:
-                return reference.results(copied(inputs) if changes else inputs)
+        def new_calls(count: int) -> SharedCalls:
+            with lock.shared():
+                return sets.timed(count)
 
-            def run(calls: SharedCalls, request: RoundRequest) -> Round:
-                made = session.run(calls, request, self._config.timeout_s)
-                if made.gave_up:  # its time says nothing, and the round is made again
-                    return made
+        def make(calls: SharedCalls, request: RoundRequest) -> Round:
+            return session.run(calls, request, self._config.timeout_s)
+
+        def results(inputs: list[Any]) -> list[torch.Tensor]:
+            return reference.results(copied(inputs) if changes else inputs)
+
+        def check(made: Round, calls: SharedCalls) -> None:
+            with lock.shared():
                 check_timed_round(
                     made,
                     calls,
@@ -188,18 +191,17 @@ class CandidateRun:
                     lambda call: sets.expected(calls.sets[call]),
                     self._errors,
                 )
-                if made.answer.kernels:
-                    self._attribution(made)
-                return made
+            if made.answer.kernels:
+                kernels_s.append(self._attribution(made).computing_ns / 1e9 / calls.count)
 
-            plan = self._plan(attribution, overheads, profiled_calls)
-            first, second = self._config.baseline, self._config.second_baseline
-            reference_s = self._reference_timer(first, changes)
-            second_s = None if second is None else self._reference_timer(second, changes)
-            measured = Timer(plan, reference_s, second_s, sets.timed, run).measure()
-        self.measured = measured
+        plan = self._plan(attribution, overheads, profiled_calls)
+        first, second = self._config.baseline, self._config.second_baseline
+        reference_s = self._reference_timer(first, changes)
+        second_s = None if second is None else self._reference_timer(second, changes)
+        device = Device(reference_s, second_s, new_calls, make, check, lock.alone)
+        measured = self.measured = Timer(plan, device).measure()
         if not attribution.uses_side_streams:  # on several streams kernels run at once
-            check_profiled_time(measured.candidate.median, attribution.computing_ns / 1e9 / profiled_calls)
+            check_profiled_time(measured.candidate.median, min(kernels_s), self._is_repeated)
         self._check_bounds(measured)
         return measured
 
@@ -215,12 +217,15 @@ class CandidateRun:
 
         Returns also the reference's results without their values, and the number of calls profiled.
         """
-        calls, expected_sets = self._sets.own(_PROFILED_CALLS)
-        made = self._round(session, calls, expected_sets, RoundRequest(profiled=True, poison=False))
+        lock = self._state.lock
+        with lock.shared():
+            calls, expected_sets = self._sets.own(_PROFILED_CALLS)
+        made = self._round(session, calls, expected_sets, RoundRequest(profiled=True, poison=False), order=lock.alone)
         attribution = self._attribution(made)
         if self._config.policy != "strict" and self._backend.can_suppress:
             suppressed = session.run(calls, RoundRequest(suppressed=True), self._config.timeout_s)
-            check_dependence(suppressed, calls, expected_sets)
+            with lock.shared():
+                check_dependence(suppressed, calls, expected_sets)
         self._kernels = kernel_times(made.answer.kernels, calls.count, self._own_names)
         native = [value.to("meta") for value in expected_sets[0].native]
         return attribution, replace(expected_sets[0], native=native, oracle=native), calls.count
@@ -260,6 +265,7 @@ class CandidateRun:
 
     def _correct(self, measured: Measured) -> Verdict:
         candidate_s, reference_s = measured.candidate.median, measured.reference.median
+        moved = self._reference.input_bytes + self._sets.output_bytes
         return Verdict(
             status=Status.CORRECT,
             compiled=True,
@@ -272,20 +278,7 @@ class CandidateRun:
             max_abs_error=self._errors.absolute,
             max_rel_error=self._errors.relative,
             resources=self._resources,
-            profile=self._profile(candidate_s),
-        )
-
-    def _profile(self, call_s: float) -> Profile:
-        moved, flops = self._reference.input_bytes + self._sets.output_bytes, self._matrix_flops
-        total_us = sum(kernel.microseconds for kernel in self._kernels)
-        own_us = sum(kernel.microseconds for kernel in self._kernels if kernel.is_own)
-        return Profile(
-            kernels=self._kernels[:_MOST_KERNELS],
-            launches=sum(kernel.launches for kernel in self._kernels),
-            own_share=own_us / total_us if total_us else 0.0,
-            gigabytes_per_s=moved / call_s / 1e9,
-            teraflops_per_s=flops / call_s / 1e12,
-            roofline_share=peak_s(moved, flops, self._state.facts.rates) / call_s,
+            profile=profile_of(self._kernels, moved, self._matrix_flops, self._state.facts.rates, candidate_s),
         )
 
     @property

@@ -1,4 +1,4 @@
-"""GPU of this machine: detection without torch, its facts, and the lock that workers hold while one of them times.
+"""GPU of this machine: detection without torch, its facts, and the lock by which workers share it.
 
 `gpu_name`, `check_device_memory` and `resolve_device` run in the judge's process, which never imports torch; the
 rest runs in GPU workers.
@@ -10,6 +10,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -96,21 +98,39 @@ def device_facts() -> DeviceFacts:
 
 
 class DeviceLock:
-    """Exclusive lock among the workers of this machine, over a file: one candidate at a time is timed on a device.
+    """Lock among the workers of this machine, over two files: what is timed has the device to itself.
 
-    The system releases it if its holder dies.
+    Whoever waits holds the turn, so that those who share the device cannot keep one out who needs it alone. The system
+    releases both if their holder dies.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    def __init__(self, folder: Path, synchronize: Callable[[], object]) -> None:
+        """`synchronize`: waits until this process's work on the device is done."""
+        self._synchronize = synchronize
+        self._turn, self._device = (
+            os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600) for name in ("device.turn", "device.lock")
+        )
 
-    def __enter__(self) -> None:
-        """Wait for the device."""
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+    def alone(self) -> AbstractContextManager[None]:
+        """Have the device alone, for what is timed: no more than some milliseconds, since all others wait."""
+        return self._held(fcntl.LOCK_EX)
 
-    def __exit__(self, *_: object) -> None:
-        """Release the device."""
-        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+    def shared(self) -> AbstractContextManager[None]:
+        """Have the device beside others, for work whose time does not count."""
+        return self._held(fcntl.LOCK_SH)
+
+    @contextlib.contextmanager
+    def _held(self, operation: int) -> Generator[None]:
+        fcntl.flock(self._turn, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self._device, operation)
+        finally:
+            fcntl.flock(self._turn, fcntl.LOCK_UN)
+        try:
+            yield
+            self._synchronize()
+        finally:
+            fcntl.flock(self._device, fcntl.LOCK_UN)
 
 
 def share_of_memory(folder: Path, workers: int, wanted_gb: float | None, free_bytes: int) -> int:

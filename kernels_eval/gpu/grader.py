@@ -17,7 +17,7 @@ from cachetools import LRUCache
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.gpu import cuda_driver
-from kernels_eval.gpu.candidate_run import MAX_REFERENCES, CandidateRun, WorkerState
+from kernels_eval.gpu.candidate_run import CandidateRun
 from kernels_eval.gpu.cuda_driver import CudaDriver
 from kernels_eval.gpu.device import DeviceLock, device_facts, share_of_memory
 from kernels_eval.gpu.gate import Gate, GatePage, new_page
@@ -25,6 +25,7 @@ from kernels_eval.gpu.reference import GpuReference, release_unused_memory, set_
 from kernels_eval.gpu.session import JUDGE_WALL_S, Session
 from kernels_eval.gpu.shared_memory import MIN_BYTES, HostTransport, IpcTransport
 from kernels_eval.gpu.timing import Measured, ReferenceTimer, UnreliableTimingError
+from kernels_eval.gpu.worker_state import MAX_REFERENCES, WorkerState
 from kernels_eval.reference.inputs import SecretSeed, seed_cpu_and_gpu
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.fork_server import ForkServer
@@ -52,7 +53,7 @@ class Grader:
             descriptor,
             device_facts(),
             IpcTransport(self._driver),
-            DeviceLock(self._folder / "device.lock"),
+            DeviceLock(self._folder, self._driver.synchronize),
             page,
             ReferenceTimer(self._driver, None),
             _UNLIMITED,
@@ -106,7 +107,7 @@ class Grader:
         reference = self._reference(problem_source)
         for is_last in (False, True):
             try:
-                return self._grade_once(reference, kernel_source, config, build)
+                return self._grade_once(reference, kernel_source, config, build, is_last)
             except UnreliableTimingError as error:
                 self._state.overheads.clear()
                 if is_last:
@@ -134,13 +135,18 @@ class Grader:
         return known
 
     def _grade_once(
-        self, reference: GpuReference, kernel_source: str, config: JudgeConfig, build: dict[str, Any]
+        self,
+        reference: GpuReference,
+        kernel_source: str,
+        config: JudgeConfig,
+        build: dict[str, Any],
+        is_repeated: bool,
     ) -> Verdict:
         seed = SecretSeed(secrets.token_bytes(16))
         scratch = tempfile.mkdtemp(dir=self._folder, prefix="candidate-")
         try:
             job = _job(kernel_source, config, build, reference.arguments, reference.weight_seed, scratch)
-            run = CandidateRun(self._state, reference, config, seed, job)
+            run = CandidateRun(self._state, reference, config, seed, job, is_repeated)
             verdict = run.verdict()
             self.last_measured = run.measured
         finally:

@@ -17,11 +17,13 @@ from torch.profiler import ProfilerActivity, profile
 
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.gpu.gate import END_KERNEL, GATE_KERNEL
-from kernels_eval.verdict import KernelTime
+from kernels_eval.gpu.timing_statistics import MemoryRates, peak_s
+from kernels_eval.verdict import KernelTime, Profile
 
 _MAX_RECORDS = 50_000
 _MAX_NAME = 2000
 _SHOWN_NAME = 200
+_MOST_KERNELS = 20
 _NOT_WORK = ("ProfilerStep", "[memory]")
 _COPIES = re.compile(
     rf"^Memcpy|^Memset|at::native::.*(FillFunctor|direct_copy_kernel|CatArrayBatchedCopy)|^({GATE_KERNEL}|{END_KERNEL})$"
@@ -161,6 +163,22 @@ def kernel_times(records: Sequence[KernelRecord], calls: int, own_names: Collect
         for name, given in durations.items()
     ]
     return tuple(sorted(times, key=lambda time: -time.microseconds))
+
+
+def profile_of(
+    kernels: Sequence[KernelTime], moved_bytes: float, flops: float, rates: MemoryRates, call_s: float
+) -> Profile:
+    """Return the profile of a call that takes `call_s` by the judge's clock. `moved_bytes`: inputs and outputs."""
+    total_us = sum(kernel.microseconds for kernel in kernels)
+    own_us = sum(kernel.microseconds for kernel in kernels if kernel.is_own)
+    return Profile(
+        kernels=tuple(kernels[:_MOST_KERNELS]),
+        launches=sum(kernel.launches for kernel in kernels),
+        own_share=own_us / total_us if total_us else 0.0,
+        gigabytes_per_s=moved_bytes / call_s / 1e9,
+        teraflops_per_s=flops / call_s / 1e12,
+        roofline_share=peak_s(moved_bytes, flops, rates) / call_s,
+    )
 
 
 def is_own(name: str, own_names: Collection[str]) -> bool:

@@ -9,7 +9,8 @@ before.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -168,23 +169,34 @@ class ReferenceTimer:
         return [forward(*inputs) for inputs in sets]
 
 
-@dataclass
-class Timer:
-    """Makes rounds until both medians are known."""
+@dataclass(frozen=True)
+class Device:
+    """What a timer does with the device. Between two timed calls other workers may use it."""
 
-    plan: TimingPlan
     reference_s: Callable[[SharedCalls], float]
     """Seconds of one call of the reference."""
     second_s: Callable[[SharedCalls], float] | None
     """The same under another baseline, if that is asked for: in every round, but rounds do not go on for it."""
     new_calls: Callable[[int], SharedCalls]
     """Draws inputs of so many calls."""
-    run: Callable[[SharedCalls, RoundRequest], Round]
-    """Has the candidate make a round, and checks it."""
+    make: Callable[[SharedCalls, RoundRequest], Round]
+    """Has the candidate make a round."""
+    check: Callable[[Round, SharedCalls], None]
+    """Checks a round that was made."""
+    alone: Callable[[], AbstractContextManager[None]]
+    """Keeps all others from the device."""
+
+
+@dataclass
+class Timer:
+    """Makes rounds until both medians are known."""
+
+    plan: TimingPlan
+    device: Device
 
     def measure(self) -> Measured:
         """Time until settled. Raises UnreliableTimingError if the clock cannot say."""
-        plan = self.plan
+        plan, device = self.plan, self.device
         started = time.perf_counter()
         gated, count = self._first_round()
         overhead = self._overhead(gated)
@@ -192,16 +204,19 @@ class Timer:
         reference: list[float] = []
         second: list[float] = []
         around: list[float] = []
-        for number in self._numbers():
+        for number in range(max(plan.rounds, MIN_ROUNDS)):
             if number == plan.profiled_round:
-                self.run(self.new_calls(min(count, 4)), RoundRequest(poison=False, profiled=True))
-            calls = self.new_calls(count)
-            reference.append(self.reference_s(calls))
-            made = self._made(calls, gated)
+                self._checked(min(count, 4), RoundRequest(poison=False, profiled=True))
+            calls = device.new_calls(count)
+            with device.alone():
+                reference.append(device.reference_s(calls))
+                made = device.make(calls, _request(gated))
+                if device.second_s is not None:
+                    second.append(device.second_s(calls))
+            self._check_clock(made, calls, overhead)
+            device.check(made, calls)
             candidate.append((made.host_s - overhead.host_s) / count)
             around.append(made.around_s)
-            if self.second_s is not None:
-                second.append(self.second_s(calls))
             settled = len(candidate) >= MIN_ROUNDS and is_settled(candidate, reference, plan.precision)
             late = len(candidate) >= MIN_ROUNDS and time.perf_counter() - started > plan.wall_s
             if number >= plan.profiled_round and (settled or late):
@@ -216,34 +231,38 @@ class Timer:
             is_gated=gated,
         )
 
-    def _numbers(self) -> Iterator[int]:
-        yield from range(max(self.plan.rounds, MIN_ROUNDS))
-
     def _first_round(self) -> tuple[bool, int]:
         """Make a round that is not counted; returns whether the gate can be used, and the calls of a round."""
         plan = self.plan
         gated = plan.is_gated and plan.launches <= QUEUE
         # Without a gate first: a kernel that is loaded now may wait for the device.
-        self.run(self.new_calls(1), _request(False))
+        self._checked(1, _request(False))
         count = min(_FIRST_CALLS, plan.most_calls, max(1, QUEUE // max(plan.launches, 1)))
-        calls = self.new_calls(count)
-        made = self.run(calls, _request(gated))
+        calls, made = self._checked(count, _request(gated))
         if made.gave_up:
             gated = False
-            calls = self.new_calls(count)
-            made = self.run(calls, _request(gated))
-        call_s = min((made.host_s - self._overhead(gated).host_s) / count, self.reference_s(calls))
+            calls, made = self._checked(count, _request(gated))
+        # Not alone: `torch.compile` compiles now, and the shorter of both times decides.
+        call_s = min((made.host_s - self._overhead(gated).host_s) / count, self.device.reference_s(calls))
         return gated, plan.calls(call_s)
 
-    def _made(self, calls: SharedCalls, gated: bool) -> Round:
-        """Have the candidate make a round that can be timed."""
-        made = self.run(calls, _request(gated))
+    def _checked(self, count: int, request: RoundRequest) -> tuple[SharedCalls, Round]:
+        """Have a round made of so many calls, and check it unless the gate gave up."""
+        calls = self.device.new_calls(count)
+        with self.device.alone():
+            made = self.device.make(calls, request)
+        if not made.gave_up:  # its time says nothing, and the round is made again
+            self.device.check(made, calls)
+        return calls, made
+
+    @staticmethod
+    def _check_clock(made: Round, calls: SharedCalls, overhead: Overhead) -> None:
+        """Raise UnreliableTimingError for a round that cannot be timed."""
         if made.gave_up:
             raise UnreliableTimingError("clock_disagreement", "a round's calls did not get into the device's queue")
-        if made.host_s <= self._overhead(gated).host_s:
+        if made.host_s <= overhead.host_s:
             message = f"a round of {calls.count} calls took {1e3 * made.host_s:.3f} ms, no longer than an empty one"
             raise UnreliableTimingError("clock_disagreement", message)
-        return made
 
     def _overhead(self, gated: bool) -> Overhead:
         return self.plan.overheads.gated if gated else self.plan.overheads.open

@@ -1,6 +1,8 @@
 """Detection of the GPU, its facts and its lock."""
 
 import fcntl
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -82,9 +84,55 @@ def test_rates_that_are_not_reported_exceed_all_that_are(monkeypatch: pytest.Mon
     assert unknown.rates.peak_flops > known.rates.peak_flops
 
 
-def test_one_holder_at_a_time(tmp_path: Path) -> None:
-    lock = device.DeviceLock(tmp_path / "device.lock")
+def test_many_share_the_device_or_one_has_it_alone(tmp_path: Path) -> None:
+    synchronized: list[int] = []
+    lock = device.DeviceLock(tmp_path, lambda: synchronized.append(1))
     with (tmp_path / "device.lock").open() as other:
-        with lock, pytest.raises(BlockingIOError):
-            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+        def is_open(operation: int) -> bool:
+            try:
+                fcntl.flock(other, operation | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            fcntl.flock(other, fcntl.LOCK_UN)
+            return True
+
+        with lock.alone():
+            assert not is_open(fcntl.LOCK_SH)
+        assert len(synchronized) == 1, "its work is done before others come"
+        with lock.shared():
+            assert is_open(fcntl.LOCK_SH)
+            assert not is_open(fcntl.LOCK_EX)
+        assert is_open(fcntl.LOCK_EX)
+
+
+def test_who_shares_the_device_cannot_keep_one_out_who_needs_it_alone(tmp_path: Path) -> None:
+    ended = threading.Event()
+
+    def share() -> None:
+        lock = device.DeviceLock(tmp_path, lambda: None)
+        while not ended.is_set():
+            with lock.shared():
+                time.sleep(0.005)
+
+    sharing = [threading.Thread(target=share, daemon=True) for _ in range(4)]
+    for thread in sharing:
+        thread.start()
+    lock = device.DeviceLock(tmp_path, lambda: None)
+    try:
+        for _ in range(20):
+            waited = time.monotonic()
+            with lock.alone():
+                assert time.monotonic() - waited < 5
+    finally:
+        ended.set()
+        for thread in sharing:
+            thread.join()
+
+
+def test_a_holder_that_fails_leaves_the_device_to_others(tmp_path: Path) -> None:
+    lock = device.DeviceLock(tmp_path, lambda: None)
+    with pytest.raises(ValueError, match="broken"), lock.alone():
+        raise ValueError("broken")
+    with lock.alone():
+        pass

@@ -108,8 +108,8 @@ def test_a_kernel_named_like_a_librarys() -> None:
 @pytest.mark.parametrize(
     ("check", "category"),
     [
-        (lambda: check_profiled_time(6.1e-6, 10e-6), None),
-        (lambda: check_profiled_time(5.9e-6, 10e-6), "unlike_profile"),
+        (lambda: check_profiled_time(6.1e-6, 10e-6, True), None),
+        (lambda: check_profiled_time(5.9e-6, 10e-6, True), "unlike_profile"),
         (lambda: check_reference_time(1.4e-3, 1e-3), None),
         (lambda: check_reference_time(1.6e-3, 1e-3), "slowed_reference"),
         (lambda: check_reference_time(1.6e-3, None), None),
@@ -119,3 +119,9 @@ def test_a_kernel_named_like_a_librarys() -> None:
 )
 def test_bounds_on_times(check: Callable[[], None], category: str | None) -> None:
     assert refusal(check) == category
+
+
+def test_a_profile_that_says_more_is_refused_only_when_it_happens_again() -> None:
+    with pytest.raises(UnreliableTimingError) as failed:
+        check_profiled_time(5.9e-6, 10e-6, False)
+    assert failed.value.category == "unlike_profile"

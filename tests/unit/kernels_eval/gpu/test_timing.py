@@ -1,6 +1,7 @@
 """Rounds until both medians are known: the loop, with a reference and a candidate of known times."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +9,17 @@ import pytest
 import torch
 
 from kernels_eval.gpu.session import MAX_CALLS, Round, RoundAnswer, RoundRequest
-from kernels_eval.gpu.timing import MIN_ROUNDS, QUEUE, Measured, Overhead, Overheads, ReferenceTimer, Timer, TimingPlan
+from kernels_eval.gpu.timing import (
+    MIN_ROUNDS,
+    QUEUE,
+    Device,
+    Measured,
+    Overhead,
+    Overheads,
+    ReferenceTimer,
+    Timer,
+    TimingPlan,
+)
 from kernels_eval.gpu.timing import UnreliableTimingError as Unreliable
 
 REFERENCE_S = 4e-4
@@ -36,8 +47,9 @@ def calls(count: int) -> Any:
     return SimpleNamespace(count=count, sets=[[]] * count)
 
 
-def measure(run: Run, plan: TimingPlan = PLAN) -> Measured:
-    return Timer(plan, lambda _: REFERENCE_S, None, calls, run).measure()
+def measure(run: Run, plan: TimingPlan = PLAN, second_s: Callable[[Any], float] | None = None) -> Measured:
+    device = Device(lambda _: REFERENCE_S, second_s, calls, run, lambda *_: None, nullcontext)
+    return Timer(plan, device).measure()
 
 
 def answered(host_s: float, gave_up: bool = False, around_s: float = GATED.around_s) -> Round:
@@ -68,10 +80,35 @@ def test_steady_times_settle_at_once_and_the_profiled_round_is_not_counted() -> 
 
 def test_a_second_baseline_is_timed_in_every_round_and_takes_no_more_of_them() -> None:
     times = iter([1e-4, 5e-4, 3e-4])
-    found = Timer(PLAN, lambda _: REFERENCE_S, lambda _: next(times), calls, honest(1e-4)).measure()
+    found = measure(honest(1e-4), second_s=lambda _: next(times))
     assert found.second is not None
     assert found.second.median == pytest.approx(3e-4)
     assert found.rounds == found.second.samples == MIN_ROUNDS
+
+
+def test_only_what_is_timed_keeps_others_from_the_device() -> None:
+    done: list[str] = []
+
+    @contextmanager
+    def alone() -> Generator[None]:
+        done.append("<")
+        yield
+        done.append(">")
+
+    def noted(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given: (done.append(name), work(*given))[1]
+
+    device = Device(
+        reference_s=noted("r", lambda _: REFERENCE_S),
+        second_s=noted("s", lambda _: 1e-4),
+        new_calls=noted("n", calls),
+        make=noted("m", honest(1e-4)),
+        check=noted("c", lambda *_: None),
+        alone=alone,
+    )
+    Timer(PLAN, device).measure()
+    first, profiled, timed = "n<m>cn<m>cr", "n<m>c", "n<rms>c"
+    assert "".join(done) == first + timed + profiled + timed + timed
 
 
 def test_noise_takes_all_rounds() -> None:

@@ -1,0 +1,38 @@
+"""State that a GPU worker keeps across candidates: its shared memory, clock, lock and what it measured."""
+
+from dataclasses import dataclass, field
+
+from cachetools import LRUCache
+
+from kernels_eval.gpu.device import DeviceFacts, DeviceLock
+from kernels_eval.gpu.gate import GatePage
+from kernels_eval.gpu.shared_memory import IpcTransport, Transport
+from kernels_eval.gpu.timing import Overheads, ReferenceTimer
+from kernels_eval.sandbox.fork_server import ForkServer
+
+MAX_REFERENCES = 32
+
+
+@dataclass
+class WorkerState:
+    """State that a worker keeps across candidates."""
+
+    fork_server: ForkServer
+    descriptor: int
+    """The host file that candidates may map."""
+    facts: DeviceFacts
+    transport: Transport
+    lock: DeviceLock
+    page: GatePage
+    reference_timer: ReferenceTimer
+    memory_bytes: int
+    """Device memory that this worker may take."""
+    overheads: LRUCache[str, Overheads] = field(default_factory=lambda: LRUCache(MAX_REFERENCES))
+    """By problem."""
+    best_reference_s: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    """Shortest time of the reference, by problem and baseline."""
+
+    @property
+    def is_gated(self) -> bool:
+        """True if candidates can be timed behind a gate: their inputs must arrive without a launch of theirs."""
+        return isinstance(self.transport, IpcTransport)

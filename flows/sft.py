@@ -8,11 +8,15 @@ from flows.run.run import Run
 from flows.settings.configuration import RunConfig
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef
 from tasks.sft.task import adopt_policy, fine_tune, make_sft_data
+from tasks.sft.untrained import start_servers_beside_sft
 from tasks.validation.task import check_sft_data
 
 
-def run_sft(run: Run, problems: ProblemSetRef) -> CheckpointRef:
-    """Return policy 0: the result of SFT on the judged pairs, or the pretrained model if SFT is left out."""
+def run_sft(run: Run, problems: ProblemSetRef, rolls_out_next: bool = False) -> CheckpointRef:
+    """Return policy 0: the result of SFT on the judged pairs, or the pretrained model if SFT is left out.
+
+    `rolls_out_next`: start what the next rollout needs beside SFT.
+    """
     config = run.config
     if config.sft.is_left_out:
         return run.add_policy(adopt_policy(run.workspace, config.model))
@@ -28,6 +32,8 @@ def run_sft(run: Run, problems: ProblemSetRef) -> CheckpointRef:
     )
     data = check_sft_data(run.workspace, data, config.validation, config.rollout.episode.reward)
     run.record(sft_data=data)
+    if rolls_out_next and run.state.newest_policy is None:
+        start_servers_beside_sft(data, config.model, config.rollout, config.update.engine)
     return run.add_policy(fine_tune(run.workspace, data, config.model, config.sft, config.update.engine, config.seed))
 
 

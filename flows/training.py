@@ -25,7 +25,7 @@ from flows.sft_control import evaluate_sft_control
 def training_flow(config: RunConfig, overrides: tuple[str, ...] = ()) -> str:
     """Run the whole loop: SFT, RL iterations, held-out evaluation before and after, report. Return the run's folder."""
     with started_run(config, overrides) as (run, problems):
-        policy = run_sft(run, problems)
+        policy = run_sft(run, problems, rolls_out_next=True)
         evaluate_policy(run, problems, policy)
         for _ in range(run.config.iterations):
             policy = run_iteration(run, problems, policy)

@@ -1,6 +1,7 @@
 """The rollout's process as the driver sees it: one warm Ray actor, whose methods stream messages."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -9,9 +10,19 @@ from ray.exceptions import RayActorError, RayTaskError
 from kernels_eval.errors import InfrastructureError, KernelmillError, first_line
 from tasks.cluster.health import wait_for_any
 from tasks.cluster.workers import placed, stop_worker, warm_worker
+from tasks.rollout.config import RolloutConfig
 from tasks.rollout.worker import RolloutActor
 
 WORKER = "rollout"
+
+
+def start_servers(config: RolloutConfig, write_model: Callable[[Path], Path]) -> None:
+    """Have SGLang's servers start in the rollout's process, which the next rollout uses. Returns at once.
+
+    `write_model` is given an empty folder there, and returns the folder of the model to start with. What goes wrong is
+    said by the next rollout, which starts other servers. Needs a running Ray.
+    """
+    _worker(config.gpus).start_servers.remote(config, write_model)
 
 
 def messages_of(method: str, gpus: float, *arguments: Any) -> Generator[Any]:
@@ -20,8 +31,7 @@ def messages_of(method: str, gpus: float, *arguments: Any) -> Generator[Any]:
     Needs a running Ray. Raises the KernelmillError that the method raised, InfrastructureError if the process died.
     The process is stopped if the caller stops before the end: nobody waits for its work any more.
     """
-    # No CPUs are reserved: the warm workers of the stages take turns, and each would keep CPUs from the next.
-    worker = warm_worker(WORKER, RolloutActor, num_cpus=0, num_gpus=gpus, **placed("rollout"))
+    worker = _worker(gpus)
     try:
         stream = getattr(worker, method).options(num_returns="streaming").remote(*arguments)
         while True:
@@ -41,3 +51,9 @@ def messages_of(method: str, gpus: float, *arguments: Any) -> Generator[Any]:
     except BaseException:
         stop_worker(WORKER)
         raise
+
+
+def _worker(gpus: float) -> Any:
+    """Return the rollout's process; it is started if needed."""
+    # No CPUs are reserved: the warm workers of the stages take turns, and each would keep CPUs from the next.
+    return warm_worker(WORKER, RolloutActor, num_cpus=0, num_gpus=gpus, **placed("rollout"))

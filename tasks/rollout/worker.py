@@ -26,6 +26,7 @@ from tasks.problems.row import Split
 from tasks.rollout.config import JudgeActorsConfig, JudgingPlace, RolloutConfig
 from tasks.rollout.curriculum import MANIFEST_KEY, CurriculumState, capped, rows_up_to
 from tasks.rollout.engines import Engine, PolicyServer
+from tasks.rollout.engines.sglang.early import EarlyServers
 from tasks.rollout.episode import EpisodeLog, EpisodePlan, RolloutContext, plan_episodes
 from tasks.rollout.episode_loop import EpisodeLoop, RolloutCounts
 from tasks.rollout.judge_client import AsyncJudge, JudgeClient, JudgeWithSettings
@@ -155,9 +156,14 @@ class _Opened:
     """An engine, what it was opened with, and the policy that it holds."""
 
     settings: tuple[Any, ...]
-    policy: CheckpointRef
+    policy: CheckpointRef | None
     engine: Engine
     tokenizer: Any
+
+
+def _settings_of(config: RolloutConfig) -> tuple[Any, ...]:
+    """Return the settings that decide whether an engine can be used again."""
+    return (config.engine, config.batch_size, config.threads, config.sglang_urls, config.sglang)
 
 
 class RolloutWorker:
@@ -166,6 +172,7 @@ class RolloutWorker:
     def __init__(self) -> None:
         self._opened: _Opened | None = None
         self._judge: tuple[JudgeConfig, JudgeActorsConfig, Any] | None = None
+        self._early: EarlyServers | None = None
 
     def ping(self) -> int:
         """Return the process id, as a sign of life."""
@@ -197,6 +204,11 @@ class RolloutWorker:
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait([running])
 
+    def start_servers(self, config: RolloutConfig, write_model: Callable[[Path], Path]) -> None:
+        """Have SGLang's servers start with the model that `write_model` writes; the next rollout uses them."""
+        if self._opened is None and self._early is None:
+            self._early = EarlyServers(config, write_model)
+
     async def with_judge(
         self, work: Callable[[AsyncJudge], AsyncIterator[Any]], config: JudgeConfig, place: JudgingPlace
     ) -> AsyncIterator[Any]:
@@ -212,8 +224,12 @@ class RolloutWorker:
         from tasks.rollout.engines import open_engine
 
         config = request.config
-        settings = (config.engine, config.batch_size, config.threads, config.sglang_urls, config.sglang)
+        settings = _settings_of(config)
         opened, self._opened = self._opened, None  # kept only on success
+        early, self._early = self._early, None
+        if early is not None and opened is None:
+            engine = await asyncio.to_thread(early.engine)
+            opened = None if engine is None else _Opened(_settings_of(early.config), None, engine, None)
         if opened is not None and opened.settings == settings and opened.policy == request.policy:
             self._opened = opened
             return opened.engine, opened.tokenizer
@@ -232,6 +248,9 @@ class RolloutWorker:
             if opened is not None:
                 await opened.engine.close()
             raise
+        finally:
+            if early is not None:
+                early.remove_model()
         self._opened = _Opened(settings, request.policy, engine, tokenizer)
         return engine, tokenizer
 

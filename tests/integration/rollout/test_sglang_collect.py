@@ -2,7 +2,10 @@
 
 import asyncio
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,8 @@ from kernels_eval import Judge
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.cluster.workers import stop_worker
-from tasks.models.policy import load_policy, save_policy
+from tasks.models.config import ModelConfig
+from tasks.models.policy import load_policy, new_policy, save_policy
 from tasks.models.tokenizer import load_tokenizer
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef, silent
 from tasks.pipeline.store import publish, published_digest
@@ -23,7 +27,7 @@ from tasks.rollout.engines.sglang.engine import SglangEngine
 from tasks.rollout.engines.sglang.pool import Member
 from tasks.rollout.engines.sglang.servers import SglangServer
 from tasks.rollout.episode_loop import RolloutCounts
-from tasks.rollout.process import WORKER
+from tasks.rollout.process import WORKER, start_servers
 from tasks.rollout.worker import RolloutRequest, roll_out
 from tasks.trajectories.reader import read_trajectories, read_turns
 
@@ -108,6 +112,45 @@ def test_servers_outlive_the_policy_and_not_the_worker(
     key = ["trajectory_id", "turn_index"]
     columns = [*key, "prompt_token_ids", "response_token_ids", "finish_reason", "reward"]
     assert read_turns(embedded).sort(key).select(columns).equals(read_turns(first).sort(key).select(columns))
+
+
+def untrained(policy: CheckpointRef, folder: Path) -> Path:
+    """Write a model of the policy's shape with other weights."""
+    tokenizer = load_tokenizer(policy.path)
+    save_policy(new_policy(ModelConfig(vocabulary=700, max_positions=512), tokenizer, seed=7), tokenizer, folder)
+    return folder
+
+
+def untrained_folders() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob("kernelmill-untrained-*"))
+
+
+def test_servers_that_started_early_get_the_first_policys_weights(
+    policy: CheckpointRef, problem_set: ProblemSetRef, tmp_path: Path
+) -> None:
+    stop_worker(WORKER)
+    others, folders = servers(), untrained_folders()
+    start_servers(CONFIG, partial(untrained, policy))
+    deadline = time.monotonic() + 60
+    while len(running := servers() - others) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    batch = collect(policy, problem_set, tmp_path / "first")
+    assert servers() - others == running, "no others were started"
+    check_logprobs(read_turns(batch), policy)
+    assert untrained_folders() == folders, "the untrained model is gone"
+
+
+def test_servers_that_could_not_start_early_are_started_by_the_rollout(
+    policy: CheckpointRef, problem_set: ProblemSetRef, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(folder: Path) -> Path:
+        raise InputError("no model to start with")
+
+    stop_worker(WORKER)
+    start_servers(CONFIG, broken)
+    assert collect(policy, problem_set, tmp_path / "batch").trajectories == 16
+    assert "no model to start with" in caplog.text
 
 
 def check_logprobs(turns: Any, reference: CheckpointRef) -> None:

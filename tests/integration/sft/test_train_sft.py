@@ -13,11 +13,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.models.config import ModelConfig
+from tasks.models.policy import architecture_of
 from tasks.pipeline.references import CheckpointRef, SftDataRef, silent
 from tasks.pipeline.store import is_available
 from tasks.sft.config import SftConfig
 from tasks.sft.program import SftJob, sft_program
 from tasks.sft.train import train_sft
+from tasks.sft.untrained import write_untrained
 from tasks.training.checkpoint import OPTIMIZER_FILE
 from tasks.training.config import EngineConfig
 from tasks.training.program import RankContext
@@ -39,7 +41,8 @@ def kill_the_rank() -> None:
 
 
 def test_learns_and_publishes_a_policy(tmp_path: Path, make_pairs: Callable[..., SftDataRef]) -> None:
-    policy = train_sft(make_pairs(), MODEL, CONFIG, ENGINE, 0, tmp_path / "sft", tmp_path / "work", silent)
+    data = make_pairs()
+    policy = train_sft(data, MODEL, CONFIG, ENGINE, 0, tmp_path / "sft", tmp_path / "work", silent)
     metrics = pl.read_parquet(policy.path / "metrics.parquet")
     assert metrics["step"].to_list() == list(range(60))
     assert metrics["loss"][-1] < 0.4 * metrics["loss"][0]
@@ -50,6 +53,9 @@ def test_learns_and_publishes_a_policy(tmp_path: Path, make_pairs: Callable[...,
     prompt = tokenizer.apply_chat_template(question, add_generation_prompt=True, return_tensors="pt", return_dict=True)
     answer = model.generate(**prompt, do_sample=False, max_new_tokens=40)[0, prompt["input_ids"].shape[1] :]
     assert tokenizer.decode(answer).startswith("```python\nimport triton\nx = tl.")
+    untrained = write_untrained(data.path, MODEL, tmp_path / "untrained")  # what a server may start with
+    assert architecture_of(untrained) == architecture_of(policy.path)
+    assert (untrained / "tokenizer.json").read_bytes() == (policy.path / "tokenizer.json").read_bytes()
 
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])

@@ -1,0 +1,53 @@
+"""Servers that start while SFT trains, with an untrained model of the policy's shape; they get its weights later.
+
+A server takes 30 to 120 s to start: imports, kernels that it compiles for this GPU, CUDA graphs. None of it depends on
+the weights.
+"""
+
+import logging
+import shutil
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from kernels_eval.errors import KernelmillError
+from tasks.rollout.config import RolloutConfig
+from tasks.rollout.engines.sglang.engine import SglangEngine
+from tasks.rollout.engines.sglang.pool import Member
+from tasks.rollout.engines.sglang.servers import start_on_ray
+
+logger = logging.getLogger("kernelmill.rollout")
+
+_VERSION = "untrained"
+"""Label of their weights: no policy's, so that the first policy is pushed."""
+
+
+class EarlyServers:
+    """Servers that are starting. Used in the process that rolls out."""
+
+    def __init__(self, config: RolloutConfig, write_model: Callable[[Path], Path]) -> None:
+        """`write_model` is given an empty folder, and returns the folder of the model."""
+        self.config = config
+        self._folder = Path(tempfile.mkdtemp(prefix="kernelmill-untrained-"))
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._members = self._thread.submit(self._start, write_model)
+
+    def engine(self) -> SglangEngine | None:
+        """Return an engine of these servers, which holds no policy yet; None, with a warning, if they did not start."""
+        import torch
+
+        torch.set_num_threads(self.config.threads)  # of the canary
+        try:
+            return SglangEngine(self._members.result(), self.config.sglang)
+        except KernelmillError as error:
+            logger.warning("SGLang's servers could not start beside SFT, and are started now: %s", error)
+            return None
+
+    def remove_model(self) -> None:
+        """Remove the untrained model: the servers hold a policy, and would start again with it, or they are gone."""
+        self._thread.shutdown(wait=False)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start(self, write_model: Callable[[Path], Path]) -> list[Member]:
+        return start_on_ray(self.config.sglang, str(write_model(self._folder)), _VERSION)

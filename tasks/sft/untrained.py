@@ -1,0 +1,45 @@
+"""Untrained model of the policy's shape, with which SGLang's servers start while SFT trains."""
+
+from functools import partial
+from pathlib import Path
+
+from tasks.models.config import ModelConfig
+from tasks.pipeline.references import SftDataRef
+from tasks.rollout.config import RolloutConfig
+from tasks.rollout.process import start_servers
+from tasks.training.config import EngineConfig
+
+
+def start_servers_beside_sft(
+    data: SftDataRef, model: ModelConfig, rollout: RolloutConfig, engine: EngineConfig
+) -> bool:
+    """Have SGLang's servers start, if the rollouts start any and the cluster has the GPUs for them and for SFT.
+
+    Returns at once: whether they start. `engine`: that of SFT. Needs a running Ray.
+    """
+    import ray
+
+    if rollout.engine != "sglang" or rollout.sglang_urls:
+        return False
+    servers, ranks = rollout.sglang.servers * rollout.sglang.gpus_per_server, engine.ranks * engine.gpus_per_rank
+    if servers + ranks + rollout.gpus > float(ray.cluster_resources().get("GPU", 0)):
+        return False  # they take turns on the same GPUs
+    start_servers(rollout, partial(write_untrained, data.path.resolve(), model))
+    return True
+
+
+def write_untrained(data: Path, model: ModelConfig, folder: Path) -> Path:
+    """Write a model and tokenizer like those that SFT on `data` makes, untrained; returns their folder.
+
+    A pretrained model is not written again: its own folder is returned.
+    """
+    from tasks.models.policy import new_policy, save_policy
+    from tasks.models.tokenizer import train_tokenizer
+    from tasks.sft.conversations import read_conversations
+
+    if model.pretrained is not None:
+        return Path(model.pretrained)
+    texts = (message.content for conversation in read_conversations(data) for message in conversation)
+    tokenizer = train_tokenizer(texts, model.vocabulary, folder)
+    save_policy(new_policy(model, tokenizer), tokenizer, folder)
+    return folder

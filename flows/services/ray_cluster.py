@@ -24,7 +24,7 @@ CONNECT_TIMEOUT_S = 2.0
 RETRY_S = 2.0
 """Interval of the attempts to join a cluster that does not answer."""
 LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Environment variable: if "0" when Ray is imported, Ray assumes a single machine and listens on loopback only."""
+"""Environment variable: if "0", Ray assumes a single machine and listens on loopback only."""
 
 
 Note = Callable[[str], None]
@@ -185,12 +185,23 @@ def _start_local(config: RayConfig) -> None:
     os.environ.setdefault(LOOPBACK_ONLY, "0")
     if "RAY_AUTH_MODE" not in os.environ:
         os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    if "ray" in sys.modules:
+        _read_variables_again()
     _initialize(
         address="local",
         num_cpus=config.cpus or os.cpu_count(),
         object_store_memory=config.object_store_mb * 2**20,
         include_dashboard=False,
     )
+
+
+def _read_variables_again() -> None:
+    """Have Ray read the variables set here, which it read when it was imported: by the caller's own code, perhaps."""
+    from ray._private import ray_constants
+    from ray._raylet import Config  # pyright: ignore[reportAttributeAccessIssue]
+
+    ray_constants.ENABLE_RAY_CLUSTER = os.environ[LOOPBACK_ONLY] != "0"
+    Config.initialize("")
 
 
 def _initialize(**options: Any) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from tasks.models.config import ModelConfig
 from tasks.pipeline.references import SftDataRef
 from tasks.rollout.config import RolloutConfig
-from tasks.rollout.process import start_servers
 from tasks.training.config import EngineConfig
 
 
@@ -18,6 +17,8 @@ def start_servers_beside_sft(
     Returns at once: whether they start. `engine`: that of SFT. Needs a running Ray.
     """
     import ray
+
+    from tasks.rollout.process import start_servers
 
     if rollout.engine != "sglang" or rollout.sglang_urls:
         return False

@@ -1,0 +1,56 @@
+"""Ray on this machine: it asks for a token and listens on loopback only, whoever imported it first."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("imported", ["before", "after"])
+def test_a_local_cluster_has_a_token_and_no_open_port(imported: str) -> None:
+    command = [sys.executable, str(Path(__file__)), imported]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == ["token", "loopback"]
+
+
+def test_the_flows_do_not_import_ray() -> None:
+    """It starts slowly, and reads its variables when it is imported."""
+    code = "import sys, flows.training, flows.cli.main; print('ray' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "False", done.stderr[-2000:]
+
+
+def main() -> None:
+    sys.path.insert(0, str(ROOT))
+    if sys.argv[1] == "before":
+        import ray
+    import os
+
+    from flows.capacity.planner import needs_of
+    from flows.services.ray_cluster import RayCluster
+    from flows.settings.configuration import check_configuration
+
+    config = check_configuration({"runs_dir": "/tmp", "ray": {"cpus": 1}}, "here")
+    cluster = RayCluster(config.ray, needs_of(config))
+    cluster.start()
+    import ray
+
+    assert ray.get(ray.remote(lambda: 1).remote()) == 1
+    print("token" if os.environ["RAY_AUTH_MODE"] == "token" else "open")
+    listening = {
+        connection.laddr.ip
+        for process in [psutil.Process(), *psutil.Process().children(recursive=True)]
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    print("loopback" if listening and listening <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"} else listening)
+    cluster.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -93,7 +93,8 @@ class KernelLibrary:
         if self._for_interpreter and not kernel.is_constexpr_function:
             namespace |= interpreter_globals(INTERPRETER_NAMES) | control_flow.GLOBALS
             namespace["__builtins__"] = _SAFE_BUILTINS | control_flow.BUILTINS
-            function = rewritten(control_flow.rewrite(function))
+            variables = {name for name, value in kernel.globals.items() if isinstance(value, Plain)}
+            function = rewritten(control_flow.rewrite(function, variables))
         annotations = [(argument, argument.annotation) for argument in parameters(function)]
         returns, function.returns = function.returns, None
         for argument, _ in annotations:

@@ -145,8 +145,8 @@ class KernelSources:
             encoded = self.encode(value)
         except UnknownGlobalError as error:
             raise UnknownGlobalError(f"{function.__name__}: global name {name}: {error}") from None
-        is_constant = isinstance(value, tl.constexpr) or _is_annotated_constexpr(function, name)
-        return {"kind": "constexpr", "value": encoded} if is_constant else encoded
+        # `NAME: tl.constexpr = 1.5` is no constant: Triton refuses it as any other plain global.
+        return {"kind": "constexpr", "value": encoded} if isinstance(value, tl.constexpr) else encoded
 
     def _definition(self, function: types.FunctionType) -> tuple[ast.FunctionDef, int]:
         code = function.__code__
@@ -221,12 +221,6 @@ def _lookup(function: types.FunctionType, name: str) -> Any:
         except ValueError:
             return _MISSING
     return function.__globals__.get(name, _MISSING)
-
-
-def _is_annotated_constexpr(function: types.FunctionType, name: str) -> bool:
-    """True for `NAME: tl.constexpr = 1.5` at module level. The compiler reads it as `NAME = tl.constexpr(1.5)`."""
-    annotation = function.__globals__.get("__annotations__", {}).get(name)
-    return annotation is tl.constexpr or (isinstance(annotation, str) and annotation.split(".")[-1] == "constexpr")
 
 
 def _outdented(line: str, indent: int) -> str:

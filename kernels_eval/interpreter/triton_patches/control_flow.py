@@ -4,13 +4,13 @@ The interpreter runs a kernel's function as Python. Python asks an operand of `a
 values has not; skips the second operand, which compiled code always evaluates; and counts loops in its own integers.
 `rewrite` replaces these constructs in the syntax tree by calls of the functions in `GLOBALS`, which do what
 CodeGenerator (triton/compiler/code_generator.py of Triton 3.7) does: visit_BoolOp, visit_UnaryOp, visit_Compare,
-visit_For, visit_Assert. What it refuses is refused here only where the kernel reaches it, since the compiler does not
-visit a compile-time branch that is not taken.
+visit_For, visit_Assert, visit_Name. What it refuses is refused here only where the kernel reaches it: the compiler does
+not visit a compile-time branch that is not taken.
 """
 
 import ast
 import functools
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from typing import Any
 
 import triton.language as tl
@@ -24,9 +24,12 @@ class UnsupportedError(ValueError):
     """Raised where a kernel reaches what Triton cannot compile."""
 
 
-def rewrite(function: ast.FunctionDef) -> ast.FunctionDef:
-    """Replace, in a kernel's syntax tree, what Python and Triton's compiler mean differently."""
-    return _Rewriting().visit(function)
+def rewrite(function: ast.FunctionDef, variables: Collection[str] = ()) -> ast.FunctionDef:
+    """Replace, in a kernel's syntax tree, what Python and Triton's compiler mean differently.
+
+    `variables`: global names of plain values, which a kernel may use as defaults of its parameters only.
+    """
+    return _Rewriting(variables).visit(function)
 
 
 def install() -> None:
@@ -147,6 +150,18 @@ BUILTINS: dict[str, Any] = {"range": counted, "min": least, "max": greatest}
 
 
 class _Rewriting(ast.NodeTransformer):
+    def __init__(self, variables: Collection[str]) -> None:
+        self._variables = variables
+
+    def visit_arguments(self, node: ast.arguments) -> ast.AST:
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id not in self._variables:
+            return node
+        message = f"a kernel cannot use the global variable {node.id}: expected {node.id} = tl.constexpr(...)"
+        return _call(node, "_kernel_refuse", ast.Constant(message))
+
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)
         name = "_kernel_and" if isinstance(node.op, ast.And) else "_kernel_or"

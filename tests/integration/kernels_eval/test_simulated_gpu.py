@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +159,22 @@ def test_the_profile_has_the_candidates_kernels(verdicts: dict[str, dict[str, An
     assert profile["gigabytes_per_s"] == pytest.approx(moved / verdicts["right"]["candidate_ms"] / 1e6)
     assert profile["teraflops_per_s"] == 0.0
     assert 0.0 < profile["roofline_share"] < 1.0
+
+
+def test_workers_that_share_a_device_end(tmp_path: Path) -> None:
+    """Each waits for the others while it times and they check, and none waits for ever."""
+    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    config = {"timeout_s": 90.0, "timing_rounds": 3, "timing_s": 1.0}
+    request = json.dumps({"problem": PROBLEM, "kernel": ROW_KERNEL, "config": config}) + "\n"
+    workers = [
+        subprocess.Popen(
+            [sys.executable, str(ROOT / "tests/doubles/simulated_device.py")],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+        )
+        for _ in range(3)
+    ]  # fmt: skip
+    with ThreadPoolExecutor(3) as threads:
+        answers = list(threads.map(lambda worker: worker.communicate(2 * request, timeout=200)[0], workers))
+    verdicts = [json.loads(line) for answer in answers for line in answer.splitlines()]
+    assert [verdict["status"] for verdict in verdicts] == ["correct"] * 6
+    assert (tmp_path / "device.lock").exists()

@@ -13,6 +13,7 @@ from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBa
 from tasks.rollout.curriculum import state_for
 from tasks.rollout.refill import refill_for
 from tasks.rollout.task import roll_out
+from tasks.tracking.collapse import look_for_collapse
 from tasks.training.retention import keep_optimizers, keep_weights
 from tasks.update.task import update
 from tasks.validation.task import check_update, publish_checked
@@ -42,6 +43,9 @@ def collect_trajectories(run: Run, problems: ProblemSetRef, policy: CheckpointRe
 def update_policy(run: Run, policy: CheckpointRef, batch: TrajectoryBatchRef) -> CheckpointRef:
     """Return the next policy: one update on validated trajectories, recorded in the run."""
     updated = run.add_policy(run_update(run, policy, run.state.policies[0], batch))
+    look_for_collapse(
+        run.run_dir, run.config.tracking.collapse, lambda sign: run.workspace.tell(lambda each: each.warned(sign))
+    )
     keep_optimizers(run.state.policies, run.config.update.checkpoint_interval)
     keep_weights(run.state.policies, run.config.update.weights_interval)
     return updated

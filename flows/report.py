@@ -68,11 +68,13 @@ def _report_inputs(run: Run) -> ReportInputs:
             before=state.evaluations[versions[0]],
             after=state.evaluations[versions[-1]],
             control=None if control is None else control.evaluation,
+            between={version: state.evaluations[version] for version in versions[1:-1]},
         ),
         greedy=HeldoutEvaluations(
             before=greedy[versions[0]],
             after=greedy[versions[-1]],
             control=None if control is None else control.greedy_evaluation,
+            between={version: greedy[version] for version in versions[1:-1] if version in greedy},
         )
         if versions[0] in greedy and versions[-1] in greedy
         else None,

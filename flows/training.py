@@ -27,8 +27,11 @@ def training_flow(config: RunConfig, overrides: tuple[str, ...] = ()) -> str:
     with started_run(config, overrides) as (run, problems):
         policy = run_sft(run, problems, rolls_out_next=True)
         evaluate_policy(run, problems, policy)
-        for _ in range(run.config.iterations):
+        every, last = run.config.evaluation.interval, run.config.iterations
+        for number in range(1, last + 1):
             policy = run_iteration(run, problems, policy)
+            if every is not None and number % every == 0 and number < last:
+                evaluate_policy(run, problems, policy)
         evaluate_policy(run, problems, policy)
         if run.config.control and run.config.iterations:
             evaluate_sft_control(run, problems)

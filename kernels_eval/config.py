@@ -38,7 +38,8 @@ class JudgeConfig(FrozenModel):
     full_size_share: float = Field(default=0.03, ge=0, le=1)
     """Without a GPU: secret share of the correct kernels that are run once more at the problem's own size."""
     full_size_s: float = Field(default=5.0, gt=0)
-    """Estimated CPU time that such a run may take, else a smaller size is run. Ended after three times as long."""
+    """Estimated CPU time that such a run may take, else a smaller size is run. Ended after three times as long, but not
+    before `timeout_s`: on a busy machine an honest kernel would be a `timeout`."""
     policy: Literal["strict", "mixed"] = "strict"
     """`strict`: the candidate's own kernels compute everything. `mixed`: library calls are allowed beside them."""
     public_messages: bool = False
@@ -74,7 +75,7 @@ class JudgeConfig(FrozenModel):
     @property
     def full_size_limit_s(self) -> float:
         """Wall time after which a run at the full size is ended."""
-        return _FULL_SIZE_SLACK * self.full_size_s
+        return max(self.timeout_s, _FULL_SIZE_SLACK * self.full_size_s)
 
 
 CHANGEABLE = (

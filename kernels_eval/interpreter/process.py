@@ -27,7 +27,7 @@ from kernels_eval.interpreter.triton_patches.interpreter import KernelError
 from kernels_eval.sandbox.candidate_model import candidate_session
 from kernels_eval.sandbox.candidate_source import FILE_NAME, CandidateError, describe
 from kernels_eval.sandbox.messages import receive_frame, send_frame
-from kernels_eval.sandbox.tensor_bytes import TensorForm, bytes_of, tensor_from
+from kernels_eval.sandbox.tensor_bytes import TensorForm, aligned, bytes_of, tensor_from
 from kernels_eval.trace.kernel_syntax import ForbiddenSyntaxError
 from kernels_eval.trace.schema import Free, LaunchKernel, Operate, Part, Upload, View
 
@@ -50,9 +50,10 @@ class _Executor:
         self._state = TensorStore(strict=header["strict"])
         self._runs = KernelRuns(self._state, header["order"])
         self._counters = DeviceCounters(self._state)
+        weights = aligned(payload)
         for item in header["weights"]:
             form = TensorForm(**item["form"])
-            self._state.give(item["storage"], tensor_from(payload, form, item["offset"]), form.nbytes)
+            self._state.give(item["storage"], tensor_from(weights, form, item["offset"]), form.nbytes)
         while True:
             header, payload = receive_frame(self._channel)
             self._execute(header, payload)

@@ -9,7 +9,7 @@ from kernels_eval.correctness.allowed_operators import COPIES, CREATIONS, MOVES,
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.operators import count_operator
 from kernels_eval.interpreter.memory_accesses import Origin, Storage
-from kernels_eval.sandbox.tensor_bytes import DTYPES
+from kernels_eval.sandbox.tensor_bytes import DTYPES, aligned
 from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, Operate, Plain, Sequence, TypeName, Upload, View
 
 _COUNTED = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64)
@@ -75,7 +75,7 @@ class TensorStore:
         content = payload[command.start : command.start + command.size]
         if len(content) != command.size:
             raise ProgramError("a program uploads more than it sent")
-        memory = torch.frombuffer(content, dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
+        memory = torch.frombuffer(aligned(content), dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
         self._storages[command.storage] = Storage(command.storage, memory, Origin.GIVEN)
 
     def free(self, numbers: tuple[int, ...]) -> None:

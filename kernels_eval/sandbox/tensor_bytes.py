@@ -42,6 +42,17 @@ def tensor_from(memory: bytearray | memoryview, form: TensorForm, offset: int = 
     return torch.frombuffer(memory, dtype=dtype, count=count, offset=offset).reshape(form.shape)
 
 
+def aligned(payload: bytearray) -> memoryview:
+    """Return the same bytes in memory that begins where a sector of a device does, wherever the payload lies.
+
+    Which sectors an access touches, and so the estimate of its time, must not depend on where memory happened to be.
+    """
+    memory = torch.empty(len(payload), dtype=torch.uint8)  # at a multiple of 64 bytes
+    content = memoryview(_to_numpy(memory))
+    content[:] = payload
+    return content
+
+
 def bytes_of(tensor: torch.Tensor) -> memoryview:
     """Return a tensor's content, in row-major order, as bytes."""
     flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)

@@ -4,12 +4,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from kernels_eval.frozen import FrozenModel
+from kernels_eval.frozen import FrozenModel, Operational
 
 
 class EvaluationConfig(FrozenModel):
     """Measurement of a policy on the held-out problems."""
 
+    interval: Annotated[int | None, Operational] = Field(default=None, ge=1)
+    """RL iterations from one held-out evaluation to the next; none: one before RL and one after it."""
     samples_per_problem: int = Field(default=4, ge=1)
     temperature: float = Field(default=1.0, ge=0)
     greedy: bool = True

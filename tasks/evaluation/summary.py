@@ -29,7 +29,7 @@ from pydantic import Field
 from kernels_eval.frozen import FrozenModel
 from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.evaluate import Part, paired, read_evaluation
-from tasks.evaluation.stage_figures import rollout_figures, update_figures
+from tasks.evaluation.stage_figures import evaluation_figures, rollout_figures, update_figures
 from tasks.pipeline.references import (
     ArtifactRef,
     CheckpointRef,
@@ -62,6 +62,8 @@ class HeldoutEvaluations(FrozenModel):
     """The last policy."""
     control: EvaluationRef | None = None
     """The same extra time spent on more SFT, if that was run."""
+    between: dict[int, EvaluationRef] = Field(default_factory=dict[int, EvaluationRef])
+    """Policies between the two that were evaluated, by weight version (`evaluation.interval`)."""
 
 
 class ReportInputs(FrozenModel):
@@ -170,6 +172,9 @@ def _heldout(measured: HeldoutEvaluations, config: EvaluationConfig) -> dict[str
     harder = all(read_evaluation(reference).get("harder") for reference in (measured.before, measured.after))
     return {
         **_compared(measured, config, "standard"),
+        "between": [
+            {"policy": version, **evaluation_figures(reference)} for version, reference in measured.between.items()
+        ],
         "harder": _compared(measured, config, "harder") if harder else None,
     }
 

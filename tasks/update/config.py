@@ -66,7 +66,7 @@ class UpdateConfig(EngineConfig):
     """Bound on the loss of tokens with a negative advantage (`ppo_clip`)."""
     kl_coefficient: float = Field(default=0.01, ge=0)
     kl_estimator: Literal["k1", "k2", "k3", "low_var_kl", "k3_k2"] = "k3_k2"
-    """`k3_k2`: the value of k3 with the gradient of k2 (k3's own gradient is not the KL's)."""
+    """`k3_k2`: the value of k3, at most 10 a token, with the gradient of k2 (k3's own gradient is not the KL's)."""
     kl_in: Literal["loss", "reward"] = "loss"
     """`reward`: the divergence of the policy that sampled is taken off the returns before advantages are computed."""
     entropy_coefficient: float = Field(default=0.001, ge=0)

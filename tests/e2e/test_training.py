@@ -185,6 +185,7 @@ def test_the_run_leaves_what_it_promises(run_dir: Path):
     assert summary["heldout"]["control"]["policy_digest"] not in {
         summary["heldout"][side]["policy_digest"] for side in ("before", "after")
     }
+    assert [figures["policy"] for figures in summary["heldout"]["between"]] == [1], "evaluation.interval"
     assert summary["wall_seconds"] > 0
     assert summary["orchestration_seconds"] > 0
     report = (run_dir / "report.html").read_text()

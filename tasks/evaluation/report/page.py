@@ -156,13 +156,17 @@ def _curves(inputs: ReportInputs, summary: Mapping[str, Any]) -> list[dict[str, 
 
 
 def _heldout_points(summary: Mapping[str, Any], name: str) -> list[charts.Point]:
-    """Return the held-out figures of the first and the last policy, placed by the number of updates."""
+    """Return the held-out figures of the policies that were evaluated, placed by the number of updates."""
     points: list[charts.Point] = []
     for kind, heldout in (("sampled", summary["heldout"]), ("greedy", summary.get("heldout_greedy"))):
         for when, place in (("before", 0), ("after", len(summary["iterations"]))):
             value = heldout and heldout[when].get(name)
             if value is not None:
                 points.append(charts.Point(place, value, f"tone-{kind}", f"held-out, {kind}, {when} RL"))
+        for figures in (heldout or {}).get("between", []):
+            if figures.get(name) is not None:
+                version = figures["policy"]
+                points.append(charts.Point(version, figures[name], f"tone-{kind}", f"held-out, {kind}, policy {version}"))
     return points
 
 

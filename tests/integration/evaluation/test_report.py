@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.evaluation.evaluate import read_evaluation
 from tasks.evaluation.report.examples import pick_examples
 from tasks.evaluation.report.page import write_report
 from tasks.evaluation.summary import HeldoutEvaluations, ReportInputs, summarise, write_summary
@@ -109,7 +110,7 @@ def test_greedy_answers_and_harder_problems_have_the_same_fields(fake_run: Repor
         assert {name for name in heldout[policy] if "pass_4" not in name} == set(greedy[policy])
         assert len(greedy[policy]["turns"]) == 3
     assert heldout["harder"]["n"] == greedy["harder"]["n"] == 6
-    assert set(heldout["harder"]) == set(heldout) - {"harder"}
+    assert set(heldout["harder"]) == set(heldout) - {"harder", "between"}
     assert greedy["before"]["distinct_answers"] == 1
     assert 1 <= heldout["before"]["distinct_answers"] <= 4
 
@@ -159,6 +160,18 @@ def test_summary_has_the_agreed_fields(fake_run: ReportInputs, tmp_path: Path) -
     assert summary["sizes"]["trajectories"] == 8 * 16 * 8
     assert len(summary["iterations"]) == 8
     assert summary["iterations"][0]["kl"] is not None
+
+
+def test_policies_between_are_points_of_the_curves(fake_run: ReportInputs, tmp_path: Path) -> None:
+    assert fake_run.sampled.control is not None
+    sampled = fake_run.sampled.model_copy(update={"control": None, "between": {4: fake_run.sampled.control}})
+    evaluated = fake_run.model_copy(update={"sampled": sampled})
+    summary = summarise(evaluated)
+    (between,) = summary["heldout"]["between"]
+    assert between["policy"] == 4
+    assert between["correct"] == read_evaluation(fake_run.sampled.control)["overall"]["correct"]
+    page = write_report(tmp_path, evaluated, summary).read_text(encoding="utf-8")
+    assert f"held-out, sampled, policy 4: {100 * between['correct']:.0f} %" in page
 
 
 def test_a_run_without_iterations_or_metrics_has_a_report_too(fake_run: ReportInputs, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Estimated times: useless work is never faster than its absence; special functions and float32 products are charged."""
 
+import kernel_sources as sources
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -136,3 +137,9 @@ def test_products_run_at_the_rate_of_their_operands(judge: Judge) -> None:
     assert half <= tf32 < ieee
     assert ieee > 2 * half
     assert old == pytest.approx(ieee)
+
+
+def test_an_estimate_depends_on_the_kernel_alone(judge: Judge) -> None:
+    """Not on where its weights, whose rows begin in the middle of a sector, happened to lie in memory."""
+    linear = sources.LINEAR_PROBLEM, sources.LINEAR_KERNEL
+    assert len({judge.evaluate(linear[0], f"{linear[1]}# {number}").candidate_ms for number in range(12)}) == 1

@@ -47,6 +47,7 @@ OPERATIONAL = {
     "tracking",
     "ray",
     "stages",
+    "evaluation.interval",
     "judge.workers",
     "judge.cache_dir",
     "judge.cache_mb",

@@ -14,13 +14,14 @@ def start_servers_beside_sft(
 ) -> bool:
     """Have SGLang's servers start, if the rollouts start any and the cluster has the GPUs for them and for SFT.
 
-    Returns at once: whether they start. `engine`: that of SFT. Needs a running Ray.
+    Returns at once: whether they start. `engine`: that of SFT. They do not if Ray is not running yet, as in a run that
+    goes on with SFT: all stages before it were cached.
     """
     import ray
 
     from tasks.rollout.process import start_servers
 
-    if rollout.engine != "sglang" or rollout.sglang_urls:
+    if rollout.engine != "sglang" or rollout.sglang_urls or not ray.is_initialized():
         return False
     servers, ranks = rollout.sglang.servers * rollout.sglang.gpus_per_server, engine.ranks * engine.gpus_per_rank
     if servers + ranks + rollout.gpus > float(ray.cluster_resources().get("GPU", 0)):

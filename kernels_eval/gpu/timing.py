@@ -242,9 +242,9 @@ class Timer:
         if made.gave_up:
             gated = False
             calls, made = self._checked(count, _request(gated))
-        # Not alone: `torch.compile` compiles now, and the shorter of both times decides.
-        call_s = min((made.host_s - self._overhead(gated).host_s) / count, self.device.reference_s(calls))
-        return gated, plan.calls(call_s)
+        with self.device.alone():  # for long where `torch.compile` compiles now, once for each problem
+            reference_s = self.device.reference_s(calls)
+        return gated, plan.calls(min((made.host_s - self._overhead(gated).host_s) / count, reference_s))
 
     def _checked(self, count: int, request: RoundRequest) -> tuple[SharedCalls, Round]:
         """Have a round made of so many calls, and check it unless the gate gave up."""

@@ -107,7 +107,7 @@ def test_only_what_is_timed_keeps_others_from_the_device() -> None:
         alone=alone,
     )
     Timer(PLAN, device).measure()
-    first, profiled, timed = "n<m>cn<m>cr", "n<m>c", "n<rms>c"
+    first, profiled, timed = "n<m>cn<m>c<r>", "n<m>c", "n<rms>c"
     assert "".join(done) == first + timed + profiled + timed + timed
 
 

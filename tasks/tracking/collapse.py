@@ -3,13 +3,15 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kernels_eval.errors import KernelmillError
+from kernels_eval.errors import InputError
 from tasks.tracking.config import CollapseConfig
 from tasks.tracking.figures import FigureLine, FigureStage, read_lines
 
 
-class CollapseError(KernelmillError):
+class CollapseError(InputError):
     """The newest policy shows signs of collapse, and `tracking.collapse.stop` is set."""
+
+    heading = "collapsed"
 
 
 def look_for_collapse(run_dir: Path, limits: CollapseConfig, say: Callable[[str], None]) -> None:
@@ -18,7 +20,7 @@ def look_for_collapse(run_dir: Path, limits: CollapseConfig, say: Callable[[str]
     for sign in signs:
         say(f"collapse? {sign}")
     if signs and limits.stop:
-        raise CollapseError(f"{signs[0]}; tracking.collapse.stop is set")
+        raise CollapseError(f"{signs[0]}; the run ends here (tracking.collapse.stop), raise the limit to go on")
 
 
 def signs_of_collapse(lines: Sequence[FigureLine], limits: CollapseConfig) -> list[str]:

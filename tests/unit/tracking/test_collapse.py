@@ -69,5 +69,5 @@ def test_a_run_ends_only_where_it_is_to(tmp_path: Path) -> None:
     said: list[str] = []
     look_for_collapse(tmp_path, LIMITS, said.append)
     assert said == ["collapse? iteration 1: KL to the reference 2 nats a token, above tracking.collapse.kl 0.5"]
-    with pytest.raises(CollapseError, match=r"iteration 1: KL .*; tracking\.collapse\.stop is set"):
+    with pytest.raises(CollapseError, match=r"iteration 1: KL .*; the run ends here \(tracking\.collapse\.stop\)"):
         look_for_collapse(tmp_path, CollapseConfig(stop=True), said.append)

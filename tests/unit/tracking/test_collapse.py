@@ -50,6 +50,7 @@ def test_a_sign_says_what_was_found_and_which_limit(iterations: list[dict[str, A
         [{"kl": 0.7}, {}],  # one that is over is not said again
         [{"kl": None, "mean_reward": None}],
         [{"mean_reward": 0.0}],
+        [{"mean_reward": 0.02}, {"mean_reward": 0.006}],
         [{"mean_reward": -1.0}, {"mean_reward": -2.0}],
     ],
 )

@@ -7,7 +7,6 @@ from kernels_eval.errors import InputError
 from tasks.tracking.config import CollapseConfig
 from tasks.tracking.figures import FigureLine, FigureStage, read_lines
 
-
 _SMALLEST_FALL = 0.1
 """Of the mean reward: a policy that has learned nothing yet goes up and down by less."""
 
@@ -40,7 +39,7 @@ def signs_of_collapse(lines: Sequence[FigureLine], limits: CollapseConfig) -> li
             f"less than tracking.collapse.entropy {limits.entropy:g} of it"
         )
     best = max((value for _, value in rewards), default=0.0)
-    if limits.reward is not None and rewards and rewards[-1][1] < min(limits.reward * best, best - _SMALLEST_FALL):
+    if limits.reward is not None and best > 0 and rewards[-1][1] < min(limits.reward * best, best - _SMALLEST_FALL):
         signs.append(
             f"{_found('mean reward', rewards[-1])} after {best:.3g} at best, "
             f"less than tracking.collapse.reward {limits.reward:g} of it"

@@ -165,8 +165,8 @@ def _heldout_points(summary: Mapping[str, Any], name: str) -> list[charts.Point]
                 points.append(charts.Point(place, value, f"tone-{kind}", f"held-out, {kind}, {when} RL"))
         for figures in (heldout or {}).get("between", []):
             if figures.get(name) is not None:
-                version = figures["policy"]
-                points.append(charts.Point(version, figures[name], f"tone-{kind}", f"held-out, {kind}, policy {version}"))
+                label = f"held-out, {kind}, policy {figures['policy']}"
+                points.append(charts.Point(figures["policy"], figures[name], f"tone-{kind}", label))
     return points
 
 

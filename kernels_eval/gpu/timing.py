@@ -171,7 +171,7 @@ class ReferenceTimer:
 
 @dataclass(frozen=True)
 class Device:
-    """What a timer does with the device. Between two timed calls other workers may use it."""
+    """Work of a timer on a device. Between two timed calls other workers may use it."""
 
     reference_s: Callable[[SharedCalls], float]
     """Seconds of one call of the reference."""

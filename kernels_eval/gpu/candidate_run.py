@@ -91,7 +91,8 @@ class CandidateRun:
         compiled = self._backend.builds
         state = self._state
         try:
-            inputs = self._sets.reserve()
+            with state.lock.shared():
+                inputs = self._sets.reserve()
             release_unused_memory()
             with Session(state.fork_server, limits, state.descriptor, state.page) as session:
                 overheads = self._load(session, inputs)
@@ -115,7 +116,8 @@ class CandidateRun:
         state = self._state
         key = "" if state.is_gated else self._reference.digest  # host copies take time by their size
         if key not in state.overheads:
-            calls = self._sets.timed(1)
+            with state.lock.shared():
+                calls = self._sets.timed(1)
             with state.lock.alone():
                 ungated = overhead_of([session.empty_round(calls, False) for _ in range(_EMPTY_ROUNDS)])
                 gated = ungated

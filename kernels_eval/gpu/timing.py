@@ -213,9 +213,7 @@ class Timer:
                 made = device.make(calls, _request(gated))
                 if device.second_s is not None:
                     second.append(device.second_s(calls))
-            self._check_clock(made, calls, overhead)
-            device.check(made, calls)
-            candidate.append((made.host_s - overhead.host_s) / count)
+            candidate.append(self._call_s(made, calls, overhead))
             around.append(made.around_s)
             settled = len(candidate) >= MIN_ROUNDS and is_settled(candidate, reference, plan.precision)
             late = len(candidate) >= MIN_ROUNDS and time.perf_counter() - started > plan.wall_s
@@ -255,14 +253,18 @@ class Timer:
             self.device.check(made, calls)
         return calls, made
 
-    @staticmethod
-    def _check_clock(made: Round, calls: SharedCalls, overhead: Overhead) -> None:
-        """Raise UnreliableTimingError for a round that cannot be timed."""
+    def _call_s(self, made: Round, calls: SharedCalls, overhead: Overhead) -> float:
+        """Check a round, and return the seconds of one call. Raises UnreliableTimingError if it cannot be timed.
+
+        Outputs are checked before the clock: calls that took no time because they did nothing are wrong.
+        """
         if made.gave_up:
             raise UnreliableTimingError("clock_disagreement", "a round's calls did not get into the device's queue")
+        self.device.check(made, calls)
         if made.host_s <= overhead.host_s:
             message = f"a round of {calls.count} calls took {1e3 * made.host_s:.3f} ms, no longer than an empty one"
             raise UnreliableTimingError("clock_disagreement", message)
+        return (made.host_s - overhead.host_s) / calls.count
 
     def _overhead(self, gated: bool) -> Overhead:
         return self.plan.overheads.gated if gated else self.plan.overheads.open

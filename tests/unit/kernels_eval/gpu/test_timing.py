@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -135,6 +136,22 @@ def test_a_round_that_takes_no_time_is_a_fault_of_the_measurement() -> None:
     with pytest.raises(Unreliable, match="empty") as failed:
         measure(lambda *_: answered(GATED.host_s / 2))
     assert failed.value.category == "clock_disagreement"
+
+
+def test_outputs_are_checked_before_the_clock() -> None:
+    """Calls that did nothing took no time: they are wrong, and no fault of the measurement."""
+
+    def check(made: Round, _: Any) -> None:
+        if made.host_s < GATED.host_s:
+            raise ValueError("wrong values")
+
+    device = Device(lambda _: REFERENCE_S, None, calls, lambda *_: answered(GATED.host_s / 2), check, nullcontext)
+    with pytest.raises(ValueError, match="wrong values"):
+        Timer(PLAN, device).measure()
+    rounds = iter([honest(1e-4)] * 2 + [lambda *_: answered(GATED.host_s / 2)] * 9)
+    later = replace(device, make=lambda made, request: next(rounds)(made, request))
+    with pytest.raises(ValueError, match="wrong values"):
+        Timer(PLAN, later).measure()
 
 
 def with_around(around_s: list[float]) -> Run:

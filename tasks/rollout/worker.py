@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from logging import LogRecord
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 
@@ -26,7 +26,6 @@ from tasks.problems.row import Split
 from tasks.rollout.config import JudgeActorsConfig, JudgingPlace, RolloutConfig
 from tasks.rollout.curriculum import MANIFEST_KEY, CurriculumState, capped, rows_up_to
 from tasks.rollout.engines import Engine, PolicyServer
-from tasks.rollout.engines.sglang.early import EarlyServers
 from tasks.rollout.episode import EpisodeLog, EpisodePlan, RolloutContext, plan_episodes
 from tasks.rollout.episode_loop import EpisodeLoop, RolloutCounts
 from tasks.rollout.judge_client import AsyncJudge, JudgeClient, JudgeWithSettings
@@ -34,6 +33,9 @@ from tasks.rollout.logs import TURN_LINES, LineLogger, relay_logs
 from tasks.rollout.prompts import judge_for
 from tasks.rollout.refill import MANIFEST_KEY as REFILL_KEY
 from tasks.rollout.refill import Refill, run_and_refill
+
+if TYPE_CHECKING:
+    from tasks.rollout.engines.sglang.early import EarlyServers
 
 logger = logging.getLogger("kernelmill.rollout")
 REPORT_INTERVAL_S = 0.25
@@ -206,6 +208,8 @@ class RolloutWorker:
 
     def start_servers(self, config: RolloutConfig, write_model: Callable[[Path], Path]) -> None:
         """Have SGLang's servers start with the model that `write_model` writes; the next rollout uses them."""
+        from tasks.rollout.engines.sglang.early import EarlyServers
+
         if self._opened is None and self._early is None:
             self._early = EarlyServers(config, write_model)
 

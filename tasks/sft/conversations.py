@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 from pydantic import ValidationError
+from transformers import PreTrainedTokenizerFast
 
 from kernels_eval.errors import InputError
 from tasks.models.chat import encode_samples, template_family
 from tasks.models.chat_templates import Message
+from tasks.models.tokenizer import train_tokenizer
 from tasks.pipeline.tables import PAIRS_FILE, read_table
 from tasks.training.batches import TrainedSequence
 
@@ -39,6 +41,14 @@ def read_conversations(folder: Path) -> list[list[Message]]:
         return [[Message(**message) for message in conversation] for conversation in rows]
     except (ValidationError, TypeError) as error:
         raise InputError(f"{path}: messages: expected role, content and trained: {error}") from error
+
+
+def learn_tokenizer(
+    conversations: Sequence[Sequence[Message]], vocabulary: int, folder: Path
+) -> PreTrainedTokenizerFast:
+    """Learn a new model's tokenizer from all messages; save and return it. Equal conversations give an equal one."""
+    texts = (message.content for conversation in conversations for message in conversation)
+    return train_tokenizer(texts, vocabulary, folder)
 
 
 def encode_conversations(

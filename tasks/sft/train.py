@@ -13,12 +13,12 @@ from kernels_eval.errors import InputError
 from kernels_eval.frozen import decisive_part
 from tasks.models.config import ModelConfig
 from tasks.models.policy import check_architecture
-from tasks.models.tokenizer import load_tokenizer, train_tokenizer
+from tasks.models.tokenizer import load_tokenizer
 from tasks.pipeline.references import CheckpointRef, Progress, SftDataRef
 from tasks.pipeline.store import digest_of, measured, publish, published_digest
 from tasks.pipeline.tables import METRICS_FILE
 from tasks.sft.config import SftConfig
-from tasks.sft.conversations import encode_conversations, read_conversations
+from tasks.sft.conversations import encode_conversations, learn_tokenizer, read_conversations
 from tasks.sft.program import SftJob, sft_program
 from tasks.training.config import EngineConfig, check_heads
 from tasks.training.faults import with_smaller_batches
@@ -56,8 +56,7 @@ def train_sft(
         tokenizer = load_tokenizer(tokenizer_path)
     else:
         tokenizer_path = work_dir / "tokenizer"
-        texts = (message.content for conversation in conversations for message in conversation)
-        tokenizer = train_tokenizer(texts, model.vocabulary, tokenizer_path)
+        tokenizer = learn_tokenizer(conversations, model.vocabulary, tokenizer_path)
     sequences = encode_conversations(
         tokenizer, conversations, config.max_tokens, config.validation_fraction, seed, model.template
     )

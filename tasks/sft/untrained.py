@@ -36,12 +36,10 @@ def write_untrained(data: Path, model: ModelConfig, folder: Path) -> Path:
     A pretrained model is not written again: its own folder is returned.
     """
     from tasks.models.policy import new_policy, save_policy
-    from tasks.models.tokenizer import train_tokenizer
-    from tasks.sft.conversations import read_conversations
+    from tasks.sft.conversations import learn_tokenizer, read_conversations
 
     if model.pretrained is not None:
         return Path(model.pretrained)
-    texts = (message.content for conversation in read_conversations(data) for message in conversation)
-    tokenizer = train_tokenizer(texts, model.vocabulary, folder)
+    tokenizer = learn_tokenizer(read_conversations(data), model.vocabulary, folder)
     save_policy(new_policy(model, tokenizer), tokenizer, folder)
     return folder

@@ -25,7 +25,7 @@ def test_bfloat16_is_not_refused_for_the_drivers_processor(tmp_path: Path, monke
 
     sequences = SimpleNamespace(training=[SimpleNamespace(length=5)], validation=[], dropped=0)
     monkeypatch.setattr(train, "read_conversations", lambda _: [])
-    monkeypatch.setattr(train, "train_tokenizer", lambda *_: object())
+    monkeypatch.setattr(train, "learn_tokenizer", lambda *_: object())
     monkeypatch.setattr(train, "encode_conversations", lambda *_: sequences)
     monkeypatch.setattr(train, "run_on_ranks", ranks)
     data = SftDataRef(uri=str(tmp_path), digest="d", pairs=1, verified=True)

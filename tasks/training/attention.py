@@ -1,9 +1,9 @@
 """Attention for packed sequences, and ranks that share them (DeepSpeed Ulysses). Runs on a rank.
 
 A packed row holds several sequences, none of which sees another. `use_packed_attention(model)` makes a Transformers
-model take `cu_seq_lens_q` (int32 [n + 1], where each sequence begins and ends) and `max_length_q`. On a GPU in half
-precision one call of PyTorch's FlashAttention computes all sequences; elsewhere PyTorch's own attention runs once a
-sequence. Neither builds a mask, which would grow with the square of the row.
+model take `cu_seq_lens_q` (int32 [n + 1], where each sequence begins and ends) and `max_length_q`. On a GPU one call
+computes all sequences: PyTorch's FlashAttention in half precision, its memory-efficient attention in float32. On a CPU
+PyTorch's own attention runs once a sequence. None builds a mask, which would grow with the square of the row.
 
 With `update.context_parallel` above 1 each rank of a `SequenceGroup` holds an equal piece of the row; for attention
 the ranks exchange pieces of the row for heads, and back (DeepSpeed's `UlyssesSPAttentionHF`; docs/decisions/0005).
@@ -29,6 +29,8 @@ from tasks.training.batches import Layout, MicroBatch, TrainedSequence, deal_to_
 from tasks.training.config import check_heads
 
 PACKED = "kernelmill_packed"
+_CAUSAL_FROM_TOP_LEFT = 1
+"""PyTorch's number for the mask of its memory-efficient attention (CustomMaskType in its sources)."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,8 @@ def packed_attention(
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
     if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
         return _flash(query, key, value, scaling, cu_seq_lens_q, max_length_q), None
+    if query.is_cuda and query.dtype == torch.float32:
+        return _memory_efficient(query, key, value, scaling, cu_seq_lens_q, max_length_q), None
     return _one_by_one(query, key, value, scaling, cu_seq_lens_q), None
 
 
@@ -177,12 +181,30 @@ def _flash(
     return out.unsqueeze(0)
 
 
+def _memory_efficient(
+    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, boundaries: Tensor, longest: int
+) -> Tensor:
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1:  # this kernel knows no groups
+        key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
+    out, *_ = torch.ops.aten._efficient_attention_forward(
+        *(tensor.transpose(1, 2) for tensor in (query, key, value)),
+        None,
+        boundaries,
+        boundaries,
+        longest,
+        longest,
+        0.0,
+        _CAUSAL_FROM_TOP_LEFT,
+        True,  # what the backward pass needs
+        scale=scaling,
+    )
+    return out
+
+
 def _one_by_one(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, boundaries: Tensor) -> Tensor:
     ends = boundaries.tolist()
     groups = query.shape[1] // key.shape[1]
-    if groups > 1 and query.is_cuda:  # in float32 a GPU's fast kernels know no groups
-        key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
-        groups = 1
     parts = [
         scaled_dot_product_attention(
             query[:, :, start:end],

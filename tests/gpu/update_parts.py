@@ -84,12 +84,13 @@ def exact(smoke: bool) -> None:
         (out.float() * weights).sum().backward()
         return out, [tensor.grad for tensor in inputs]
 
-    found, gradients = attend(q, k, v)
-    expected, expected_gradients = attend(q.float(), k.float(), v.float())
-    result["attention_error"] = relative_error(found, expected)
-    result["attention_gradient_errors"] = [
-        relative_error(a, b) for a, b in zip(gradients, expected_gradients, strict=True)
-    ]
+    expected, expected_gradients = attend(q.double(), k.double(), v.double())  # one sequence after the other
+    for name, dtype in (("bfloat16", half), ("float32", torch.float32)):
+        found, gradients = attend(*(tensor.to(dtype) for tensor in (q, k, v)))
+        result[f"attention_error_{name}"] = relative_error(found, expected)
+        result[f"attention_gradient_errors_{name}"] = [
+            relative_error(a, b) for a, b in zip(gradients, expected_gradients, strict=True)
+        ]
     say(result)
     rows, hidden_size, vocabulary = (64, 32, 1000) if smoke else (4096, 1024, 151936)
     hidden = torch.randn(rows, hidden_size, device=place)

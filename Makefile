@@ -12,7 +12,7 @@ PACKAGES := flows tasks kernels_eval
 # Named by content, not by time stamps: a fresh checkout of the same files installs nothing again, a moved folder does.
 INSTALLED := .venv/.installed-$(shell { cat pyproject.toml deployments/constraints.txt; pwd; } | cksum | cut -d' ' -f1)
 
-.PHONY: help setup train test slow quick lint format constraints clean
+.PHONY: help setup train test long slow quick lint format constraints clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | column -t -s '|' | sed 's/^/  make /'
@@ -24,14 +24,17 @@ setup: $(INSTALLED) ## create .venv and install the pinned dependencies (train a
 train: $(INSTALLED) ## the whole loop on this machine, no GPU needed; another run with CONFIG=file.yaml
 	$(BIN)/kernelmill train --config $(CONFIG) $(ARGS)
 
-test: $(INSTALLED) ## the tests, the whole loop at a small size included; about twenty minutes on two cores
-	$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile $(ARGS)
+test: $(INSTALLED) ## the tests, the whole loop at a small size included; about ten minutes on two cores
+	$(BIN)/python -m pytest -m 'not slow and not long' -n 2 --dist loadfile $(ARGS)
+
+long: $(INSTALLED) ## the tests of processes that die, hang or wait; about ten minutes more
+	$(BIN)/python -m pytest -m 'long and not slow' -n 2 --dist loadfile $(ARGS)
 
 slow: $(INSTALLED) ## tests that take long or need a machine to themselves, and the property tests on newly drawn examples
 	HYPOTHESIS_PROFILE=drawn $(BIN)/python -m pytest -m 'slow or hypothesis' $(ARGS)
 
 quick: $(INSTALLED) ## the tests that take seconds
-	$(BIN)/python -m pytest -m 'not slow and not e2e and not gpu' --ignore tests/integration $(ARGS)
+	$(BIN)/python -m pytest -m 'not slow and not long and not e2e and not gpu' --ignore tests/integration $(ARGS)
 
 lint: $(INSTALLED) ## style, format, types and import rules, changing nothing
 	$(BIN)/ruff check .

@@ -123,6 +123,7 @@ def test_the_page_about_python_runs_as_a_program(small: Shell):
     assert "Status.CORRECT" in said.splitlines()[-1] or "correct" in said.splitlines()[-1], said
 
 
+@pytest.mark.long
 def test_scheduled_operation_works_as_a_paste(refusing: Shell):
     said = refusing.paste(BLOCKS[2])
     assert FAILED not in said, said

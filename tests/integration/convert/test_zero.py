@@ -13,6 +13,8 @@ from safetensors.torch import load_file
 from kernels_eval.errors import InputError
 from tasks.convert.convert import ConvertOptions, prepare
 
+pytestmark = pytest.mark.long
+
 PEER = Path(__file__).parent / "deepspeed_peer.py"
 RANKS = 2
 

@@ -26,6 +26,8 @@ from tasks.pipeline import artifacts
 from tasks.pipeline.artifact_queue import wait_until_sent
 from tasks.pipeline.artifacts import publish, shown_progress
 
+pytestmark = pytest.mark.long
+
 DRIVER = """
 import sys, time
 from pathlib import Path

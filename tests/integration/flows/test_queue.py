@@ -23,6 +23,8 @@ from flows.services.prefect_server import PrefectServer
 from flows.settings.configuration import RunConfig, load_configuration
 from kernels_eval.errors import InputError
 
+pytestmark = pytest.mark.long
+
 WAIT_S = 240.0
 """Only a hang takes longer."""
 

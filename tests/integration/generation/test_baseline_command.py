@@ -11,6 +11,8 @@ import pytest
 import yaml
 from imported import import_file
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[3]
 SETTINGS = {
     "extends": str(ROOT / "deployments/configs/local.yaml"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 from service_process import ROOT, Model, Service, running
 
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
@@ -18,6 +19,8 @@ from tasks.generation.writers import Draft
 from tasks.generation.writers.policy import PolicyWriter
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import RolloutConfig, SamplingConfig
+
+pytestmark = pytest.mark.long
 
 DECORATED = """
 import json

@@ -78,6 +78,7 @@ def test_a_budget_that_is_too_small_for_the_full_size_leaves_less(full_size_s: f
     assert 16 <= verdict.executed_size <= (16 if full_size_s == 0.0001 else 512)
 
 
+@pytest.mark.long
 def test_a_kernel_that_takes_far_longer_at_the_full_size_is_refused() -> None:
     with Judge(JudgeConfig(workers=1, compile="never", full_size_share=1.0, full_size_s=1.0)) as judge:
         verdict = judge.evaluate(PROBLEM, SLOW)

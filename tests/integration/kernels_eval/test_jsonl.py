@@ -44,6 +44,7 @@ def test_one_verdict_a_line_in_order(tmp_path: Path) -> None:
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["in.jsonl", "out.jsonl"]
 
 
+@pytest.mark.long
 def test_what_was_judged_before_a_crash_is_not_judged_again(tmp_path: Path) -> None:
     """A problem that raises is a line like another, and since trying again may help, what was judged is kept then."""
     raising = ROW_PROBLEM.replace("x = torch.relu(x)", "raise RuntimeError('mine')")

@@ -214,6 +214,7 @@ def test_a_repeated_kernel_is_not_judged_again(judge: Judge) -> None:
     assert judge.evaluate(ROW_PROBLEM, ROW_KERNEL + "# twice").seed_commitment != first.seed_commitment
 
 
+@pytest.mark.long
 def test_a_public_message_is_the_same_wherever_the_kernel_is_judged() -> None:
     """Element and values in it do not come from the secret seeds of the checks, which differ from verdict to verdict."""
     names = ("no relu", "part of the grid", "store past the end", "scribbles on its input", "zeros")
@@ -295,6 +296,7 @@ def test_killed_processes_lose_nothing_and_closing_leaves_nothing() -> None:
     assert not scratch.exists()
 
 
+@pytest.mark.long
 def test_host_code_that_spins_has_half_of_the_time() -> None:
     spinning = with_forward("        while True:\n            pass\n")
     with Judge(JudgeConfig(workers=1, compile="never", timeout_s=2.0)) as judge:

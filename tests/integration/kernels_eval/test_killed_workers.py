@@ -17,6 +17,8 @@ from kernels_eval import Judge, JudgeConfig, Status
 from kernels_eval.pool.worker_status import WorkerState
 from kernels_eval.sandbox.limits import children_of
 
+pytestmark = pytest.mark.long
+
 WRONG = ROW_KERNEL.replace("x * 2.0", "x * 2.1")
 BROKEN = "def f(:\n"
 RAISING = with_forward("        raise ValueError('boo')\n")

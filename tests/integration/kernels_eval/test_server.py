@@ -143,6 +143,7 @@ def test_a_batch_streams_each_verdict_once_the_quick_before_the_slow(server: Ser
     assert [line["index"] for line in lines if "correctness" in line["verdict"]] == [len(kernels)]
 
 
+@pytest.mark.long
 def test_health_answers_at_once_while_every_worker_is_busy_and_the_queue_is_full(server: Server) -> None:
     items = [item(SPINNING + f"# {index}") for index in range(4)] + [
         item(ROW_KERNEL + f"# h{i}") for i in range(QUEUE - 4)
@@ -168,6 +169,7 @@ def test_health_answers_at_once_while_every_worker_is_busy_and_the_queue_is_full
     assert server.post("/eval", item(ROW_KERNEL + "# room again")).status_code == 200
 
 
+@pytest.mark.long
 def test_what_a_client_has_left_is_not_judged(server: Server) -> None:
     blockers = [threading.Thread(target=server.post, args=["/eval", item(f"{ASLEEP}# {index}")]) for index in range(4)]
     for blocker in blockers:
@@ -207,6 +209,7 @@ def test_a_killed_worker_is_quarantined_probed_and_returned(server: Server) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.long
 def test_told_to_stop_it_refuses_what_waits_ends_what_runs_and_leaves_nothing(number: int) -> None:
     with running(KERNELMILL_JUDGE_TOKEN="a-token-of-ours") as server:
         header = {"Authorization": "Bearer a-token-of-ours"}

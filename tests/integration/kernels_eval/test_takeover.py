@@ -41,6 +41,7 @@ for _process in set(_processes) - {{os.getpid()}}:
 
 
 @pytest.mark.skipif(landlock.version() < 6, reason="needs Landlock with scopes")
+@pytest.mark.long
 def test_on_the_path_for_gpus(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     for parent in (tmp_path, *tmp_path.parents):

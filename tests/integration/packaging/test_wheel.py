@@ -18,6 +18,8 @@ from packaging.requirements import Requirement
 
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[3]
 NOT_WITH_THE_JUDGE = {
     "prefect", "ray", "deepspeed", "transformers", "peft", "great-expectations", "wandb", "polars", "pandas", "pyarrow",

@@ -132,6 +132,7 @@ def test_a_policy_that_is_none_is_named(problem_set: ProblemSetRef, destination:
         collect(CheckpointRef(uri=str(empty), digest="none"), problem_set, destination)
 
 
+@pytest.mark.long
 def test_a_killed_process_is_an_infrastructure_error_and_the_repeat_is_whole(
     policy: CheckpointRef, problem_set: ProblemSetRef, destination: Path
 ) -> None:

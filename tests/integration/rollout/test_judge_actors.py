@@ -78,6 +78,7 @@ async def judged_with(judge: ActorJudge, settings: Sequence[dict[str, str]]) -> 
     return [await judge.evaluate_async(problem, kernel, settings=each) for each in settings]
 
 
+@pytest.mark.long
 def test_settings_of_one_kernel_reach_the_actors() -> None:
     judge = ActorJudge(JUDGE, ACTORS)
     try:
@@ -129,6 +130,7 @@ def test_five_hundred_kernels_while_actors_die() -> None:
     assert all(first is second for first, second in zip(verdicts, again, strict=True)), "each has one verdict, for good"
 
 
+@pytest.mark.long
 def test_an_actor_that_dies_is_replaced_and_its_kernels_are_judged_again() -> None:
     kernels = items(24)
 

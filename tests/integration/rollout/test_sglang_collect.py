@@ -88,6 +88,7 @@ def servers() -> set[int]:
     return found
 
 
+@pytest.mark.long
 def test_servers_outlive_the_policy_and_not_the_worker(
     policy: CheckpointRef, next_policy: CheckpointRef, problem_set: ProblemSetRef, tmp_path: Path
 ) -> None:
@@ -141,6 +142,7 @@ def test_servers_that_started_early_get_the_first_policys_weights(
     assert untrained_folders() == folders, "the untrained model is gone"
 
 
+@pytest.mark.long
 def test_servers_that_could_not_start_early_are_started_by_the_rollout(
     policy: CheckpointRef, problem_set: ProblemSetRef, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -100,6 +100,7 @@ async def sample(engine: SglangEngine, count: int = 4) -> list[FinishReason]:
     return [g.finish_reason async for _, g in engine.generate(requests, SamplingConfig(max_new_tokens=8))]
 
 
+@pytest.mark.long
 def test_a_server_that_dies_comes_back_with_the_weights_of_the_day(server: SglangServer, policy: CheckpointRef) -> None:
     later = policy.model_copy(update={"digest": "later"})
 

@@ -59,6 +59,7 @@ def test_learns_and_publishes_a_policy(tmp_path: Path, make_pairs: Callable[...,
 
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.long
 def test_a_killed_run_resumes_to_the_bit(tmp_path: Path, make_pairs: Callable[..., SftDataRef], ranks: int) -> None:
     data = make_pairs()
     engine = ENGINE.model_copy(update={"ranks": ranks})

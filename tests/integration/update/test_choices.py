@@ -18,6 +18,8 @@ from tasks.training.config import LoraConfig
 from tasks.update.config import CorrectionConfig, CriticConfig, UpdateConfig
 from tasks.update.train import update_policy
 
+pytestmark = pytest.mark.long
+
 MakePolicy = Callable[..., CheckpointRef]
 MakeBatch = Callable[..., TrajectoryBatchRef]
 BASE = UpdateConfig(optimizer_steps=2, threads_per_rank=1, learning_rate=1e-3, kl_coefficient=0.05)

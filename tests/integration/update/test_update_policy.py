@@ -155,6 +155,7 @@ def test_optimizer_state_moves_between_stages_and_ranks(
         torch.testing.assert_close(theirs[name], moment, atol=1e-6, rtol=1e-3)
 
 
+@pytest.mark.long
 def test_a_killed_rank_leaves_the_last_checkpoint_and_the_next_update_works(
     tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch
 ) -> None:
@@ -214,6 +215,7 @@ def test_a_killed_update_goes_on_with_other_numbers_of_ranks(
         np.testing.assert_allclose(ours[column], theirs[column], atol=1e-5, err_msg=column)
 
 
+@pytest.mark.long
 def test_out_of_memory_halves_the_token_budget_once_and_goes_on(
     tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

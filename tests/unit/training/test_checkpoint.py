@@ -19,6 +19,7 @@ NAMES = [f"exp_avg/{number}" for number in range(20)]
 
 
 @pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.long
 def test_no_rank_holds_more_than_one_tensor_of_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int):
     alive: list[Any] = []
     most = 0

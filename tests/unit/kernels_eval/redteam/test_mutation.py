@@ -87,6 +87,7 @@ def test_nothing_outside_of_functions_and_no_kernel_by_operators_on_host_code_is
         assert (mutant.operator in HOST_OPERATORS) == in_host, mutant
 
 
+@pytest.mark.long
 def test_honest_kernels_have_more_than_two_thousand_mutants_of_every_operator() -> None:
     honest = [case for case in load_cases() if case.is_honest][::2]
     found = Counter(mutant.operator for case in honest for mutant in draw_mutants(case.kernel, 60, 0))

@@ -51,6 +51,7 @@ def test_relu_of_positive_numbers_is_not_trivial_to_a_judge_that_draws_negative_
     assert trivial_answers(task("return torch.relu(x)")) == []
 
 
+@pytest.mark.long
 def test_many_in_a_process_of_their_own_that_survives_bad_ones() -> None:
     hanging = task("return x").replace("import torch\n", "import time\ntime.sleep(600)\n", 1)
     ending = "import os\nos._exit(1)\n"
@@ -66,6 +67,7 @@ def test_many_in_a_process_of_their_own_that_survives_bad_ones() -> None:
     ]
 
 
+@pytest.mark.long
 def test_random_references_are_named_with_the_reason() -> None:
     random, right = check_suitability([task("return nn.functional.dropout(x)"), OTHERS["mean"]])
     assert random.random is not None

@@ -23,6 +23,7 @@ IMPORTS = {
 
 
 @pytest.mark.parametrize("line", IMPORTS)
+@pytest.mark.long
 def test_each_import_of_generated_code_works_in_the_candidates_process(line: str):
     assert provided_names(line, on_gpu=False) == (IMPORTS[line],)
     program = (

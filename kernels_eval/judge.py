@@ -174,8 +174,12 @@ class Judge:
             thread.join(timeout=10)
         self._scratch_folder.close()
 
+    def new_client(self) -> WorkerClient:
+        """Return a worker of its own, outside the queue. The caller closes it."""
+        return WorkerClient(self._zygotes, self._compile_cache, self._scratch / "builds", self.config)
+
     def _refuse_without_sandbox(self) -> None:
-        client = WorkerClient(self._zygotes, self._compile_cache, self._scratch / "builds", self.config)
+        client = self.new_client()
         try:
             sandbox = client.start_worker()
             wanted = REQUIRED_SANDBOX if self.config.device == "cpu" else (*REQUIRED_SANDBOX, "unprivileged")
@@ -193,7 +197,7 @@ class Judge:
 
     def _serve(self, worker: int) -> None:
         """Serve the queue with one worker. Runs in a thread for each."""
-        client = WorkerClient(self._zygotes, self._compile_cache, self._scratch / "builds", self.config)
+        client = self.new_client()
         try:
             while (job := self._dispatcher.take(worker)) is not None:
                 self._serve_one(worker, client, job)
@@ -223,7 +227,7 @@ class Judge:
     def _try(self, client: "WorkerClient", job: Job) -> "Verdict | _MachineFault":
         """Judge; turns any exception into a fault of the machine, which says nothing of the kernel."""
         try:
-            verdict = client.judge(job)
+            verdict = client.judge(job).verdict
             provided = provided_names(job.kernel_source, self.config.device == "cuda")
             return verdict.model_copy(update={"provided": provided}) if provided else verdict
         except InfrastructureError as error:

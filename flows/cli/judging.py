@@ -66,7 +66,7 @@ def score(
     elif problem is None:
         raise InputError("score: expected PROBLEM.py and KERNEL.py, or --batch IN.jsonl --out OUT.jsonl")
     else:
-        source, kernel_source, stated = _read_sources(problem, kernel)
+        source, kernel_source, stated = read_sources("score", problem, kernel)
         overrides = [*stated, *(set_ or [])]
         settings = judge_settings(config, overrides, backend=backend, require_sandbox=require_sandbox)
         _score_one(problem, source, kernel_source, settings, as_json)
@@ -195,7 +195,7 @@ def _print_score(score: "Score") -> None:
         )
 
 
-def _read_sources(problem: Path, kernel: Path | None) -> tuple[str, str, list[str]]:
+def read_sources(command: str, problem: Path, kernel: Path | None) -> tuple[str, str, list[str]]:
     """Return the problem's source, the kernel's, and the overrides that a file with both states in its docstring."""
     from kernels_eval.errors import InputError
     from kernels_eval.jsonl import read_source
@@ -205,7 +205,7 @@ def _read_sources(problem: Path, kernel: Path | None) -> tuple[str, str, list[st
     text, where = read_source(problem), str(problem)
     if kernel is None and CANDIDATE_LINE not in text.splitlines():
         raise InputError(
-            "score: expected PROBLEM.py and KERNEL.py, or one file with both and the line "
+            f"{command}: expected PROBLEM.py and KERNEL.py, or one file with both and the line "
             f"`{CANDIDATE_LINE}` between them, found {where} without such a line"
         )
     source, kernel_source = (text, read_source(kernel)) if kernel is not None else split_source(text, where)
@@ -225,7 +225,7 @@ def _score_one(problem: Path, source: str, kernel_source: str, settings: "JudgeC
         speed = f", speed-up {verdict.speedup:.2f} ({verdict.timing_source})" if verdict.speedup is not None else ""
         reasons = [reason for reason in (verdict.rejection_reason, verdict.error_message) if reason]
         typer.echo(": ".join([f"{verdict.status}{speed}", *reasons]))
-    _raise_fault(verdict, str(problem))
+    raise_fault(verdict, str(problem))
 
 
 def _score_batch(batch: Path, out: Path, settings: "JudgeConfig") -> None:
@@ -246,10 +246,10 @@ def _score_batch(batch: Path, out: Path, settings: "JudgeConfig") -> None:
     typer.echo(f"{len(verdicts)} verdicts, {correct} correct: {out}")
     for number, verdict in enumerate(verdicts, start=1):
         if verdict.error_category != "reference_failed":  # a retry would not help; the line says so
-            _raise_fault(verdict, f"{batch}:{number}")
+            raise_fault(verdict, f"{batch}:{number}")
 
 
-def _raise_fault(verdict: "Verdict", where: str) -> None:
+def raise_fault(verdict: "Verdict", where: str) -> None:
     """Raise InputError or InfrastructureError if the verdict is a fault of the problem or of the judge."""
     from kernels_eval.errors import InfrastructureError, InputError
 

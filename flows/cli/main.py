@@ -18,7 +18,18 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from flows.cli import converting, data, generating, judging, planning, serving, stages, trajectories, watching
+from flows.cli import (
+    converting,
+    data,
+    generating,
+    inspecting,
+    judging,
+    planning,
+    serving,
+    stages,
+    trajectories,
+    watching,
+)
 from kernels_eval.errors import InfrastructureError, InputError
 
 INTERRUPTED = 130
@@ -38,7 +49,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (stages, planning, generating, judging, serving, trajectories, data, converting, watching):
+for group in (stages, planning, generating, judging, inspecting, serving, trajectories, data, converting, watching):
     group.add_to(app)
 
 

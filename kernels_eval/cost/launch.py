@@ -67,6 +67,10 @@ class Launch(FrozenModel):
     """Bytes of `dram_bytes` that were read in tensors that an earlier launch of the call read or wrote."""
     given_bytes: Count = 0
     """Bytes of `dram_bytes` that were read from memory that the candidate did not write: inputs, weights, constants."""
+    asked_bytes: Count = 0
+    """Bytes that the lanes of all loads and stores asked for; lanes that were masked off did not."""
+    lane_bytes: Count = 0
+    """Bytes that all lanes of one program would have asked for, on average."""
     largest_index: Count = 0
     """Largest 32-bit integer that was added to a pointer, or widened to 64 bits."""
     is_copy: bool = False

@@ -1,6 +1,7 @@
 """Occupancy: programs of a kernel that one processor holds at a time, from registers, shared memory and warps."""
 
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from kernels_eval.cost.limits import ARCHITECTURES, Limits
 
@@ -19,15 +20,39 @@ class Usage:
     """Local memory of a thread."""
 
 
+Limiter = Literal["warps", "blocks", "registers", "shared memory"]
+
+
+class Occupancy(NamedTuple):
+    """Programs that one processor holds at a time."""
+
+    programs: int
+    """At least 1."""
+    share: float
+    """Their warps over those that a processor can hold."""
+    limited_by: Limiter
+    """What allows the fewest; `warps` and `blocks` are the processor's own limits."""
+
+
 def resident_programs(warps: int, usage: Usage | None, architecture: str) -> int:
     """Return the programs that one processor holds at a time, at least 1."""
+    return occupancy(warps, usage, architecture).programs
+
+
+def occupancy(warps: int, usage: Usage | None, architecture: str) -> Occupancy:
+    """Return what one processor holds at a time of programs of so many warps."""
     limits = ARCHITECTURES[architecture]
     usage = usage or Usage()
-    by_shared = limits.processor_blocks
+    allowed: dict[Limiter, int] = {
+        "warps": limits.processor_warps // warps,
+        "blocks": limits.processor_blocks,
+        "registers": _by_registers(warps, usage, limits),
+    }
     if usage.shared_bytes:
-        by_shared = limits.processor_shared_bytes // (usage.shared_bytes + limits.reserved_bytes)
-    by_warps = limits.processor_warps // warps
-    return max(1, min(limits.processor_blocks, by_warps, by_shared, _by_registers(warps, usage, limits)))
+        allowed["shared memory"] = limits.processor_shared_bytes // (usage.shared_bytes + limits.reserved_bytes)
+    limiter = min(allowed, key=lambda name: allowed[name])
+    programs = max(1, allowed[limiter])
+    return Occupancy(programs, min(1.0, programs * warps / limits.processor_warps), limiter)
 
 
 def _by_registers(warps: int, usage: Usage, limits: Limits) -> int:

@@ -5,13 +5,25 @@ operator), hence the ratio is better than the absolute time. It is marked `roofl
 are fitted to measured kernels (docs/estimates.md).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 from kernels_eval.cost.hardware import Hardware
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.occupancy import Usage, resident_programs
 
 _UNITS_OF_ISSUE = ("fp32", "alu", "integer", "sfu", "fp64", "exchange")
+Bound = Literal["memory", "arithmetic", "waiting"]
+
+
+class LaunchTime(NamedTuple):
+    """Estimated time of one launch within a call."""
+
+    seconds: float
+    bound_by: Bound
+    """The part of it that takes longest."""
+    dram_bytes: float
+    """Bytes moved from and to DRAM, less those found in the cache."""
 
 
 class _Cache:
@@ -45,11 +57,19 @@ def _share_missed(size: float) -> float:
 
 def total_s(launches: Sequence[Launch], hardware: Hardware, usages: Sequence[Usage | None] = ()) -> float:
     """Return the seconds of launches that follow one another."""
+    return hardware.call_s + sum(time.seconds for time in launch_times(launches, hardware, usages))
+
+
+def launch_times(
+    launches: Sequence[Launch], hardware: Hardware, usages: Sequence[Usage | None] = ()
+) -> list[LaunchTime]:
+    """Return the time of each of the launches that follow one another; the start of the call is in none of them."""
     cache = _Cache(hardware)
     known = list(usages) or [None] * len(launches)
-    return hardware.call_s + sum(
-        _launch_s(launch, hardware, usage, cache.traffic(launch)) for launch, usage in zip(launches, known, strict=True)
-    )
+    return [
+        _launch_time(launch, hardware, usage, cache.traffic(launch))
+        for launch, usage in zip(launches, known, strict=True)
+    ]
 
 
 def time_of(launch: Launch, hardware: Hardware, usage: Usage | None = None) -> float:
@@ -57,17 +77,19 @@ def time_of(launch: Launch, hardware: Hardware, usage: Usage | None = None) -> f
     return total_s([launch], hardware, [usage])
 
 
-def _launch_s(launch: Launch, hardware: Hardware, usage: Usage | None, traffic: float) -> float:
+def _launch_time(launch: Launch, hardware: Hardware, usage: Usage | None, traffic: float) -> LaunchTime:
     programs = max(launch.programs, 1.0)
     busy = max(programs * launch.busy_share, 1.0)
     resident = resident_programs(launch.warps, usage, hardware.architecture)
     warps = launch.warps * min(busy / hardware.processors, resident)
-    parts = [
-        _memory_s(launch, hardware, usage, traffic) / min(1.0, busy / (hardware.memory_share * hardware.processors)),
-        _compute_s(launch, hardware) * _slowdown(warps, hardware.busy_warps),
-        _waiting_s(launch, hardware, programs, resident),
-    ]
-    return hardware.launch_s + _together(parts, hardware.overlap)
+    reached = min(1.0, busy / (hardware.memory_share * hardware.processors))
+    parts: dict[Bound, float] = {
+        "memory": _memory_s(launch, hardware, usage, traffic) / reached,
+        "arithmetic": _compute_s(launch, hardware) * _slowdown(warps, hardware.busy_warps),
+        "waiting": _waiting_s(launch, hardware, programs, resident),
+    }
+    seconds = hardware.launch_s + _together(list(parts.values()), hardware.overlap)
+    return LaunchTime(seconds, max(parts, key=lambda name: parts[name]), traffic)
 
 
 def _slowdown(warps: float, busy_warps: float) -> float:
@@ -88,7 +110,7 @@ def _waiting_s(launch: Launch, hardware: Hardware, programs: float, resident: in
     return max(hardware.program_s + longest, (hardware.program_s * programs + waits) / together)
 
 
-def _together(parts: Iterable[float], overlap: float) -> float:
+def _together(parts: Sequence[float], overlap: float) -> float:
     """Return the time of parts that overlap: their sum with an `overlap` of 1, the longest of them with a large one."""
     largest = max(parts)
     return largest * sum((part / largest) ** overlap for part in parts) ** (1 / overlap) if largest else 0.0

@@ -9,6 +9,7 @@ from kernels_eval.cost.roofline import total_s
 from kernels_eval.cpu.largest_size import SeenRun
 from kernels_eval.cpu.size_schedule import Sizes, is_library
 from kernels_eval.cpu.trials import Errors
+from kernels_eval.inspection.figures import Work
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.trace.schema import KernelSource, TraceAnswer
@@ -42,6 +43,8 @@ class Graded:
     alternatives: list[list[Launch]] = field(default_factory=list[list[Launch]])
     """Launches at the full size in other configurations of autotuned kernels, those with the least time first."""
     alternative_kernels: list[KernelSource] = field(default_factory=list)
+    work: Work = field(default_factory=Work)
+    """What the reference cannot do without."""
 
 
 def timed(

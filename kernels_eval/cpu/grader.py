@@ -28,6 +28,7 @@ from kernels_eval.cpu.session import Configurations, Session
 from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, larger_sizes, size_of
 from kernels_eval.cpu.trials import Errors, Traced, bytes_of, finish, sensible, start
 from kernels_eval.cpu.ways import Way, autotuners, fastest, ranked, ways_of
+from kernels_eval.inspection.figures import Work
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.child import CandidateFailedError
@@ -78,6 +79,9 @@ class Grader:
             "seed_commitment": seed.commitment,
         }
         graded.verdict = graded.verdict.model_copy(update=facts)
+        graded.work = Work(
+            bytes=reference.needed_bytes, matrix_flops=sum(launch.matrix_flops for launch in reference.eager_launches)
+        )
         return graded
 
     def _grade_in(

@@ -57,6 +57,7 @@ def serve_worker(judge: socket.socket) -> None:
             "kernels": [kernel.model_dump(mode="json") for kernel in graded.kernels],
             "alternatives": [[launch.model_dump(mode="json") for launch in each] for each in graded.alternatives],
             "alternative_kernels": [kernel.model_dump(mode="json") for kernel in graded.alternative_kernels],
+            "work": graded.work.model_dump(mode="json"),
         }
 
     serve_requests(judge, {"sandbox": grader.sandbox}, grade)

@@ -89,6 +89,8 @@ class KernelRuns:
             written_bytes=ACCESS_LOG.written_sectors * SECTOR_BYTES,
             again_bytes=ACCESS_LOG.sectors_read_in(self._touched) * SECTOR_BYTES,
             given_bytes=ACCESS_LOG.given_sectors * SECTOR_BYTES,
+            asked_bytes=ACCESS_LOG.asked_bytes,
+            lane_bytes=ACCESS_LOG.lane_bytes / max(math.prod(launch.grid), 1),
             **described,
         )
         self._touched |= {region.storage.number for region in ACCESS_LOG.regions}

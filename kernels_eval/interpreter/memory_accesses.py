@@ -102,11 +102,15 @@ class AccessLog:
     regions: list[Region] = field(default_factory=list)
     program: tuple[int, int, int] = (0, 0, 0)
     l2_bytes: int = 0
+    asked_bytes: int = 0
+    """Bytes that the lanes of all accesses asked for; lanes that were masked off did not."""
+    lane_bytes: int = 0
+    """Bytes that all lanes would have asked for."""
 
     def start(self, regions: list[Region]) -> None:
         """Begin a launch."""
         self.regions = regions
-        self.l2_bytes = 0
+        self.l2_bytes = self.asked_bytes = self.lane_bytes = 0
 
     @property
     def sectors(self) -> int:
@@ -189,9 +193,11 @@ def record_access(
         mask = np.asarray(mask, dtype=bool)  # numbers would be taken as indices
         mask = None if bool(mask.all()) else np.broadcast_to(mask, addresses.shape)
     flat = addresses.ravel() if mask is None else addresses[mask]
+    itemsize = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+    ACCESS_LOG.lane_bytes += itemsize * addresses.size
+    ACCESS_LOG.asked_bytes += itemsize * flat.size
     if flat.size == 0:
         return
-    itemsize = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
     lanes = _Lanes(addresses.shape, mask, itemsize, reads, writes, values, is_volatile)
     lowest, highest = int(flat.min()), int(flat.max()) + itemsize
     for region in ACCESS_LOG.regions:

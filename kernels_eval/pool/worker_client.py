@@ -8,7 +8,7 @@ import hashlib
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernels_eval.backends import backend_named
 from kernels_eval.compile.one_shot import COMPILE_TIMEOUT, Builder, CompileCache, Compiled, Compiler, usages_of
@@ -16,8 +16,10 @@ from kernels_eval.config import JudgeConfig
 from kernels_eval.cost.hardware import HARDWARE
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.limits import Exceeded, limit_of_code
+from kernels_eval.cost.occupancy import Usage
 from kernels_eval.cost.roofline import total_s
 from kernels_eval.errors import InfrastructureError
+from kernels_eval.inspection.figures import Work
 from kernels_eval.pool.job_queue import Job
 from kernels_eval.pool.zygote import Zygotes
 from kernels_eval.problem import literal_init_inputs
@@ -25,7 +27,7 @@ from kernels_eval.sandbox.fork_server import MAX_EXTENSION, ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.messages import ChannelClosedError, MalformedFrameError, has_news, receive_frame, send_frame
 from kernels_eval.trace.schema import KernelSource
-from kernels_eval.verdict import Resources, Status, Verdict, fault
+from kernels_eval.verdict import Status, Verdict, fault
 
 _SPARE_S = 120.0
 """Time of a worker beyond the candidate's: building the reference, computing the expected outputs."""
@@ -34,6 +36,17 @@ _BUILD_FACTOR = 4
 WORKER_VERDICTS = 1000
 """Verdicts after which a worker is replaced: it grows by 6 KB with each (docs/judge.md). The new worker is forked from
 the zygote and builds its references again; on a GPU it also makes a CUDA context."""
+
+
+class Judged(NamedTuple):
+    """A verdict, and what it was made of: without a GPU, and if it is correct, the counted launches of a call."""
+
+    verdict: Verdict
+    launches: Sequence[Launch] = ()
+    """In the configuration of autotuned kernels that the verdict states."""
+    usages: Sequence[Usage | None] = ()
+    """What each of them uses, as far as it was compiled."""
+    work: Work = Work()
 
 
 class WorkerClient:
@@ -50,23 +63,25 @@ class WorkerClient:
         self._judged = 0
         """Verdicts of the current worker."""
 
-    def judge(self, job: Job) -> Verdict:
-        """Return the verdict on one kernel. Raises InfrastructureError if a process died, hung, or did not start."""
+    def judge(self, job: Job) -> Judged:
+        """Judge one kernel. Raises InfrastructureError if a process died, hung, or did not start."""
         on_gpu = job.config.device == "cuda"
         built = Compiled()
         if backend_named(job.config.backend).builds:
             built = self._build(job, on_gpu)
             decided = build_verdict(built, on_gpu)
             if decided is not None:
-                return decided
+                return Judged(decided)
         reply = self._ask(job, built)
         if reply["kind"] == "reference_failed":
-            return fault("reference_failed", reply["message"])
+            return Judged(fault("reference_failed", reply["message"]))
         if reply["kind"] != "graded":
             raise InfrastructureError(str(reply.get("message", "the worker gave no verdict")))
         verdict = Verdict(**reply["verdict"])
-        # On a GPU it was compiled where it ran.
-        return verdict if on_gpu or not _is_compiled(job, verdict) else self._compile(job.config, verdict, reply)
+        if on_gpu:  # it was compiled where it ran
+            return Judged(verdict)
+        judged = Judged(verdict, [Launch(**values) for values in reply["launches"]], work=Work(**reply["work"]))
+        return self._compile(job.config, judged, reply) if _is_compiled(job, verdict) else judged
 
     def _build(self, job: Job, on_gpu: bool) -> Compiled:
         config = job.config
@@ -74,29 +89,33 @@ class WorkerClient:
         arguments = literal_init_inputs(job.problem.source)
         return self._builder.build(config.backend, job.kernel_source, arguments, config.targets, on_gpu, limits)
 
-    def _compile(self, config: JudgeConfig, verdict: Verdict, reply: dict[str, Any]) -> Verdict:
+    def _compile(self, config: JudgeConfig, judged: Judged, reply: dict[str, Any]) -> Judged:
         """Compile the interpreted kernels; adds their resources, or returns a compile error.
 
         Of the configurations of autotuned kernels all are compiled; the verdict states the fastest that a device can
         run.
         """
+        verdict = judged.verdict
         kept = {"sandbox": verdict.sandbox, "seed_commitment": verdict.seed_commitment}
         exceeded: Verdict | None = None
-        best: Verdict | None = None
+        best: Judged | None = None
         for index, (kernels, launches) in enumerate(_to_compile(reply)):
             compiled = self._compiled(config, kernels, launches)
             if compiled.category == COMPILE_TIMEOUT and index:
                 break  # the kernels of the verdict have compiled
             if compiled.category is not None:
-                return _compile_error(compiled, verdict.hardware).model_copy(update=kept)
+                return Judged(_compile_error(compiled, verdict.hardware).model_copy(update=kept))
             limit = limit_of_code(compiled.resources)
             if limit is not None:  # autotuning skips such a configuration
                 exceeded = exceeded or _cannot_run(limit, compiled, verdict.hardware).model_copy(update=kept)
                 continue
-            times = _times(config, verdict, launches, compiled.resources)
+            architecture = HARDWARE[config.roofline_hardware].architecture
+            usages = usages_of(launches, compiled.resources, config.targets, architecture)
+            times = _times(config, verdict, launches, usages)
             found = verdict.model_copy(update={"resources": compiled.resources, **times})
-            best = found if best is None or (found.speedup or 0) > (best.speedup or 0) else best
-        return best or exceeded or verdict
+            if best is None or (found.speedup or 0) > (best.verdict.speedup or 0):
+                best = Judged(found, launches, usages, judged.work)
+        return best or (Judged(exceeded) if exceeded else judged)
 
     def _compiled(self, config: JudgeConfig, kernels: list[KernelSource], launches: list[Launch]) -> Compiled:
         own = [launch for launch in launches if launch.kernel_number >= 0]
@@ -231,12 +250,10 @@ def _is_drawn(kernel_source: str, share: float) -> bool:
 
 
 def _times(
-    config: JudgeConfig, verdict: Verdict, launches: list[Launch], resources: Sequence[Resources]
+    config: JudgeConfig, verdict: Verdict, launches: list[Launch], usages: Sequence[Usage | None]
 ) -> dict[str, float]:
     """Return the estimate anew, with registers, shared memory and spills of the compiled kernels."""
     if verdict.reference_ms is None or verdict.candidate_ms is None:
         return {}
-    hardware = HARDWARE[config.roofline_hardware]
-    usages = usages_of(launches, resources, config.targets, hardware.architecture)
-    candidate_ms = 1e3 * total_s(launches, hardware, usages)
+    candidate_ms = 1e3 * total_s(launches, HARDWARE[config.roofline_hardware], usages)
     return {"candidate_ms": candidate_ms, "speedup": verdict.reference_ms / candidate_ms}

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_leaves
 
 from kernels_eval.cost.operators import EagerCounter
 from kernels_eval.reference.inputs import as_fake
@@ -17,6 +18,8 @@ class EagerRun(EagerCounter):
     def __init__(self) -> None:
         super().__init__()
         self.random_operators: set[str] = set()
+        self.needed_bytes = 0
+        """Bytes of inputs, weights and outputs: each has to be read or written once."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -35,11 +38,19 @@ def run_eager(code: ProblemCode, model: torch.nn.Module, reduction: Reduction) -
         with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
             fakes = as_fake(inputs)
             with run, code.device():
-                model(*fakes)
+                results = model(*fakes)
+            run.needed_bytes = _bytes_of(fakes, model, results)
     except Exception:  # noqa: BLE001 (data-dependent operators do not run on fake tensors: count a real run)
         torch.manual_seed(0)
         inputs = reduction.inputs(None)
         run = EagerRun()
         with torch.no_grad(), run:
-            code.call(lambda: model(*inputs))
+            results = code.call(lambda: model(*inputs))
+        run.needed_bytes = _bytes_of(inputs, model, results)
     return run
+
+
+def _bytes_of(inputs: list[Any], model: torch.nn.Module, results: Any) -> int:
+    """Return the bytes of inputs, of a model's parameters and buffers, and of its results."""
+    tensors = [*tree_leaves((inputs, results)), *model.parameters(), *model.buffers()]
+    return sum(value.numel() * value.element_size() for value in tensors if isinstance(value, torch.Tensor))

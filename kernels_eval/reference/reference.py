@@ -64,6 +64,8 @@ class Reference:
         self.can_be_reduced = self._reduction.is_possible
         eager = run_eager(self._code, self._models[False], self._reduction)
         self.eager_launches = eager.launches
+        self.needed_bytes = eager.needed_bytes
+        """Bytes of inputs, weights and outputs at the full size."""
         FakeTensorMode.cache_clear()  # otherwise never emptied: it grows with each new shape
         if eager.random_operators or self._code.may_be_random:
             self._refuse_if_random(eager.random_operators)

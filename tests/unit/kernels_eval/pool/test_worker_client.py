@@ -65,8 +65,8 @@ class Workers:
 
 
 def graded(_: dict[str, Any]) -> dict[str, Any]:
-    nothing: dict[str, Any] = {"launches": [], "kernels": [], "alternatives": [], "alternative_kernels": []}
-    return {"kind": "graded", "verdict": GRADED.model_dump(mode="json"), **nothing}
+    nothing: dict[str, Any] = {name: [] for name in ("launches", "kernels", "alternatives", "alternative_kernels")}
+    return {"kind": "graded", "verdict": GRADED.model_dump(mode="json"), **nothing, "work": {}}
 
 
 @pytest.fixture
@@ -94,8 +94,8 @@ def test_a_worker_is_asked_for_this_kernel_and_its_verdict_is_the_verdict(
 ) -> None:
     asked: list[dict[str, Any]] = []
     workers.reply = lambda request: asked.append(request) or graded(request)
-    assert client.judge(job()) == GRADED
-    assert client.judge(job()) == GRADED
+    assert client.judge(job()).verdict == GRADED
+    assert client.judge(job()).verdict == GRADED
     assert workers.started == 1
     assert (asked[0]["problem"], asked[0]["kernel"]) == (EXAMPLE_PROBLEM, EXAMPLE_KERNEL)
     assert JudgeConfig(**asked[0]["config"]) == CONFIG
@@ -104,7 +104,7 @@ def test_a_worker_is_asked_for_this_kernel_and_its_verdict_is_the_verdict(
 
 def test_a_reference_that_fails_is_a_fault_and_no_verdict_on_the_kernel(workers: Workers, client: WorkerClient) -> None:
     workers.reply = lambda _: {"kind": "reference_failed", "message": "no memory"}
-    assert client.judge(job()) == fault("reference_failed", "no memory")
+    assert client.judge(job()).verdict == fault("reference_failed", "no memory")
     assert fault("reference_failed", "no memory").is_fault
 
 
@@ -139,7 +139,7 @@ def test_a_worker_that_died_while_idle_is_given_up(workers: Workers, client: Wor
     workers.theirs[0].shutdown(socket.SHUT_RDWR)
     assert client.drop_dead_worker()
     assert workers.killed == [1]
-    assert client.judge(job()) == GRADED
+    assert client.judge(job()).verdict == GRADED
     assert workers.started == 2
 
 

@@ -1,0 +1,87 @@
+"""`kernelmill inspect`: what a kernel does with a device, and what keeps it from its best."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.cli.judging import JudgeConfigOption, judge_settings, raise_fault, read_sources
+from flows.cli.options import SetOption
+
+if TYPE_CHECKING:
+    from kernels_eval.inspection.figures import CallFigures, LaunchFigures
+    from kernels_eval.inspector import Inspection
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("inspect", rich_help_panel="Judge")(inspect)
+
+
+def inspect(
+    problem: Annotated[Path, typer.Argument(help="Problem in KernelBench's format.")],
+    kernel: Annotated[
+        Path | None,
+        typer.Argument(help="Kernel: Python source that defines ModelNew. Left out: PROBLEM holds both."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    config: JudgeConfigOption = None,
+    set_: SetOption = None,
+) -> None:
+    """Judge KERNEL, then say what it does with the GPU, what slows it down and what to do; or why it fails."""
+    from kernels_eval import Judge, Problem
+    from kernels_eval.inspector import inspect_kernel
+
+    source, kernel_source, stated = read_sources("inspect", problem, kernel)
+    settings = judge_settings(config, [*stated, *(set_ or [])])
+    with Judge(settings) as judge:
+        found = inspect_kernel(judge, Problem(problem_id=problem.stem, source=source), kernel_source)
+    raise_fault(found.verdict, str(problem))
+    typer.echo(found.model_dump_json(indent=2) if as_json else "\n".join(lines_of(found)))
+
+
+def lines_of(found: "Inspection") -> list[str]:
+    """Return an inspection as lines for a terminal."""
+    verdict = found.verdict
+    if found.failure is not None:
+        failure = found.failure
+        where = f", line {failure.line}" if failure.line else ""
+        lines = [f"{verdict.status} ({failure.category}{where}): {failure.cause}"]
+        return lines + ([f"  → {failure.remedy}"] if failure.remedy else [])
+    speed = f", {verdict.speedup:.2f} times eager ({verdict.timing_source})" if verdict.speedup is not None else ""
+    lines = [f"{verdict.status}{speed}"]
+    if found.figures is not None:
+        lines += _of_call(found.figures)
+    for issue in found.issues:
+        where = f"{issue.kernel}, line {issue.line}: " if issue.kernel else ""
+        lines += [f"✗ {issue.kind}: {where}{issue.message}", f"  → {issue.remedy}"]
+    return lines if found.issues else [*lines, "✓ no issues"]
+
+
+def _of_call(figures: "CallFigures") -> list[str]:
+    moved, needed = figures.moved_bytes / 1e6, figures.needed.bytes / 1e6
+    lines = [
+        f"  a call, estimated for {figures.hardware}: {figures.microseconds:.1f} us, {figures.gaps_share:.0%} of it "
+        f"between launches; {moved:,.1f} MB moved, {needed:,.1f} MB needed"
+    ]
+    for launch in figures.launches:
+        lines += _of_launch(launch)
+    if figures.library_share:
+        lines.append(f"  operators of PyTorch: {figures.library_share:.0%} of the time")
+    return lines
+
+
+def _of_launch(launch: "LaunchFigures") -> list[str]:
+    products = f", {launch.gigaflops_per_s:,.0f} GFLOP/s" if launch.gigaflops_per_s else ""
+    lines = [
+        f"  {launch.kernel} (line {launch.line}): {launch.microseconds:.1f} us, bound by {launch.bound_by}, "
+        f"{launch.gigabytes_per_s:,.0f} GB/s{products}, {launch.roofline_share:.0%} of the roofline",
+        f"    {launch.programs:,.0f} programs of {launch.warps} warps, {launch.waves:.2f} waves; occupancy "
+        f"{launch.occupancy:.0%}, limited by {launch.limited_by}",
+    ]
+    if launch.registers is not None:
+        lines.append(
+            f"    {launch.registers} registers a thread, {launch.spill_bytes or 0} bytes spilled, "
+            f"{launch.shared_bytes or 0:,} bytes of shared memory a program"
+        )
+    return lines

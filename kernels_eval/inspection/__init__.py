@@ -1,0 +1,1 @@
+"""Inspection: figures of a call, issues that slow it down with remedies, and failures explained."""

@@ -51,20 +51,20 @@ def check_before_start(config: RunConfig) -> None:
 
 
 def check_disk(runs_dir: Path) -> None:
-    """Check that the folder of runs is writable, on a disk with enough space."""
+    """Check that the folder of runs is on a disk with enough space, and writable. A full disk is neither."""
     try:
         runs_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"runs_dir: cannot make {runs_dir}: {error.strerror or error}") from error
-    try:
-        try_to_write(runs_dir)
-    except OSError as error:
-        raise InputError(f"runs_dir: {runs_dir} is not writable: {error.strerror or error}") from error
     free = shutil.disk_usage(runs_dir).free
     if free < FREE_BYTES:
         raise InputError(
             f"runs_dir: {free / 2**30:.1f} GiB are free at {runs_dir}, expected at least {FREE_BYTES / 2**30:.0f} GiB"
         )
+    try:
+        try_to_write(runs_dir)
+    except OSError as error:
+        raise InputError(f"runs_dir: {runs_dir} is not writable: {error.strerror or error}") from error
 
 
 def check_settings(config: RunConfig) -> None:

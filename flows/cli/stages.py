@@ -144,7 +144,7 @@ def compare(
     refresh: RefreshOption = None,
 ) -> None:
     """Evaluate policies on the same held-out problems, and compare every pair, problem by problem."""
-    from flows.cli.tables import comparison_table
+    from flows.cli.tables import comparison_tables
     from flows.run.state import check_choices, parse_choice, parse_model
 
     choices = (*map(parse_choice, policies or ()), *map(parse_model, model or ()))
@@ -152,7 +152,8 @@ def compare(
     result = run_flow("flows.comparison.compare_flow", config or DEFAULT_CONFIG, set_, refresh, policies=choices)
     folder = Path(result.value)
     console = result.console
-    console.print(comparison_table(json.loads((folder / "comparison.json").read_text(encoding="utf-8"))))
+    for table in comparison_tables(json.loads((folder / "comparison.json").read_text(encoding="utf-8"))):
+        console.print(table)
     console.print(f"done in {result.seconds:.0f} s: {folder / 'comparison.html'}", soft_wrap=True)
 
 

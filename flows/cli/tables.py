@@ -19,6 +19,7 @@ from tasks.evaluation.comparison import SHOWN_FIGURES, TOKENS_TITLE, tokens_text
 from tasks.pipeline.artifacts import with_interval
 from tasks.trajectories.conversation import Conversation, ConversationEntry
 
+_POLICIES_A_TABLE, _PAIRS_A_TABLE = 3, 2
 _STYLES = {"user": "blue", "system": "dim", "judge": "yellow", "note": "magenta"}
 
 
@@ -47,14 +48,25 @@ def evaluation_table(folder: Path) -> Table:
     return _figures_table(counted(figures["n"], "held-out problem"), _column("policy", figures))
 
 
-def comparison_table(comparison: dict[str, Any]) -> Table:
-    """Return the figures of several policies and of each pair's difference, from `comparison.json`."""
-    columns = [_column(policy["name"], policy) for policy in comparison["policies"]]
-    columns += [_differences(f"{pair['after']} − {pair['before']}", pair) for pair in comparison["pairs"]]
+def comparison_tables(comparison: dict[str, Any]) -> list[Table]:
+    """Return the figures of several policies, then each pair's differences, from `comparison.json`.
+
+    A table has as many columns as fit 80 characters.
+    """
     title = f"{counted(comparison['n'], 'held-out problem')}{_timing_mark(comparison)}"
-    table = _figures_table(title, *columns, no_wrap=False)
-    table.add_row(TOKENS_TITLE, *map(tokens_text, comparison["policies"]), *("" for _ in comparison["pairs"]))
-    return table
+    tables: list[Table] = []
+    for policies in _batched(comparison["policies"], _POLICIES_A_TABLE):
+        tables.append(_figures_table(title, *(_column(policy["name"], policy) for policy in policies)))
+        tables[-1].add_row(TOKENS_TITLE, *map(tokens_text, policies))
+    for pairs in _batched(comparison["pairs"], _PAIRS_A_TABLE):
+        columns = [_differences(f"{pair['after']} −\n{pair['before']}", pair) for pair in pairs]
+        tables.append(_figures_table("differences (paired)", *columns))
+    return tables
+
+
+def _batched(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for first in range(0, len(items), size):
+        yield items[first : first + size]
 
 
 def updates_table(comparison: Any) -> Table:
@@ -105,11 +117,12 @@ def _plain_table(title: str) -> Table:
     return Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
 
 
-def _figures_table(title: str, *columns: tuple[str, list[str]], no_wrap: bool = True) -> Table:
+def _figures_table(title: str, *columns: tuple[str, list[str]]) -> Table:
     """Return a table with a row for each of `SHOWN_FIGURES`; a column is its heading and its cells."""
     table = _plain_table(title)
-    for heading in ("", *(heading for heading, _ in columns)):
-        table.add_column(heading, no_wrap=no_wrap)
+    table.add_column("", no_wrap=True)
+    for heading, cells in columns:  # a long name is folded, a figure never
+        table.add_column(heading, overflow="fold", min_width=max(map(len, cells)))
     for row in zip(SHOWN_FIGURES, *(cells for _, cells in columns), strict=True):
         table.add_row(*row)
     return table

@@ -1,6 +1,7 @@
 """The tables at the end of a run."""
 
 import json
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from flows.cli.tables import data_sets_table, summary_tables
+from flows.cli.tables import comparison_tables, data_sets_table, summary_tables
+from tasks.evaluation.comparison import SHOWN_FIGURES
 
 POLICY = {"correct": 0.5, "correct_ci": [0.4, 0.6], "mean_return": 1.0, "mean_return_ci": [0.9, 1.1]}
 
@@ -63,3 +65,22 @@ def test_the_list_of_data_sets_fits_80_columns_without_losing_a_character():
     assert "".join(row[-1] for row in words if len(row) > 1) == entry.digest
     for cell in ("0–199", "12,345", "123,456", "0.500", "-1.250", "1234", "123.5 MB"):
         assert cell in rows[0]
+
+
+def test_a_comparison_of_four_policies_fits_80_columns_and_keeps_every_figure():
+    figures = dict.fromkeys(SHOWN_FIGURES, 0.25) | {f"{name}_ci": [0.125, 0.375] for name in SHOWN_FIGURES}
+    names = ["sft", "rl", "a-model-with-a-long-name-behind-a-server", "control"]
+    policies = [figures | {"name": name, "tokens": {"prompts": 123456, "answers": 45678}} for name in names]
+    change = {f"delta_{name}": -0.5 for name in SHOWN_FIGURES}
+    change |= {f"delta_{name}_ci": [-0.625, -0.375] for name in SHOWN_FIGURES}
+    pairs = [change | {"before": before, "after": after} for before, after in combinations(names, 2)]
+    console = Console(width=80, record=True)
+    for table in comparison_tables({"n": 96, "policies": policies, "pairs": pairs}):
+        console.print(table)
+    lines = [line.rstrip() for line in console.export_text().splitlines()]
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    assert text.count("0.25 [0.12, 0.38]") == len(SHOWN_FIGURES) * len(policies)
+    assert text.count("-0.50 [-0.62, -0.38]") == len(SHOWN_FIGURES) * len(pairs)
+    assert text.count("123,456 → 45,678") == len(policies)
+    assert "a-model-with" in text

@@ -50,6 +50,13 @@ def lines_of(found: "Inspection") -> list[str]:
         return lines + ([f"  → {failure.remedy}"] if failure.remedy else [])
     speed = f", {verdict.speedup:.2f} times eager ({verdict.timing_source})" if verdict.speedup is not None else ""
     lines = [f"{verdict.status}{speed}"]
+    if verdict.profile is not None and verdict.candidate_ms is not None:
+        profile = verdict.profile
+        lines.append(
+            f"  a call, measured on {verdict.hardware}: {1e3 * verdict.candidate_ms:.1f} us, "
+            f"{profile.gigabytes_per_s:,.0f} GB/s of what is needed, {profile.roofline_share:.0%} of the roofline; "
+            f"{profile.launches:g} launches, {profile.own_share:.0%} of the time in own kernels"
+        )
     if found.figures is not None:
         lines += _of_call(found.figures)
     for issue in found.issues:

@@ -43,8 +43,8 @@ def inspect(
 def lines_of(found: "Inspection") -> list[str]:
     """Return an inspection as lines for a terminal."""
     verdict = found.verdict
-    if found.failure is not None:
-        failure = found.failure
+    failure = found.failure
+    if failure is not None and not verdict.correct:
         where = f", line {failure.line}" if failure.line else ""
         lines = [f"{verdict.status} ({failure.category}{where}): {failure.cause}"]
         return lines + ([f"  → {failure.remedy}"] if failure.remedy else [])
@@ -57,6 +57,8 @@ def lines_of(found: "Inspection") -> list[str]:
             f"{profile.gigabytes_per_s:,.0f} GB/s of what is needed, {profile.roofline_share:.0%} of the roofline; "
             f"{profile.launches:g} launches, {profile.own_share:.0%} of the time in own kernels"
         )
+    if failure is not None:
+        return [*lines, f"  not counted: {failure.category.replace('_', ' ')}: {failure.cause}"]
     if found.figures is not None:
         lines += _of_call(found.figures)
     for issue in found.issues:

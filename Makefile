@@ -9,6 +9,8 @@ CONFIG ?= deployments/configs/local.yaml
 ARGS ?=
 BIN := .venv/bin
 PACKAGES := flows tasks kernels_eval
+# A file's tests stay together. Files in their order: the long ones come first, so that no worker ends with one of them alone.
+TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 # Named by content, not by time stamps: a fresh checkout of the same files installs nothing again, a moved folder does.
 INSTALLED := .venv/.installed-$(shell { cat pyproject.toml deployments/constraints.txt; pwd; } | cksum | cut -d' ' -f1)
 
@@ -25,10 +27,10 @@ train: $(INSTALLED) ## the whole loop on this machine, no GPU needed; another ru
 	$(BIN)/kernelmill train --config $(CONFIG) $(ARGS)
 
 test: $(INSTALLED) ## the tests, the whole loop at a small size included; about ten minutes on two cores
-	$(BIN)/python -m pytest -m 'not slow and not long' -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m 'not slow and not long' $(TWO_WORKERS) $(ARGS)
 
 long: $(INSTALLED) ## the tests of processes that die, hang or wait; about ten minutes more
-	$(BIN)/python -m pytest -m 'long and not slow' -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m 'long and not slow' $(TWO_WORKERS) $(ARGS)
 
 slow: $(INSTALLED) ## tests that take long or need a machine to themselves, and the property tests on newly drawn examples
 	HYPOTHESIS_PROFILE=drawn $(BIN)/python -m pytest -m 'slow or hypothesis' $(ARGS)

@@ -79,6 +79,7 @@ def test_a_killed_run_resumes_to_the_bit(tmp_path: Path, make_pairs: Callable[..
     assert ours.select(exact).equals(theirs.select(exact))
 
 
+@pytest.mark.long
 def test_ranks_that_share_conversations_change_nothing(tmp_path: Path, make_pairs: Callable[..., SftDataRef]) -> None:
     data = make_pairs()
     few = CONFIG.model_copy(update={"steps": 4, "save_interval": 2, "learning_rate": 1e-4})

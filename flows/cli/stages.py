@@ -191,7 +191,7 @@ def _run_and_show(
 ) -> Any:
     result = run_flow(flow, path, overrides, refreshed, **arguments)
     _show_result(result.console, result.run_dir, result.value)
-    result.console.print(f"done in {result.seconds:.0f} s: {result.run_dir}")
+    result.console.print(f"done in {result.seconds:.0f} s: {result.run_dir}", soft_wrap=True)
     return result.value
 
 
@@ -283,7 +283,7 @@ def _show_result(console: Console, run_dir: Path, value: object) -> None:
     elif isinstance(value, str) and (run_dir / "summary.json").exists():
         for table in summary_tables(run_dir):
             console.print(table)
-        console.print(f"report: {run_dir / 'report.html'}")
+        console.print(f"report: {run_dir / 'report.html'}", soft_wrap=True)
 
 
 def _remove_prefect_console_log() -> None:

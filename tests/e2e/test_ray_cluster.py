@@ -4,6 +4,7 @@ Asks that the run completes, and that no trajectory is lost or there twice.
 """
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -73,7 +74,8 @@ def test_a_node_that_dies_costs_no_trajectory(cluster: Any, tmp_path: Path):
         driver = subprocess.Popen(arguments, stdout=out, stderr=subprocess.STDOUT, env=environment)
     try:
         for label, actor_class in (("rollout 0", "RolloutWorker"), ("update 0", "Rank")):
-            wait_for(lambda text=f"  {label} …": text in log.read_text(), driver, log)
+            begun = re.compile(rf"^  {label}(, \d+% of the run)? …$", re.MULTILINE)
+            wait_for(lambda begun=begun: begun.search(log.read_text()), driver, log)
             node = wait_for(lambda kind=actor_class: node_of(cluster, kind), driver, log)
             cluster.remove_node(node, allow_graceful=False)
             cluster.add_node(num_cpus=1, resources=RESOURCES, object_store_memory=100 * 2**20)

@@ -71,6 +71,7 @@ def test_on_the_path_for_gpus(tmp_path: Path) -> None:
     assert not list(work.rglob("torch.py"))
 
 
+@pytest.mark.long
 def test_what_lies_in_the_scratch_folder_is_never_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a candidate could write there: the file is put there for it, and every process is started anew."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

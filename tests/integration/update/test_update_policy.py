@@ -122,6 +122,7 @@ def test_a_held_engine_is_not_taken_for_another_policy(
         pytest.param({"tokens_per_rank": 64}, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.long
 def test_neither_ranks_nor_stages_nor_micro_batches_change_the_result(
     tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch, change: dict[str, Any]
 ) -> None:

@@ -5,10 +5,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from kernels_eval import Judge
@@ -77,16 +79,13 @@ def collect(policy: CheckpointRef, problems: ProblemSetRef, destination: Path, *
 
 
 def servers() -> set[int]:
-    """Return the processes of servers; a fork of one, on its way to another program, is none."""
+    """Return the servers of this process's cluster. Not those of tests beside it, nor forks of one."""
     found: dict[int, int] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                line, state = (folder / "cmdline").read_text(), (folder / "stat").read_text()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            line = " ".join(process.cmdline())
             if "sglang_server.py" in line and "--port" in line and "guard.py" not in line:
-                found[int(folder.name)] = int(state.rpartition(")")[2].split()[1])  # its parent
+                found[process.pid] = process.ppid()
     return {process for process, parent in found.items() if parent not in found}
 
 

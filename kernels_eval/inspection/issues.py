@@ -7,6 +7,7 @@ of the call has no issues of its own.
 import math
 from collections.abc import Iterator
 from enum import StrEnum
+from typing import NamedTuple
 
 from kernels_eval.cost.hardware import Hardware
 from kernels_eval.frozen import FrozenModel
@@ -65,22 +66,45 @@ class Issue(FrozenModel):
     remedy: str
 
 
+class _Found(NamedTuple):
+    """An issue, before it is said of which launch."""
+
+    kind: IssueKind
+    value: float
+    limit: float
+    message: str
+    remedy: str
+
+    def of(self, kernel: str | None = None, line: int = 0) -> Issue:
+        """Return the issue of a launch, or of the whole call."""
+        return Issue(
+            kind=self.kind,
+            kernel=kernel,
+            line=line,
+            value=self.value,
+            limit=self.limit,
+            message=self.message,
+            remedy=self.remedy,
+        )
+
+
 def find_issues(figures: CallFigures, hardware: Hardware) -> tuple[Issue, ...]:
     """Return the issues of a call, those of the whole call first, then launch by launch."""
-    found = list(_of_call(figures, hardware))
+    issues = [found.of() for found in _of_call(figures, hardware)]
     for launch in figures.launches:
         if launch.share >= _LEAST_SHARE:
-            found.extend(_of_launch(launch, hardware))
+            of_launch = (*_of_memory(launch), *_of_programs(launch, hardware))
+            issues.extend(found.of(launch.kernel, launch.line) for found in of_launch)
     first: dict[tuple[IssueKind, str | None, int], Issue] = {}
-    for issue in found:  # of several launches in one line the first stands for all
+    for issue in issues:  # of several launches in one line the first stands for all
         first.setdefault((issue.kind, issue.kernel, issue.line), issue)
     return tuple(first.values())
 
 
-def _of_call(figures: CallFigures, hardware: Hardware) -> Iterator[Issue]:
+def _of_call(figures: CallFigures, hardware: Hardware) -> Iterator[_Found]:
     count = len(figures.launches)
     if count > 1 and figures.gaps_share > _MOST_GAPS:
-        yield Issue(
+        yield _Found(
             kind=IssueKind.MANY_LAUNCHES,
             value=figures.gaps_share,
             limit=_MOST_GAPS,
@@ -89,7 +113,7 @@ def _of_call(figures: CallFigures, hardware: Hardware) -> Iterator[Issue]:
         )
     if figures.moved_share > _MOST_MOVED:
         moved, needed = (f"{count / 1e6:.3g} MB" for count in (figures.moved_bytes, figures.needed.bytes))
-        yield Issue(
+        yield _Found(
             kind=IssueKind.REDUNDANT_TRAFFIC,
             value=figures.moved_share,
             limit=_MOST_MOVED,
@@ -101,7 +125,7 @@ def _of_call(figures: CallFigures, hardware: Hardware) -> Iterator[Issue]:
     on_tensor_cores = figures.tensor_share if figures.computed_flops else 0.0
     if product_share > _LEAST_PRODUCT_SHARE > figures.library_share and on_tensor_cores < _LEAST_TENSOR_SHARE:
         how = "float32 units (input_precision='ieee')" if figures.computed_flops else "multiplications and sums"
-        yield Issue(
+        yield _Found(
             kind=IssueKind.NO_TENSOR_CORES,
             value=on_tensor_cores,
             limit=_LEAST_TENSOR_SHARE,
@@ -111,19 +135,9 @@ def _of_call(figures: CallFigures, hardware: Hardware) -> Iterator[Issue]:
         )
 
 
-def _of_launch(launch: LaunchFigures, hardware: Hardware) -> Iterator[Issue]:
-    for kind, value, limit, message, remedy in (*_of_memory(launch), *_of_programs(launch, hardware)):
-        yield Issue(
-            kind=kind, kernel=launch.kernel, line=launch.line, value=value, limit=limit, message=message, remedy=remedy
-        )
-
-
-_Found = tuple[IssueKind, float, float, str, str]
-
-
 def _of_memory(launch: LaunchFigures) -> Iterator[_Found]:
     if launch.sector_share < _LEAST_SECTOR_SHARE:
-        yield (
+        yield _Found(
             IssueKind.STRIDED_ACCESS,
             launch.sector_share,
             _LEAST_SECTOR_SHARE,
@@ -132,7 +146,7 @@ def _of_memory(launch: LaunchFigures) -> Iterator[_Found]:
             "let the last dimension of a block follow the tensor's contiguous one; transpose in registers (tl.trans)",
         )
     if launch.lane_share < _LEAST_LANE_SHARE:
-        yield (
+        yield _Found(
             IssueKind.MASKED_LANES,
             launch.lane_share,
             _LEAST_LANE_SHARE,
@@ -140,7 +154,7 @@ def _of_memory(launch: LaunchFigures) -> Iterator[_Found]:
             "choose blocks that divide the row, or several smaller ones in a loop, or several rows a program",
         )
     if launch.spill_bytes:
-        yield (
+        yield _Found(
             IssueKind.SPILLS,
             launch.spill_bytes,
             0.0,
@@ -152,16 +166,16 @@ def _of_memory(launch: LaunchFigures) -> Iterator[_Found]:
 def _of_programs(launch: LaunchFigures, hardware: Hardware) -> Iterator[_Found]:
     is_short = launch.lane_bytes < _LEAST_LANE_BYTES or launch.bound_by == "waiting"
     if launch.waves >= _MANY_WAVES and is_short:
-        yield (
+        yield _Found(
             IssueKind.TINY_BLOCKS,
-            launch.lane_bytes,
-            _LEAST_LANE_BYTES,
+            launch.waves,
+            _MANY_WAVES,
             f"{launch.programs:.0f} programs whose {launch.warps} warps move {launch.lane_bytes:.3g} bytes a thread: "
             "most of their life is waiting",
             "larger blocks, several rows a program, or fewer warps",
         )
     if launch.lane_bytes > _MOST_LANE_BYTES:
-        yield (
+        yield _Found(
             IssueKind.OVERSIZED_BLOCKS,
             launch.lane_bytes,
             _MOST_LANE_BYTES,
@@ -170,7 +184,7 @@ def _of_programs(launch: LaunchFigures, hardware: Hardware) -> Iterator[_Found]:
         )
     is_own_limit = launch.limited_by in ("registers", "shared memory")
     if launch.registers and launch.occupancy < _LEAST_OCCUPANCY and is_own_limit and not launch.gigaflops_per_s:
-        yield (
+        yield _Found(
             IssueKind.LOW_OCCUPANCY,
             launch.occupancy,
             _LEAST_OCCUPANCY,
@@ -178,16 +192,14 @@ def _of_programs(launch: LaunchFigures, hardware: Hardware) -> Iterator[_Found]:
             f"({launch.registers} registers a thread, {launch.shared_bytes or 0} bytes of shared memory a program)",
             "smaller blocks, fewer stages (num_stages), or more warps to share a block",
         )
+    if launch.microseconds <= _SHORT_US:
+        return
+    programs = f"{launch.programs:.0f} programs on {hardware.processors} processors: {launch.waves:.2f} waves"
+    enough = hardware.memory_share * hardware.processors
     tail = math.ceil(launch.waves) / launch.waves if launch.waves else 1.0
-    idle = launch.waves < 1 and launch.programs < hardware.memory_share * hardware.processors
-    if launch.microseconds > _SHORT_US and (idle or (launch.waves > 1 and tail > _MOST_TAIL)):
-        value = launch.waves
-        yield (
-            IssueKind.TAIL_EFFECT,
-            value,
-            _MOST_TAIL,
-            f"{launch.programs:.0f} programs on {hardware.processors} processors: {launch.waves:.2f} waves",
-            "more and smaller programs, or split the longest dimension (split-K)"
-            if idle
-            else "a number of programs that fills the last wave, or a persistent kernel with one program a processor",
-        )
+    if launch.waves < 1 and launch.programs < enough:
+        remedy = "more and smaller programs, or split the longest dimension (split-K)"
+        yield _Found(IssueKind.TAIL_EFFECT, launch.programs, enough, programs, remedy)
+    elif launch.waves > 1 and tail > _MOST_TAIL:
+        remedy = "a number of programs that fills the last wave, or a persistent kernel with one program a processor"
+        yield _Found(IssueKind.TAIL_EFFECT, tail, _MOST_TAIL, programs, remedy)

@@ -1,7 +1,8 @@
 """Worker client, in the caller's process: one thread's worker, compiler and builder, each started when first needed.
 
 Talks to a worker (`kernels_eval.cpu.worker`, `kernels_eval.gpu.worker`) in frames: `evaluate` (problem, kernel,
-config, build); the reply is `graded` (verdict, launches, kernel sources), `reference_failed` or `fault` (message).
+config, build); the reply is `graded` (verdict, launches, kernel sources, work), `reference_failed` or `fault`
+(message).
 """
 
 import hashlib

@@ -50,9 +50,9 @@ def kernel(x_ptr, out_ptr, N, BLOCK: tl.constexpr):
 """
 
 
-def _softmax(kernels: str = _ROW_SOFTMAX, warps: int = 8) -> str:
+def _softmax(warps: int = 8) -> str:
     return candidate(
-        kernels,
+        _ROW_SOFTMAX,
         "out = torch.empty_like(x)\n"
         "block = triton.next_power_of_2(x.shape[1])\n"
         f"kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK=block, num_warps={warps})\n"
@@ -129,6 +129,16 @@ def kernel(x_ptr, out_ptr, N, BLOCK: tl.constexpr):
         total += tl.load(x_ptr + tl.program_id(0).to(tl.int64) * N + columns, mask=columns < N, other=0.0)
     tl.store(out_ptr + tl.program_id(0), tl.sum(total, axis=0))
 """
+
+
+def _row_sum(kernels: str, block: int) -> str:
+    return candidate(
+        kernels,
+        "out = torch.empty(x.shape[0], device=x.device)\n"
+        f"kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK={block})\nreturn out",
+    )
+
+
 _SMALL = problem("torch.relu(x) * 2.0", "512, 512")
 
 PLANTED: dict[str, tuple[str, str]] = {
@@ -148,11 +158,7 @@ PLANTED: dict[str, tuple[str, str]] = {
     "low_occupancy": (problem("torch.softmax(x, dim=1)", "4096, 32768"), _softmax(warps=8)),
     "tail_effect": (
         _LONG_SUM,
-        candidate(
-            _LOOPED_SUM,
-            "out = torch.empty(x.shape[0], device=x.device)\n"
-            "kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK=4096)\nreturn out",
-        ),
+        _row_sum(_LOOPED_SUM, 4096),
     ),
     "no_tensor_cores": (
         _PRODUCT,
@@ -162,11 +168,7 @@ PLANTED: dict[str, tuple[str, str]] = {
     ),
     "masked_lanes": (
         _SUM,
-        candidate(
-            _ROW_SUM,
-            "out = torch.empty(x.shape[0], device=x.device)\n"
-            "kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK=1024)\nreturn out",
-        ),
+        _row_sum(_ROW_SUM, 1024),
     ),
 }
 """A problem and a kernel by the class of the issue that is planted."""
@@ -176,11 +178,7 @@ HONEST: dict[str, tuple[str, str]] = {
     "row softmax": (_SOFTMAX, _softmax()),
     "row sum": (
         _SUM.replace("520", "1000"),
-        candidate(
-            _ROW_SUM,
-            "out = torch.empty(x.shape[0], device=x.device)\n"
-            "kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK=1024)\nreturn out",
-        ),
+        _row_sum(_ROW_SUM, 1024),
     ),
     "product": (_PRODUCT, _product("total = tl.dot(left, right, total)")),
 }

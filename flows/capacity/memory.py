@@ -141,6 +141,8 @@ class TrainingJob:
     critic: bool = False
     trained: int | None = None
     """Trained weights, if adapters are trained. None: all."""
+    offloaded: float = 0.0
+    """Share of the optimizer's state that a DeepSpeed file keeps in host memory."""
 
 
 def training_memory(job: TrainingJob) -> dict[str, float]:
@@ -149,13 +151,13 @@ def training_memory(job: TrainingJob) -> dict[str, float]:
     held = job.shape.parameters
     trained = held if job.trained is None else job.trained
     weights, optimizer = checkpoint_bytes(job)
-    gradients = 4.0 * trained * (2 if job.critic else 1)
+    gradients = gradient_bytes(job) * (1 - job.offloaded)
     buckets = 2 * min(trained, BUCKET_VALUES) * weight if job.ranks > 1 else 0
     gathered = min(held, LIVE_VALUES) * weight if job.stage >= 3 and job.ranks > 1 else 0
     parts = {
         "weights": weights / (job.ranks if job.stage >= 3 else 1),
         "gradients": gradients / (job.ranks if job.stage >= 2 else 1),
-        "optimizer": optimizer / (job.ranks if job.stage >= 1 else 1),
+        "optimizer": optimizer * (1 - job.offloaded) / (job.ranks if job.stage >= 1 else 1),
         "reference": float(held * weight if job.reference and job.trained is None else 0),
         "activations": activation_bytes(job.shape, job.tokens, weight, job.checkpointing),
         "logits": logit_bytes(job.shape, job.tokens),
@@ -164,6 +166,23 @@ def training_memory(job: TrainingJob) -> dict[str, float]:
     parts["allocator"] = FRAGMENTATION * sum(parts.values())
     parts["context"] = CONTEXT_BYTES
     return parts
+
+
+def gradient_bytes(job: TrainingJob) -> float:
+    """Return the bytes of all gradients, in float32."""
+    trained = job.shape.parameters if job.trained is None else job.trained
+    return 4.0 * trained * (2 if job.critic else 1)
+
+
+def offloaded_bytes(job: TrainingJob) -> float:
+    """Return the bytes of host memory that an offloaded optimizer takes on all ranks together.
+
+    Its share of the state and of the gradients that it steps on; all gradients are accumulated there besides.
+    """
+    if not job.offloaded:
+        return 0.0
+    _, optimizer = checkpoint_bytes(job)
+    return job.offloaded * (optimizer + gradient_bytes(job)) + gradient_bytes(job)
 
 
 def checkpoint_bytes(job: TrainingJob) -> tuple[float, float]:

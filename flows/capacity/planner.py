@@ -25,7 +25,7 @@ from flows.capacity.speed import Assumptions, Gpu, generated_tokens_a_second, tr
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 from tasks.cluster.placement import Kind, Need, whole_gpus
-from tasks.training.deepspeed_file import stage_of
+from tasks.training.deepspeed_file import offloaded_share, stage_of
 
 MOST_RANKS = 64
 LADDER = (
@@ -142,7 +142,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         wanted_cache_tokens=sequences * longest,
         share_of_longest=share_of_longest,
         sequences=sequences,
-        checkpoint_bytes=sum(checkpoint_bytes(job)),
+        checkpoint_bytes=sum(_published_bytes(config, job)),
         disk_bytes=disk_bytes(config, shape),
         host=host_memory(config, shape, job),
         beside=gpu_memory_beside(config, shape, gpu.memory_gib * GIB, fraction),
@@ -170,12 +170,13 @@ def training_job(config: RunConfig, shape: Shape) -> TrainingJob:
         reference=update.kl_coefficient > 0,
         critic=update.advantage == "gae",
         trained=None if update.lora is None else _adapter_parameters(shape, update.lora.rank),
+        offloaded=offloaded_share(update.deepspeed),
     )
 
 
 def disk_bytes(config: RunConfig, shape: Shape) -> float:
     """Return the bytes that the policies of all iterations leave on disk (tasks.training.retention)."""
-    weights, optimizer = checkpoint_bytes(training_job(config, shape))
+    weights, optimizer = _published_bytes(config, training_job(config, shape))
     count, interval, weights_interval = (
         config.iterations,
         config.update.checkpoint_interval,
@@ -184,6 +185,12 @@ def disk_bytes(config: RunConfig, shape: Shape) -> float:
     kept = count if weights_interval == 1 else min(count // weights_interval + 3, count)
     whole = kept if interval == 1 else min(count // interval + 2, kept)
     return kept * weights + whole * optimizer
+
+
+def _published_bytes(config: RunConfig, job: TrainingJob) -> tuple[float, float]:
+    """Return the bytes of a published policy's weights, and of its optimizer's state if that is published."""
+    weights, optimizer = checkpoint_bytes(job)
+    return weights, optimizer if config.update.optimizer_state else 0.0
 
 
 def servers_of(config: RunConfig) -> int:

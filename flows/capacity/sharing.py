@@ -3,10 +3,7 @@
 Constants are what the processes were seen to take, rounded up; `kernelmill plan` says that they are estimates.
 """
 
-import json
-from pathlib import Path
-
-from flows.capacity.memory import CONTEXT_BYTES, GIB, Shape, TrainingJob, checkpoint_bytes
+from flows.capacity.memory import CONTEXT_BYTES, GIB, Shape, TrainingJob, checkpoint_bytes, offloaded_bytes
 from flows.settings.configuration import RunConfig
 
 PROCESS_BYTES = 3 * GIB
@@ -29,13 +26,13 @@ def host_memory(config: RunConfig, shape: Shape, job: TrainingJob) -> dict[str, 
     Each rank loads the whole weights into host memory before DeepSpeed takes its part. Optimizer state is written
     tensor by tensor; it lies in host memory only if a DeepSpeed file offloads it.
     """
-    weights, optimizer = checkpoint_bytes(job)
+    weights, _ = checkpoint_bytes(job)
     rollout = config.rollout
     servers = rollout.sglang.servers if rollout.engine == "sglang" and not rollout.sglang_urls else 0
     judges = rollout.judge_actors.count * rollout.judge_actors.workers or config.judge.workers
     return {
         "ranks": job.ranks * (PROCESS_BYTES + weights),
-        "offloaded optimizer": optimizer if _offloads(config.update.deepspeed) else 0.0,
+        "offloaded optimizer": offloaded_bytes(job),
         "rollout and canary": PROCESS_BYTES + canary_weights(config, shape),
         "servers": float(servers * SERVER_BYTES),
         "judge": float(judges * JUDGE_WORKER_BYTES),
@@ -68,15 +65,3 @@ def canary_weights(config: RunConfig, shape: Shape) -> float:
     if config.rollout.engine != "sglang":
         return 0.0
     return shape.parameters * (2.0 if config.rollout.sglang.canary_dtype == "bfloat16" else 4.0)
-
-
-def _offloads(file: str | None) -> bool:
-    """Return True if a DeepSpeed file keeps optimizer state in host memory."""
-    if file is None:
-        return False
-    try:
-        settings = json.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    target = settings.get("zero_optimization", {}).get("offload_optimizer", {}) if isinstance(settings, dict) else {}
-    return isinstance(target, dict) and target.get("device", "none") != "none"

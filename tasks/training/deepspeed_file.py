@@ -39,3 +39,15 @@ def stage_of(path: str | None, zero_stage: int) -> int:
     if stage not in (0, 1, 2, 3):
         raise InputError(f"update.deepspeed: {path}: zero_optimization.stage: found {stage!r}, expected 0, 1, 2 or 3")
     return int(stage)
+
+
+def offloaded_share(path: str | None) -> float:
+    """Return the share of the optimizer's state that a file keeps in host memory."""
+    optimization = {} if path is None else read_deepspeed_file(path).get("zero_optimization", {})
+    offload = optimization.get("offload_optimizer", {}) if isinstance(optimization, dict) else {}
+    if not isinstance(offload, dict) or offload.get("device", "none") == "none":
+        return 0.0
+    share = offload.get("ratio", 1.0)
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise InputError(f"update.deepspeed: {path}: offload_optimizer.ratio: found {share!r}, expected 0 to 1")
+    return float(share)

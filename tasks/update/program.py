@@ -70,12 +70,14 @@ class Engines:
     tokenizer: Any
     base: "AdapterBase | None"
 
-    def save(self, folder: Path, tokenizer: Any = None) -> None:
+    def save(self, folder: Path, tokenizer: Any = None, optimizer_state: bool = True) -> None:
         """Write policy, critic if there is one, and their optimizer states. Every rank calls it; rank 0 writes."""
         save_weights(self.policy, tokenizer, folder, self.base)
-        save_optimizer(self.policy, folder)
         if self.critic is not None:
             save_weights(self.critic, None, folder / CRITIC_FOLDER)
+        if optimizer_state:
+            save_optimizer(self.policy, folder)
+        if optimizer_state and self.critic is not None:
             save_optimizer(self.critic, folder / CRITIC_FOLDER)
 
 
@@ -143,8 +145,9 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
             "total": len(hands),
             **{name: rows[-1][name] for name in ("loss", "kl", "entropy", "gradient_norm", "tokens_per_s")},
         }
-    engines.save(job.folder, engines.tokenizer)
-    rank.held["update"] = engines
+    engines.save(job.folder, engines.tokenizer, config.optimizer_state)
+    if config.optimizer_state:  # otherwise the next update begins with a new optimizer, as one that is resumed would
+        rank.held["update"] = engines
     yield {"rows": rows}
 
 

@@ -103,6 +103,21 @@ def test_warm_and_cold_paths_give_the_same_bits(tmp_path: Path, make_policy: Mak
     assert_equal(warm, cold)
 
 
+def test_without_the_optimizers_state_each_update_begins_with_a_new_one(
+    tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch
+) -> None:
+    policy = make_policy()
+    first_batch, second_batch = make_batch(policy), make_batch(policy, "second", seed=1)
+    config = BASE.model_copy(update={"optimizer_state": False})
+    first = update_policy(policy, policy, first_batch, config, 0, 2, 0, tmp_path / "first", silent)
+    assert not (first.path / "optimizer").exists()
+    warm = update_policy(first, policy, second_batch, config, 1, 2, 0, tmp_path / "warm", silent)
+    stop_workers()
+    cold = update_policy(first, policy, second_batch, config, 1, 2, 0, tmp_path / "cold", silent)
+    for name, weight in weights(warm).items():
+        assert torch.equal(weight, weights(cold)[name])
+
+
 def test_a_held_engine_is_not_taken_for_another_policy(
     tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch
 ) -> None:

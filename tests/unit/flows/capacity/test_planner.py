@@ -39,6 +39,13 @@ def test_some_checkpoints_keep_their_weights(interval: int, weights: int, kept: 
     assert found.disk_bytes == (kept * 2 + whole * 12) * QWEN3.parameters
 
 
+def test_checkpoints_without_the_optimizers_state_are_weights_alone():
+    settings = ["update.optimizer_state=false", "update.weights_interval=1"]
+    found = plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", settings), GPUS["h100"])
+    assert found.checkpoint_bytes == 2 * QWEN3.parameters
+    assert found.disk_bytes == 200 * 2 * QWEN3.parameters
+
+
 def test_ranks_that_share_a_sequence_hold_a_share_of_it():
     def planned(*settings: str) -> CapacityPlan:
         return plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", settings), GPUS["h100"])

@@ -50,7 +50,22 @@ def test_ranks_load_the_weights_and_keep_no_optimizer_state_in_host_memory(tmp_p
     file = tmp_path / "zero.json"
     file.write_text(json.dumps({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}))
     offloaded = planned("qwen3-8b-multi-turn", f"update.deepspeed={file}")
-    assert offloaded.host["offloaded optimizer"] == 12 * QWEN3
+    assert offloaded.host["offloaded optimizer"] == (12 + 4 + 4) * QWEN3  # gradients: accumulated, and stepped on
+    assert offloaded.training["optimizer"] == offloaded.training["gradients"] == 0
+    assert sum(offloaded.training.values()) < sum(found.training.values()) - 4 * QWEN3
+
+
+def test_a_part_of_the_optimizer_lies_in_host_memory():
+    settings = ("update.ranks=1", "update.context_parallel=1", "sft=none", "rollout.sglang.servers=1")
+    found = planned(
+        "qwen3-8b-multi-turn", *settings, "update.deepspeed=deployments/deepspeed/zero3-offload-partly.json"
+    )
+    assert found.training["optimizer"] == pytest.approx(0.3 * 12 * QWEN3)
+    assert found.host["offloaded optimizer"] == pytest.approx((0.7 * 16 + 4) * QWEN3)
+    assert not found.training_fits
+    assert planned(
+        "qwen3-8b-multi-turn", *settings, "update.deepspeed=deployments/deepspeed/zero3-offload.json"
+    ).training_fits
 
 
 def test_the_command_says_it(capsys: pytest.CaptureFixture[str]):

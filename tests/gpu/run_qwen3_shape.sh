@@ -14,11 +14,12 @@ python=${PYTHON:-python3}
 config=deployments/configs/qwen3-8b-multi-turn.yaml
 inputs=$out/inputs
 # What this check is: one iteration, a small held-out part, and inputs of its own. A random policy's kernels all get the
-# reward 0, and groups without variance are not trained on: the answers' lengths give them some.
+# reward 0, and groups without variance are not trained on: the answers' lengths give them some; and an episode would end
+# after two such turns. One rank shares its sequences with none, and there is one server.
 settings=(iterations=1 "runs_dir=$out/runs" "problems.path=$inputs/KernelBench" problems.train=16 problems.heldout=8
   "model.pretrained=$inputs/model" evaluation.samples_per_problem=1 'evaluation.pass_at=[1]' evaluation.greedy=false
-  'rollout.episode.reward=kernelbench - 0.2*length' update.context_parallel=1 update.ranks=1 rollout.sglang.servers=1
-  rollout.judge_actors.gpus=0.1)
+  'rollout.episode.reward=kernelbench - 0.2*length' rollout.episode.max_zero_turns=3
+  update.ranks=1 update.context_parallel=1 rollout.sglang.servers=1)
 sft=("sft.data.path=$inputs/kernelbook.jsonl"
   sft.data.judge.device=cpu sft.data.compile=never) # a GPU times one kernel after the other: minutes for 120 pairs
 case $shape in

@@ -6,8 +6,10 @@ gives the log-probabilities of the same tokens. Two results are refused:
 - `mean |Δ|` above the threshold: other weights, another model, a broken kernel. (bfloat16 against float32: about 0.04.)
 - stale weights: one update moves log-probabilities by less than bfloat16 rounding, so stale weights pass the threshold.
   But the checkpoints give the expected change d = new − old. A server is stale if its answers changed by much less than
-  d although it repeats itself more exactly (each prompt is scored twice, alone); or if their change, projected on d, is
-  near 0 instead of 1. If both are lost in noise, only the label of each answer is left (`weight_version`).
+  d although it repeats itself more exactly (each prompt is scored twice, alone); or if they changed by no more than it
+  repeats itself, and their change, projected on d, is near 0 instead of 1. If both are lost in noise, only the label of
+  each answer is left (`weight_version`). Answers that changed by more than that are never stale: a checkpoint in
+  bfloat16 is rounded itself, and d is then mostly noise that no server shares.
 """
 
 import math
@@ -81,7 +83,7 @@ class LogprobShift:
             return False
         stood_still = self.found <= 0.1 * self.wanted + _JITTER_ROOM * self.jitter
         is_exact = _JITTER_ROOM * self.jitter <= 0.4 * self.wanted
-        return (stood_still and is_exact) or self.share + _SURE * self.share_error < 0.5
+        return stood_still and (is_exact or self.share + _SURE * self.share_error < 0.5)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,30 @@ def test_noise_convicts_nobody(step: float, rounding: float, jitter: float, seed
     assert not result.shift.is_stale
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    step=st.floats(1e-6, 0.05),
+    rounding=st.floats(0.002, 0.06),
+    jitter=st.floats(0, 0.0001),
+    stale=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_a_checkpoint_that_is_rounded_itself_convicts_only_who_stood_still(
+    step: float, rounding: float, jitter: float, stale: bool, seed: int
+) -> None:
+    """In bfloat16 on other hardware each change of the weights is rounded anew on both sides, and not alike."""
+    generator = np.random.default_rng(seed)
+    old = weights(seed)
+    new = old + generator.normal(0, step, old.shape)
+    rounded = [generator.normal(0, rounding, old.shape) for _ in range(4)]
+    first, second, third = (generator.normal(0, jitter, old.shape) for _ in range(3))
+    before = verified_weights("old", server_answers(old, rounded[0] + first), old + rounded[1])
+    held, noise = (old, rounded[0]) if stale else (new, rounded[2])
+    result = compare(server_answers(held, noise + second, noise + third), new + rounded[3], before)
+    assert result.shift is not None
+    assert result.shift.is_stale == stale
+
+
 def test_an_update_that_changes_nothing_convicts_nobody() -> None:
     old = weights(0)
     answers = server_answers(old, np.zeros(old.shape))

@@ -215,7 +215,9 @@ def gpus_of(config: RunConfig) -> int:
 
 
 def _first_fitting_stage(job: TrainingJob, room: float) -> Stage | None:
-    return next((stage for stage in STAGES if sum(training_memory(replace(job, stage=stage)).values()) <= room), None)
+    """Return the lowest stage that fits; a file that offloads the optimizer does so at its own stage alone."""
+    jobs = [replace(job, stage=stage, offloaded=job.offloaded if stage == job.stage else 0.0) for stage in STAGES]
+    return next((other.stage for other in jobs if sum(training_memory(other).values()) <= room), None)
 
 
 def _fewest_ranks(job: TrainingJob, room: float) -> int | None:

@@ -32,6 +32,7 @@ case $shape in
     settings+=(sft=none # the optimizer of SFT and 15 GiB more of checkpoints, for a model that learns nothing in minutes
       "update.deepspeed=$out/deepspeed.json" update.tokens_per_rank=8192 update.threads_per_rank=16
       update.optimizer_state=false # 92 GiB of 128
+      judge.device_memory_gb=8 # of what is free before the update has its memory
       rollout.sglang.start_timeout_s=600)
     # A tenth of the optimizer's state stays on the GPU: more does not fit beside the weights, gathered, and the reference.
     sed 's/"ratio": 0.7/"ratio": 0.9/' deployments/deepspeed/zero3-offload-partly.json > "$out/deepspeed.json" ;;

@@ -63,9 +63,14 @@ def test_a_part_of_the_optimizer_lies_in_host_memory():
     assert found.training["optimizer"] == pytest.approx(0.3 * 12 * QWEN3)
     assert found.host["offloaded optimizer"] == pytest.approx((0.7 * 16 + 4) * QWEN3)
     assert not found.training_fits
-    assert planned(
-        "qwen3-8b-multi-turn", *settings, "update.deepspeed=deployments/deepspeed/zero3-offload.json"
-    ).training_fits
+    whole = planned("qwen3-8b-multi-turn", *settings, "update.deepspeed=deployments/deepspeed/zero3-offload.json")
+    assert whole.training_fits
+    assert whole.lowest_stage == 3  # the file offloads at its own stage alone
+
+
+def test_little_disk_is_said_in_gib(capsys: pytest.CaptureFixture[str]):
+    assert run(["plan", str(CONFIGS / "qwen3-8b-multi-turn.yaml"), "--set", "iterations=1"]) == 0
+    assert "107 GiB a checkpoint; 107 GiB of 1 iteration stay" in capsys.readouterr().out
 
 
 def test_the_command_says_it(capsys: pytest.CaptureFixture[str]):

@@ -2,16 +2,14 @@
 
 from pathlib import Path
 
-from tasks.pipeline.store import file_digest, read_manifest
-
-_whole: dict[Path, tuple[int, int, str]] = {}
-"""Files that this process has compared: time of change, size and digest."""
+from tasks.pipeline.store import compared, file_digest, read_manifest, state_of
 
 
 def damage_of(folder: Path) -> str | None:
     """Return one line on the first file of a published folder that is missing or changed; None if there is none.
 
-    A file is read once a process, unless it changes. A folder without a manifest has nothing to be compared with.
+    A file is read once a process, unless it changes; not at all if this process has published it. A folder without a
+    manifest has nothing to be compared with.
     """
     for name, digest in (read_manifest(folder) or {"files": {}})["files"].items():
         file = folder / name
@@ -21,10 +19,9 @@ def damage_of(folder: Path) -> str | None:
 
 
 def _is_whole(file: Path, digest: str) -> bool:
-    state = file.stat()
-    found = (state.st_mtime_ns, state.st_size, digest)
-    if _whole.get(file) != found:
+    found = state_of(file, digest)
+    if compared.get(file.absolute()) != found:
         if file_digest(file) != digest:
             return False
-        _whole[file] = found
+        compared[file.absolute()] = found
     return True

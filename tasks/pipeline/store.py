@@ -21,7 +21,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +36,8 @@ MANIFEST = "manifest.json"
 _PARTIAL_PREFIX = ".partial-"
 _PARTIAL_LIFETIME_S = 24 * 3600.0
 _RENAMES = 100
+compared: dict[Path, tuple[int, int, str]] = {}
+"""Files whose content this process has read, by absolute path: time of change, size and digest."""
 Record = TypeVar("Record", bound=BaseModel)
 Contents = Mapping[str, Callable[[Path], str]]
 """By name of a file whose bytes are not its content: a function that returns the digest of what it holds."""
@@ -91,6 +93,10 @@ def publish(
         }
         write_atomically(partial / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
         _replace_folder(partial, destination)
+        # A checkpoint may have 100 GiB: the stage that reads it next need not read it twice.
+        for name, digest in files.items():
+            with suppress(OSError):
+                compared[(destination / name).absolute()] = state_of(destination / name, digest)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -169,6 +175,12 @@ def file_digest(path: Path) -> str:
     """Return the first 32 hex digits of a file's SHA-256, as manifests have them."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:32]
+
+
+def state_of(file: Path, digest: str) -> tuple[int, int, str]:
+    """Return a file's time of change and size, with its digest, as `compared` has them."""
+    found = file.stat()
+    return found.st_mtime_ns, found.st_size, digest
 
 
 def _replace_folder(source: Path, destination: Path) -> None:

@@ -105,8 +105,9 @@ class UpdateConfig(EngineConfig):
     lora: LoraConfig | None = None
     """None: all weights are trained."""
     optimizer_state: bool = True
-    """Publish the optimizer's state with each policy. False: weights alone, 15 of 107 GiB of an 8B policy, and each
-    iteration begins with a new optimizer, whether the run is interrupted or not."""
+    """Publish the optimizer's state with each policy. False: weights alone, 15 of 107 GiB of an 8B policy. Each
+    iteration then begins with a new optimizer, also in a run that is not interrupted, and of bfloat16 weights changes
+    below their rounding are lost between iterations: for a single iteration, or float32 weights."""
     save_interval: Annotated[int | None, Operational] = Field(default=None, ge=1)
     """Optimizer steps between interim checkpoints, which a killed update goes on from; none: it begins again."""
     checkpoint_interval: Annotated[int, Operational] = Field(default=1, ge=1)

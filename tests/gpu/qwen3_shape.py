@@ -13,9 +13,12 @@ import json
 import math
 import os
 import re
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -212,7 +215,7 @@ def write_model(folder: Path, shape: str, size: int, tokenizer: Any) -> None:
 
 
 def watch(file: Path) -> None:
-    """Append used host memory each second: of the machine, of the control group, and the processes' own, in GiB."""
+    """Append used host memory each second (machine, control group, processes' own; GiB), and copy SGLang's logs."""
     with file.open("w", encoding="utf-8") as stream:
         print("time,machine_gib,cgroup_gib,processes_gib", file=stream, flush=True)
         while True:
@@ -220,6 +223,9 @@ def watch(file: Path) -> None:
             machine = (int(meminfo["MemTotal"]) - int(meminfo["MemAvailable"])) / 2**20
             group = Path("/sys/fs/cgroup/memory.current")
             held = int(group.read_text()) / GIB if group.is_file() else math.nan
+            for log in Path(tempfile.gettempdir()).glob("kernelmill-sglang-*.log"):
+                with suppress(OSError):  # a server removes its log when it is stopped
+                    shutil.copyfile(log, file.with_name(log.name))
             print(f"{time.time():.0f},{machine:.2f},{held:.2f},{_processes_gib():.2f}", file=stream, flush=True)
             time.sleep(1)
 
@@ -247,7 +253,10 @@ def report(out: Path) -> None:
             print({name: value for name, value in iteration.items() if value is not None})
     most: dict[str, float] = {}
     if (out / "gpu.csv").is_file():
-        for _, index, _, used in csv.reader((out / "gpu.csv").open(encoding="utf-8"), skipinitialspace=True):
+        for row in csv.reader((out / "gpu.csv").open(encoding="utf-8"), skipinitialspace=True):
+            if len(row) != 4 or not row[3].endswith("MiB"):
+                continue  # a line that is being written
+            index, used = row[1], row[3]
             most[index] = max(most.get(index, 0.0), float(used.split()[0]) / 1024)
     for index, used in sorted(most.items()):
         print(f"GPU {index}: at most {used:.1f} GiB")

@@ -65,7 +65,6 @@ began=$SECONDS
 run train > "$out/train.log" 2>&1; code=$?
 echo "train: $((SECONDS - began)) s, exit code $code"
 cp "$out"/runs/latest/{summary.json,log.txt} "$out" 2>/dev/null
-cp "${TMPDIR:-/tmp}"/kernelmill-sglang-*.log "$out" 2>/dev/null
 [ $code = 0 ] || tail -n 40 "$out/train.log"
 "$python" tests/gpu/qwen3_shape.py report "$out"
 du -sh "$out/runs" | sed 's/^/disk: /'

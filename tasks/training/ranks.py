@@ -135,7 +135,7 @@ def run_on_ranks(config: EngineConfig, program: Program, job: Any) -> Iterator[A
         raise error_of_rank(error, config.tokens_per_rank) from error
     finally:
         if not complete:
-            _stop(config)
+            stop_ranks(config)
 
 
 def _ranks(config: EngineConfig) -> list[Any]:
@@ -147,7 +147,7 @@ def _ranks(config: EngineConfig) -> list[Any]:
             results_of([rank.set_threads.remote(config.threads_per_rank) for rank in ranks])
             return ranks
         if any(group is not None for group in groups):
-            _stop(config)
+            stop_ranks(config)
             ranks = _warm_ranks(config)
         group = secrets.token_hex(4)
         (address,) = results_of([ranks[0].listen.remote(len(ranks))])
@@ -155,7 +155,7 @@ def _ranks(config: EngineConfig) -> list[Any]:
         joined = [rank.join.remote(group, place, len(ranks), address, *resources) for place, rank in enumerate(ranks)]
         results_of(joined)
     except RayError as error:
-        _stop(config)
+        stop_ranks(config)
         raise error_of_rank(error, config.tokens_per_rank) from error
     return ranks
 
@@ -172,6 +172,7 @@ def _names(config: EngineConfig) -> list[str]:
     return [f"rank-{number}-of-{config.ranks}-{config.gpus_per_rank:g}" for number in range(config.ranks)]
 
 
-def _stop(config: EngineConfig) -> None:
+def stop_ranks(config: EngineConfig) -> None:
+    """End the ranks and free their memory: DeepSpeed keeps hold of an engine that its process has dropped."""
     for name in _names(config):
         stop_worker(name)

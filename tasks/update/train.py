@@ -21,7 +21,7 @@ from tasks.rollout.refill import refill_record
 from tasks.training.config import check_heads
 from tasks.training.faults import with_smaller_batches
 from tasks.training.metrics import record
-from tasks.training.ranks import run_on_ranks
+from tasks.training.ranks import run_on_ranks, stop_ranks
 from tasks.training.retention import find_interim
 from tasks.update.config import UpdateConfig
 from tasks.update.dataset import read_samples
@@ -96,5 +96,8 @@ def update_policy(
     if work_dir is not None:
         shutil.rmtree(work_dir / "interim", ignore_errors=True)
     digest = published_digest(destination)
-    list(run_on_ranks(config, adopt_program, digest))
+    if config.optimizer_state:
+        list(run_on_ranks(config, adopt_program, digest))
+    else:  # the next update loads the weights anew
+        stop_ranks(config)
     return CheckpointRef(uri=str(destination), digest=digest, weight_version=policy.weight_version + 1)

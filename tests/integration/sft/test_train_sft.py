@@ -16,6 +16,7 @@ from tasks.models.config import ModelConfig
 from tasks.models.policy import architecture_of
 from tasks.pipeline.references import CheckpointRef, SftDataRef, silent
 from tasks.pipeline.store import is_available
+from tasks.sft import train as train_module
 from tasks.sft.config import SftConfig
 from tasks.sft.program import SftJob, sft_program
 from tasks.sft.train import train_sft
@@ -23,6 +24,7 @@ from tasks.sft.untrained import write_untrained
 from tasks.training.checkpoint import OPTIMIZER_FILE
 from tasks.training.config import EngineConfig
 from tasks.training.program import RankContext
+from tasks.training.ranks import run_on_ranks
 
 MODEL = ModelConfig(vocabulary=320, hidden=32, intermediate=64, heads=2, key_value_heads=1, head_dim=16)
 CONFIG = SftConfig(steps=60, batch_size=16, save_interval=20, warmup_steps=5, learning_rate=1e-2)
@@ -56,6 +58,25 @@ def test_learns_and_publishes_a_policy(tmp_path: Path, make_pairs: Callable[...,
     untrained = write_untrained(data.path, MODEL, tmp_path / "untrained")  # what a server may start with
     assert architecture_of(untrained) == architecture_of(policy.path)
     assert (untrained / "tokenizer.json").read_bytes() == (policy.path / "tokenizer.json").read_bytes()
+
+
+def test_ranks_on_gpus_end_with_sft(
+    tmp_path: Path, make_pairs: Callable[..., SftDataRef], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The RL update loads an engine of its own, and a process does not get rid of one."""
+
+    def on_cpu(engine: EngineConfig, *arguments: Any) -> Iterator[Any]:
+        return run_on_ranks(engine.model_copy(update={"gpus_per_rank": 0}), *arguments)
+
+    ended: list[EngineConfig] = []
+    monkeypatch.setattr(train_module, "run_on_ranks", on_cpu)
+    monkeypatch.setattr(train_module, "stop_ranks", ended.append)
+    config = CONFIG.model_copy(update={"steps": 1})
+    on_gpu = ENGINE.model_copy(update={"gpus_per_rank": 0.5})
+    data = make_pairs()
+    for number, engine in enumerate((ENGINE, on_gpu)):
+        train_sft(data, MODEL, config, engine, 0, tmp_path / f"sft-{number}", tmp_path / f"work-{number}", silent)
+    assert ended == [on_gpu]
 
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])

@@ -111,6 +111,8 @@ def test_without_the_optimizers_state_each_update_begins_with_a_new_one(
     config = BASE.model_copy(update={"optimizer_state": False})
     first = update_policy(policy, policy, first_batch, config, 0, 2, 0, tmp_path / "first", silent)
     assert not (first.path / "optimizer").exists()
+    ranks = [each for each in psutil.Process().children(recursive=True) if each.name().startswith("ray::Rank")]
+    assert not psutil.wait_procs(ranks, timeout=20)[1]  # they are being ended
     warm = update_policy(first, policy, second_batch, config, 1, 2, 0, tmp_path / "warm", silent)
     stop_workers()
     cold = update_policy(first, policy, second_batch, config, 1, 2, 0, tmp_path / "cold", silent)

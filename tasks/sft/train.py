@@ -23,7 +23,7 @@ from tasks.sft.program import SftJob, sft_program
 from tasks.training.config import EngineConfig, check_heads
 from tasks.training.faults import with_smaller_batches
 from tasks.training.metrics import record
-from tasks.training.ranks import run_on_ranks, stop_ranks
+from tasks.training.ranks import replace_ranks, run_on_ranks
 from tasks.training.retention import find_interim
 
 
@@ -93,7 +93,7 @@ def train_sft(
 
         record(with_smaller_batches(engine, run), folder, progress)
     if engine.gpus_per_rank > 0:  # the update's engine does not fit beside this one
-        stop_ranks(engine)
+        replace_ranks(engine)
     return CheckpointRef(
         uri=str(destination),
         digest=published_digest(destination),

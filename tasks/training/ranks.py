@@ -44,6 +44,16 @@ class Rank:
         """Return the name of the process group that this rank is in."""
         return self._group
 
+    def prepare(self, gpus: float) -> None:
+        """Import what programs need, which takes half a minute on some machines. `gpus` as in `join`."""
+        if gpus == 0:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # read when CUDA is first used; Ray leaves all of them visible
+        import transformers  # noqa: F401
+
+        from tasks.training.deepspeed_config import import_deepspeed
+
+        import_deepspeed()
+
     def listen(self, world_size: int) -> tuple[str, int]:
         """Open the store through which ranks find each other, on rank 0. Returns its address."""
         from torch._C._distributed_c10d import TCPStore
@@ -64,8 +74,7 @@ class Rank:
 
     def join(self, group: str, rank: int, world_size: int, address: tuple[str, int], threads: int, gpus: float) -> None:
         """Join the process group permanently. `gpus`: those that Ray reserved for this rank; 0: it stays on the CPU."""
-        if gpus == 0:
-            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # read when CUDA is first used; Ray leaves all of them visible
+        self.prepare(gpus)
         import torch
         from torch import distributed
         from torch._C._distributed_c10d import TCPStore
@@ -173,6 +182,16 @@ def _names(config: EngineConfig) -> list[str]:
 
 
 def stop_ranks(config: EngineConfig) -> None:
-    """End the ranks and free their memory: DeepSpeed keeps hold of an engine that its process has dropped."""
+    """End the ranks."""
     for name in _names(config):
         stop_worker(name)
+
+
+def replace_ranks(config: EngineConfig) -> None:
+    """End the ranks, which frees their memory, and start new ones; does not wait for what those import.
+
+    DeepSpeed keeps hold of an engine that its process has dropped, so that the next one might not fit beside it.
+    """
+    stop_ranks(config)
+    for rank in _warm_ranks(config):
+        rank.prepare.remote(config.gpus_per_rank)

@@ -21,7 +21,7 @@ from tasks.rollout.refill import refill_record
 from tasks.training.config import check_heads
 from tasks.training.faults import with_smaller_batches
 from tasks.training.metrics import record
-from tasks.training.ranks import run_on_ranks, stop_ranks
+from tasks.training.ranks import replace_ranks, run_on_ranks
 from tasks.training.retention import find_interim
 from tasks.update.config import UpdateConfig
 from tasks.update.dataset import read_samples
@@ -99,5 +99,5 @@ def update_policy(
     if config.optimizer_state:
         list(run_on_ranks(config, adopt_program, digest))
     else:  # the next update loads the weights anew
-        stop_ranks(config)
+        replace_ranks(config)
     return CheckpointRef(uri=str(destination), digest=digest, weight_version=policy.weight_version + 1)

@@ -70,7 +70,7 @@ def test_ranks_on_gpus_end_with_sft(
 
     ended: list[EngineConfig] = []
     monkeypatch.setattr(train_module, "run_on_ranks", on_cpu)
-    monkeypatch.setattr(train_module, "stop_ranks", ended.append)
+    monkeypatch.setattr(train_module, "replace_ranks", ended.append)
     config = CONFIG.model_copy(update={"steps": 1})
     on_gpu = ENGINE.model_copy(update={"gpus_per_rank": 0.5})
     data = make_pairs()

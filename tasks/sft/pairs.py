@@ -30,6 +30,7 @@ from tasks.problems.generated.composition import Composition
 from tasks.problems.generated.sizes import SizesName
 from tasks.problems.generated.sources import Style, kernel_source
 from tasks.problems.generated.suite import draw_shape, draw_training_compositions, problem_of
+from tasks.problems.generated.tuning import draw_tuning
 from tasks.problems.pairs import load_pairs
 from tasks.problems.problem_set import read_problems
 from tasks.problems.row import Split
@@ -215,7 +216,7 @@ def generate_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int) 
         styles = generator.sample(list(Style), min(config.styles_per_composition, len(Style)))
         for style in styles:
             mistakes = _mistakes(composition, config.bug_probability, generator)
-            drafts.append(_draft(composition, style, mistakes, (), generator, problems.sizes))
+            drafts.append(_draft(composition, [(style, mistakes)], generator, config, problems.sizes))
     if config.repair_fraction > 0:
         repairs = round(len(drafts) * config.repair_fraction / max(1.0 - config.repair_fraction, 0.01))
         compositions = [draft.composition for draft in drafts]
@@ -239,17 +240,17 @@ def _repair(key: str, config: SftDataConfig, generator: random.Random, sizes: Si
     """Draft one or two wrong or slow kernels, then a correct one: fused, or in any style after a wrong kernel."""
     composition = Composition(names=tuple(key.split(">")))
     answer_mistakes = _mistakes(composition, config.bug_probability, generator)
-    earlier: list[str] = []
+    drawn: list[tuple[Style, Collection[str]]] = []
     was_wrong = False
     for _ in range(2 if generator.random() < SECOND_REPAIRS else 1):
         was_wrong = generator.random() < 0.5
         if was_wrong:
             mistakes = _mistakes(composition, REPAIR_MISTAKES, generator) or {generator.choice(composition.names)}
-            earlier.append(kernel_source(composition, generator.choice(list(Style)), mistakes))
+            drawn.append((generator.choice(list(Style)), mistakes))
         else:
-            earlier.append(kernel_source(composition, generator.choice(SLOW_STYLES)))
+            drawn.append((generator.choice(SLOW_STYLES), ()))
     style = generator.choice(list(Style)) if was_wrong else Style.FUSED
-    return _draft(composition, style, answer_mistakes, tuple(earlier), generator, sizes)
+    return _draft(composition, [*drawn, (style, answer_mistakes)], generator, config, sizes)
 
 
 def _mistakes(composition: Composition, probability: float, generator: random.Random) -> set[str]:
@@ -258,16 +259,26 @@ def _mistakes(composition: Composition, probability: float, generator: random.Ra
 
 def _draft(
     composition: Composition,
-    style: Style,
-    mistakes: Collection[str],
-    earlier: tuple[str, ...],
+    drawn: Sequence[tuple[Style, Collection[str]]],
     generator: random.Random,
+    config: SftDataConfig,
     sizes: SizesName,
 ) -> Draft:
+    """Return a conversation about one problem: of the kernels (style, mistakes) that were drawn the last is the answer."""
+    shape = draw_shape(composition, generator, sizes=sizes)
+    kernels = [
+        kernel_source(
+            composition,
+            style,
+            mistakes,
+            draw_tuning(composition, shape.columns, generator) if config.tuning == "varied" else None,
+        )
+        for style, mistakes in drawn
+    ]
     return Draft(
-        problem=problem_of(composition, draw_shape(composition, generator, sizes=sizes)),
-        kernel=kernel_source(composition, style, mistakes),
-        earlier=earlier,
+        problem=problem_of(composition, shape),
+        kernel=kernels[-1],
+        earlier=tuple(kernels[:-1]),
         composition=composition.key,
-        style=style,
+        style=drawn[-1][0],
     )

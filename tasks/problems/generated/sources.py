@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from kernels_eval.frozen import FrozenModel
 from tasks.problems.generated.composition import Composition
+from tasks.problems.generated.tuning import Tuning, fixed_tuning, needs_whole_rows
 
 
 class Shape(FrozenModel):
@@ -72,10 +73,6 @@ def init_lines(composition: Composition) -> list[str]:
     return [f"    def __init__({signature}):", "        super().__init__()", *parameters, ""]
 
 
-ROWS_PLAIN = 4
-ROWS_MATMUL = 32
-
-
 class Style(StrEnum):
     """Style of a kernel."""
 
@@ -93,32 +90,42 @@ _HEADER = ["import torch", "import torch.nn as nn", "import triton", "import tri
 _SPILL = ["tl.store(out_ptr + offs, x, mask=mask)", "x = tl.load(out_ptr + offs, mask=mask, other=0.0)"]
 
 
-def kernel_source(composition: Composition, style: Style, wrong: Collection[str] = ()) -> str:
-    """Return a module that defines `ModelNew`; operators named in `wrong` are written with their mistake."""
+def kernel_source(
+    composition: Composition, style: Style, wrong: Collection[str] = (), tuning: Tuning | None = None
+) -> str:
+    """Return a module that defines `ModelNew`; operators named in `wrong` are written with their mistake.
+
+    `tuning`: launch parameters; by default those of `fixed_tuning`. SMALL_BLOCKS has its own and ignores it.
+    """
+    if tuning is None or style is Style.SMALL_BLOCKS:
+        tuning = fixed_tuning(composition, style is Style.SMALL_BLOCKS)
     stepwise = style is Style.STEPWISE and len(composition.names) > 1
     steps = [Composition(names=(name,)) for name in composition.names] if stepwise else [composition]
     lines, forward = list(_HEADER), list[str]()
     for number, step in enumerate(steps, start=1):
         name = f"step{number}_kernel" if stepwise else "fused_kernel"
-        lines += [*_kernel(name, step, wrong, spill=style is Style.EXTRA_PASSES), ""]
+        chosen = tuning if (step.head is None) == (composition.head is None) else fixed_tuning(step, is_small=False)
+        lines += [*_kernel(name, step, wrong, style is Style.EXTRA_PASSES, chosen), ""]
         forward.append(f"        out = torch.empty({step.operators[-1].output_shape}, device=x.device)")
-        forward.append(_launch(name, step, style))
+        forward.append(_launch(name, step, chosen))
         if stepwise:
             forward.append("        x = out")
     result = "x" if stepwise else "out"
     return "\n".join([*lines, *_model_lines(composition), *forward, f"        return {result}"]) + "\n"
 
 
-def _kernel(name: str, composition: Composition, wrong: Collection[str], spill: bool) -> list[str]:
+def _kernel(name: str, composition: Composition, wrong: Collection[str], spill: bool, tuning: Tuning) -> list[str]:
     """One kernel for the whole composition; lines at module level."""
     operators = composition.operators
     has_head = composition.head is not None
     pointers = ["x_ptr", *(f"{operand}_ptr" for operand in composition.operands), "out_ptr"]
     sizes = ["M", "N", "K"] if has_head else ["M", "N"]
     blocks = ["ROWS: tl.constexpr", "BLOCK: tl.constexpr", *(["BLOCK_K: tl.constexpr"] if has_head else [])]
+    first_row = "tl.program_id(0)" if tuning.programs is None else "tile"
+    first_column = "tl.program_id(1) * BLOCK + " if _columns(composition, tuning) else ""
     body = [
-        "rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]",
-        "cols = tl.arange(0, BLOCK)[None, :]",
+        f"rows = {first_row} * ROWS + tl.arange(0, ROWS)[:, None]",
+        f"cols = {first_column}tl.arange(0, BLOCK)[None, :]",
         "offs = rows * N + cols",
         "mask = (rows < M) & (cols < N)",
     ]
@@ -138,6 +145,9 @@ def _kernel(name: str, composition: Composition, wrong: Collection[str], spill: 
     # The mistake of a layout operator, which has no lines of its own, is in its store.
     wrong_store = operators[-1].name in wrong and not operators[-1].kernel_lines
     body.append(operators[-1].wrong_lines[-1] if wrong_store else operators[-1].store)
+    if tuning.programs is not None:
+        tiles = "for tile in range(tl.program_id(0), tl.cdiv(M, ROWS), tl.num_programs(0)):"
+        body = [tiles, *(f"    {line}" for line in body)]
     return [
         "@triton.jit",
         f"def {name}({', '.join([*pointers, *sizes, *blocks])}):",
@@ -154,14 +164,25 @@ def _model_lines(composition: Composition) -> list[str]:
     return [*lines, "        M, K = x.shape", f"        N = self.weight.shape[{n_axis}]"]
 
 
-def _launch(name: str, composition: Composition, style: Style) -> str:
-    small = style is Style.SMALL_BLOCKS
+def _columns(composition: Composition, tuning: Tuning) -> int | None:
+    """Columns of the tile; None: the whole row. A step of several kernels may need it where others do not."""
+    return None if needs_whole_rows(composition) else tuning.columns
+
+
+def _launch(name: str, composition: Composition, tuning: Tuning) -> str:
     operands = [operand if operand in {"y", "c"} else f"self.{operand}" for operand in composition.operands]
-    arguments = ["x", *operands, "out", "M", "N"]
-    if composition.head is None:
-        rows = 1 if small else ROWS_PLAIN
-        arguments += [f"ROWS={rows}", "BLOCK=triton.next_power_of_2(N)"]
+    columns = _columns(composition, tuning)
+    has_head = composition.head is not None
+    arguments = ["x", *operands, "out", "M", "N", *(["K"] if has_head else []), f"ROWS={tuning.rows}"]
+    arguments.append(f"BLOCK={columns or 'triton.next_power_of_2(N)'}")
+    if has_head:
+        arguments.append(f"BLOCK_K={tuning.inner}")
+    for option, value in (("num_warps", tuning.warps), ("num_stages", tuning.stages)):
+        if value is not None:
+            arguments.append(f"{option}={value}")
+    tiles = f"triton.cdiv(M, {tuning.rows})"
+    if tuning.programs is not None:
+        grid = f"(min({tiles}, {tuning.programs}),)"
     else:
-        rows = 16 if small else ROWS_MATMUL
-        arguments += ["K", f"ROWS={rows}", "BLOCK=triton.next_power_of_2(N)", "BLOCK_K=32"]
-    return f"        {name}[(triton.cdiv(M, {rows}),)]({', '.join(arguments)})"
+        grid = f"({tiles}, triton.cdiv(N, {columns}))" if columns else f"({tiles},)"
+    return f"        {name}[{grid}]({', '.join(arguments)})"

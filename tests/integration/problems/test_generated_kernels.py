@@ -1,5 +1,6 @@
 """Every operator's kernel does what its PyTorch line says, compiles to machine code, and its mistake is a mistake."""
 
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ from tasks.problems.generated.composition import parse_composition
 from tasks.problems.generated.operators import ALL, Place
 from tasks.problems.generated.sources import Shape, Style, kernel_source
 from tasks.problems.generated.suite import problem_of
+from tasks.problems.generated.tuning import tunings
 
 SHAPE = Shape(rows=4096, columns=48, inner=32)
 CHAINS = ("linear>gelu>shift_columns>transpose", "layer_norm>add_tensor>softmax>sum", "scale_rows>silu>even_columns")
@@ -42,6 +44,20 @@ def test_every_operator_is_correct_and_compiles_in_every_style(judge):
     }
     assert not failed
     assert all(verdict.resources for verdict in verdicts)
+
+
+@pytest.mark.parametrize("key", [*CHAINS, "relu>sigmoid", "relu>transpose"])
+def test_tuned_kernels_are_correct_and_compile(judge, key):
+    composition = parse_composition(key)
+    shape = Shape(rows=4096, columns=64 if composition.head else 200, inner=32 if composition.head else 0)
+    every = tunings(composition, shape.columns)
+    chosen = random.Random(key).sample(every, 6)
+    chosen += [tuning for tuning in every if tuning.programs][:1] + [tuning for tuning in every if tuning.columns][:1]
+    verdicts = judge.evaluate_many(
+        [(problem_of(composition, shape), kernel_source(composition, Style.FUSED, tuning=tuning)) for tuning in chosen]
+    )
+    for tuning, verdict in zip(chosen, verdicts, strict=True):
+        assert verdict.status is Status.CORRECT, (tuning, verdict.error_message)
 
 
 @pytest.mark.slow

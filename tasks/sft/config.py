@@ -36,8 +36,8 @@ class SftDataConfig(FrozenModel):
     styles_per_composition: int = Field(default=2, ge=1, le=8)
     """Kernels written for each: fused, a kernel per step, good and poor block sizes, needless passes."""
     tuning: Literal["fixed", "varied"] = "fixed"
-    """Launch parameters of the generated kernels. `varied`: tile sizes, warps, stages and persistent programs are drawn
-    for each kernel, as people choose them, and RL finds out which are fast for which shape."""
+    """Launch parameters of the generated kernels. `varied`: tile sizes, warps and stages are drawn for each
+    kernel, and RL finds out which are fast for which shape."""
     repair_fraction: float = Field(default=0.3, ge=0, le=1)
     """Share of two-turn conversations: an earlier kernel, the judge's feedback, a better kernel."""
 

@@ -264,7 +264,7 @@ def _draft(
     config: SftDataConfig,
     sizes: SizesName,
 ) -> Draft:
-    """Return a conversation about one problem: of the kernels (style, mistakes) that were drawn the last is the answer."""
+    """Return a conversation about one problem; the last of the kernels (style, mistakes) is the answer."""
     shape = draw_shape(composition, generator, sizes=sizes)
     kernels = [
         kernel_source(

@@ -9,10 +9,10 @@ that tries so many tunings, drawn at random.
 """
 
 import argparse
-import importlib.util
 import json
 import os
 import random
+import runpy
 import statistics
 import tempfile
 import time
@@ -21,6 +21,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from math import exp, log
 from multiprocessing import get_context
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 ROUND = 10
@@ -148,7 +149,7 @@ def _check(problem_source: str, kernels: dict[str, str | None], folder: Path, de
         try:
             run = torch.compile(model) if source is None else _kernel(source, model, problem_source, folder, device)
             torch.testing.assert_close(run(*inputs), wanted, rtol=2e-3, atol=2e-3)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a kernel may fail in any way
             wrong[name] = f"{type(error).__name__}: {str(error)[:200]}"
     return wrong
 
@@ -209,11 +210,7 @@ def _module(source: str, folder: Path) -> Any:
     """Import a source from a file, which Triton needs to read it."""
     with tempfile.NamedTemporaryFile("w", suffix=".py", dir=folder, delete=False) as file:
         file.write(source)
-    spec = importlib.util.spec_from_file_location(Path(file.name).stem, file.name)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return SimpleNamespace(**runpy.run_path(file.name))
 
 
 if __name__ == "__main__":

@@ -121,10 +121,9 @@ def _kernel(name: str, composition: Composition, wrong: Collection[str], spill: 
     pointers = ["x_ptr", *(f"{operand}_ptr" for operand in composition.operands), "out_ptr"]
     sizes = ["M", "N", "K"] if has_head else ["M", "N"]
     blocks = ["ROWS: tl.constexpr", "BLOCK: tl.constexpr", *(["BLOCK_K: tl.constexpr"] if has_head else [])]
-    first_row = "tl.program_id(0)" if tuning.programs is None else "tile"
     first_column = "tl.program_id(1) * BLOCK + " if _columns(composition, tuning) else ""
     body = [
-        f"rows = {first_row} * ROWS + tl.arange(0, ROWS)[:, None]",
+        "rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]",
         f"cols = {first_column}tl.arange(0, BLOCK)[None, :]",
         "offs = rows * N + cols",
         "mask = (rows < M) & (cols < N)",
@@ -145,9 +144,6 @@ def _kernel(name: str, composition: Composition, wrong: Collection[str], spill: 
     # The mistake of a layout operator, which has no lines of its own, is in its store.
     wrong_store = operators[-1].name in wrong and not operators[-1].kernel_lines
     body.append(operators[-1].wrong_lines[-1] if wrong_store else operators[-1].store)
-    if tuning.programs is not None:
-        tiles = "for tile in range(tl.program_id(0), tl.cdiv(M, ROWS), tl.num_programs(0)):"
-        body = [tiles, *(f"    {line}" for line in body)]
     return [
         "@triton.jit",
         f"def {name}({', '.join([*pointers, *sizes, *blocks])}):",
@@ -181,8 +177,5 @@ def _launch(name: str, composition: Composition, tuning: Tuning) -> str:
         if value is not None:
             arguments.append(f"{option}={value}")
     tiles = f"triton.cdiv(M, {tuning.rows})"
-    if tuning.programs is not None:
-        grid = f"(min({tiles}, {tuning.programs}),)"
-    else:
-        grid = f"({tiles}, triton.cdiv(N, {columns}))" if columns else f"({tiles},)"
+    grid = f"({tiles}, triton.cdiv(N, {columns}))" if columns else f"({tiles},)"
     return f"        {name}[{grid}]({', '.join(arguments)})"

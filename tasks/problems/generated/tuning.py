@@ -19,8 +19,6 @@ SHARED_BYTES = 232_448
 """Shared memory of a program on an H100 (CUDA C++ Programming Guide, compute capability 9.0: 227 KB)."""
 WARP = 32
 _WARPS = (1, 2, 4, 8, 16)
-_PROGRAMS = (None, 264, 1056)
-"""Programs of a persistent kernel: two and eight for each of an H100's 132 multiprocessors."""
 
 
 class Tuning(FrozenModel):
@@ -32,8 +30,6 @@ class Tuning(FrozenModel):
     """Columns of the tile; None: the whole row, filled up to a power of two."""
     warps: int | None = None
     """Warps of a program; None: Triton's own choice (4)."""
-    programs: int | None = None
-    """Programs that share all tiles between them (a persistent kernel); None: a program for each tile."""
     inner: int | None = None
     """Depth of a matrix product's inner tile; None: there is no matrix product."""
     stages: int | None = None
@@ -72,10 +68,7 @@ def _suits(tuning: Tuning, columns: int) -> bool:
 
 def _of_tiles(composition: Composition, width: int) -> list[Tuning]:
     narrower = () if needs_whole_rows(composition) else (32, 128, 512)
-    whole = [
-        Tuning(rows=rows, warps=warps, programs=programs)
-        for rows, warps, programs in itertools.product((1, 2, 4, 8, 16), _WARPS, _PROGRAMS)
-    ]
+    whole = [Tuning(rows=rows, warps=warps) for rows, warps in itertools.product((1, 2, 4, 8, 16), _WARPS)]
     parts = [
         Tuning(rows=rows, columns=columns, warps=warps)
         for columns, rows, warps in itertools.product(narrower, (1, 4, 16, 32, 64), _WARPS[2:4])

@@ -216,10 +216,12 @@ def open_run(config: RunConfig) -> Generator[Run]:
             start = StageTiming(label="start", stage="start", seconds=0.0, overhead_s=round(startup_s.get(), 3))
             state = state.model_copy(update={"timings": {start.label: start}})
         tracking = _tracking(config, run_dir)
+        failed = True
         try:
             yield Run(with_converted_model(config), workspace, state, began, state.wall_seconds, tracking=tracking)
+            failed = False
         finally:
-            cluster.stop()
+            cluster.stop(keep_logs=failed)
             slots.give_back()
             if tracking is not None:
                 tracking.finish()

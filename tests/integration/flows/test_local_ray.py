@@ -1,4 +1,4 @@
-"""Ray on this machine: it asks for a token and listens on loopback only, whoever imported it first."""
+"""Ray on this machine: it asks for a token, listens on loopback only, whoever imported it first, and leaves nothing."""
 
 import subprocess
 import sys
@@ -13,11 +13,11 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("imported", ["before", "after"])
-def test_a_local_cluster_has_a_token_and_no_open_port(imported: str) -> None:
+def test_a_local_cluster_has_a_token_and_no_open_port_and_leaves_no_folder(imported: str) -> None:
     command = [sys.executable, str(Path(__file__)), imported]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.split() == ["token", "loopback"]
+    assert done.stdout.split() == ["token", "loopback", "removed"]
 
 
 def test_the_flows_do_not_import_ray() -> None:
@@ -51,7 +51,10 @@ def main() -> None:
         if connection.status == psutil.CONN_LISTEN
     }
     print("loopback" if listening and listening <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"} else listening)
+    folder = Path(ray._private.worker._global_node.get_session_dir_path())  # pyright: ignore
+    assert folder.is_dir()
     cluster.stop()
+    print("left" if folder.exists() else "removed")
 
 
 if __name__ == "__main__":

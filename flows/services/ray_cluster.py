@@ -173,7 +173,7 @@ class RayCluster:
     def stop(self, keep_logs: bool = False) -> None:
         """End the run's workers, and Ray if this object started it.
 
-        Logs of a local Ray are removed unless it died or `keep_logs`: each run would leave 0.6 MB among temporary files.
+        Logs of a local Ray are removed unless it died or `keep_logs`: each leaves 0.6 MB among temporary files.
         """
         if not _is_initialized():
             return

@@ -170,7 +170,7 @@ def _time_problem(problem: dict[str, Any], folder: Path, device: str, wrong: dic
             run = _kernel(source, model, problem["source"], folder, device)
             into = others if name.startswith("style") else tunings
             into[name] = _milliseconds(lambda run=run: run(*inputs), device)  # type: ignore[misc]
-    torch._dynamo.reset()
+    torch.compiler.reset()
     return {"id": problem["id"], "others": others, "tunings": tunings, "failed": failed}
 
 
@@ -182,7 +182,8 @@ def _milliseconds(run: Callable[[], Any], device: str) -> float:
         return (time.perf_counter() - began) * 1000
     from triton.testing import do_bench
 
-    return float(do_bench(run, warmup=4, rep=16, return_mode="median"))
+    spent: Any = do_bench(run, warmup=4, rep=16, return_mode="median")
+    return float(spent)
 
 
 def _made(problem_source: str, folder: Path, device: str) -> tuple[Any, Any]:

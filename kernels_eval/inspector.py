@@ -9,12 +9,11 @@ from kernels_eval.errors import InfrastructureError
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.inspection.failures import Failure, explain
 from kernels_eval.inspection.figures import CallFigures, figures_of
-from kernels_eval.inspection.issues import Issue, find_issues
 from kernels_eval.judge import Judge
 from kernels_eval.pool.job_queue import Job
 from kernels_eval.pool.worker_client import Judged
 from kernels_eval.problem import Problem
-from kernels_eval.verdict import Verdict
+from kernels_eval.verdict import Issue, Verdict
 
 
 class Inspection(FrozenModel):
@@ -43,7 +42,7 @@ def inspect_kernel(judge: Judge, problem: Problem, kernel_source: str) -> Inspec
         return Inspection(verdict=verdict, failure=explain(judged.verdict))
     hardware = HARDWARE[judge.config.roofline_hardware]
     figures = figures_of(judged.launches, judged.usages, judged.work, hardware)
-    return Inspection(verdict=verdict, figures=figures, issues=find_issues(figures, hardware))
+    return Inspection(verdict=verdict, figures=figures, issues=judged.verdict.issues)
 
 
 def _judged(judge: Judge, problem: Problem, kernel_source: str) -> Judged:

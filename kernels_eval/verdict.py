@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from kernels_eval.frozen import FrozenModel
 
-JUDGE_VERSION = "11"
+JUDGE_VERSION = "12"
 """Raised whenever the same kernel could get another verdict; part of every cache key."""
 
 
@@ -54,6 +54,10 @@ class KernelTime(FrozenModel):
     """The candidate's source defines it: it is no library's."""
 
 
+MOST_KERNELS = 20
+"""Kernels that a profile names."""
+
+
 class Profile(FrozenModel):
     """Profile of one call of a correct kernel on a GPU, for feedback.
 
@@ -62,7 +66,7 @@ class Profile(FrozenModel):
     """
 
     kernels: tuple[KernelTime, ...]
-    """Kernels that compute, the one that takes most time first; 20 at most."""
+    """Kernels that compute, the one that takes most time first; MOST_KERNELS at most."""
     launches: float
     """Launches of all of them."""
     own_share: float
@@ -73,6 +77,37 @@ class Profile(FrozenModel):
     """Matrix products of the reference, by the time of a call."""
     roofline_share: float
     """Time that the device needs at its peak rates for those bytes and products, by the time of a call."""
+
+
+class IssueKind(StrEnum):
+    """Classes of issues."""
+
+    STRIDED_ACCESS = "strided_access"
+    REDUNDANT_TRAFFIC = "redundant_traffic"
+    MANY_LAUNCHES = "many_launches"
+    TINY_BLOCKS = "tiny_blocks"
+    OVERSIZED_BLOCKS = "oversized_blocks"
+    LOW_OCCUPANCY = "low_occupancy"
+    SPILLS = "spills"
+    TAIL_EFFECT = "tail_effect"
+    NO_TENSOR_CORES = "no_tensor_cores"
+    MASKED_LANES = "masked_lanes"
+
+
+class Issue(FrozenModel):
+    """What keeps a correct kernel from the device's best, with the figure that shows it and a remedy."""
+
+    kind: IssueKind
+    kernel: str | None = None
+    """None: of the whole call."""
+    line: int = 0
+    """Line that launches the kernel; 0: not known, or of the whole call."""
+    value: float
+    """The figure that triggered it."""
+    limit: float
+    """The figure from which on it is an issue."""
+    message: str
+    remedy: str
 
 
 MEASURED = ("error_message", "max_abs_error", "max_rel_error", "sandbox", "seed_commitment", "profile")
@@ -108,6 +143,9 @@ class Verdict(FrozenModel):
     resources: tuple[Resources, ...] = ()
     profile: Profile | None = None
     """Kernels and rates of a call, on a GPU; None unless correct."""
+    issues: tuple[Issue, ...] = ()
+    """Issues of a correct kernel, those of the whole call first. Without a GPU all classes are looked for; on one those
+    that the profile and the compiler show."""
     judge_version: str = JUDGE_VERSION
     hardware: str = ""
     sandbox: str = ""

@@ -44,6 +44,7 @@ from kernels_eval.gpu.timing import (
 )
 from kernels_eval.gpu.timing_statistics import floor_s
 from kernels_eval.gpu.worker_state import WorkerState
+from kernels_eval.inspection.issues import issues_of_profile
 from kernels_eval.reference.inputs import SecretSeed, copied
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.limits import Limits
@@ -268,6 +269,7 @@ class CandidateRun:
     def _correct(self, measured: Measured) -> Verdict:
         candidate_s, reference_s = measured.candidate.median, measured.reference.median
         moved = self._reference.input_bytes + self._sets.output_bytes
+        profile = profile_of(self._kernels, moved, self._matrix_flops, self._state.facts.rates, candidate_s)
         return Verdict(
             status=Status.CORRECT,
             compiled=True,
@@ -280,7 +282,8 @@ class CandidateRun:
             max_abs_error=self._errors.absolute,
             max_rel_error=self._errors.relative,
             resources=self._resources,
-            profile=profile_of(self._kernels, moved, self._matrix_flops, self._state.facts.rates, candidate_s),
+            profile=profile,
+            issues=issues_of_profile(profile, self._resources, 1e6 * candidate_s),
         )
 
     @property

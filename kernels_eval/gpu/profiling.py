@@ -18,12 +18,12 @@ from torch.profiler import ProfilerActivity, profile
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.gpu.gate import END_KERNEL, GATE_KERNEL
 from kernels_eval.gpu.timing_statistics import MemoryRates, peak_s
-from kernels_eval.verdict import KernelTime, Profile
+from kernels_eval.verdict import MOST_KERNELS, KernelTime, Profile
 
 _MAX_RECORDS = 50_000
 _MAX_NAME = 2000
 _SHOWN_NAME = 200
-_MOST_KERNELS = 20
+
 _NOT_WORK = ("ProfilerStep", "[memory]")
 _COPIES = re.compile(
     rf"^Memcpy|^Memset|at::native::.*(FillFunctor|direct_copy_kernel|CatArrayBatchedCopy)|^({GATE_KERNEL}|{END_KERNEL})$"
@@ -172,7 +172,7 @@ def profile_of(
     total_us = sum(kernel.microseconds for kernel in kernels)
     own_us = sum(kernel.microseconds for kernel in kernels if kernel.is_own)
     return Profile(
-        kernels=tuple(kernels[:_MOST_KERNELS]),
+        kernels=tuple(kernels[:MOST_KERNELS]),
         launches=sum(kernel.launches for kernel in kernels),
         own_share=own_us / total_us if total_us else 0.0,
         gigabytes_per_s=moved_bytes / call_s / 1e9,

@@ -5,13 +5,12 @@ of the call has no issues of its own.
 """
 
 import math
-from collections.abc import Iterator
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kernels_eval.cost.hardware import Hardware
-from kernels_eval.frozen import FrozenModel
 from kernels_eval.inspection.figures import CallFigures, LaunchFigures
+from kernels_eval.verdict import MOST_KERNELS, Issue, IssueKind, Profile, Resources
 
 _LEAST_SHARE = 0.1
 """Share of the call's time from which on a launch is looked at."""
@@ -33,37 +32,6 @@ _MANY_WAVES = 2.0
 _LEAST_TENSOR_SHARE = 0.5
 _LEAST_PRODUCT_SHARE = 0.2
 """Share of the call that the products would take as additions and multiplications, from which on they matter."""
-
-
-class IssueKind(StrEnum):
-    """Classes of issues."""
-
-    STRIDED_ACCESS = "strided_access"
-    REDUNDANT_TRAFFIC = "redundant_traffic"
-    MANY_LAUNCHES = "many_launches"
-    TINY_BLOCKS = "tiny_blocks"
-    OVERSIZED_BLOCKS = "oversized_blocks"
-    LOW_OCCUPANCY = "low_occupancy"
-    SPILLS = "spills"
-    TAIL_EFFECT = "tail_effect"
-    NO_TENSOR_CORES = "no_tensor_cores"
-    MASKED_LANES = "masked_lanes"
-
-
-class Issue(FrozenModel):
-    """One issue."""
-
-    kind: IssueKind
-    kernel: str | None = None
-    """None: of the whole call."""
-    line: int = 0
-    """Line that launches the kernel; 0: not known, or of the whole call."""
-    value: float
-    """The figure that triggered it."""
-    limit: float
-    """The figure from which on it is an issue."""
-    message: str
-    remedy: str
 
 
 class _Found(NamedTuple):
@@ -101,16 +69,47 @@ def find_issues(figures: CallFigures, hardware: Hardware) -> tuple[Issue, ...]:
     return tuple(first.values())
 
 
+def issues_of_profile(profile: Profile, resources: Sequence[Resources], call_us: float) -> tuple[Issue, ...]:
+    """Return the issues that a call's profile on a GPU and the compiler show; `call_us`: the judge's time of a call.
+
+    What lanes and programs do is counted in the interpreter alone: `kernelmill inspect` runs it besides.
+    """
+    issues = []
+    computing_us = sum(kernel.microseconds for kernel in profile.kernels)
+    gaps_share = 1 - computing_us / call_us
+    is_whole = len(profile.kernels) < MOST_KERNELS
+    if profile.launches > 1 and gaps_share > _MOST_GAPS and is_whole:
+        issues.append(_many_launches(profile.launches, gaps_share).of())
+    for use in resources:
+        if use.spills:
+            issues.append(_spills(use.spills).of(use.kernel))
+    return tuple(issues)
+
+
+def _many_launches(count: float, gaps_share: float) -> _Found:
+    return _Found(
+        kind=IssueKind.MANY_LAUNCHES,
+        value=gaps_share,
+        limit=_MOST_GAPS,
+        message=f"{count:g} launches a call: {gaps_share:.0%} of its time passes between them",
+        remedy="fuse kernels that follow one another, so that results stay in registers",
+    )
+
+
+def _spills(spilled: float) -> _Found:
+    return _Found(
+        IssueKind.SPILLS,
+        spilled,
+        0.0,
+        f"{spilled:g} bytes a thread are spilled to memory",
+        "smaller blocks, or more warps to share a block, or a loop over parts of it",
+    )
+
+
 def _of_call(figures: CallFigures, hardware: Hardware) -> Iterator[_Found]:
     count = len(figures.launches)
     if count > 1 and figures.gaps_share > _MOST_GAPS:
-        yield _Found(
-            kind=IssueKind.MANY_LAUNCHES,
-            value=figures.gaps_share,
-            limit=_MOST_GAPS,
-            message=f"{count} launches a call: {figures.gaps_share:.0%} of its time passes between them",
-            remedy="fuse kernels that follow one another, so that results stay in registers",
-        )
+        yield _many_launches(count, figures.gaps_share)
     if figures.moved_share > _MOST_MOVED:
         moved, needed = (f"{count / 1e6:.3g} MB" for count in (figures.moved_bytes, figures.needed.bytes))
         yield _Found(
@@ -154,13 +153,7 @@ def _of_memory(launch: LaunchFigures) -> Iterator[_Found]:
             "choose blocks that divide the row, or several smaller ones in a loop, or several rows a program",
         )
     if launch.spill_bytes:
-        yield _Found(
-            IssueKind.SPILLS,
-            launch.spill_bytes,
-            0.0,
-            f"{launch.spill_bytes} bytes a thread are spilled to memory",
-            "smaller blocks, or more warps to share a block, or a loop over parts of it",
-        )
+        yield _spills(launch.spill_bytes)
 
 
 def _of_programs(launch: LaunchFigures, hardware: Hardware) -> Iterator[_Found]:

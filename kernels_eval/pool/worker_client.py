@@ -20,7 +20,8 @@ from kernels_eval.cost.limits import Exceeded, limit_of_code
 from kernels_eval.cost.occupancy import Usage
 from kernels_eval.cost.roofline import total_s
 from kernels_eval.errors import InfrastructureError
-from kernels_eval.inspection.figures import Work
+from kernels_eval.inspection.figures import Work, figures_of
+from kernels_eval.inspection.issues import find_issues
 from kernels_eval.pool.job_queue import Job
 from kernels_eval.pool.zygote import Zygotes
 from kernels_eval.problem import literal_init_inputs
@@ -82,7 +83,9 @@ class WorkerClient:
         if on_gpu:  # it was compiled where it ran
             return Judged(verdict)
         judged = Judged(verdict, [Launch(**values) for values in reply["launches"]], work=Work(**reply["work"]))
-        return self._compile(job.config, judged, reply) if _is_compiled(job, verdict) else judged
+        return _with_issues(
+            job.config, self._compile(job.config, judged, reply) if _is_compiled(job, verdict) else judged
+        )
 
     def _build(self, job: Job, on_gpu: bool) -> Compiled:
         config = job.config
@@ -203,6 +206,16 @@ def build_verdict(built: Compiled, runs: bool) -> Verdict | None:
         resources=built.resources,
         hardware="nvcc",
     )
+
+
+def _with_issues(config: JudgeConfig, judged: Judged) -> Judged:
+    """Return the same with the issues of a correct kernel in its verdict."""
+    if not judged.verdict.correct or not judged.launches:
+        return judged
+    hardware = HARDWARE[config.roofline_hardware]
+    figures = figures_of(judged.launches, judged.usages, judged.work, hardware)
+    verdict = judged.verdict.model_copy(update={"issues": find_issues(figures, hardware)})
+    return judged._replace(verdict=verdict)
 
 
 def _to_compile(reply: dict[str, Any]) -> Iterator[tuple[list[KernelSource], list[Launch]]]:

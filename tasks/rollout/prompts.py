@@ -30,6 +30,7 @@ from tasks.rollout.kernel_extraction import without_reasoning
 FeedbackStyle = Literal["full", "brief", "none"]
 _ERROR_CHARACTERS = 2000
 """Error text kept in feedback: its beginning (what was tried) and its end (what went wrong)."""
+_MOST_ISSUES = 5
 
 
 class HistoryTurn(FrozenModel):
@@ -215,6 +216,9 @@ def _full_feedback(verdict: Verdict, reward: float) -> str:
         parts = [f"{count} {unit}" for unit, count in counted.items() if count is not None]
         if parts:
             lines.append(f"Resources of {use.kernel} on {use.architecture}: {', '.join(parts)}")
+    for issue in verdict.issues[:_MOST_ISSUES]:
+        place = "" if issue.kernel is None else f" in {issue.kernel}"
+        lines.append(f"Issue{place}: {issue.message}; {issue.remedy}.")
     if verdict.error_message:
         lines += ["Message:", _shortened(verdict.error_message)]
     return "\n".join(lines)

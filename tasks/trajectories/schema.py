@@ -59,6 +59,17 @@ RESOURCES_TYPE = pa.struct(
         ("spills", pa.int64()),
     ]
 )
+ISSUE_TYPE = pa.struct(
+    [
+        ("kind", pa.string()),
+        ("kernel", pa.string()),
+        ("line", pa.int32()),
+        ("value", pa.float64()),
+        ("limit", pa.float64()),
+        ("message", pa.string()),
+        ("remedy", pa.string()),
+    ]
+)
 VERDICT_TYPE = pa.struct(
     [
         ("status", pa.string()),
@@ -74,6 +85,7 @@ VERDICT_TYPE = pa.struct(
         ("max_abs_error", pa.float64()),
         ("max_rel_error", pa.float64()),
         ("resources", pa.list_(RESOURCES_TYPE)),
+        ("issues", pa.list_(ISSUE_TYPE)),
         ("judge_version", pa.string()),
         ("hardware", pa.string()),
         ("sandbox", pa.string()),

@@ -9,9 +9,9 @@ from inspected_kernels import HONEST, PLANTED
 
 from flows.cli.main import run
 from kernels_eval import Judge, JudgeConfig, Problem
-from kernels_eval.inspection.issues import IssueKind
 from kernels_eval.inspector import Inspection, inspect_kernel
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
+from kernels_eval.verdict import IssueKind
 
 FOLLOWING = {
     "many_launches": {"redundant_traffic"},  # what two launches pass on is written and read again
@@ -43,6 +43,7 @@ def test_a_planted_defect_is_named_with_its_figure_and_a_remedy(judge: Judge, ki
     kinds = {issue.kind.value for issue in found.issues}
     assert kind in kinds
     assert kinds <= {kind} | FOLLOWING.get(kind, set())
+    assert found.verdict.issues == found.issues
     (issue,) = [issue for issue in found.issues if issue.kind.value == kind]
     assert issue.remedy
     assert any(character.isdigit() for character in issue.message)

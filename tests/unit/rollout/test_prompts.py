@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
-from kernels_eval.verdict import Resources, Status, TimingSource, Verdict
+from kernels_eval.verdict import Issue, IssueKind, Resources, Status, TimingSource, Verdict
 from tasks.models.chat_templates import Role
 from tasks.rollout.config import EpisodeConfig
 from tasks.rollout.prompts import FeedbackStyle, HistoryTurn, answer_text, feedback_text, judge_for, prompt_messages
@@ -73,6 +73,18 @@ def test_full_feedback_says_everything_the_judge_said() -> None:
     for part in ("Correct: no", "wrong_values", WRONG.error_message or ""):
         assert part in text
     assert "library_call" in feedback_text(REJECTED, 0.0, "full")
+
+
+def test_full_feedback_names_issues_with_their_remedies_and_the_others_none() -> None:
+    issues = [
+        Issue(kind=IssueKind.SPILLS, kernel="add", value=8, limit=0, message=f"{n} bytes", remedy=f"remedy {n}")
+        for n in range(9)
+    ]
+    told = SLOW.model_copy(update={"issues": tuple(issues)})
+    lines = feedback_text(told, 0.55, "full").splitlines()
+    assert [line for line in lines if "Issue" in line] == [f"Issue in add: {n} bytes; remedy {n}." for n in range(5)]
+    for style in ("brief", "none"):
+        assert feedback_text(told, 0.55, style) == feedback_text(SLOW, 0.55, style)
 
 
 def test_a_measurement_bears_no_mark_of_an_estimate() -> None:

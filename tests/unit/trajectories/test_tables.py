@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernels_eval.errors import InputError
-from kernels_eval.verdict import Resources, Status, TimingSource, Verdict
+from kernels_eval.verdict import Issue, IssueKind, Resources, Status, TimingSource, Verdict
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import read_manifest
 from tasks.trajectories.derived import rescore
@@ -49,6 +49,9 @@ VERDICTS = st.builds(
     max_abs_error=st.none() | st.floats(0, math.inf),
     resources=st.lists(
         st.builds(Resources, kernel=TEXT, architecture=TEXT, registers=st.none() | st.integers(0, 255)), max_size=2
+    ).map(tuple),
+    issues=st.lists(
+        st.builds(Issue, kind=st.sampled_from(IssueKind), kernel=st.none() | TEXT, value=FLOAT, limit=FLOAT), max_size=2
     ).map(tuple),
     hardware=TEXT,
 )
@@ -191,7 +194,10 @@ def test_tables_of_the_first_schema_are_trained_on() -> None:
 
 def test_tables_of_the_first_schema_are_scored_again_into_the_new_one(tmp_path: Path) -> None:
     again = rescore(SCHEMA_1, "kernelbench", tmp_path / "again")
-    assert read_turns(again).equals(read_turns_file(SCHEMA_1 / "turns.parquet"))
+    assert read_turns(again).drop("verdict").equals(read_turns_file(SCHEMA_1 / "turns.parquet").drop("verdict"))
+    assert [each.turns for each in load_trajectories(again.path)] == [
+        each.turns for each in load_trajectories(SCHEMA_1)
+    ]
     stored = pq.read_schema(again.path / "turns.parquet")
     assert "advantage" not in stored.names
     assert stored.metadata[VERSION_KEY] == str(SCHEMA_VERSION).encode()

@@ -4,6 +4,7 @@ An actor keeps its process group and the engine that it last held, and the next 
 anything. If one rank dies or fails, all are stopped: a group with a hole would hang in its next collective.
 """
 
+import importlib
 import os
 import secrets
 import socket
@@ -48,10 +49,9 @@ class Rank:
         """Import what programs need, which takes half a minute on some machines. `gpus` as in `join`."""
         if gpus == 0:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""  # read when CUDA is first used; Ray leaves all of them visible
-        import transformers  # noqa: F401
-
         from tasks.training.deepspeed_config import import_deepspeed
 
+        importlib.import_module("transformers")
         import_deepspeed()
 
     def listen(self, world_size: int) -> tuple[str, int]:

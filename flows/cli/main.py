@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from flows.cli import (
+    airgap,
     converting,
     data,
     generating,
@@ -49,7 +50,19 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (stages, planning, generating, judging, inspecting, serving, trajectories, data, converting, watching):
+for group in (
+    stages,
+    planning,
+    generating,
+    judging,
+    inspecting,
+    serving,
+    trajectories,
+    data,
+    converting,
+    watching,
+    airgap,
+):
     group.add_to(app)
 
 

@@ -87,8 +87,7 @@ def _say_what_is_missing(
     print(f"{len(installed) - before} files installed in {environment}, {len(installed)} of {len(files)} in all")
     left = [file for file in files if file["name"] not in installed]
     if not left:
-        python = environment / "bin" / "python"
-        print(f"complete; check it: {python} {bundle / 'selftest.py'}")
+        print(f"complete; check it: python3 {bundle / 'selftest.py'} --venv {environment}")
         return 0
     parts = sorted(
         {piece["part"] for file in left for piece in file["pieces"] if not _piece_is_there(bundle, environment, piece)},

@@ -1,4 +1,4 @@
-"""Self-test of an installed bundle, by the environment's Python: `venv/bin/python selftest.py`.
+"""Self-test of an installed bundle: `python3 selftest.py --venv FOLDER`, beside MANIFEST.json.
 
 Prints a line for each package and command, ✓ or ✗. Exit code 1 if one fails. Needs the standard library; with the
 package `packaging`, which the bundle has, the requirements between the bundle's and the host's packages are compared.
@@ -26,7 +26,15 @@ def main(arguments: list[str] | None = None) -> int:
     """Run every check, and return the exit code."""
     parser = argparse.ArgumentParser(description="Check an installed bundle of kernelmill.")
     parser.add_argument("--bundle", type=Path, default=Path(__file__).resolve().parent, help="folder of MANIFEST.json")
+    parser.add_argument("--venv", type=Path, help="environment to check (default: that of this Python)")
     options = parser.parse_args(arguments)
+    if options.venv is not None and options.venv.resolve() != Path(sys.prefix).resolve():
+        python = str(options.venv.absolute() / "bin" / "python")
+        try:
+            os.execv(python, [python, __file__, "--bundle", str(options.bundle)])
+        except OSError:
+            print(f"error: --venv {options.venv}: found no bin/python, expected what install.py made", file=sys.stderr)
+            return 2
     manifest = json.loads((options.bundle / "MANIFEST.json").read_text(encoding="utf-8"))
     # What a library prints as it is imported is not a line of this test.
     report = os.fdopen(os.dup(1), "w")

@@ -44,6 +44,6 @@ def test_a_bundle_for_this_python_installs_and_passes_its_self_test(tmp_path: Pa
     assert f"{len(packages)} of {len(packages)} wheels are there" in again.stdout
     done = run(sys.executable, bundle / "install.py", "--venv", environment)
     assert done.returncode == 0, done.stderr
-    done = run(environment / "bin" / "python", bundle / "selftest.py")
+    done = run(sys.executable, bundle / "selftest.py", "--venv", environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "✓ kernelmill --version" in done.stdout

@@ -108,7 +108,7 @@ def test_the_self_test_says_what_holds_and_what_does_not(made: Path, tmp_path: P
     stated = json.loads(manifest.read_text())
     stated["packages"] |= {"small": "1.1", "absent": "1.0"}
     manifest.write_text(json.dumps(stated))
-    done = run(environment / "bin" / "python", self_test, "--bundle", made)
+    done = run(sys.executable, self_test, "--venv", environment, "--bundle", made)
     assert done.returncode == 1, done.stderr
     lines = done.stdout.splitlines()
     assert "✓ pytest of the host" in lines
@@ -116,4 +116,7 @@ def test_the_self_test_says_what_holds_and_what_does_not(made: Path, tmp_path: P
     assert "✗ small 1.1: found 1.0, expected 1.1" in lines
     assert "✗ absent 1.0: not installed" in lines
     assert any(line.startswith("✗ kernelmill --version: ") for line in lines), lines
+    done = run(sys.executable, self_test, "--venv", tmp_path, "--bundle", made)
+    assert done.returncode == 2
+    assert "found no bin/python, expected what install.py made" in done.stderr
     assert lines[-1] == f"3 of {len(lines) - 1} checks failed"

@@ -48,7 +48,9 @@ def failure_of(command: str, output: str) -> InputError:
     if missing is not None:
         return NoWheelError(missing[1].partition(";")[0].strip())
     errors = [line for line in lines if line.startswith("ERROR:")]
-    last = (errors or lines or ["nothing"])[-1].removeprefix("ERROR:").strip()
+    # The last line on a conflict is an address; which packages are in conflict stands before it.
+    conflict = [line for line in errors if "Cannot install" in line]
+    last = (conflict or errors or lines or ["nothing"])[-1].removeprefix("ERROR:").strip()
     return InputError(f"pip {command} failed: {last}")
 
 

@@ -34,7 +34,7 @@ class Request:
     host: tuple[Requirement, ...]
     """Packages that the host's Python has, some with a version."""
     part_bytes: int
-    glibc: int = 35
+    glibc: int = 28
     """Minor version of the oldest glibc 2 that the bundle has to run with."""
 
     @property

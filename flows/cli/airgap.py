@@ -26,7 +26,7 @@ def build(
         ),
     ] = "torch,triton,transformers",
     part_size: Annotated[str, typer.Option(metavar="SIZE", help="Largest size of a part, 10MB or more.")] = "60MB",
-    glibc: Annotated[str, typer.Option(metavar="2.N", help="Oldest glibc of the target machine.")] = "2.35",
+    glibc: Annotated[str, typer.Option(metavar="2.N", help="Oldest glibc of the target machine.")] = "2.28",
 ) -> None:
     """Make a bundle: wheels in parts, an installer that needs the standard library alone, and a self-test."""
     from flows.airgap.bundle import make_bundle

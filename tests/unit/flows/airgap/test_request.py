@@ -74,6 +74,10 @@ def test_too_little_disk_is_refused(tmp_path: Path):
     ("output", "says"),
     [
         ("WARNING: one\nERROR: first\nERROR: Cannot install a and b\n", "pip install failed: Cannot install a and b"),
+        (
+            "ERROR: Cannot install a and b\nERROR: ResolutionImpossible: for help visit x",
+            "failed: Cannot install a and b",
+        ),
         ("", "pip install failed: nothing"),
         ("/usr/bin/python: No module named pip\n", "this Python has no pip"),
         (

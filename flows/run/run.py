@@ -165,6 +165,8 @@ class Run:
         line = record_figures(self.run_dir, iteration, stage, artifact)
         if line is not None and self.tracking is not None:
             self.tracking.log_line(line)
+            if isinstance(artifact, TrajectoryBatchRef):
+                self.tracking.log_samples(iteration, artifact)
 
     def _link(self, folder: str, name: str, reference: ArtifactRef) -> None:
         link_to(self.run_dir / folder / name, reference.path)

@@ -95,7 +95,7 @@ class IssueKind(StrEnum):
 
 
 class Issue(FrozenModel):
-    """What keeps a correct kernel from the device's best, with the figure that shows it and a remedy."""
+    """Cause that keeps a correct kernel from the device's best, with the figure that shows it and a remedy."""
 
     kind: IssueKind
     kernel: str | None = None

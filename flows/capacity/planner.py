@@ -77,6 +77,8 @@ class CapacityPlan:
     generation_tokens_s: float | None
     rollout_s: float
     update_s: float
+    saving_s: float
+    """Seconds to write an iteration's policy and its optimizer's state."""
     sequences: int
     """Concurrent sequences on one server."""
 
@@ -129,6 +131,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
     judges = config.rollout.judge_actors
     judged = samples * turns * assumed.judging_s / max(judges.count * judges.workers or config.judge.workers, 1)
     generated_s = samples * turns * mean_answer / generation if generation else 0.0
+    published = sum(_published_bytes(config, job))
     trained_tokens = samples * turns * (assumed.prompt_tokens + turns * mean_answer / 2 + mean_answer)
     return CapacityPlan(
         shape=shape,
@@ -142,7 +145,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         wanted_cache_tokens=sequences * longest,
         share_of_longest=share_of_longest,
         sequences=sequences,
-        checkpoint_bytes=sum(_published_bytes(config, job)),
+        checkpoint_bytes=published,
         disk_bytes=disk_bytes(config, shape),
         host=host_memory(config, shape, job),
         beside=gpu_memory_beside(config, shape, gpu.memory_gib * GIB, fraction),
@@ -154,6 +157,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         generation_tokens_s=generation,
         rollout_s=generated_s + judged,
         update_s=update.epochs * trained_tokens / training,
+        saving_s=published / assumed.saving,
     )
 
 

@@ -51,6 +51,9 @@ class Assumptions:
     """Mean length of an answer as a share of `rollout.sampling.max_new_tokens`."""
     judging_s: float = 1.5
     """Seconds that one worker needs to judge one kernel on a GPU."""
+    saving: float = 0.6e9
+    """Bytes of a checkpoint per second: written to a local disk (3 GB/s), then read for its SHA-256 (0.75 GB/s on one
+    core, measured)."""
 
 
 def training_tokens_a_second(

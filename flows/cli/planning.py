@@ -112,14 +112,15 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
     lines.append(
         f"speed, estimated: {found.training_tokens_s:,.0f} tokens/s trained"
         + ("" if found.generation_tokens_s is None else f", {found.generation_tokens_s:,.0f} tokens/s generated")
-        + f"; an iteration: rollout {found.rollout_s:.0f} s, update {found.update_s:.0f} s; "
-        f"{counted(settings.iterations, 'iteration')}: "
-        f"{settings.iterations * (found.rollout_s + found.update_s) / 3600:.1f} h without SFT and evaluation"
+        + f"; an iteration: rollout {found.rollout_s:.0f} s, update {found.update_s:.0f} s and "
+        f"{found.saving_s:.0f} s to save it; {counted(settings.iterations, 'iteration')}: "
+        f"{settings.iterations * (found.rollout_s + found.update_s + found.saving_s) / 3600:.1f} h "
+        "without SFT and evaluation"
     )
     lines.append(
         f"  assumed: {assumed.utilisation:.0%} of the peak in training, {assumed.bandwidth_share:.0%} of the bandwidth "
         f"in generation, prompts of {assumed.prompt_tokens} tokens, answers {assumed.answer_share:.0%} of the limit, "
-        f"{assumed.judging_s:g} s to judge a kernel"
+        f"{assumed.judging_s:g} s to judge a kernel, {assumed.saving / 1e9:g} GB/s to write and hash a checkpoint"
     )
     if not found.fits:
         lines.append("it does not fit; try in this order: " + " ".join(f"--set {setting}" for setting in LADDER))

@@ -49,6 +49,7 @@ ROWS = (
     Shown("rollout", "faults", "faults", True),
     Shown("rollout", "tokens_per_s", "tokens/s generated"),
     Shown("rollout", "judge_seconds", "judge seconds"),
+    Shown("rollout", "gpu_busy", "GPUs busy", True),
     Shown("update", "loss", "loss"),
     Shown("update", "kl", "KL"),
     Shown("update", "entropy", "entropy"),
@@ -56,6 +57,7 @@ ROWS = (
     Shown("update", "clip_fraction", "clipped", True),
     Shown("update", "learning_rate", "learning rate"),
     Shown("update", "staleness", "staleness"),
+    Shown("update", "gpu_busy", "GPUs busy", True),
 )
 
 

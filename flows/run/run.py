@@ -30,6 +30,7 @@ from pydantic import BaseModel
 from flows.capacity.planner import needs_of
 from flows.run.prefect_ui import LogListener, tag_flow_run
 from flows.run.state import ControlState, RunState, StageTiming, read_state, write_state
+from flows.services.gpu_load import GpuLoad
 from flows.services.gpus import GpuSlots
 from flows.services.ray_cluster import RayCluster
 from flows.services.server_events import events_kept
@@ -73,6 +74,7 @@ class Run:
     """Stages that this driver had computed when the wall seconds were last recorded."""
     tracking: LiveTracking | None = None
     """The run's W&B run; None if `tracking.mode` is disabled."""
+    load: GpuLoad | None = None
 
     @property
     def run_dir(self) -> Path:
@@ -162,9 +164,12 @@ class Run:
                 link_to(self.run_dir / "data_docs" / record.label.replace(" ", "-"), record.docs_dir)
 
     def _note_figures(self, iteration: int, stage: FigureStage, artifact: ArtifactRef) -> None:
-        line = record_figures(self.run_dir, iteration, stage, artifact)
+        busy = None if self.load is None else self.load.take()
+        line = record_figures(self.run_dir, iteration, stage, artifact, busy)
         if line is not None and self.tracking is not None:
             self.tracking.log_line(line)
+            if isinstance(artifact, TrajectoryBatchRef):
+                self.tracking.log_samples(iteration, artifact)
 
     def _link(self, folder: str, name: str, reference: ArtifactRef) -> None:
         link_to(self.run_dir / folder / name, reference.path)
@@ -199,6 +204,7 @@ def open_run(config: RunConfig) -> Generator[Run]:
         _logged_to(run_dir / "log.txt"),
         events_kept(PREFECT_API_URL.value()),
         artifacts_sent(),
+        GpuLoad() as load,
     ):
         save_configuration(config, run_dir / "config.yaml")
         link_to(runs_dir / LATEST, run_dir)
@@ -218,7 +224,7 @@ def open_run(config: RunConfig) -> Generator[Run]:
         tracking = _tracking(config, run_dir)
         failed = True
         try:
-            yield Run(with_converted_model(config), workspace, state, began, state.wall_seconds, tracking=tracking)
+            yield Run(with_converted_model(config), workspace, state, began, state.wall_seconds, 0, tracking, load)
             failed = False
         finally:
             cluster.stop(keep_logs=failed)

@@ -3,8 +3,10 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import median
 
+_COVERAGE = 0.95
 FLOOR_LATENCY_S = 0.8e-6
 """Shortest launch."""
 
@@ -25,15 +27,29 @@ class Estimate:
 
 
 def estimate(samples: Sequence[float]) -> Estimate:
-    """Return the median and the two order statistics that enclose it with 95 % (normal approximation)."""
+    """Return the median and the two order statistics that enclose it with 95 % at least.
+
+    Below six samples no pair does: then the interval is from the least to the largest.
+    """
     ordered = sorted(samples)
-    count = len(ordered)
-    if count < 6:  # no pair of order statistics covers the median with 95 %
-        return Estimate(median(ordered), ordered[0], ordered[-1], count)
-    reach = 0.98 * math.sqrt(count)
-    low = max(0, math.floor(count / 2 - reach) - 1)
-    high = min(count - 1, math.ceil(count / 2 + reach))
-    return Estimate(median(ordered), ordered[low], ordered[high], count)
+    left_out = _left_out(len(ordered))
+    return Estimate(median(ordered), ordered[left_out], ordered[-1 - left_out], len(ordered))
+
+
+@lru_cache
+def _left_out(count: int) -> int:
+    """Return how many of the smallest and of the largest samples lie outside the narrowest interval of 95 %.
+
+    The median lies below the k-th smallest sample with the probability that fewer than k of `count` fair coins show
+    heads (David and Nagaraja, Order Statistics, section 7.1).
+    """
+    left_out, outcomes = 0, 1
+    while left_out < (count - 1) // 2:
+        outcomes += math.comb(count, left_out + 1)
+        if 2 * outcomes / 2**count > 1 - _COVERAGE:
+            break
+        left_out += 1
+    return left_out
 
 
 def floor_s(read_bytes: float, written_bytes: float, flops: float, memory: "MemoryRates") -> float:

@@ -4,7 +4,7 @@ time        UTC, when the line was written
 iteration   RL iteration; of an evaluation: the policy's weight version
 stage       `rollout`, `update`, `evaluation` (sampled answers) or `evaluation_greedy`
 artifact    content digest of the artifact that the figures are of
-figures     as tasks.evaluation.stage_figures gives them
+figures     as tasks.evaluation.stage_figures gives them, and `gpu_busy` where the driver has GPUs
 
 A line is added when its artifact is published; a stage that comes from the cache adds none. If an artifact is replaced
 by another one, its new line follows, and what descended from the old one is not current any more. A kill can leave a
@@ -95,12 +95,18 @@ def _descends(other: FigureLine, line: FigureLine) -> bool:
     return other.iteration > line.iteration
 
 
-def record_figures(run_dir: Path, iteration: int, stage: FigureStage, artifact: ArtifactRef) -> FigureLine | None:
-    """Append the line of an artifact and return it; None if the current line of its stage is of this artifact."""
+def record_figures(
+    run_dir: Path, iteration: int, stage: FigureStage, artifact: ArtifactRef, gpu_busy: float | None = None
+) -> FigureLine | None:
+    """Append the line of an artifact and return it; None if the current line of its stage is of this artifact.
+
+    `gpu_busy`: share of the time in which the driver's GPUs were busy while it was made, if that is known.
+    """
     known = {(line.iteration, line.stage): line.artifact for line in read_lines(run_dir)}
     if known.get((iteration, stage)) == artifact.digest:
         return None
-    line = new_line(iteration, stage, artifact.digest, _figures_of(artifact))
+    measured = {} if gpu_busy is None else {"gpu_busy": gpu_busy}
+    line = new_line(iteration, stage, artifact.digest, _figures_of(artifact) | measured)
     append_line(run_dir, line)
     return line
 

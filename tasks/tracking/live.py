@@ -4,27 +4,30 @@ The stages never wait for W&B: `log_line` and `log_metrics` only put rows into a
 what was logged to which project; nothing is logged to it twice, by whatever driver of the run.
 """
 
+import functools
 import json
 import logging
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from kernels_eval.errors import InputError
 from tasks.evaluation.stage_figures import training_metrics
-from tasks.pipeline.references import CheckpointRef
+from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
 from tasks.tracking.config import TrackingConfig
 from tasks.tracking.figures import FigureLine
-from tasks.tracking.wandb_run import TrackedRun, started
+from tasks.tracking.samples import sample_table
+from tasks.tracking.wandb_run import Row, TrackedRun, started
 
 LOGGER = logging.getLogger(__name__)
 FINISH_S = 60.0
 """Longest wait for W&B at the end of a run."""
 SENT_FILE = Path("wandb", "sent.jsonl")
 _PREFIXES = {"evaluation": "heldout", "evaluation_greedy": "heldout_greedy"}
-Rows = Sequence[Mapping[str, float]]
+Rows = Sequence[Row]
 
 
 class LiveTracking:
@@ -41,7 +44,7 @@ class LiveTracking:
             [config.mode, os.environ.get("WANDB_BASE_URL", ""), config.entity or "", config.project]
         )
         self._sent, self.address = _sent(self._file, self._destination)
-        self._queue: SimpleQueue[tuple[str, Rows] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[str, Callable[[], Rows]] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._finished = config.mode == "disabled"
 
@@ -49,7 +52,11 @@ class LiveTracking:
         """Log the figures of an artifact at its iteration, e.g. `rollout/correct`, `heldout/correct_ci_low`."""
         prefix = _PREFIXES.get(line.stage, line.stage)
         row = {f"{prefix}/{name}": value for name, value in _flat(line.figures).items()}
-        self._put(f"{line.stage} {line.iteration} {line.artifact}", [{**row, "iteration": line.iteration}])
+        self._put(f"{line.stage} {line.iteration} {line.artifact}", lambda: [{**row, "iteration": line.iteration}])
+
+    def log_samples(self, iteration: int, batch: TrajectoryBatchRef) -> None:
+        """Log some kernels of a rollout as the table `rollout/samples`."""
+        self._put(f"samples {iteration} {batch.digest}", functools.partial(_samples, iteration, batch))
 
     def log_metrics(self, checkpoint: CheckpointRef, prefix: str, first_step: int = 0) -> int:
         """Log each optimizer step of a training as `<prefix>/<column>`; return the next free step."""
@@ -59,7 +66,8 @@ class LiveTracking:
             {**{f"{prefix}/{name}": value for name, value in row.items() if value is not None}, "step": step}
             for step, row in enumerate(metrics.select(numeric).iter_rows(named=True), start=first_step)
         ]
-        self._put(f"{prefix} {checkpoint.weight_version} {checkpoint.digest}", rows)
+        if rows:
+            self._put(f"{prefix} {checkpoint.weight_version} {checkpoint.digest}", lambda: rows)
         return first_step + metrics.height
 
     def finish(self, patience_s: float = FINISH_S) -> None:
@@ -73,8 +81,9 @@ class LiveTracking:
             LOGGER.warning("Weights & Biases: not done after %.0f s; this run goes on without it", patience_s)
         self._thread = None
 
-    def _put(self, key: str, rows: Rows) -> None:
-        if self._finished or key in self._sent or not rows:
+    def _put(self, key: str, rows: Callable[[], Rows]) -> None:
+        """Have rows logged under a key; the thread makes them."""
+        if self._finished or key in self._sent:
             return
         self._sent.add(key)
         if self._thread is None:
@@ -87,7 +96,7 @@ class LiveTracking:
         self.address = tracker.address or self.address
         while (item := self._queue.get()) is not None:
             key, rows = item
-            if all(tracker.log(row) for row in rows):
+            if all(tracker.log(row) for row in rows()):
                 self._note(key)
         tracker.finish()
 
@@ -98,6 +107,14 @@ class LiveTracking:
                 file.write(json.dumps({"to": self._destination, "sent": key, "address": self.address}) + "\n")
         except OSError as error:
             LOGGER.warning("%s: %s; the next driver of this run logs %s again", self._file, error, key)
+
+
+def _samples(iteration: int, batch: TrajectoryBatchRef) -> Rows:
+    try:
+        return [{"rollout/samples": sample_table(batch), "iteration": iteration}]
+    except InputError as error:
+        LOGGER.warning("%s; no samples of iteration %d are logged", error, iteration)
+        return []
 
 
 def _sent(file: Path, destination: str) -> tuple[set[str], str | None]:

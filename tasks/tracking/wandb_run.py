@@ -14,6 +14,7 @@ from pydantic import Field
 
 from kernels_eval.frozen import FrozenModel
 from tasks.tracking.config import TrackingConfig
+from tasks.tracking.samples import COLUMNS, SampleTable
 
 LOGGER = logging.getLogger(__name__)
 AXES = {
@@ -21,6 +22,10 @@ AXES = {
     "step": ("sft", "update_step"),
 }
 """Horizontal axes, and the prefixes of the figures over each: RL iterations, and optimizer steps."""
+
+
+Row = Mapping[str, float | SampleTable]
+"""Figures and tables by name, with the number on their axis."""
 
 
 class TrackedRun(FrozenModel):
@@ -49,9 +54,9 @@ class Tracker:
             return None
         return str(Path(self._run.dir).parent if self._run.offline else self._run.url)
 
-    def log(self, figures: Mapping[str, float]) -> bool:
-        """Log figures with the number on their axis, e.g. `iteration`; return False if that failed."""
-        self._attempt(lambda run: run.log(dict(figures)))
+    def log(self, row: Row) -> bool:
+        """Log figures and tables with the number on their axis, e.g. `iteration`; return False if that failed."""
+        self._attempt(lambda run: run.log({name: _for_wandb(value) for name, value in row.items()}))
         return self._run is not None
 
     def finish(self) -> None:
@@ -84,6 +89,15 @@ def _outcome(action: Callable[[], Any]) -> Any:
         return _FAILED
 
 
+def _for_wandb(value: float | SampleTable) -> Any:
+    if not isinstance(value, SampleTable):
+        return value
+    import wandb
+
+    rows: list[Any] = list(value.rows)
+    return wandb.Table(columns=list(COLUMNS), data=rows)
+
+
 def _init(config: TrackingConfig, tracked: TrackedRun) -> Any:
     import wandb
 
@@ -101,7 +115,7 @@ def _init(config: TrackingConfig, tracked: TrackedRun) -> Any:
         dir=str(directory),
         config={"configuration": tracked.configuration, "run_id": tracked.run_id, **tracked.orchestration},
         reinit="create_new",
-        # Nothing of the host beyond what the run logs, no captured console, and no long wait for a server that is away.
+        # Of the host only the load (processors, memory, GPUs); no captured console; no long wait for a server.
         settings=wandb.Settings(
             silent=True,
             console="off",
@@ -109,7 +123,7 @@ def _init(config: TrackingConfig, tracked: TrackedRun) -> Any:
             login_timeout=10,
             disable_git=True,
             disable_code=True,
-            x_disable_stats=True,
+            x_disable_machine_info=True,
             x_save_requirements=False,
         ),
     )

@@ -32,18 +32,36 @@ def save_weights(engine: TrainingEngine, tokenizer: Any, folder: Path, base: "Ad
 
     An adapted model is written merged, with its adapter, which belongs to `base`, beside it.
     """
-    # Under ZeRO-3 each rank holds a part of each weight.
-    weights = list(engine.model.parameters())
-    with import_deepspeed().zero.GatheredParameters(weights, enabled=engine.stage == 3):
+    adapted = engine.settings.lora is not None and base is not None
+    weights = list(engine.model.parameters()) if adapted else []
+    whole = _whole_weights(engine) if engine.stage == 3 and not adapted else None
+    # Under ZeRO-3 each rank holds a part of each weight; merging an adapter takes all of them at once.
+    with import_deepspeed().zero.GatheredParameters(weights, enabled=engine.stage == 3 and adapted):
         if torch.distributed.get_rank() == 0:
             if engine.settings.lora is None or base is None:
-                save_policy(engine.model, tokenizer, folder)
+                save_policy(engine.model, tokenizer, folder, whole)
             else:
                 from tasks.training.lora import merged_state, save_adapter
 
                 save_policy(engine.model, tokenizer, folder, merged_state(engine.model))
                 save_adapter(engine.model, engine.settings.lora, base, folder)
     torch.distributed.barrier()
+
+
+def _whole_weights(engine: TrainingEngine) -> dict[str, Tensor]:
+    """Return all weights and buffers in rank 0's host memory, where ZeRO-3 has parted them; nothing on other ranks.
+
+    They are gathered one at a time: together they would take as much of each GPU as the whole model.
+    """
+    writes = torch.distributed.get_rank() == 0
+    known: dict[int, Tensor] = {}
+    state: dict[str, Tensor] = {}
+    for name, value in engine.model.state_dict(keep_vars=True).items():
+        if id(value) not in known:  # tied weights have several names
+            with import_deepspeed().zero.GatheredParameters([value], enabled=hasattr(value, "ds_id")):
+                known[id(value)] = value.detach().to("cpu", copy=True) if writes else torch.empty(0)
+        state[name] = known[id(value)]
+    return state if writes else {}
 
 
 def save_optimizer(engine: TrainingEngine, folder: Path) -> None:

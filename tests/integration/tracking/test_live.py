@@ -1,5 +1,6 @@
 """Live tracking with the real library, offline and with a server that is not there; and one that raises or hangs."""
 
+import json
 import logging
 import threading
 import time
@@ -9,10 +10,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tasks.pipeline.references import CheckpointRef
+from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
 from tasks.tracking.config import TrackingConfig
 from tasks.tracking.figures import new_line
 from tasks.tracking.live import SENT_FILE, LiveTracking
+from tasks.tracking.samples import COLUMNS
 from tasks.tracking.wandb_run import TrackedRun
 
 ROLLOUT = {"correct": 0.75, "kl": None, "statuses": {"timeout": 0.125}, "correct_ci": [0.5, 0.875]}
@@ -109,6 +111,30 @@ def test_one_offline_run_holds_everything_and_the_next_driver_adds_what_is_new(t
     text = written(new, 'value_json: "2"')
     assert text.count("rollout/correct_ci_low") <= 2, "iteration 2 alone"
     assert "heldout/correct" not in text.replace("heldout/*", "")
+
+
+def test_some_kernels_of_each_rollout_are_a_table(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    run_dir = tmp_path / "run"
+    tables = Path(__file__).parents[2] / "unit/trajectories/schema_1"
+    batch = TrajectoryBatchRef(uri=str(tables), digest="b", run_id="r", iteration=0, trajectories=3, turns=5)
+    gone = batch.model_copy(update={"uri": str(tmp_path / "gone"), "digest": "g"})
+    first = opened(run_dir)
+    first.log_samples(0, batch)
+    first.log_samples(1, gone)
+    first.log_line(new_line(1, "rollout", "r1", ROLLOUT))
+    first.finish()
+    assert "no samples of iteration 1 are logged" in caplog.text
+    assert first.address is not None
+    (file,) = Path(first.address, "files").rglob("*.table.json")
+    table = json.loads(file.read_text())
+    assert tuple(table["columns"]) == COLUMNS
+    rewards = [row[COLUMNS.index("reward")] for row in table["data"]]
+    assert rewards == sorted(rewards, reverse=True)
+    assert len(rewards) == 4, "the turn in which the machine failed is left out"
+    again = opened(run_dir)
+    again.log_samples(0, batch)
+    again.finish()
+    assert len(runs_in(run_dir)) == 1
 
 
 def test_a_torn_note_has_its_row_logged_again(tmp_path: Path):

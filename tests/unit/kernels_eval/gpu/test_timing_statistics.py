@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +31,20 @@ def test_the_interval_covers_the_true_median_as_often_as_it_says() -> None:
         found = estimate([generator.expovariate(1.0) for _ in range(40)])
         covered += found.low <= 0.6931 <= found.high
     assert covered >= 940
+
+
+@pytest.mark.parametrize(
+    ("count", "left_out"), [(3, 0), (5, 0), (6, 0), (8, 0), (9, 1), (10, 1), (12, 2), (15, 3), (20, 5), (30, 9)]
+)
+def test_the_interval_s_ends_are_those_of_the_tables(count: int, left_out: int) -> None:
+    """Ranks of the 95 % interval of a median, as statistical tables have them (9: 2nd and 8th; 20: 6th and 15th)."""
+    found = estimate([float(number) for number in range(count)])
+    assert (found.low, found.high) == (left_out, count - 1 - left_out)
+
+
+def test_one_slow_round_of_nine_does_not_go_on_for_ever() -> None:
+    assert is_settled([1.0] * 8 + [1.5], [2.0] * 9, 0.01)
+    assert not is_settled([1.0] * 7 + [1.5], [2.0] * 8, 0.01)
 
 
 def test_the_interval_narrows_with_the_square_root() -> None:

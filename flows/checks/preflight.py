@@ -168,16 +168,30 @@ def check_policy(model: ModelConfig) -> None:
 
 
 def check_template(folder: Path | None, template: str | None) -> None:
-    """Check that a folder's chat template is of the family `model.template`, or one whose loss mask is known."""
+    """Check that a folder's chat template is of the family `model.template`, or one whose loss mask is known.
+
+    And that generation stops where the template ends an answer: otherwise each answer would go on to its limit.
+    """
     if folder is None:
         return
-    from tasks.models.chat import template_family
+    from tasks.models.chat import end_of_turn, template_family
     from tasks.models.tokenizer import load_tokenizer
+    from tasks.rollout.engines import stop_token_ids
 
+    tokenizer = load_tokenizer(folder)
     try:
-        template_family(load_tokenizer(folder), template)
+        family = template_family(tokenizer, template)
     except InputError as error:
         raise InputError(f"model.template: {error}") from error
+    if not (folder / "config.json").is_file():
+        return
+    end, stops = end_of_turn(tokenizer, family), stop_token_ids(folder, tokenizer)
+    if end not in stops:
+        named = ", ".join(f"{token} ({tokenizer.decode([token])!r})" for token in stops) or "none"
+        raise InputError(
+            f"{folder}: the chat template ends an answer with token {end} ({tokenizer.decode([end])!r}), expected it "
+            f"among those at which generation stops, found {named}; add it to eos_token_id in generation_config.json"
+        )
 
 
 def check_servers(config: RunConfig) -> None:

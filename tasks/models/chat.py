@@ -138,6 +138,16 @@ def encode_conversation(
     return EncodedConversation(token_ids=token_ids, loss_mask=loss_mask)
 
 
+def end_of_turn(tokenizer: Any, family: Template) -> int:
+    """Return the token with which the template ends an answer: the last one that training has a loss on."""
+    messages = [
+        Message(role=Role.USER, content="question"),
+        Message(role=Role.ASSISTANT, content="answer", trained=True),
+    ]
+    encoded = encode_conversation(tokenizer, messages, family)
+    return [token for token, kept in zip(encoded.token_ids, encoded.loss_mask, strict=True) if kept][-1]
+
+
 def encode_samples(
     tokenizer: Any, messages: Sequence[Message], family: Template | None = None
 ) -> list[EncodedConversation]:

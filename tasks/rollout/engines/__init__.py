@@ -7,6 +7,7 @@ logits, T = 1), whatever the sampling was: the update computes its own in the sa
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from kernels_eval.errors import InputError
@@ -102,6 +103,17 @@ def stop_tokens(generation_config: Any, tokenizer: Any) -> frozenset[int]:
     configured = getattr(generation_config, "eos_token_id", None)
     listed = configured if isinstance(configured, list) else [configured]
     return frozenset(int(token) for token in [tokenizer.eos_token_id, *listed] if token is not None)
+
+
+def stop_token_ids(path: Path, tokenizer: Any) -> tuple[int, ...]:
+    """Return the tokens that end a turn of the policy in this folder, sorted."""
+    from transformers import AutoConfig, GenerationConfig
+
+    try:
+        generation = GenerationConfig.from_pretrained(str(path))
+    except OSError:
+        generation = GenerationConfig.from_model_config(AutoConfig.from_pretrained(str(path)))
+    return tuple(sorted(stop_tokens(generation, tokenizer)))
 
 
 def _open_transformers(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:

@@ -21,7 +21,7 @@ import httpx
 from kernels_eval.errors import InfrastructureError, KernelmillError
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import SamplingConfig, SglangConfig
-from tasks.rollout.engines import stop_tokens
+from tasks.rollout.engines import stop_token_ids
 from tasks.rollout.engines.sglang.api import FailureKind, ServerError, ServerRequest, SglangApi
 from tasks.rollout.engines.sglang.canary import (
     NEW_TOKENS,
@@ -242,17 +242,6 @@ class WeightSync:
             outcomes[member] = InfrastructureError(f"SGLang server {member.url}: {refusal}") if refusal else None
             logger.info("canary of %s: %s", member.url, result)
         return outcomes
-
-
-def stop_token_ids(path: Path, tokenizer: Any) -> tuple[int, ...]:
-    """Return the tokens that end a turn of the policy in this folder, sorted."""
-    from transformers import AutoConfig, GenerationConfig
-
-    try:
-        generation = GenerationConfig.from_pretrained(str(path))
-    except OSError:
-        generation = GenerationConfig.from_model_config(AutoConfig.from_pretrained(str(path)))
-    return tuple(sorted(stop_tokens(generation, tokenizer)))
 
 
 def _read_policy(policy: CheckpointRef, tokenizer: Any, prompts: int) -> ServedPolicy:

@@ -1,5 +1,6 @@
 """`kernelmill verify`: every failure has a fix, and what a run does not need does not fail it."""
 
+import copy
 import http.server
 import socket
 import threading
@@ -132,6 +133,22 @@ def test_the_chat_template_is_compared_with_the_setting(tmp_path: Path, family_t
     plain = pretrained(tmp_path / "plain", family_tokenizer("phi4"), "{{ messages[-1].content }}")
     found = verify.checkpoint(configured(tmp_path, model={"pretrained": plain}))
     assert "its loss mask is not known: no special token ends an answer" in found.found
+
+
+def test_generation_stops_where_the_template_ends_an_answer(tmp_path: Path, family_tokenizer: Callable[[str], Any]):
+    tokenizer = copy.deepcopy(family_tokenizer("qwen2.5"))  # other tests have the same one
+    end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    tokenizer.eos_token = "<|endoftext|>"
+    folder = pretrained(tmp_path / "qwen", tokenizer)
+    config = configured(tmp_path, model={"pretrained": folder})
+    found = verify.checkpoint(config)
+    assert found.outcome is Outcome.FAILED
+    assert f"ends an answer with token {end} ('<|im_end|>')" in found.found
+    assert "('<|endoftext|>'); add it to eos_token_id" in found.found
+    with pytest.raises(InputError, match="expected it among those at which generation stops"):
+        check_before_start(config)
+    Path(folder, "generation_config.json").write_text(f'{{"eos_token_id": [{end}]}}')
+    assert verify.checkpoint(config).outcome is Outcome.OK
 
 
 def test_nvcc_is_missed_only_where_kernels_are_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

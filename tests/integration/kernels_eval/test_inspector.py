@@ -109,6 +109,7 @@ def test_a_failure_is_explained(
     assert found.issues == ()
 
 
+@pytest.mark.long
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     problem, kernel = PLANTED["masked_lanes"]
     for name, text in (("problem.py", problem), ("kernel.py", kernel)):

@@ -272,6 +272,7 @@ def test_a_broken_problem_is_not_the_kernels_fault(judge: Judge) -> None:
         judge.evaluate(ROW_PROBLEM, ROW_KERNEL, backend="tpu")
 
 
+@pytest.mark.long
 def test_killed_processes_lose_nothing_and_closing_leaves_nothing() -> None:
     with Judge(JudgeConfig(workers=2, compile="never", timeout_s=30.0)) as judge:  # also of the probes of new workers
         judge.evaluate_many([(ROW_PROBLEM, ROW_KERNEL + f"# {index}") for index in range(2)])
@@ -319,6 +320,7 @@ def test_without_the_sandbox_that_is_required_it_does_not_start(
         assert judge.evaluate(ROW_PROBLEM, "def f(:").status is Status.COMPILE_ERROR
 
 
+@pytest.mark.long
 def test_a_killed_driver_leaves_nothing_behind() -> None:
     script = (
         "import os, sys; sys.path.insert(0, sys.argv[1])\n"

@@ -103,6 +103,7 @@ def test_warm_and_cold_paths_give_the_same_bits(tmp_path: Path, make_policy: Mak
     assert_equal(warm, cold)
 
 
+@pytest.mark.long
 def test_without_the_optimizers_state_each_update_begins_with_a_new_one(
     tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch
 ) -> None:

@@ -78,7 +78,7 @@ def test_the_loop_runs_from_the_given_weights(kernelmill: Any, given: Path):
     assert stages_of_lines == [(0, "evaluation"), (0, "rollout"), (0, "update"), (1, "evaluation")]
     sent = [json.loads(line)["sent"] for line in (run / "wandb/sent.jsonl").read_text().splitlines()]
     assert [" ".join(key.split()[:2]) for key in sent] == [
-        "evaluation 0", "rollout 0", "update 0", "evaluation 1", "update_step 1",
+        "evaluation 0", "rollout 0", "samples 0", "update 0", "evaluation 1", "update_step 1",
     ]  # fmt: skip
     assert len(list((run / "wandb").glob("offline-run-*"))) == 1
     assert not stages & {"sft_data", "validate_sft_data", "sft"}

@@ -188,11 +188,8 @@ def _checked(path: Path, entry: dict[str, Any]) -> Path:
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(COPY_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def unpack(archive: Path, environment: Path, manifest: dict[str, Any]) -> None:

@@ -83,9 +83,9 @@ class WorkerClient:
         if on_gpu:  # it was compiled where it ran
             return Judged(verdict)
         judged = Judged(verdict, [Launch(**values) for values in reply["launches"]], work=Work(**reply["work"]))
-        return _with_issues(
-            job.config, self._compile(job.config, judged, reply) if _is_compiled(job, verdict) else judged
-        )
+        if _is_compiled(job, verdict):
+            judged = self._compile(job.config, judged, reply)
+        return _with_issues(job.config, judged)
 
     def _build(self, job: Job, on_gpu: bool) -> Compiled:
         config = job.config

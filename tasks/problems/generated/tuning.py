@@ -14,7 +14,7 @@ from tasks.problems.generated.operators import Family
 ROW_FAMILIES = {Family.ROW_STATISTIC, Family.SOFTMAX, Family.NORMALISATION, Family.REDUCTION}
 """Families whose operators need a whole row in one tile."""
 ELEMENTS_PER_THREAD = (4, 128)
-"""Least and most elements of a tile for each thread: 128 take half of its 255 registers. Chosen, not measured beyond."""
+"""Least and most elements of a tile for each thread: 128 take half of its 255 registers. Not measured beyond."""
 SHARED_BYTES = 232_448
 """Shared memory of a program on an H100 (CUDA C++ Programming Guide, compute capability 9.0: 227 KB)."""
 WARP = 32

@@ -48,10 +48,24 @@ def failure_of(command: str, output: str) -> InputError:
     if missing is not None:
         return NoWheelError(missing[1].partition(";")[0].strip())
     errors = [line for line in lines if line.startswith("ERROR:")]
-    # The last line on a conflict is an address; which packages are in conflict stands before it.
+    # The last line on a conflict is an address; which requirements are in conflict stands before it.
     conflict = [line for line in errors if "Cannot install" in line]
     last = (conflict or errors or lines or ["nothing"])[-1].removeprefix("ERROR:").strip()
+    causes = _contradictions(lines) if conflict else []
+    if causes:
+        last = f"the packages contradict each other: {'; '.join(causes)}"
     return InputError(f"pip {command} failed: {last}")
+
+
+def _contradictions(lines: Sequence[str]) -> list[str]:
+    """Return what was asked for, and one requirement of each package that contradicts it."""
+    asked = [found[1] + " is asked for" for line in lines if (found := re.match(r"The user requested (.+)", line))]
+    required: dict[str, str] = {}
+    for line in lines:
+        found = re.match(r"(\S+) \S+ depends on ", line)
+        if found is not None:
+            required.setdefault(found[1], line)  # pip names each version that it tried
+    return [*asked, *required.values()]
 
 
 def target_options(request: Request) -> list[str]:
@@ -65,7 +79,7 @@ def resolve(request: Request, requirements: Sequence[str], links: Sequence[Path]
     report = scratch / "report.json"
     found = [part for folder in links for part in ("--find-links", str(folder))]
     target = ["--target", str(scratch / "target"), "--ignore-installed", *target_options(request)]
-    call_pip("install", ["--dry-run", "--quiet", "--report", str(report), *target, *found, *requirements])
+    call_pip("install", ["--dry-run", "--report", str(report), *target, *found, *requirements])
     return json.loads(report.read_text(encoding="utf-8"))
 
 

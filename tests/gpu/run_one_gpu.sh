@@ -15,7 +15,8 @@ settings+=("runs_dir=$out/runs" "$@")
 arguments=(); for setting in "${settings[@]}"; do arguments+=(--set "$setting"); done
 run() { PYTHONPATH=$PWD "$python" -m flows.cli.main "$1" deployments/configs/one-gpu.yaml "${arguments[@]}"; }
 run verify > "$out/verify.log" 2>&1 || { cat "$out/verify.log"; exit 1; }
-nvidia-smi --query-gpu=timestamp,utilization.gpu,memory.used --format=csv,noheader -l 1 > "$out/gpu.csv" & sampler=$!
+nvidia-smi -i "${CUDA_VISIBLE_DEVICES:-0}" --query-gpu=timestamp,utilization.gpu,memory.used --format=csv,noheader -l 1 \
+  > "$out/gpu.csv" & sampler=$!
 trap 'kill $sampler' EXIT
 began=$SECONDS
 run train > "$out/train.log" 2>&1; code=$?

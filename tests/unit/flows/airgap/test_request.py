@@ -78,6 +78,12 @@ def test_too_little_disk_is_refused(tmp_path: Path):
             "ERROR: Cannot install a and b\nERROR: ResolutionImpossible: for help visit x",
             "failed: Cannot install a and b",
         ),
+        (
+            "ERROR: Cannot install b==2 and x==1 because these package versions have conflicting dependencies.\n"
+            "The conflict is caused by:\n    The user requested b==2\n    x 1.1 depends on b<2\n    x 1.0 depends on b<2\n"
+            "ERROR: ResolutionImpossible: for help visit x",
+            "the packages contradict each other: b==2 is asked for; x 1.1 depends on b<2",
+        ),
         ("", "pip install failed: nothing"),
         ("/usr/bin/python: No module named pip\n", "this Python has no pip"),
         (

@@ -3,13 +3,17 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel, Operational
 
 _FULL_SIZE_SLACK = 3
 """A run at the full size is ended after so many times the time that it was estimated to take at most."""
+
+
+LEAST_DEVICE_GB = 2.5
+"""Device memory of a worker at least, in GiB: three CUDA contexts of about 0.5, and 1 for tensors."""
 
 
 class JudgeConfig(FrozenModel):
@@ -66,7 +70,7 @@ class JudgeConfig(FrozenModel):
     min_own_time: float = Field(default=0.3, ge=0, le=1)
     """Share of the device time that a kernel's own launches must take, by the profiler."""
     timing_precision: float = Field(default=0.01, gt=0, le=0.5)
-    """Timing on a GPU is repeated until both medians are this precise (half of a 95 % interval, relative)."""
+    """Timing on a GPU is repeated until the three fastest rounds agree so far: half of their range, relative."""
     timing_rounds: int = Field(default=10, ge=2, le=1000)
     """Rounds of timed calls at most."""
     timing_s: float = Field(default=8.0, gt=0)
@@ -76,6 +80,19 @@ class JudgeConfig(FrozenModel):
     def full_size_limit_s(self) -> float:
         """Wall time after which a run at the full size is ended."""
         return max(self.timeout_s, _FULL_SIZE_SLACK * self.full_size_s)
+
+    @field_validator("device_memory_gb")
+    @classmethod
+    def _is_enough_for_all_workers(cls, value: float | None, info: ValidationInfo) -> float | None:
+        workers = info.data.get("workers", 1)
+        if info.data.get("device") == "cuda" and value is not None and value < workers * LEAST_DEVICE_GB:
+            raise ValueError(needed_device_memory(workers))
+        return value
+
+
+def needed_device_memory(workers: int) -> str:
+    """Return how much device memory so many workers need at least, in words."""
+    return f"at least {workers * LEAST_DEVICE_GB:.1f} for judge.workers = {workers}"
 
 
 CHANGEABLE = (

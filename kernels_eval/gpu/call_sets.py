@@ -1,6 +1,6 @@
 """Input sets of one candidate's rounds, in the judge's worker: drawn from one secret seed, laid out within a budget."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kernels_eval.correctness.outputs import Expected
@@ -84,11 +84,15 @@ class CallSets:
         sets = [self._with_expected(None, own=True) for _ in range(min(count, self.most_calls))]
         return self._shared([values for values, _ in sets], self.forms), [expected for _, expected in sets]
 
-    def timed(self, count: int) -> SharedCalls:
-        """Draw sets from the problem's own distribution, without the reference's results."""
+    def timed(self, count: int, between: Callable[[], None]) -> SharedCalls:
+        """Draw sets from the problem's own distribution, without the reference's results.
+
+        `between`: called before each.
+        """
 
         def draw() -> Iterator[list[Any]]:
             for _ in range(count):
+                between()
                 self._drawn += 1
                 yield self._reference.draw(None, self._drawn, self._seed, own=True)
 

@@ -118,7 +118,7 @@ class CandidateRun:
         key = "" if state.is_gated else self._reference.digest  # host copies take time by their size
         if key not in state.overheads:
             with state.lock.shared():
-                calls = self._sets.timed(1)
+                calls = self._sets.timed(1, state.lock.give_way)
             with state.lock.alone():
                 ungated = overhead_of([session.empty_round(calls, False) for _ in range(_EMPTY_ROUNDS)])
                 gated = ungated
@@ -176,13 +176,18 @@ class CandidateRun:
 
         def new_calls(count: int) -> SharedCalls:
             with lock.shared():
-                return sets.timed(count)
+                return sets.timed(count, lock.give_way)
 
         def make(calls: SharedCalls, request: RoundRequest) -> Round:
             return session.run(calls, request, self._config.timeout_s)
 
         def results(inputs: list[Any]) -> list[torch.Tensor]:
+            lock.give_way()
             return reference.results(copied(inputs) if changes else inputs)
+
+        def expected(inputs: list[Any]) -> Expected:
+            lock.give_way()
+            return sets.expected(inputs)
 
         def check(made: Round, calls: SharedCalls) -> None:
             with lock.shared():
@@ -191,7 +196,7 @@ class CandidateRun:
                     calls,
                     form,
                     lambda call: results(calls.sets[call]),
-                    lambda call: sets.expected(calls.sets[call]),
+                    lambda call: expected(calls.sets[call]),
                     self._errors,
                 )
             if made.answer.kernels:
@@ -204,7 +209,7 @@ class CandidateRun:
         device = Device(reference_s, second_s, new_calls, make, check, lock.alone)
         measured = self.measured = Timer(plan, device).measure()
         if not attribution.uses_side_streams:  # on several streams kernels run at once
-            check_profiled_time(measured.candidate.median, min(kernels_s), self._is_repeated)
+            check_profiled_time(measured.candidate.seconds, min(kernels_s), self._is_repeated)
         self._check_bounds(measured)
         return measured
 
@@ -259,15 +264,15 @@ class CandidateRun:
         """Check the reference's time against its best, and the candidate's against the device's peak rates."""
         reference, best_s = self._reference, self._state.best_reference_s
         key = (reference.digest, self._config.baseline)
-        reference_s = measured.reference.median
+        reference_s = measured.reference.seconds
         check_reference_time(reference_s, best_s.get(key))
         best_s[key] = min(reference_s, best_s.get(key, reference_s))
         rates = self._state.facts.rates
         least_s = floor_s(reference.input_bytes, self._sets.output_bytes, self._matrix_flops, rates)
-        check_floor(measured.candidate.median, least_s)
+        check_floor(measured.candidate.seconds, least_s)
 
     def _correct(self, measured: Measured) -> Verdict:
-        candidate_s, reference_s = measured.candidate.median, measured.reference.median
+        candidate_s, reference_s = measured.candidate.seconds, measured.reference.seconds
         moved = self._reference.input_bytes + self._sets.output_bytes
         profile = profile_of(self._kernels, moved, self._matrix_flops, self._state.facts.rates, candidate_s)
         return Verdict(
@@ -277,7 +282,7 @@ class CandidateRun:
             speedup=reference_s / candidate_s,
             candidate_ms=1e3 * candidate_s,
             reference_ms=1e3 * reference_s,
-            second_reference_ms=None if measured.second is None else 1e3 * measured.second.median,
+            second_reference_ms=None if measured.second is None else 1e3 * measured.second.seconds,
             timing_source=TimingSource.GPU,
             max_abs_error=self._errors.absolute,
             max_rel_error=self._errors.relative,

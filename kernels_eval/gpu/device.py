@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kernels_eval.config import LEAST_DEVICE_GB, needed_device_memory
 from kernels_eval.cost.hardware import HARDWARE
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.gpu.timing_statistics import MemoryRates
@@ -35,7 +37,10 @@ _UNKNOWN_FLOPS = 5e15
 _SHARE_OF_FREE = 0.9
 _CONTEXTS_BYTES = 3 << 29
 """CUDA contexts of a worker, its candidate and a spare process, about 500 MB each."""
-_LEAST_BYTES = 1 << 30
+_LEAST_BYTES = int(LEAST_DEVICE_GB * GIB) - _CONTEXTS_BYTES
+"""Tensors of a worker."""
+_SHARED_S = 5e-3
+"""Time after which work beside others gives way: a timed round takes about as long."""
 
 
 @cache
@@ -100,13 +105,14 @@ def device_facts() -> DeviceFacts:
 class DeviceLock:
     """Lock among the workers of this machine, over two files: what is timed has the device to itself.
 
-    Whoever waits holds the turn, so that those who share the device cannot keep one out who needs it alone. The system
-    releases both if their holder dies.
+    Whoever waits holds the turn, so that those who share the device cannot keep one out who needs it alone. Long work
+    beside others gives way between its parts. The system releases both if their holder dies.
     """
 
     def __init__(self, folder: Path, synchronize: Callable[[], object]) -> None:
         """`synchronize`: waits until this process's work on the device is done."""
         self._synchronize = synchronize
+        self._since = 0.0
         self._turn, self._device = (
             os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600) for name in ("device.turn", "device.lock")
         )
@@ -119,13 +125,24 @@ class DeviceLock:
         """Have the device beside others, for work whose time does not count."""
         return self._held(fcntl.LOCK_SH)
 
-    @contextlib.contextmanager
-    def _held(self, operation: int) -> Generator[None]:
+    def give_way(self) -> None:
+        """Let whoever waits have the device now, if this process has shared it for some milliseconds."""
+        if time.perf_counter() - self._since > _SHARED_S:
+            self._synchronize()
+            fcntl.flock(self._device, fcntl.LOCK_UN)
+            self._take(fcntl.LOCK_SH)
+
+    def _take(self, operation: int) -> None:
         fcntl.flock(self._turn, fcntl.LOCK_EX)
         try:
             fcntl.flock(self._device, operation)
         finally:
             fcntl.flock(self._turn, fcntl.LOCK_UN)
+        self._since = time.perf_counter()
+
+    @contextlib.contextmanager
+    def _held(self, operation: int) -> Generator[None]:
+        self._take(operation)
         try:
             yield
             self._synchronize()
@@ -148,8 +165,7 @@ def share_of_memory(folder: Path, workers: int, wanted_gb: float | None, free_by
         total = int(wanted_gb * GIB)
     share = (total - contexts) // workers
     if share < _LEAST_BYTES:
-        found_gb, needed_gb = total / GIB, (workers * _LEAST_BYTES + contexts) / GIB
         raise InfrastructureError(
-            f"judge.device_memory_gb: {workers} workers need {needed_gb:.1f} GiB of device memory, found {found_gb:.1f}"
+            f"judge.device_memory_gb: expected {needed_device_memory(workers)}, found {total / GIB:.1f}"
         )
     return share

@@ -1,4 +1,4 @@
-"""Timing of a candidate against the reference, in the judge's worker: rounds of calls until both medians are known.
+"""Timing of a candidate against the reference, in the judge's worker: rounds of calls until the fastest ones agree.
 
 Each round draws fresh inputs. The reference makes the calls in this process, then the candidate makes the same calls in
 its own, and every output of the candidate is checked. Both are timed by this process's clock from the opening of a gate
@@ -189,7 +189,7 @@ class Device:
 
 @dataclass
 class Timer:
-    """Makes rounds until both medians are known."""
+    """Makes rounds until the fastest ones agree."""
 
     plan: TimingPlan
     device: Device

@@ -1,55 +1,39 @@
-"""Statistics of device time: medians with confidence intervals, and lower bounds. Pure arithmetic."""
+"""Statistics of device time: what rounds agree on, and lower bounds. Pure arithmetic."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from statistics import median
 
-_COVERAGE = 0.95
+FASTEST = 3
+"""Rounds that have to agree."""
 FLOOR_LATENCY_S = 0.8e-6
 """Shortest launch."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A median with a 95 % confidence interval that assumes no distribution."""
+    """Time of the rounds that nothing disturbed."""
 
-    median: float
-    low: float
-    high: float
+    seconds: float
+    """Median of the three fastest rounds."""
+    spread: float
+    """Half of their range relative to it."""
     samples: int
-
-    @property
-    def half_width(self) -> float:
-        """Half the interval relative to the median."""
-        return (self.high - self.low) / 2 / self.median if self.median else math.inf
+    """All rounds."""
 
 
 def estimate(samples: Sequence[float]) -> Estimate:
-    """Return the median and the two order statistics that enclose it with 95 % at least.
+    """Return the time on which the three fastest rounds agree.
 
-    Below six samples no pair does: then the interval is from the least to the largest.
+    What disturbs a round, such as the work of another process on the device, makes it longer, never shorter: fast
+    rounds say more than the median of all (Chen and Revels, Robust benchmarking in noisy environments, 2016, section
+    III). Three, so that one faulty clock reading is not believed.
     """
-    ordered = sorted(samples)
-    left_out = _left_out(len(ordered))
-    return Estimate(median(ordered), ordered[left_out], ordered[-1 - left_out], len(ordered))
-
-
-@lru_cache
-def _left_out(count: int) -> int:
-    """Return how many of the smallest and of the largest samples lie outside the narrowest interval of 95 %.
-
-    The median lies below the k-th smallest sample with the probability that fewer than k of `count` fair coins show
-    heads (David and Nagaraja, Order Statistics, section 7.1).
-    """
-    left_out, outcomes = 0, 1
-    while left_out < (count - 1) // 2:
-        outcomes += math.comb(count, left_out + 1)
-        if 2 * outcomes / 2**count > 1 - _COVERAGE:
-            break
-        left_out += 1
-    return left_out
+    fastest = sorted(samples)[:FASTEST]
+    seconds = median(fastest)
+    spread = (fastest[-1] - fastest[0]) / 2 / seconds if seconds else math.inf
+    return Estimate(seconds, spread, len(samples))
 
 
 def floor_s(read_bytes: float, written_bytes: float, flops: float, memory: "MemoryRates") -> float:
@@ -83,5 +67,5 @@ class MemoryRates:
 
 
 def is_settled(candidate: Sequence[float], reference: Sequence[float], precision: float) -> bool:
-    """True if both medians are known to the wanted relative half-width."""
-    return estimate(candidate).half_width <= precision and estimate(reference).half_width <= precision
+    """True if the fastest rounds of both agree within `precision`."""
+    return estimate(candidate).spread <= precision and estimate(reference).spread <= precision

@@ -6,6 +6,7 @@ seed gives the same tokens, to the bit.
 
 A fault or timeout of the engine or the judge is data: the work is retried once, and then the turn is kept with the
 verdict `infrastructure_error`, without reward, and ends its episode. Other episodes continue; no wait is unlimited.
+Where most episodes ended so, the rollout itself has failed.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from kernels_eval.errors import InputError, first_cause
+from kernels_eval.errors import InfrastructureError, InputError, first_cause
 from kernels_eval.rewards import Answer
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.engines import Engine, FinishReason, Generation, GenerationRequest
@@ -30,6 +31,8 @@ from tasks.rollout.watchdog import Phase, Watchdog
 from tasks.trajectories.schema import Trajectory, Turn, TurnRole
 
 logger = logging.getLogger("kernelmill.rollout")
+_MOST_FAULTS = 0.5
+"""Share of the episodes."""
 _SMALLEST_SHARED = 32
 """Episodes from which a second cohort pays: smaller batches cost about as much as whole ones."""
 
@@ -48,6 +51,13 @@ class RolloutCounts:
     """Of responses."""
     prompt_tokens: int = 0
     judging: int = 0
+    last_fault: str = ""
+
+    def check_faults(self) -> None:
+        """Raise InfrastructureError if the machine failed in most episodes: the others say little of the policy."""
+        if self.faults > _MOST_FAULTS * self.planned:
+            found = f"faults of the machine ended {self.faults} of {self.planned} episodes"
+            raise InfrastructureError(f"{found}, more than {_MOST_FAULTS:.0%}; the last one: {self.last_fault}")
 
 
 class EpisodeLoop:
@@ -206,5 +216,7 @@ class EpisodeLoop:
         counts.judging -= 1
         counts.turns += 1
         counts.correct_turns += turn.verdict.correct
-        counts.faults += turn.reward is None
+        if turn.reward is None:
+            counts.faults += 1
+            counts.last_fault = turn.verdict.error_message or ""
         counts.finished += episode.termination is not None

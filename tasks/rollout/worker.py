@@ -129,9 +129,10 @@ async def roll_out(
     finally:
         if json_logs is not None:
             await asyncio.to_thread(json_logs.close)
+    counts.check_faults()
     if counts.left_out:
-        episodes = counts.left_out + counts.planned
-        logger.warning("%d of %d episodes left out: their prompts leave no room", counts.left_out, episodes)
+        total = counts.left_out + counts.planned
+        logger.warning("%d of %d episodes left out: their prompts leave no room", counts.left_out, total)
     seconds = time.perf_counter() - started
     return await asyncio.to_thread(
         write_trajectories,

@@ -132,6 +132,15 @@ def test_a_policy_that_is_none_is_named(problem_set: ProblemSetRef, destination:
         collect(CheckpointRef(uri=str(empty), digest="none"), problem_set, destination)
 
 
+def test_a_rollout_that_the_judge_could_not_judge_has_failed(
+    policy: CheckpointRef, problem_set: ProblemSetRef, destination: Path
+) -> None:
+    hopeless = CONFIG.model_copy(update={"judge_patience_s": 1e-4})
+    with pytest.raises(InfrastructureError, match=r"faults of the machine ended \d+ of 16 episodes, .* no verdict in"):
+        collect(policy, problem_set, destination, hopeless)
+    assert not destination.exists()
+
+
 @pytest.mark.long
 def test_a_killed_process_is_an_infrastructure_error_and_the_repeat_is_whole(
     policy: CheckpointRef, problem_set: ProblemSetRef, destination: Path

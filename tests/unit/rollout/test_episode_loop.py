@@ -301,6 +301,14 @@ def test_a_judged_sample_goes_on_while_others_wait(simulation: Any, small_tokeni
     assert {each.termination for each in trajectories} == {Termination.TURN_LIMIT}, "nobody waited in vain"
 
 
+def test_a_rollout_with_faults_in_most_episodes_has_failed(simulation: Any, small_tokenizer: Any) -> None:
+    _, episode_loop = play(
+        simulation, small_tokenizer, simulation.FaultyEngine(small_tokenizer), simulation.FaultyJudge(1.0, 0), 4, 2
+    )
+    with pytest.raises(InfrastructureError, match=r"ended \d of 8 episodes, more than 50%; the last one: "):
+        episode_loop.counts.check_faults()
+
+
 def test_one_cohort_is_judged_while_another_is_written(simulation: Any, small_tokenizer: Any) -> None:
     """On an engine of static batches: no verdict on the first cohort comes before the second one is generated."""
     second_cohort_asked = asyncio.Event()
@@ -376,6 +384,7 @@ def test_an_engine_that_hangs_is_asked_once_more_and_then_given_up(
     assert given_up[0].turns[0].verdict.error_category == "engine_fault"
     assert given_up[0].turns[0].reward is None
     assert episode_loop.counts.faults == 1
+    episode_loop.counts.check_faults()
     assert max(engine.attempts.values()) == 2
     assert engine.closed == 2, "an abandoned stream is told"
     # The log names sample, turn and phase, while it waits and when it acts.

@@ -53,7 +53,7 @@ def test_workers_share_what_the_first_one_found_free(tmp_path: Path) -> None:
 
 
 def test_too_little_memory_is_said_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(InfrastructureError, match=r"^judge.device_memory_gb: 8 workers need 20.0 GiB .* found 10.0$"):
+    with pytest.raises(InfrastructureError, match=r"expected at least 20.0 for judge.workers = 8, found 10.0$"):
         share_of_memory(tmp_path, 8, 10, 0)
 
 
@@ -128,6 +128,31 @@ def test_who_shares_the_device_cannot_keep_one_out_who_needs_it_alone(tmp_path: 
         ended.set()
         for thread in sharing:
             thread.join()
+
+
+def test_long_work_beside_others_gives_way_to_who_needs_the_device_alone(tmp_path: Path) -> None:
+    synchronized: list[int] = []
+    lock = device.DeviceLock(tmp_path, lambda: synchronized.append(1))
+    was_alone = threading.Event()
+
+    def take() -> None:
+        with device.DeviceLock(tmp_path, lambda: None).alone():
+            was_alone.set()
+
+    other = threading.Thread(target=take, daemon=True)
+    with lock.shared():
+        lock.give_way()
+        assert not synchronized, "not after so short a time"
+        other.start()
+        until = time.monotonic() + 20
+        while not was_alone.is_set() and time.monotonic() < until:
+            time.sleep(0.001)
+            lock.give_way()
+        assert was_alone.is_set()
+        assert synchronized, "its work is done before others come"
+        with (tmp_path / "device.lock").open() as third, pytest.raises(BlockingIOError):
+            fcntl.flock(third, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it shares the device again
+    other.join()
 
 
 def test_a_holder_that_fails_leaves_the_device_to_others(tmp_path: Path) -> None:

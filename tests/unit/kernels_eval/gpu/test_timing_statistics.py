@@ -1,7 +1,5 @@
 """Samples of device time, and lower bounds."""
 
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,43 +16,29 @@ H100 = MemoryRates(3.35e12, 50 << 20, 989e12)
 
 
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=200))
-def test_the_median_lies_in_its_interval(samples: list[float]) -> None:
+def test_the_time_is_among_the_three_fastest(samples: list[float]) -> None:
     found = estimate(samples)
-    assert min(samples) <= found.low <= found.median <= found.high <= max(samples)
+    assert min(samples) <= found.seconds <= sorted(samples)[:3][-1]
     assert found.samples == len(samples)
+    assert found.spread >= 0
 
 
-def test_the_interval_covers_the_true_median_as_often_as_it_says() -> None:
-    generator = random.Random(1)
-    covered = 0
-    for _ in range(1000):
-        found = estimate([generator.expovariate(1.0) for _ in range(40)])
-        covered += found.low <= 0.6931 <= found.high
-    assert covered >= 940
+@given(st.lists(st.floats(1.0, 1.001), min_size=3, max_size=10), st.lists(st.floats(1.1, 50.0), max_size=30))
+def test_disturbed_rounds_change_nothing(quiet: list[float], disturbed: list[float]) -> None:
+    assert estimate([*disturbed, *quiet]).seconds == estimate(quiet).seconds
+    assert is_settled([*disturbed, *quiet], quiet, 0.01)
 
 
-@pytest.mark.parametrize(
-    ("count", "left_out"), [(3, 0), (5, 0), (6, 0), (8, 0), (9, 1), (10, 1), (12, 2), (15, 3), (20, 5), (30, 9)]
-)
-def test_the_interval_s_ends_are_those_of_the_tables(count: int, left_out: int) -> None:
-    """Ranks of the 95 % interval of a median, as statistical tables have them (9: 2nd and 8th; 20: 6th and 15th)."""
-    found = estimate([float(number) for number in range(count)])
-    assert (found.low, found.high) == (left_out, count - 1 - left_out)
+def test_one_round_that_is_too_fast_is_not_believed() -> None:
+    assert not is_settled([0.5, 1.0, 1.0, 1.0], [1.0] * 4, 0.01)
+    assert estimate([0.5, 1.0, 1.0, 1.0]).seconds == 1.0
 
 
-def test_one_slow_round_of_nine_does_not_go_on_for_ever() -> None:
-    assert is_settled([1.0] * 8 + [1.5], [2.0] * 9, 0.01)
-    assert not is_settled([1.0] * 7 + [1.5], [2.0] * 8, 0.01)
-
-
-def test_the_interval_narrows_with_the_square_root() -> None:
-    generator = random.Random(2)
-    widths = [estimate([generator.gauss(1.0, 0.1) for _ in range(count)]).half_width for count in (25, 2500)]
-    assert 5 < widths[0] / widths[1] < 25
-
-
-def test_outliers_move_the_median_little() -> None:
-    assert estimate([1.0] * 30 + [100.0] * 5).median == 1.0
+def test_rounds_of_an_h100_beside_three_other_workers() -> None:
+    """Microseconds of a reference as measured: the median of all is 19.6 and its 95 % interval 19.6 to 24.8."""
+    measured = [19.61, 19.58, 28.52, 19.69, 19.62, 19.56, 19.61, 19.58, 21.06, 24.79]
+    assert estimate(measured).seconds == pytest.approx(19.6, rel=0.005)
+    assert is_settled(measured[:4], measured[:4], 0.01)
 
 
 def test_no_honest_kernel_is_below_the_floor() -> None:
@@ -76,7 +60,7 @@ def test_the_peak_is_that_of_what_takes_longer() -> None:
 
 
 def test_settled_needs_both() -> None:
-    steady, noisy = [1.0] * 30, [0.5, 1.5] * 15
+    steady, noisy = [1.0] * 30, [1.0, 1.1, 1.2]
     assert is_settled(steady, steady, 0.01)
     assert not is_settled(steady, noisy, 0.01)
     assert not is_settled(noisy, steady, 0.01)

@@ -21,7 +21,13 @@ from flows.capacity.memory import (
     training_memory,
 )
 from flows.capacity.sharing import gpu_memory_beside, host_memory
-from flows.capacity.speed import Assumptions, Gpu, generated_tokens_a_second, training_tokens_a_second
+from flows.capacity.speed import (
+    Assumptions,
+    Gpu,
+    generated_tokens_a_second,
+    host_step_seconds,
+    training_tokens_a_second,
+)
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 from tasks.cluster.placement import Kind, Need, whole_gpus
@@ -77,6 +83,10 @@ class CapacityPlan:
     generation_tokens_s: float | None
     rollout_s: float
     update_s: float
+    host_step_s: float
+    """Seconds of an iteration in which the host steps an offloaded optimizer."""
+    starting_s: float
+    """Seconds until the update's engine has its models and its optimizer: once, and again after a fault."""
     saving_s: float
     """Seconds to write an iteration's policy and its optimizer's state."""
     sequences: int
@@ -132,6 +142,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
     judged = samples * turns * assumed.judging_s / max(judges.count * judges.workers or config.judge.workers, 1)
     generated_s = samples * turns * mean_answer / generation if generation else 0.0
     published = sum(_published_bytes(config, job))
+    host = host_memory(config, shape, job)
     trained_tokens = samples * turns * (assumed.prompt_tokens + turns * mean_answer / 2 + mean_answer)
     return CapacityPlan(
         shape=shape,
@@ -147,7 +158,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         sequences=sequences,
         checkpoint_bytes=published,
         disk_bytes=disk_bytes(config, shape),
-        host=host_memory(config, shape, job),
+        host=host,
         beside=gpu_memory_beside(config, shape, gpu.memory_gib * GIB, fraction),
         update_gpus=update.ranks * update.gpus_per_rank,
         generation_gpus=servers_of(config) * rollout.sglang.gpus_per_server + rollout.gpus,
@@ -157,6 +168,16 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         generation_tokens_s=generation,
         rollout_s=generated_s + judged,
         update_s=update.epochs * trained_tokens / training,
+        host_step_s=update.epochs
+        * update.optimizer_steps
+        * host_step_seconds(
+            shape.parameters if job.trained is None else job.trained,
+            job.offloaded,
+            update.ranks * update.threads_per_rank,
+            assumed,
+        ),
+        starting_s=(update.ranks * (used["weights"] + used["reference"]) + host["offloaded optimizer"])
+        / assumed.starting,
         saving_s=published / assumed.saving,
     )
 

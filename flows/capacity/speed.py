@@ -54,6 +54,17 @@ class Assumptions:
     saving: float = 0.6e9
     """Bytes of a checkpoint per second: written to a local disk (3 GB/s), then read for its SHA-256 (0.75 GB/s on one
     core, measured)."""
+    host_weights: float = 8e6
+    """Weights that DeepSpeed's Adam steps in a second on one thread of the host, its state's memory new to it: 7.4e9 in
+    57 s on 16 threads, measured."""
+    starting: float = 1.3e9
+    """Bytes of models and offloaded state for which a starting update engine has memory in a second: 184e9 in 140 s,
+    measured."""
+
+
+def host_step_seconds(parameters: float, offloaded: float, threads: int, assumed: Assumptions) -> float:
+    """Return the seconds of one step of the offloaded share of the optimizer on so many threads of all ranks."""
+    return parameters * offloaded / (assumed.host_weights * threads)
 
 
 def training_tokens_a_second(

@@ -31,7 +31,7 @@ def test_the_configuration_for_one_gpu_fits_24_gb(gpu: str):
 def test_on_one_gpu_everything_has_to_fit_together():
     assert not planned("one-gpu", "judge.device_memory_gb=20", gpu="rtx4090").fits
     assert planned("one-gpu", "judge.device_memory_gb=20").fits
-    more = planned("one-gpu", "judge.workers=8")
+    more = planned("one-gpu", "judge.workers=3")
     assert more.beside["judge"] > planned("one-gpu").beside["judge"]
 
 

@@ -15,6 +15,7 @@ from tasks.rollout.refill import refill_for
 from tasks.rollout.task import roll_out
 from tasks.tracking.collapse import look_for_collapse
 from tasks.training.retention import keep_optimizers, keep_weights
+from tasks.update.past import PastUpdate, updates_without_state
 from tasks.update.task import update
 from tasks.validation.task import check_update, publish_checked
 
@@ -40,18 +41,31 @@ def collect_trajectories(run: Run, problems: ProblemSetRef, policy: CheckpointRe
     return run.add_batch(batch, iteration)
 
 
-def update_policy(run: Run, policy: CheckpointRef, batch: TrajectoryBatchRef) -> CheckpointRef:
-    """Return the next policy: one update on validated trajectories, recorded in the run."""
-    updated = run.add_policy(run_update(run, policy, run.state.policies[0], batch))
+def update_policy(run: Run, policy: CheckpointRef, batch: TrajectoryBatchRef, others_follow: bool) -> CheckpointRef:
+    """Return the next policy: one update on validated trajectories, recorded in the run.
+
+    `others_follow`: further updates in this process, whose ranks hold the optimizer's state until then.
+    """
+    interval = run.config.update.checkpoint_interval
+    writes_state = not others_follow or (policy.weight_version + 1) % interval == 0
+    past = updates_without_state(policy, run.state.policies, run.state.batches)
+    updated = run.add_policy(run_update(run, policy, run.state.policies[0], batch, writes_state, past))
     look_for_collapse(
         run.run_dir, run.config.tracking.collapse, lambda sign: run.workspace.tell(lambda each: each.warned(sign))
     )
-    keep_optimizers(run.state.policies, run.config.update.checkpoint_interval)
+    keep_optimizers(run.state.policies, interval)
     keep_weights(run.state.policies, run.config.update.weights_interval)
     return updated
 
 
-def run_update(run: Run, policy: CheckpointRef, first: CheckpointRef, batch: TrajectoryBatchRef) -> CheckpointRef:
+def run_update(
+    run: Run,
+    policy: CheckpointRef,
+    first: CheckpointRef,
+    batch: TrajectoryBatchRef,
+    writes_state: bool = True,
+    past: tuple[PastUpdate, ...] = (),
+) -> CheckpointRef:
     """Return the policy after one validated update on a batch; `first`: reference policy of the KL term, if any."""
     config, iteration = run.config, policy.weight_version
     updated = update(
@@ -63,6 +77,8 @@ def run_update(run: Run, policy: CheckpointRef, first: CheckpointRef, batch: Tra
         iteration=iteration,
         total_iterations=_schedule_length(config, iteration),
         seed=config.seed,
+        writes_state=writes_state,
+        past=past,
     )
     return check_update(run.workspace, updated, config.validation, iteration=iteration)
 
@@ -77,9 +93,11 @@ def _schedule_length(config: RunConfig, iteration: int) -> int:
     return config.update.schedule_iterations or max(config.iterations, iteration + 1)
 
 
-def run_iteration(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> CheckpointRef:
-    """Return the policy after one more iteration."""
-    return update_policy(run, policy, collect_trajectories(run, problems, policy))
+def run_iteration(
+    run: Run, problems: ProblemSetRef, policy: CheckpointRef, others_follow: bool = False
+) -> CheckpointRef:
+    """Return the policy after one more iteration. `others_follow`: as in `update_policy`."""
+    return update_policy(run, policy, collect_trajectories(run, problems, policy), others_follow)
 
 
 @flow(name="training-iteration", flow_run_name=name_of("iteration"))

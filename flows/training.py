@@ -29,7 +29,7 @@ def training_flow(config: RunConfig, overrides: tuple[str, ...] = ()) -> str:
         evaluate_policy(run, problems, policy)
         every, last = run.config.evaluation.interval, run.config.iterations
         for number in range(1, last + 1):
-            policy = run_iteration(run, problems, policy)
+            policy = run_iteration(run, problems, policy, others_follow=number < last)
             if every is not None and number % every == 0 and number < last:
                 evaluate_policy(run, problems, policy)
         evaluate_policy(run, problems, policy)

@@ -67,7 +67,7 @@ class CapacityPlan:
     share_of_longest: int
     """Tokens of the longest sequence on one rank: all of them divided by `update.context_parallel`."""
     checkpoint_bytes: float
-    """Bytes that an iteration writes to disk: weights and optimizer state."""
+    """Bytes of a policy with its optimizer's state, if that is written."""
     disk_bytes: float
     """Bytes that all iterations leave on disk."""
     host: dict[str, float]
@@ -88,7 +88,7 @@ class CapacityPlan:
     starting_s: float
     """Seconds until the update's engine has its models and its optimizer: once, and again after a fault."""
     saving_s: float
-    """Seconds to write an iteration's policy and its optimizer's state."""
+    """Mean seconds to write an iteration's policy, with its optimizer's state where it has one."""
     sequences: int
     """Concurrent sequences on one server."""
 
@@ -141,7 +141,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
     judges = config.rollout.judge_actors
     judged = samples * turns * assumed.judging_s / max(judges.count * judges.workers or config.judge.workers, 1)
     generated_s = samples * turns * mean_answer / generation if generation else 0.0
-    published = sum(_published_bytes(config, job))
+    weights, optimizer = _published_bytes(config, job)
     host = host_memory(config, shape, job)
     trained_tokens = samples * turns * (assumed.prompt_tokens + turns * mean_answer / 2 + mean_answer)
     return CapacityPlan(
@@ -156,7 +156,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         wanted_cache_tokens=sequences * longest,
         share_of_longest=share_of_longest,
         sequences=sequences,
-        checkpoint_bytes=published,
+        checkpoint_bytes=weights + optimizer,
         disk_bytes=disk_bytes(config, shape),
         host=host,
         beside=gpu_memory_beside(config, shape, gpu.memory_gib * GIB, fraction),
@@ -178,7 +178,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         ),
         starting_s=(update.ranks * (used["weights"] + used["reference"]) + host["offloaded optimizer"])
         / assumed.starting,
-        saving_s=published / assumed.saving,
+        saving_s=(weights + optimizer / update.checkpoint_interval) / assumed.saving,
     )
 
 
@@ -208,7 +208,7 @@ def disk_bytes(config: RunConfig, shape: Shape) -> float:
         config.update.weights_interval,
     )
     kept = count if weights_interval == 1 else min(count // weights_interval + 3, count)
-    whole = kept if interval == 1 else min(count // interval + 2, kept)
+    whole = min(-(-count // interval), kept)
     return kept * weights + whole * optimizer
 
 

@@ -115,11 +115,13 @@ def keep_optimizers(policies: Mapping[int, CheckpointRef], interval: int) -> Non
 def keep_weights(policies: Mapping[int, CheckpointRef], interval: int) -> None:
     """Remove weights and optimizer state of a run's policies but those that the rule keeps.
 
-    Kept are policy 0 (the reference of the KL term), every `interval`-th, the best, and the newest two.
+    Kept are policy 0 (the reference of the KL term), every `interval`-th, the best, the newest two, and the newest one
+    that has its optimizer's state: later updates may have to be made again from it (tasks.update.past).
     """
     best = best_policy(policies)
+    whole = max((version for version, policy in policies.items() if any(policy.path.glob("optimizer/*"))), default=0)
     for version in sorted(policies)[:-_WHOLE]:
-        if version % interval and version != best:
+        if version % interval and version not in (best, whole):
             discard(policies[version].path, (*OPTIMIZER_FILES, *WEIGHT_FILES))
 
 

@@ -111,8 +111,8 @@ class UpdateConfig(EngineConfig):
     save_interval: Annotated[int | None, Operational] = Field(default=None, ge=1)
     """Optimizer steps between interim checkpoints, which a killed update goes on from; none: it begins again."""
     checkpoint_interval: Annotated[int, Operational] = Field(default=1, ge=1)
-    """Iterations from one policy that keeps its optimizer's state to the next. The others, but for the newest two,
-    keep their weights: enough to sample from and to measure, not to go on from. 1: all keep it."""
+    """Iterations from one policy that has its optimizer's state to the next; the run's last one has it too. The ranks
+    hold it in between, and after a kill they make the updates since again. 1: all have it."""
     weights_interval: Annotated[int, Operational] = Field(default=1, ge=1)
     """Iterations from one policy that keeps its weights to the next. The others, but for the newest two, policy 0 and
     the best (highest mean return of the training batch that it wrote), keep their metrics only. 1: all keep them."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from kernels_eval.errors import InfrastructureError
 from tasks.models.policy import load_policy
 from tasks.models.tokenizer import load_tokenizer
 from tasks.pipeline.references import CheckpointRef
@@ -54,6 +55,12 @@ class UpdateJob:
     interim: Interim | None = None
     problems_refilled: int = 0
     """Problems that the rollout drew beyond its first draw, for groups that teach something."""
+    writes_state: bool = True
+    """Write the optimizer's state beside the policy."""
+    needs_state: bool = False
+    """The policy is the result of an update: without its optimizer's state nothing goes on from it."""
+    is_made_again: bool = False
+    """Write nothing: the policy is there, and the engine is held with its optimizer's state."""
 
     @property
     def resume(self) -> Path | None:
@@ -145,10 +152,16 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
             "total": len(hands),
             **{name: rows[-1][name] for name in ("loss", "kl", "entropy", "gradient_norm", "tokens_per_s")},
         }
-    engines.save(job.folder, engines.tokenizer, config.optimizer_state)
+    if not job.is_made_again:
+        engines.save(job.folder, engines.tokenizer, job.writes_state)
     if config.optimizer_state:  # otherwise the next update begins with a new optimizer, as one that is resumed would
         rank.held["update"] = engines
     yield {"rows": rows}
+
+
+def held_program(rank: RankContext, job: UpdateJob) -> Iterator[bool]:
+    """Yield whether this rank holds the engines that the job begins with."""
+    yield _holds(rank, job)
 
 
 def adopt_program(rank: RankContext, digest: str) -> Iterator[None]:
@@ -197,11 +210,16 @@ def seed_step(seed: int, iteration: int, step: int, rank: int) -> None:
 def _engines(rank: RankContext, job: UpdateJob) -> Engines:
     """Return the engines that already hold the policy, or load them from its checkpoint. Both are equal to the bit."""
     settings = engine_settings(job.config, job.dtype)
+    is_held = _holds(rank, job)
     held: Engines | None = rank.held.pop("update", None)
-    digest = rank.held.pop("update_digest", None)  # from here on the held weights are nobody's
-    if held is not None and digest == job.policy.digest and job.resume is None and _fits(held, job, settings):
+    rank.held.pop("update_digest", None)  # from here on the held weights are nobody's
+    if held is not None and is_held:
         return held
     del held
+    if job.needs_state and job.resume is None:
+        raise InfrastructureError(
+            f"{job.policy.path}: the ranks do not hold the optimizer's state of this policy any more"
+        )
     source = job.resume or job.policy.path
     if settings.lora is None or job.base is None:
         model = load_policy(source, job.dtype)
@@ -220,6 +238,12 @@ def _engines(rank: RankContext, job: UpdateJob) -> Engines:
         critic = CriticEngine(load_critic(origin, job.dtype), critic_settings(job.config, job.dtype))
         restore_optimizer(critic, stored)
     return Engines(policy, critic, load_tokenizer(job.policy.path), job.base)
+
+
+def _holds(rank: RankContext, job: UpdateJob) -> bool:
+    held: Engines | None = rank.held.get("update")
+    is_that_policy = rank.held.get("update_digest") == job.policy.digest and job.resume is None
+    return held is not None and is_that_policy and _fits(held, job, engine_settings(job.config, job.dtype))
 
 
 def _fits(held: Engines, job: UpdateJob, settings: EngineSettings) -> bool:

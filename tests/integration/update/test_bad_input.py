@@ -132,7 +132,7 @@ def test_bad_turns_and_settings_are_found_before_a_worker_starts(
         (folder / "optimizer" / "state.safetensors").write_text("x")
     discard(tmp_path / "thinned-policy", OPTIMIZER_FILES)
     refused(
-        r"thinned-policy: the optimizer's state of this policy was removed",
+        r"thinned-policy: this policy has no optimizer's state",
         policy=thinned.model_copy(update={"uri": str(tmp_path / "thinned-policy")}),
     )
 

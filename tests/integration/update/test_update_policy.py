@@ -1,6 +1,8 @@
 """The update on real ranks: exact, the same warm and cold, the same on one rank and on two, safe against bad input and death."""
 
 import json
+import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from tasks.pipeline.store import MANIFEST, is_available, read_manifest
 from tasks.training.program import RankContext
 from tasks.trajectories.schema import TRAJECTORIES_FILE, TRAJECTORIES_SCHEMA, verdict_row
 from tasks.update.config import UpdateConfig
+from tasks.update.past import updates_without_state
 from tasks.update.program import UpdateJob, update_program
 from tasks.update.train import update_policy
 
@@ -101,6 +104,43 @@ def test_warm_and_cold_paths_give_the_same_bits(tmp_path: Path, make_policy: Mak
     stop_workers()
     cold = update_policy(first, policy, second_batch, BASE, 1, 2, 0, tmp_path / "cold", silent)
     assert_equal(warm, cold)
+
+
+def test_a_state_that_was_not_written_is_made_again_to_the_same_bits(
+    tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    policies = {0: make_policy()}
+    batches = {number: make_batch(policies[0], f"batch-{number}", seed=number) for number in range(3)}
+
+    def updated(number: int, name: str, writes_state: bool) -> CheckpointRef:
+        past = updates_without_state(policies[number], policies, batches)
+        return update_policy(
+            policies[number], policies[0], batches[number], BASE, number, 3, 0, tmp_path / name, silent,
+            writes_state=writes_state, past=past,
+        )  # fmt: skip
+
+    for number, name in enumerate(["first", "second"]):
+        policies[number + 1] = updated(number, name, writes_state=False)
+        assert not (policies[number + 1].path / "optimizer").exists()
+    assert [update.policy.weight_version for update in updates_without_state(policies[2], policies, batches)] == [0, 1]
+    warm = updated(2, "warm", writes_state=True)
+    assert "made again" not in caplog.text
+    stop_workers()
+    cold = updated(2, "cold", writes_state=True)
+    assert caplog.text.count("is made again") == 2
+    assert "the first time" not in caplog.text
+    assert_equal(warm, cold)
+    assert updates_without_state(warm, policies, batches) == ()
+    stop_workers()
+    with pytest.raises(InputError, match=r"has no optimizer's state, .* a multiple of update.checkpoint_interval"):
+        update_policy(policies[2], policies[0], batches[2], BASE, 2, 3, 0, tmp_path / "lost", silent)
+    gone = batches[1].path
+    shutil.rmtree(gone)
+    with pytest.raises(
+        InputError, match=f"{re.escape(str(gone))}: gone or without weights, expected what update 1 was made of"
+    ):
+        updated(2, "lost", writes_state=True)
+    assert not (tmp_path / "lost").exists()
 
 
 @pytest.mark.long

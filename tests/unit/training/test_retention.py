@@ -103,3 +103,20 @@ def test_weights_are_kept_of_the_newest_the_best_every_nth_and_the_first(
         assert (policy.path / OPTIMIZER_FILE).exists() == (version in kept)
         assert (policy.path / "config.json").exists()
         assert (policy.path / "metrics.parquet").exists() == (version > 0)
+
+
+def test_the_weights_beside_the_newest_optimizer_state_stay(tmp_path: Path) -> None:
+    """Of policies 0 to 7, every third has the state; later updates may have to be made again from the last of them."""
+    policies: dict[int, CheckpointRef] = {}
+    for version in range(8):
+        folder = tmp_path / f"policy-{version}"
+        with publish(folder, {"policy": version}) as partial:
+            (partial / "model.safetensors").write_text("x")
+            if version % 3 == 0:
+                (partial / OPTIMIZER_FILE).parent.mkdir()
+                (partial / OPTIMIZER_FILE).write_text("x")
+        policies[version] = CheckpointRef(uri=str(folder), digest=published_digest(folder), weight_version=version)
+        keep_weights(policies, 100)
+        newest = version - version % 3
+        kept = {number for number, policy in policies.items() if (policy.path / "model.safetensors").exists()}
+        assert kept == {0, newest, version, max(version - 1, 0)}

@@ -1,0 +1,70 @@
+"""Updates of a run's past: what has to be made again where the optimizer's state was not written.
+
+`update.checkpoint_interval` writes it with every so many policies. The ranks hold it from one update to the next; after
+a kill the updates since the last policy that has it are made again, from batches that are there.
+"""
+
+from collections.abc import Mapping
+
+from kernels_eval.errors import InputError
+from kernels_eval.frozen import FrozenModel
+from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
+from tasks.pipeline.store import read_manifest
+
+
+class PastUpdate(FrozenModel):
+    """An update that was made: the policy that it began with, and its batch."""
+
+    policy: CheckpointRef
+    batch: TrajectoryBatchRef
+
+
+def lacks_state(policy: CheckpointRef) -> bool:
+    """True for the result of an update whose optimizer's state is not beside it, or not any more."""
+    manifest = read_manifest(policy.path) or {}
+    had = "batch" in manifest.get("metadata", {}) or any(map(_is_state, manifest.get("discarded", ())))
+    return had and not any(map(_is_state, manifest.get("files", ())))
+
+
+def updates_without_state(
+    policy: CheckpointRef, policies: Mapping[int, CheckpointRef], batches: Mapping[int, TrajectoryBatchRef]
+) -> tuple[PastUpdate, ...]:
+    """Return the updates that led to a policy since the last one that has its optimizer's state; none if it has.
+
+    `policies`, `batches`: of the run, by weight version. Stops at a gap.
+    """
+    past: list[PastUpdate] = []
+    while lacks_state(policy):
+        version = policy.weight_version - 1
+        if version not in policies or version not in batches:
+            break
+        policy = policies[version]
+        past.insert(0, PastUpdate(policy=policy, batch=batches[version]))
+    return tuple(past)
+
+
+def check_past(policy: CheckpointRef, past: tuple[PastUpdate, ...]) -> None:
+    """Raise InputError if these updates cannot be made again to get the optimizer's state of a policy."""
+    first = past[0].policy if past else policy
+    if lacks_state(first):
+        raise InputError(
+            f"{first.path}: this policy has no optimizer's state, and nothing can go on from it as before; begin at "
+            "one whose weight version is a multiple of update.checkpoint_interval, or at the newest"
+        )
+    for update in past:
+        missing = [reference.path for reference in (update.policy, update.batch) if not reference.path.is_dir()]
+        if missing or _has_no_weights(first):
+            found = missing[0] if missing else first.path
+            raise InputError(
+                f"{found}: gone or without weights, expected what update {update.policy.weight_version} was made of: "
+                "it has to be made again for the optimizer's state"
+            )
+
+
+def _is_state(name: str) -> bool:
+    return name.startswith("optimizer/")
+
+
+def _has_no_weights(policy: CheckpointRef) -> bool:
+    manifest = read_manifest(policy.path) or {}
+    return any(name.startswith("model") and name.endswith(".safetensors") for name in manifest.get("discarded", ()))

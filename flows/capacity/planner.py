@@ -31,7 +31,7 @@ from flows.capacity.speed import (
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 from tasks.cluster.placement import Kind, Need, whole_gpus
-from tasks.training.deepspeed_file import offloaded_share, stage_of
+from tasks.training.deepspeed_file import offloaded_share, stage_on
 
 MOST_RANKS = 64
 LADDER = (
@@ -188,7 +188,7 @@ def training_job(config: RunConfig, shape: Shape) -> TrainingJob:
     return TrainingJob(
         shape=shape,
         dtype=config.model.dtype,
-        stage=cast(Stage, stage_of(update.deepspeed, update.zero_stage)),
+        stage=cast(Stage, stage_on(update.ranks, update.deepspeed, update.zero_stage)),
         ranks=update.ranks,
         tokens=update.tokens_per_rank,
         checkpointing=update.activation_checkpointing,

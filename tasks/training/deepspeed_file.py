@@ -41,6 +41,15 @@ def stage_of(path: str | None, zero_stage: int) -> int:
     return int(stage)
 
 
+def stage_on(ranks: int, path: str | None, zero_stage: int) -> int:
+    """Return the ZeRO stage in force on so many ranks.
+
+    One rank has nobody to share weights with: ZeRO-3 would gather each module's from itself, in each pass, which on
+    thin layers takes 2.7 times as long (28 layers with recomputation, a CPU). A file may have other reasons for it.
+    """
+    return stage_of(path, min(zero_stage, 2) if ranks == 1 and path is None else zero_stage)
+
+
 def offloaded_share(path: str | None) -> float:
     """Return the share of the optimizer's state that a file keeps in host memory."""
     optimization = {} if path is None else read_deepspeed_file(path).get("zero_optimization", {})

@@ -23,7 +23,7 @@ from tasks.training.deepspeed_config import (
     deepspeed_config,
     initialize,
 )
-from tasks.training.deepspeed_file import stage_of
+from tasks.training.deepspeed_file import stage_of, stage_on
 from tasks.training.scoring import HeadMode, TokenScorer, score
 
 _PACKED_MULTIPLE = 128
@@ -55,6 +55,7 @@ def engine_settings(config: EngineConfig, dtype: str, **of_optimizer: Any) -> En
     """Return the settings of one engine: the fields of `config` by their names, and those of one model's optimizer."""
     found = {name: getattr(config, name) for name in EngineSettings.model_fields if hasattr(config, name)}
     found["dtype"] = "bfloat16" if dtype == "bfloat16" else "float32"
+    found["zero_stage"] = stage_on(config.ranks, config.deepspeed, config.zero_stage)
     return EngineSettings(**(found | of_optimizer))
 
 

@@ -17,27 +17,14 @@ from inspect_ai.model import ChatMessageUser
 from inspect_ai.scorer import Score, Target, mean, scorer, stderr
 from inspect_ai.solver import Generate, TaskState, solver
 
-from kernels_eval.config import JudgeConfig
-from kernels_eval.frozen import FrozenModel
 from tasks.adapters.kernel_episode import KernelEpisode
 from tasks.adapters.problem_rows import problem_of_row, problem_rows
-from tasks.adapters.scoring import Scorer, open_scorer
+from tasks.adapters.scoring import KernelSettings, Scorer, open_scorer
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.row import Split
-from tasks.rollout.config import EpisodeConfig
 
 _EPISODE = "kernelmill_episode"
 """Key of a sample's store with the outcome of its turns."""
-
-
-class KernelSettings(FrozenModel):
-    """The judge, and the shape of an episode."""
-
-    judge_url: str | None = None
-    """Address of a judge server; None: the judge runs beside Inspect."""
-    judge: JudgeConfig = JudgeConfig()
-    """Settings of a judge beside Inspect."""
-    episode: EpisodeConfig = EpisodeConfig()
 
 
 def kernel_dataset(problems: ProblemsConfig, settings: KernelSettings, split: Split = Split.HELDOUT) -> MemoryDataset:

@@ -18,6 +18,7 @@ from typing import Any
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
+from kernels_eval.frozen import FrozenModel
 from kernels_eval.problem import Problem, check_problem_source
 from kernels_eval.rewards import Answer, reward_bounds, reward_of
 from kernels_eval.verdict import Verdict
@@ -138,6 +139,16 @@ class Scorer:
         ended = without_reasoning(text) is not None
         judged = await self._client.judge_response(problem, kernel, reason, answer, reasoning_ended=ended)
         return Scored(judged.verdict, kernel, judged.score, judged.reward)
+
+
+class KernelSettings(FrozenModel):
+    """The judge, and the shape of an episode."""
+
+    judge_url: str | None = None
+    """Address of a judge server; None: the judge runs beside the peer."""
+    judge: JudgeConfig = JudgeConfig()
+    """Settings of a judge beside the peer."""
+    episode: EpisodeConfig = EpisodeConfig()
 
 
 def open_scorer(

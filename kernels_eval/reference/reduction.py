@@ -6,6 +6,7 @@ index values follow M as well (`torch.randint(0, M, …)`), they are drawn below
 """
 
 import math
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from kernels_eval.correctness.outputs import ReferenceFailedError
 from kernels_eval.reference.factories import ResizedFactories
 from kernels_eval.reference.inputs import Shape, passed_as, shapes_of
 from kernels_eval.reference.problem_code import ProblemCode
+from kernels_eval.sandbox.tensor_bytes import TensorForm
 
 MIN_REDUCED = 32
 """Smallest reduced leading size if the reference multiplies matrices."""
@@ -38,7 +40,6 @@ class Reduction:
         self.input_shapes = shapes_of(full)
         self.full_forms = [passed_as(value) for value in full]
         """Inputs at the full size: forms of tensors, and plain values."""
-        self._forms: dict[int, list[Any]] = {}
         self._has_indices = any(isinstance(value, torch.Tensor) and not value.dtype.is_floating_point for value in full)
         shape = next((shape for shape in self.input_shapes if shape is not None), None)
         self.full_size = shape[0] if shape else None
@@ -78,9 +79,33 @@ class Reduction:
         """Return the inputs at a leading size (None: the full size) as forms of tensors, and plain values."""
         if size is None:
             return self.full_forms
-        if size not in self._forms:
-            self._forms[size] = [passed_as(value) for value in self.fake_inputs(size)]
-        return self._forms[size]
+        follows = self._follows
+        if follows is None:
+            return self._forms_at(size)
+        return [
+            form.model_copy(update={"shape": (size, *form.shape[1:])}) if with_size else form
+            for form, with_size in zip(self.full_forms, follows, strict=True)
+        ]
+
+    @cached_property
+    def _follows(self) -> tuple[bool, ...] | None:
+        """For each input, whether its first dimension is the leading size; None if inputs change in another way."""
+        sizes = (MIN_REDUCED, 2 * MIN_REDUCED + 1)
+        small, large = (self._forms_at(size) for size in sizes)
+        found: list[bool] = []
+        for full, *others in zip(self.full_forms, small, large, strict=True):
+            if all(other == full for other in others):
+                found.append(False)
+            elif isinstance(full, TensorForm) and others == [
+                full.model_copy(update={"shape": (size, *full.shape[1:])}) for size in sizes
+            ]:
+                found.append(True)
+            else:
+                return None
+        return tuple(found)
+
+    def _forms_at(self, size: int) -> list[Any]:
+        return [passed_as(value) for value in self.fake_inputs(size)]
 
     def _find(self, full_size: int) -> bool:
         small = MIN_REDUCED_LONG if self.has_long_rows else MIN_REDUCED

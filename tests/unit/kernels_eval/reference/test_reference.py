@@ -1,9 +1,11 @@
 """The reference side: which problems can be judged at a reduced size, what is drawn, what eager execution moves."""
 
+import gc
+
 import pytest
 import torch
 
-from kernels_eval.reference.inputs import SecretSeed
+from kernels_eval.reference.inputs import SecretSeed, passed_as
 from kernels_eval.reference.reference import Reference, ReferenceFailedError
 from kernels_eval.sandbox.child import CandidateFailedError
 
@@ -274,3 +276,34 @@ def test_inputs_of_every_kind_are_drawn_and_computed_with(inputs: str) -> None:
     for trial in range(4):
         values, expected = problem.with_expected(problem.draw(size, trial, SEED, trial == 0), size, trial, SEED)
         assert expected.native[0].dtype == (values[0] * values[1]).dtype
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [
+        ("return x + y", "[torch.randn(1000, 8), torch.randn(1000, 1)]"),
+        ("return x + y", "[torch.randn(1000, 8), torch.randn(8)]"),
+        ("return x @ y", "[torch.randn(512, 512), torch.randn(512, 512)]"),
+        ("return x * y", "[torch.randn(1000, 8).half(), 3]"),
+        ("return F.embedding(x, y)", "[torch.randint(0, 9, (1000,)), torch.randn(9, 4)]"),
+        ("return x[: x.shape[0]] * y", "(lambda x: [x, float(x.shape[0])])(torch.rand(1000, 8))"),
+        ("return x + y.sum()", "(lambda x: [x, torch.zeros(2 * x.shape[0])])(torch.rand(1000, 8))"),
+    ],
+)
+def test_forms_at_a_size_are_those_of_the_inputs_drawn_at_it(forward: str, inputs: str) -> None:
+    """Also where an input follows the size in a way of its own (a number, twice the rows)."""
+    problem = reference(forward, inputs)
+    for size in (8, 33, 257):
+        drawn = problem.draw(size, 0, SecretSeed(bytes(16)), own=True)
+        assert problem.forms(size) == [passed_as(value) for value in drawn]
+
+
+def test_forms_at_secret_sizes_take_no_memory() -> None:
+    problem = reference("return x + y", "[torch.randn(100000, 8), torch.randn(8)]")
+    problem.forms(40)
+    gc.collect()
+    before = len(gc.get_objects())
+    for size in range(100, 2100):
+        problem.forms(size)
+    gc.collect()
+    assert len(gc.get_objects()) - before < 200

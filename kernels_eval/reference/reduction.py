@@ -83,22 +83,23 @@ class Reduction:
         if follows is None:
             return self._forms_at(size)
         return [
-            form.model_copy(update={"shape": (size, *form.shape[1:])}) if with_size else form
+            _with_leading(form, size) if with_size else form
             for form, with_size in zip(self.full_forms, follows, strict=True)
         ]
 
     @cached_property
     def _follows(self) -> tuple[bool, ...] | None:
         """For each input, whether its first dimension is the leading size; None if inputs change in another way."""
-        sizes = (MIN_REDUCED, 2 * MIN_REDUCED + 1)
-        small, large = (self._forms_at(size) for size in sizes)
+        sizes = (MIN_REDUCED_LONG, MIN_REDUCED + 1)
+        try:
+            small, large = (self._forms_at(size) for size in sizes)
+        except Exception:  # noqa: BLE001 (code of the problem, at sizes that nobody has asked for)
+            return None
         found: list[bool] = []
         for full, *others in zip(self.full_forms, small, large, strict=True):
             if all(other == full for other in others):
                 found.append(False)
-            elif isinstance(full, TensorForm) and others == [
-                full.model_copy(update={"shape": (size, *full.shape[1:])}) for size in sizes
-            ]:
+            elif _has_leading(full, self.full_size) and others == [_with_leading(full, size) for size in sizes]:
                 found.append(True)
             else:
                 return None
@@ -138,6 +139,15 @@ class Reduction:
         if size is not None and shapes_of(inputs) == self.input_shapes:
             raise ReferenceFailedError("no input follows the leading size")
         return [tuple(value.shape) for value in self._code.run_fake(self._model, inputs)]
+
+
+def _has_leading(form: Any, size: int | None) -> bool:
+    """True for a tensor whose first dimension is `size`."""
+    return isinstance(form, TensorForm) and form.shape[:1] == (size,)
+
+
+def _with_leading(form: TensorForm, size: int) -> TensorForm:
+    return form.model_copy(update={"shape": (size, *form.shape[1:])})
 
 
 def _follow(shapes: list[list[Shape]], sizes: tuple[int, int, int]) -> bool:

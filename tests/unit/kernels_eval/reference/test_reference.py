@@ -288,6 +288,7 @@ def test_inputs_of_every_kind_are_drawn_and_computed_with(inputs: str) -> None:
         ("return F.embedding(x, y)", "[torch.randint(0, 9, (1000,)), torch.randn(9, 4)]"),
         ("return x[: x.shape[0]] * y", "(lambda x: [x, float(x.shape[0])])(torch.rand(1000, 8))"),
         ("return x + y.sum()", "(lambda x: [x, torch.zeros(2 * x.shape[0])])(torch.rand(1000, 8))"),
+        ("return x + y.sum()", "(lambda x: [x, x[:100].sum(1)])(torch.rand(1000, 8))"),
     ],
 )
 def test_forms_at_a_size_are_those_of_the_inputs_drawn_at_it(forward: str, inputs: str) -> None:

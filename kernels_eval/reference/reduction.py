@@ -89,7 +89,7 @@ class Reduction:
 
     @cached_property
     def _follows(self) -> tuple[bool, ...] | None:
-        """For each input, whether its first dimension is the leading size; None if inputs change in another way."""
+        """True for each input whose first dimension is the leading size; None if inputs change in another way."""
         sizes = (MIN_REDUCED_LONG, MIN_REDUCED + 1)
         try:
             small, large = (self._forms_at(size) for size in sizes)

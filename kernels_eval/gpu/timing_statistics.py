@@ -27,8 +27,8 @@ def estimate(samples: Sequence[float]) -> Estimate:
     """Return the time on which the three fastest rounds agree.
 
     What disturbs a round, such as the work of another process on the device, makes it longer, never shorter: fast
-    rounds say more than the median of all (Chen and Revels, Robust benchmarking in noisy environments, 2016, section
-    III). Three, so that one faulty clock reading is not believed.
+    rounds say more than the median of all (Chen and Revels, Robust benchmarking in noisy environments, 2016).
+    Three, so that one faulty clock reading is not believed.
     """
     fastest = sorted(samples)[:FASTEST]
     seconds = median(fastest)

@@ -144,15 +144,19 @@ class TrainingJob:
     offloaded: float = 0.0
     """Share of the optimizer's state that a DeepSpeed file keeps in host memory."""
 
+    @property
+    def trained_parameters(self) -> int:
+        """Weights that the optimizer steps on, without a critic's."""
+        return self.shape.parameters if self.trained is None else self.trained
+
 
 def training_memory(job: TrainingJob) -> dict[str, float]:
     """Return the bytes of one rank by purpose, most important first."""
     weight = 2 if job.dtype == "bfloat16" else 4
     held = job.shape.parameters
-    trained = held if job.trained is None else job.trained
     weights, optimizer = checkpoint_bytes(job)
     gradients = gradient_bytes(job) * (1 - job.offloaded)
-    buckets = 2 * min(trained, BUCKET_VALUES) * weight if job.ranks > 1 else 0
+    buckets = 2 * min(job.trained_parameters, BUCKET_VALUES) * weight if job.ranks > 1 else 0
     gathered = min(held, LIVE_VALUES) * weight if job.stage >= 3 and job.ranks > 1 else 0
     parts = {
         "weights": weights / (job.ranks if job.stage >= 3 else 1),
@@ -170,8 +174,7 @@ def training_memory(job: TrainingJob) -> dict[str, float]:
 
 def gradient_bytes(job: TrainingJob) -> float:
     """Return the bytes of all gradients, in float32."""
-    trained = job.shape.parameters if job.trained is None else job.trained
-    return 4.0 * trained * (2 if job.critic else 1)
+    return 4.0 * job.trained_parameters * (2 if job.critic else 1)
 
 
 def offloaded_bytes(job: TrainingJob) -> float:
@@ -188,10 +191,11 @@ def offloaded_bytes(job: TrainingJob) -> float:
 def checkpoint_bytes(job: TrainingJob) -> tuple[float, float]:
     """Return the bytes of a published checkpoint: weights; Adam's moments and bfloat16's master copy, in float32."""
     weight, master = (2, 4) if job.dtype == "bfloat16" else (4, 0)
-    held = job.shape.parameters
-    trained = held if job.trained is None else job.trained
     models = 2.0 if job.critic else 1.0
-    return models * held * weight, models * trained * (master + ADAM_MOMENTS_BYTES)
+    return (
+        models * job.shape.parameters * weight,
+        models * job.trained_parameters * (master + ADAM_MOMENTS_BYTES),
+    )
 
 
 def activation_bytes(shape: Shape, tokens: int, weight: int, checkpointing: bool) -> float:

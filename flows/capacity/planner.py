@@ -171,7 +171,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         host_step_s=update.epochs
         * update.optimizer_steps
         * host_step_seconds(
-            shape.parameters if job.trained is None else job.trained,
+            job.trained_parameters,
             job.offloaded,
             update.ranks * update.threads_per_rank,
             assumed,

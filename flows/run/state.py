@@ -28,6 +28,7 @@ from tasks.pipeline.references import (
     with_paths,
 )
 from tasks.pipeline.store import read_manifest, write_atomically
+from tasks.training.retention import has_weights
 
 STATE_FILE = "state.json"
 
@@ -225,8 +226,7 @@ def _policy_of_run(folder: Path, version: int | None, where: str) -> CheckpointR
     if version is None or version not in policies:
         known = ", ".join(str(number) for number in sorted(policies)) or "none"
         raise InputError(f"{where}: {folder} has no policy {version}; it has: {known}")
-    discarded = (read_manifest(policies[version].path) or {}).get("discarded", ())
-    if any(name.startswith("model") for name in discarded):
+    if not has_weights(policies[version]):
         raise InputError(f"{where}: the weights of policy {version} were not kept (update.weights_interval)")
     return policies[version]
 

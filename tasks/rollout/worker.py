@@ -131,8 +131,8 @@ async def roll_out(
             await asyncio.to_thread(json_logs.close)
     counts.check_faults()
     if counts.left_out:
-        total = counts.left_out + counts.planned
-        logger.warning("%d of %d episodes left out: their prompts leave no room", counts.left_out, total)
+        episodes = counts.left_out + counts.planned
+        logger.warning("%d of %d episodes left out: their prompts leave no room", counts.left_out, episodes)
     seconds = time.perf_counter() - started
     return await asyncio.to_thread(
         write_trajectories,

@@ -119,10 +119,21 @@ def keep_weights(policies: Mapping[int, CheckpointRef], interval: int) -> None:
     that has its optimizer's state: later updates may have to be made again from it (tasks.update.past).
     """
     best = best_policy(policies)
-    whole = max((version for version, policy in policies.items() if any(policy.path.glob("optimizer/*"))), default=0)
+    whole = max((version for version, policy in policies.items() if has_optimizer(policy)), default=0)
     for version in sorted(policies)[:-_WHOLE]:
         if version % interval and version not in (best, whole):
             discard(policies[version].path, (*OPTIMIZER_FILES, *WEIGHT_FILES))
+
+
+def has_weights(policy: CheckpointRef) -> bool:
+    """True unless the policy's weights were removed (`update.weights_interval`)."""
+    discarded = (read_manifest(policy.path) or {}).get("discarded", ())
+    return not any(name.startswith("model") for name in discarded)
+
+
+def has_optimizer(policy: CheckpointRef) -> bool:
+    """True if the optimizer's state is beside the policy."""
+    return any(policy.path.glob(OPTIMIZER_FILES[0]))
 
 
 def best_policy(policies: Mapping[int, CheckpointRef]) -> int | None:

@@ -10,6 +10,7 @@ from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
 from tasks.pipeline.store import read_manifest
+from tasks.training.retention import has_optimizer, has_weights
 
 
 class PastUpdate(FrozenModel):
@@ -22,8 +23,8 @@ class PastUpdate(FrozenModel):
 def lacks_state(policy: CheckpointRef) -> bool:
     """True for the result of an update whose optimizer's state is not beside it, or not any more."""
     manifest = read_manifest(policy.path) or {}
-    had = "batch" in manifest.get("metadata", {}) or any(map(_is_state, manifest.get("discarded", ())))
-    return had and not any(map(_is_state, manifest.get("files", ())))
+    removed = any(name.startswith("optimizer/") for name in manifest.get("discarded", ()))
+    return ("batch" in manifest.get("metadata", {}) or removed) and not has_optimizer(policy)
 
 
 def updates_without_state(
@@ -52,19 +53,9 @@ def check_past(policy: CheckpointRef, past: tuple[PastUpdate, ...]) -> None:
             "one whose weight version is a multiple of update.checkpoint_interval, or at the newest"
         )
     for update in past:
-        missing = [reference.path for reference in (update.policy, update.batch) if not reference.path.is_dir()]
-        if missing or _has_no_weights(first):
-            found = missing[0] if missing else first.path
-            raise InputError(
-                f"{found}: gone or without weights, expected what update {update.policy.weight_version} was made of: "
-                "it has to be made again for the optimizer's state"
-            )
-
-
-def _is_state(name: str) -> bool:
-    return name.startswith("optimizer/")
-
-
-def _has_no_weights(policy: CheckpointRef) -> bool:
-    manifest = read_manifest(policy.path) or {}
-    return any(name.startswith("model") and name.endswith(".safetensors") for name in manifest.get("discarded", ()))
+        for reference in (update.policy, update.batch):
+            if not reference.path.is_dir() or (reference is first and not has_weights(first)):
+                raise InputError(
+                    f"{reference.path}: gone or without weights, expected what update {update.policy.weight_version} "
+                    "was made of: it has to be made again for the optimizer's state"
+                )

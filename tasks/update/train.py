@@ -27,7 +27,7 @@ from tasks.training.config import check_heads
 from tasks.training.faults import with_smaller_batches
 from tasks.training.metrics import record
 from tasks.training.ranks import replace_ranks, run_on_ranks
-from tasks.training.retention import find_interim
+from tasks.training.retention import find_interim, has_weights
 from tasks.update.config import UpdateConfig
 from tasks.update.dataset import read_samples
 from tasks.update.past import PastUpdate, check_past, lacks_state
@@ -62,6 +62,11 @@ def update_policy(
     """
     if config.kl_coefficient > 0 and reference is None:
         raise InputError("update.kl_coefficient: above 0, but no reference policy was given; give one or set 0")
+    if not has_weights(policy):
+        raise InputError(
+            f"{policy.path}: the weights of this policy were removed; begin at one whose weight version is a multiple "
+            "of update.weights_interval, or at the newest"
+        )
     if reference is not None:
         check_same_architecture(reference.path, policy.path)
     dtype = dtype_of(policy.path)
@@ -97,7 +102,7 @@ def update_policy(
         writes_state=writes_state and config.optimizer_state,
         needs_state=config.optimizer_state and lacks_state(policy),
     )
-    if job.needs_state and not past:
+    if job.needs_state and not past:  # said before a worker starts: there is nothing to make again
         check_past(policy, past)
     if job.needs_state and job.resume is None and not all(run_on_ranks(config, held_program, job)):
         _make_again(job, past)

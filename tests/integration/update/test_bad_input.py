@@ -14,7 +14,7 @@ from kernels_eval.errors import InputError
 from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef, silent
 from tasks.pipeline.store import discard, is_available, publish
 from tasks.training.config import LoraConfig
-from tasks.training.retention import OPTIMIZER_FILES
+from tasks.training.retention import OPTIMIZER_FILES, WEIGHT_FILES
 from tasks.update.config import CriticConfig, UpdateConfig
 from tasks.update.train import update_policy
 
@@ -134,6 +134,14 @@ def test_bad_turns_and_settings_are_found_before_a_worker_starts(
     refused(
         r"thinned-policy: this policy has no optimizer's state",
         policy=thinned.model_copy(update={"uri": str(tmp_path / "thinned-policy")}),
+    )
+
+    with publish(tmp_path / "unweighted-policy") as folder:
+        shutil.copytree(thinned.path, folder, dirs_exist_ok=True)
+    discard(tmp_path / "unweighted-policy", WEIGHT_FILES)
+    refused(
+        r"unweighted-policy: the weights of this policy were removed",
+        policy=thinned.model_copy(update={"uri": str(tmp_path / "unweighted-policy")}),
     )
 
     def replaced(name: str, table: pl.DataFrame) -> TrajectoryBatchRef:

@@ -12,7 +12,7 @@ which the machine failed ends the episode; nothing is known of the episode as a 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernels_eval.errors import InputError
+from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.problem import Problem
 from tasks.adapters.scoring import Scored, Scorer
 from tasks.models.chat_templates import Message
@@ -64,8 +64,27 @@ class KernelEpisode:
     @property
     def reward(self) -> float | None:
         """Reward of the best turn: for trainers with one reward for a conversation. None: mask the conversation."""
-        known = [reward for reward in self.rewards if reward is not None]
-        return max(known) if known and len(known) == len(self.rewards) else None
+        known = self._known
+        return max(known) if known and len(known) == len(self.steps) else None
+
+    @property
+    def gain(self) -> float:
+        """Improvement of the last turn on the turns before it: for peers that add rewards up to that of the best turn.
+
+        Raises InfrastructureError if the machine failed on a turn.
+        """
+        self.check_judged()
+        last, before = self._known[-1], self._known[:-1]
+        return max(last - max(before), 0.0) if before else last
+
+    def check_judged(self) -> None:
+        """Raise InfrastructureError if the machine failed on a turn: nothing is known of the episode then."""
+        if len(self._known) < len(self.steps):
+            raise InfrastructureError(f"not judged: {self.steps[-1].scored.verdict.error_message}")
+
+    @property
+    def _known(self) -> list[float]:
+        return [reward for reward in self.rewards if reward is not None]
 
     async def answer_async(self, answer: str, tokens: int | None = None, truncated: bool = False) -> Step:
         """Judge the next answer. Raises InputError if the episode has ended."""

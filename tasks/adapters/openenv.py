@@ -24,13 +24,12 @@ from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, Observation, State
 from pydantic import Field
 
-from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.errors import InputError
 from tasks.adapters.kernel_episode import ChatMessage, KernelEpisode, Step
 from tasks.adapters.problem_rows import problem_of_row, problem_rows
 from tasks.adapters.scoring import KernelSettings, Scorer, open_scorer
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.row import Split
-from tasks.trajectories.schema import Termination
 
 Rows = Mapping[str, Sequence[dict[str, Any]]]
 """Rows of `problem_rows` by split."""
@@ -88,19 +87,16 @@ class KernelEnvironment(Environment[KernelAction, KernelObservation, State]):
         place = random.Random(seed).randrange(len(rows)) if index is None else index
         self._episode = KernelEpisode(problem_of_row(self._task(split, place)), self._scorer)
         self._state = State(episode_id=episode_id or uuid.uuid4().hex, step_count=0)
-        return self._observed(None, 0.0)
+        return self._observed(None)
 
     async def step_async(self, action: KernelAction, timeout_s: float | None = None, **_: Any) -> KernelObservation:
         """Judge an answer. Raises InfrastructureError if the machine failed, InputError before `reset`."""
         episode = self._open_episode()
-        before = episode.reward or 0.0
-        return self._observed(await episode.answer_async(action.answer, action.tokens, action.truncated), before)
+        return self._observed(await episode.answer_async(action.answer, action.tokens, action.truncated))
 
     def step(self, action: KernelAction, timeout_s: float | None = None, **_: Any) -> KernelObservation:
         """Judge an answer, blocking. Raises as `step_async`."""
-        episode = self._open_episode()
-        before = episode.reward or 0.0
-        return self._observed(episode.answer(action.answer, action.tokens, action.truncated), before)
+        return self._observed(self._open_episode().answer(action.answer, action.tokens, action.truncated))
 
     @property
     def state(self) -> State:
@@ -145,18 +141,15 @@ class KernelEnvironment(Environment[KernelAction, KernelObservation, State]):
             raise InputError("no episode has begun: reset comes before step")
         return self._episode
 
-    def _observed(self, step: Step | None, before: float) -> KernelObservation:
+    def _observed(self, step: Step | None) -> KernelObservation:
         episode = self._open_episode()
         found: dict[str, Any] = {}
         if step is not None:
             self._state = State(episode_id=self._state.episode_id, step_count=len(episode.steps))
             verdict = step.scored.verdict
-            if episode.reward is None or episode.termination is Termination.INFRASTRUCTURE_ERROR:
-                raise InfrastructureError(f"not judged: {verdict.error_message}")
-            first = len(episode.steps) == 1
             found = {
                 "done": step.reply is None,
-                "reward": episode.reward if first else max(episode.reward - before, 0.0),
+                "reward": episode.gain,
                 "status": verdict.status.value,
                 "correct": verdict.correct,
                 "speedup": verdict.speedup,
@@ -187,7 +180,8 @@ def kernel_app(
 ) -> FastAPI:
     """Return the FastAPI application: our problems of both splits, one judge, so many sessions at a time."""
     backend = settings.judge.backend
-    rows = {split.value: problem_rows(problems, settings.episode, split, backend) for split in Split}
+    every = {split.value: problem_rows(problems, settings.episode, split, backend) for split in Split}
+    rows = {split: found for split, found in every.items() if found}
     judging = scorer or open_scorer(settings.judge_url, settings.judge, settings.episode)
     return create_fastapi_app(
         lambda: KernelEnvironment(rows, judging),

@@ -55,16 +55,14 @@ class KernelSteps:
 
         assert self._episode is not None
         episode, action = self._episode, state_dict["action_text"]
-        before = episode.reward or 0.0
         step = await episode.answer_async(policy_text(action))
         reward_or_raise(step.scored)
-        best = episode.reward or 0.0
         feedback = (
             "" if step.reply is None else turn_text(state_dict["observation_text"], action, step.reply["content"])
         )
         return {
-            "rewards": torch.tensor(best if len(episode.steps) == 1 else max(best - before, 0.0)),
-            "scores": torch.tensor(best),
+            "rewards": torch.tensor(episode.gain),
+            "scores": torch.tensor(episode.reward),
             "environment_feedback": feedback,
             "done": step.reply is None,
             "sampling_params": state_dict.get("sampling_params"),

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import verifiers.v1 as vf
 
 from kernels_eval.config import JudgeConfig
-from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
 from tasks.adapters.kernel_episode import KernelEpisode
 from tasks.adapters.problem_rows import problem_rows
@@ -21,7 +21,6 @@ from tasks.adapters.scoring import Scorer, open_scorer
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.row import Split
 from tasks.rollout.config import EpisodeConfig
-from tasks.trajectories.schema import Termination
 
 
 class KernelTasksetConfig(vf.TasksetConfig):
@@ -110,8 +109,7 @@ class KernelEnv(vf.Env[KernelEnvConfig]):
 
 def record(trace: vf.Trace, episode: KernelEpisode) -> None:
     """Write an episode's reward, metrics and turns into its trace. Raises InfrastructureError if it has no reward."""
-    if episode.reward is None or episode.termination is Termination.INFRASTRUCTURE_ERROR:
-        raise InfrastructureError(f"not judged: {episode.steps[-1].scored.verdict.error_message}")
+    episode.check_judged()
     verdicts = [step.scored.verdict for step in episode.steps]
     trace.record_reward("kernel", episode.reward)
     trace.record_metric("turns", float(len(verdicts)))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kernels_eval.errors import InputError
+from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.problem import Problem
 from tasks.adapters.kernel_episode import KernelEpisode
 from tasks.adapters.scoring import Scorer
@@ -62,3 +62,18 @@ def test_a_fault_ends_it_and_masks_it_as_a_whole(judge: Any, answer: Any, proble
     assert episode.rewards == [pytest.approx(0.5), None]
     assert episode.returns == [pytest.approx(0.5), None]
     assert episode.reward is None
+
+
+def test_what_answers_add_is_the_best_turns_reward(judge: Any, answer: Any, problem_source: str):
+    with Scorer(judge, EPISODE) as scorer:
+        episode, gains = KernelEpisode(problem_source, scorer), list[float]()
+        for remark in ("incorrect", "speedup 0.8", "speedup 0.5"):
+            episode.answer(answer(remark))
+            gains.append(episode.gain)
+        assert sum(gains) == pytest.approx(episode.reward)
+        assert gains[2] == 0.0
+        broken = KernelEpisode(problem_source, scorer)
+        broken.answer(answer("speedup 0.8"))
+        broken.answer(answer("fault"))
+        with pytest.raises(InfrastructureError, match="not judged: "):
+            _ = broken.gain

@@ -25,7 +25,9 @@ def main(rank: int, world_size: int, folder: Path) -> None:
     import_deepspeed().init_distributed(auto_mpi_discovery=False, verbose=False)
     for name, variant in json.loads((folder / "variants.json").read_text()).items():
         save(rank, folder / name, variant)
-    distributed.destroy_process_group()
+    distributed.barrier()
+    # Without the interpreter's shutdown: where the other rank has gone first, gloo's threads may abort it.
+    os._exit(0)
 
 
 def save(rank: int, folder: Path, variant: dict[str, Any]) -> None:

@@ -25,9 +25,10 @@ from peers import require_peers
 from polars.testing import assert_frame_equal
 
 from kernels_eval.verdict import Status, TimingSource, Verdict
+from tasks.agents.config import SOLVER
 from tasks.trajectories.derived import export_huggingface
 from tasks.trajectories.reader import polars_schema
-from tasks.trajectories.schema import TURNS_SCHEMA, Termination, Trajectory, Turn, TurnRole
+from tasks.trajectories.schema import TURNS_SCHEMA, Termination, Trajectory, Turn
 from tasks.trajectories.writer import write_trajectories
 
 TURNS_EACH = 2
@@ -65,7 +66,7 @@ def _trajectory(number: int, iteration: int, random: np.random.Generator) -> Tra
         made.append(
             Turn(
                 turn_index=index,
-                role=TurnRole.SOLVER,
+                role=SOLVER,
                 prompt_token_ids=prompt,
                 response_token_ids=response,
                 response_logprobs=tuple((-random.exponential(0.3, len(response))).astype(np.float32).tolist()),

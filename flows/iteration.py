@@ -9,6 +9,9 @@ from flows.run.prefect_ui import name_of
 from flows.run.run import Run
 from flows.settings.configuration import RunConfig
 from flows.sft import newest_policy
+from tasks.agents.config import owners
+from tasks.agents.task import form_team
+from tasks.agents.team import members_of
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.rollout.curriculum import state_for
 from tasks.rollout.refill import refill_for
@@ -33,7 +36,12 @@ def collect_trajectories(run: Run, problems: ProblemSetRef, policy: CheckpointRe
         seed=config.seed,
         curriculum=state_for(config.rollout, problems, run.state.batches.get(iteration - 1), policy),
         refill=refill_for(
-            config.rollout, config.update.wanted_groups, config.update.most_problems, config.update.advantage
+            config.rollout,
+            config.update.wanted_groups,
+            config.update.most_problems,
+            config.update.advantage,
+            config.update.credit,
+            config.update.credit_discount,
         ),
     )
     episode = config.rollout.episode
@@ -47,15 +55,30 @@ def update_policy(run: Run, policy: CheckpointRef, batch: TrajectoryBatchRef, ot
     `others_follow`: further updates in this process, whose ranks hold the optimizer's state until then.
     """
     interval = run.config.update.checkpoint_interval
-    writes_state = not others_follow or (policy.weight_version + 1) % interval == 0
-    past = updates_without_state(policy, run.state.policies, run.state.batches)
-    updated = run.add_policy(run_update(run, policy, run.state.policies[0], batch, writes_state, past))
+    if run.config.has_team:
+        updated = run.add_policy(_update_team(run, policy, batch))
+    else:
+        writes_state = not others_follow or (policy.weight_version + 1) % interval == 0
+        past = updates_without_state(policy, run.state.policies, run.state.batches)
+        updated = run.add_policy(run_update(run, policy, run.state.policies[0], batch, writes_state, past))
     look_for_collapse(
         run.run_dir, run.config.tracking.collapse, lambda sign: run.workspace.tell(lambda each: each.warned(sign))
     )
     keep_optimizers(run.state.policies, interval)
     keep_weights(run.state.policies, run.config.update.weights_interval)
     return updated
+
+
+def _update_team(run: Run, team: CheckpointRef, batch: TrajectoryBatchRef) -> CheckpointRef:
+    """Return the team after an update of each agent that is trained, one after another, on the same batch."""
+    agents, members, first = run.config.rollout.episode.agents, members_of(team), members_of(run.state.policies[0])
+    for owner, roles in owners(agents).items():
+        if roles:
+            of = f" of the {owner}"
+            members[owner] = run_update(
+                run, members[owner], first[owner], batch, roles=roles, of=of, iteration=team.weight_version
+            )
+    return form_team(run.workspace, members, weight_version=team.weight_version + 1)
 
 
 def run_update(
@@ -65,9 +88,16 @@ def run_update(
     batch: TrajectoryBatchRef,
     writes_state: bool = True,
     past: tuple[PastUpdate, ...] = (),
+    roles: tuple[str, ...] = (),
+    of: str = "",
+    iteration: int | None = None,
 ) -> CheckpointRef:
-    """Return the policy after one validated update on a batch; `first`: reference policy of the KL term, if any."""
-    config, iteration = run.config, policy.weight_version
+    """Return the policy after one validated update on a batch; `first`: reference policy of the KL term, if any.
+
+    `roles`, `of`: of one agent's update (tasks.update.task). `iteration`: of the run; None: the policy's.
+    """
+    config = run.config
+    iteration = policy.weight_version if iteration is None else iteration
     updated = update(
         run.workspace,
         policy,
@@ -79,8 +109,12 @@ def run_update(
         seed=config.seed,
         writes_state=writes_state,
         past=past,
+        roles=roles,
+        of=of,
     )
-    return check_update(run.workspace, updated, config.validation, iteration=iteration)
+    if updated == policy:  # nothing to learn from: checked when it was made
+        return policy
+    return check_update(run.workspace, updated, config.validation, iteration=iteration, of=of)
 
 
 def _schedule_length(config: RunConfig, iteration: int) -> int:

@@ -5,7 +5,10 @@ import polars as pl
 from flows.evaluation import heldout_evaluations
 from flows.run.run import Run
 from flows.run.state import ControlState
-from tasks.pipeline.references import EvaluationRef, ProblemSetRef
+from tasks.agents.config import owners
+from tasks.agents.task import form_team
+from tasks.agents.team import members_of
+from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef, SftDataRef
 from tasks.sft.task import fine_tune_further
 
 RL_STAGES = ("rollout", "validate_trajectories", "update", "validate_update")
@@ -17,29 +20,40 @@ def evaluate_sft_control(run: Run, problems: ProblemSetRef) -> EvaluationRef:
     The number of steps is fixed when the control first starts, and recorded in the run's state: a run that is killed
     and resumed, perhaps on a busier machine, trains the same control.
     """
-    config, state = run.config, run.state
+    state = run.state
     assert state.sft_data is not None, "the control comes after SFT"
     plan = state.control if state.control is not None and state.control.after == max(state.policies) else _plan(run)
     run.record_control(plan)
-    policy = fine_tune_further(
-        run.workspace,
-        state.sft_data,
-        config.model,
-        config.sft.model_copy(update={"steps": plan.steps, "epochs": None, "early_stop": None}),
-        config.update.engine,
-        config.seed,
-        state.policies[0],
-    )
+    policy = _fine_tuned_further(run, state.sft_data, plan.steps)
     sampled, greedy = heldout_evaluations(run, problems, policy, name="the control")
     run.record_control(plan.model_copy(update={"policy": policy, "evaluation": sampled, "greedy_evaluation": greedy}))
     return sampled
 
 
+def _fine_tuned_further(run: Run, data: SftDataRef, steps: int) -> CheckpointRef:
+    """Return policy 0 after so many steps more; of a team, each agent that is trained after so many."""
+    config, first = run.config, run.state.policies[0]
+    longer = config.sft.model_copy(update={"steps": steps, "epochs": None, "early_stop": None})
+
+    def further(initial: CheckpointRef, roles: tuple[str, ...] = (), of: str = "") -> CheckpointRef:
+        engine, seed = config.update.engine, config.seed
+        return fine_tune_further(run.workspace, data, config.model, longer, engine, seed, initial, roles=roles, of=of)
+
+    if not config.has_team:
+        return further(first)
+    members = members_of(first)
+    for owner, roles in owners(config.rollout.episode.agents).items():
+        if roles:
+            members[owner] = further(members[owner], roles, f" of the {owner}")
+    return form_team(run.workspace, members, weight_version=0, of=", control")
+
+
 def _plan(run: Run) -> ControlState:
-    """Return the number of SFT steps that fit into the measured seconds of all RL stages so far."""
+    """Return the number of SFT steps, of each agent, that fit into the measured seconds of all RL stages so far."""
     seconds = sum(timing.seconds for timing in run.state.timings.values() if timing.stage in RL_STAGES)
     metrics = pl.read_parquet(run.state.policies[0].path / "metrics.parquet")  # resumed steps among them
-    step = float(metrics.get_column("seconds").to_numpy().mean())
+    trained = sum(bool(roles) for roles in owners(run.config.rollout.episode.agents).values())
+    step = trained * float(metrics.get_column("seconds").to_numpy().mean())
     return ControlState(
         steps=max(1, round(seconds / step)), rl_seconds=seconds, step_seconds=step, after=max(run.state.policies)
     )

@@ -30,16 +30,26 @@ def decisive_part(model: BaseModel, of_file: Callable[[str], Any] = str) -> dict
     `of_file` returns what stands for the name of a file (`FileContent`); by default the name itself.
     """
     fields = type(model).model_fields
-    part = model.model_dump(mode="json", exclude={name for name in fields if Operational in fields[name].metadata})
+    part: dict[str, Any] = model.model_dump(
+        mode="json", exclude={name for name in fields if Operational in fields[name].metadata}
+    )
     for name in part:
         value = getattr(model, name)
         if isinstance(value, BaseModel):
             part[name] = decisive_part(value, of_file)
+        elif models := _models_in(value):
+            part[name] = {key: decisive_part(item, of_file) for key, item in models.items()}
         elif value is not None and FileContent in fields[name].metadata:
             part[name] = of_file(value)
         else:
             part[name] = normalised(part[name])
     return part
+
+
+def _models_in(value: Any) -> dict[str, BaseModel]:
+    """Return a mapping of models; empty for any other value."""
+    is_mapping = isinstance(value, dict) and all(isinstance(item, BaseModel) for item in value.values())
+    return value if is_mapping else {}
 
 
 def normalised(value: Any) -> Any:

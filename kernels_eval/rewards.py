@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernels_eval.errors import InfrastructureError, InputError
-from kernels_eval.verdict import Status, TimingSource, Verdict
+from kernels_eval.verdict import IssueKind, Status, TimingSource, Verdict
 
 RewardFunction = Callable[[Verdict], float]
 
@@ -27,6 +27,7 @@ class Answer:
 
 
 TermFunction = Callable[[Answer], float]
+_TARGET_SPEEDUP = 2.0
 LONG_ANSWER_TOKENS = 4096
 """Tokens from which on `length` is 1."""
 
@@ -48,6 +49,23 @@ def speedup_capped(verdict: Verdict) -> float:
     return min(verdict.speedup or 0.0, 3.0) if verdict.correct else 0.0
 
 
+def four_part(verdict: Verdict) -> float:
+    """0.4·min(speedup / 2, 2) + 0.3 correct + 0.2·efficiency + 0.1 compiled: the reward of agents. Range 0 … 1.4.
+
+    Efficiency, of a correct kernel, is that of its memory traffic (bytes needed over bytes moved) times the occupancy
+    that its registers allow; each counts where the judge made an issue of it, and is 1 where it did not.
+    """
+    if not verdict.correct:
+        return 0.1 if verdict.compiled and verdict.rejection_reason is None else 0.0
+    return 0.4 * min((verdict.speedup or 0.0) / _TARGET_SPEEDUP, 2.0) + 0.3 + 0.2 * _efficiency(verdict) + 0.1
+
+
+def _efficiency(verdict: Verdict) -> float:
+    moved = max((issue.value for issue in verdict.issues if issue.kind is IssueKind.REDUNDANT_TRAFFIC), default=1.0)
+    occupancies = (issue.value for issue in verdict.issues if issue.kind is IssueKind.LOW_OCCUPANCY)
+    return min(1.0 / max(moved, 1.0), 1.0) * min(occupancies, default=1.0)
+
+
 def length(answer: Answer) -> float:
     """Tokens of the answer, reasoning included, as a share of 4,096; at most 1."""
     return min(answer.tokens / LONG_ANSWER_TOKENS, 1.0)
@@ -66,6 +84,7 @@ def formatting(answer: Answer) -> float:
 REWARDS: dict[str, RewardFunction] = {
     "kernelbench": kernelbench,
     "kevin": kevin,
+    "four_part": four_part,
     "speedup_capped": speedup_capped,
 }
 TERMS: dict[str, TermFunction] = {"length": length, "format": formatting}

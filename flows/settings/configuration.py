@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel, Operational, decisive_part
+from tasks.agents.config import owners
 from tasks.cluster.placement import Kind
 from tasks.evaluation.config import EvaluationConfig
 from tasks.models.config import ModelConfig
@@ -93,6 +94,11 @@ class RunConfig(FrozenModel):
     @classmethod
     def _left_out(cls, given: Any) -> Any:
         return {"steps": 0} if given is None or given == "none" else given
+
+    @property
+    def has_team(self) -> bool:
+        """True if several agents have weights of their own."""
+        return len(owners(self.rollout.episode.agents)) > 1
 
     @property
     def run_id(self) -> str:

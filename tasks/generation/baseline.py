@@ -21,6 +21,7 @@ from kernels_eval.problem import Problem
 from kernels_eval.verdict import Verdict
 from tasks.adapters.kernel_episode import KernelEpisode
 from tasks.adapters.scoring import Scorer
+from tasks.agents.config import SOLVER
 from tasks.generation.model import ChatModel
 from tasks.generation.writers import Draft, RefusedConversationError, Writer
 from tasks.generation.writers.openai import KEY_VARIABLE, OpenAIWriter
@@ -36,7 +37,7 @@ from tasks.rollout.logs import relay_logs
 from tasks.rollout.process import messages_of
 from tasks.rollout.prompts import judge_for
 from tasks.rollout.worker import REPORT_INTERVAL_S, RolloutProgress
-from tasks.trajectories.schema import Termination, Trajectory, Turn, TurnRole
+from tasks.trajectories.schema import Termination, Trajectory, Turn
 
 ANSWERS_FILE = "answers.jsonl"
 
@@ -172,7 +173,7 @@ class Baseline:
         self._count(draft)
         turn = Turn(
             turn_index=index,
-            role=TurnRole.SOLVER,
+            role=SOLVER,
             prompt_token_ids=(),
             response_token_ids=(),
             response_logprobs=(),

@@ -39,6 +39,8 @@ def decisive(value: Any) -> Any:
         return {"digest": value.digest}
     if isinstance(value, tuple | list):
         return [decisive(item) for item in value]
+    if isinstance(value, dict):
+        return {key: decisive(item) for key, item in value.items()}
     return decisive_part(value, _content) if isinstance(value, FrozenModel) else normalised(value)
 
 

@@ -23,6 +23,7 @@ STAGE_NAMES = (
     "validate_sft_data",
     "sft",
     "given_policy",
+    "team",
     "rollout",
     "validate_trajectories",
     "update",

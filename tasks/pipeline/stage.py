@@ -193,7 +193,7 @@ class StageTask(Generic[P, R]):
 
         try:
             shown = f"{label}: {self.detail.format(**arguments)}" if self.detail else label
-            inputs = [value for value in arguments.values() if isinstance(value, ArtifactRef)]
+            inputs = _references(arguments.values())
             again = bool({self.name, label} & workspace.refresh) or any(
                 (value.uri, value.digest) in workspace.refreshed for value in inputs
             )
@@ -239,6 +239,12 @@ class StageTask(Generic[P, R]):
         return dict(list(bound.arguments.items())[1:])
 
 
+def _references(values: Iterable[Any]) -> list[ArtifactRef]:
+    """Return the references among a stage's arguments, and those in mappings."""
+    flat = (item for value in values for item in (value.values() if isinstance(value, dict) else (value,)))
+    return [item for item in flat if isinstance(item, ArtifactRef)]
+
+
 def _mend(workspace: Workspace, inputs: Iterable[ArtifactRef]) -> None:
     """Have damaged inputs made again by their stages. Raises InputError if one came from no stage of this driver.
 
@@ -278,7 +284,7 @@ def check_refresh(entries: Iterable[str]) -> None:
     """Raise InputError unless each entry is a stage's name (`update`) or label (`update 3`)."""
     for entry in entries:
         numbered = (re.escape(label).replace(r"\{iteration\}", r"\d+") for label in _DECLARED.values())
-        labels = (re.sub(r"\\\{.*?\\\}", ".+", label) for label in numbered)
+        labels = (re.sub(r"\\\{.*?\\\}", ".*", label) for label in numbered)
         if entry in (*STAGE_NAMES, *_DECLARED, REPORT_STAGE) or any(re.fullmatch(label, entry) for label in labels):
             continue
         known = [*STAGE_NAMES, REPORT_STAGE]

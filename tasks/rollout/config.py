@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from kernels_eval.frozen import FrozenModel, Operational
+from tasks.agents.config import AgentConfig, AgentName, check_agents
 
 
 class SamplingConfig(FrozenModel):
@@ -39,6 +40,8 @@ class EpisodeConfig(FrozenModel):
     task: str = "kernelbench_multiturn"
     """Registered episode generator: `kernelbench` (single turn) or `kernelbench_multiturn`."""
     max_turns: int = Field(default=3, ge=1, le=32)
+    agents: dict[AgentName, AgentConfig] = Field(default_factory=dict[AgentName, AgentConfig])
+    """Agents that write the turns, by role, e.g. a generator and an optimizer. Empty: one policy writes all of them."""
     horizon: HorizonConfig = HorizonConfig()
     gamma: float = Field(default=0.4, ge=0, le=1)
     """Discount of a later turn's reward in an earlier turn's return."""
@@ -58,6 +61,12 @@ class EpisodeConfig(FrozenModel):
     limit."""
     thinking: bool = False
     """Ask models that can reason (Qwen3) to do so; if false, the prompt asks them not to."""
+
+    @field_validator("agents")
+    @classmethod
+    def _hold_together(cls, found: dict[str, AgentConfig], info: ValidationInfo) -> dict[str, AgentConfig]:
+        check_agents(found, info.data.get("max_turns", 1))
+        return found
 
 
 class CurriculumConfig(FrozenModel):

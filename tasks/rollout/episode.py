@@ -6,15 +6,18 @@ history is compressed: the prompt starts anew (`Prompt.extends_previous` is Fals
 
 import hashlib
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from kernels_eval.errors import InfrastructureError
+from tasks.agents.config import Agents, owner_of, with_solver
+from tasks.agents.team import member_of
 from tasks.models.chat import encode_prompt
 from tasks.models.chat_templates import THINK_START, Message, Role
+from tasks.pipeline.references import CheckpointRef
 from tasks.problems.row import ProblemRow, Split
 from tasks.rollout.config import EpisodeConfig, SamplingConfig
 from tasks.rollout.engines import GenerationRequest
@@ -80,6 +83,13 @@ class RolloutContext:
     episode: EpisodeConfig
     sampling: SamplingConfig
     backend: str
+    authors: Mapping[str, CheckpointRef] = field(default_factory=dict[str, CheckpointRef])
+    """By role: the policy that writes its turns. Empty: not known, or one for all."""
+
+
+def authors_in(policy: CheckpointRef, agents: Agents) -> dict[str, CheckpointRef]:
+    """Return by role the policy that writes its turns: a team's member, or the single policy."""
+    return {role: member_of(policy, owner_of(agents, role)) for role in with_solver(agents)}
 
 
 class EpisodeLog(Protocol):
@@ -121,8 +131,21 @@ class Episode:
             name=f"{self.plan.trajectory_id} turn {index + 1}",
             prompt_token_ids=self.prompt.token_ids,
             seed=self.plan.turn_seed(index),
+            agent=self.author["agent"],
             routing_key=self.plan.trajectory_id,
         )
+
+    @property
+    def author(self) -> dict[str, Any]:
+        """Columns of the next turn that say who writes it."""
+        role = self._history.role
+        policy = self._context.authors.get(role)
+        known = {} if policy is None else {"policy_digest": policy.digest, "weight_version": policy.weight_version}
+        return {"role": role, "agent": owner_of(self._context.episode.agents, role), **known}
+
+    def kept_by(self, content: str) -> HistoryTurn | None:
+        """Return the best turn so far if this answer says that it is good enough; None for any other answer."""
+        return self._history.kept_by(content)
 
     def response_content(self, text: str) -> str:
         """Return a response as message content, with the opening tag of the reasoning if the prompt holds it."""

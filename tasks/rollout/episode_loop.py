@@ -28,7 +28,7 @@ from tasks.rollout.judge_client import JudgeClient, JudgedResponse, fault_verdic
 from tasks.rollout.kernel_extraction import extract_kernel, without_reasoning
 from tasks.rollout.turn_tokens import response_text
 from tasks.rollout.watchdog import Phase, Watchdog
-from tasks.trajectories.schema import Trajectory, Turn, TurnRole
+from tasks.trajectories.schema import Trajectory, Turn
 
 logger = logging.getLogger("kernelmill.rollout")
 _MOST_FAULTS = 0.5
@@ -169,7 +169,7 @@ class EpisodeLoop:
         name, index = episode.request().name, len(episode.turns)
         text = response_text(context.tokenizer, generation.token_ids)
         content = episode.response_content(text)
-        kernel = extract_kernel(content)
+        kernel, kept = extract_kernel(content), episode.kept_by(content)
         self.counts.tokens += len(generation.token_ids)
         self.counts.prompt_tokens += len(episode.prompt.token_ids)
         self.counts.judging += 1
@@ -177,6 +177,9 @@ class EpisodeLoop:
             judged = JudgedResponse(
                 fault_verdict("engine_fault", generation.error or "the engine failed"), None, None, 0.0
             )
+        elif kept is not None:
+            kernel = kept.kernel_source
+            judged = self._judge_client.repeat(kept.verdict, Answer(text, len(generation.token_ids)))
         else:
             with self._watchdog.waiting(name, Phase.JUDGEMENT):
                 judged = await self._judge_client.judge_response(
@@ -189,7 +192,7 @@ class EpisodeLoop:
                 )
         turn = Turn(
             turn_index=index,
-            role=TurnRole.SOLVER,  # one policy writes all turns
+            **episode.author,
             prompt_token_ids=episode.prompt.token_ids,
             response_token_ids=generation.token_ids,
             response_logprobs=generation.logprobs,

@@ -80,7 +80,13 @@ class JudgeClient:
             verdict = no_kernel_verdict(finish_reason, reasoning_ended)
         else:
             verdict = await self._verdict_on(problem, kernel, name or problem.problem_id)
-        seconds = time.perf_counter() - started
+        return self._rewarded(verdict, answer, time.perf_counter() - started)
+
+    def repeat(self, verdict: Verdict, answer: Answer) -> JudgedResponse:
+        """Return an earlier verdict as that on this answer, which keeps the kernel that it is on."""
+        return self._rewarded(verdict, answer, 0.0)
+
+    def _rewarded(self, verdict: Verdict, answer: Answer, seconds: float) -> JudgedResponse:
         if verdict.is_fault:
             return JudgedResponse(verdict, None, None, seconds)
         return JudgedResponse(verdict, self.reward(verdict, None), self.reward(verdict, answer), seconds)

@@ -95,7 +95,7 @@ class ModelNew(nn.Module):
         return module.add(x.contiguous(), y.contiguous())
 ```''',
 }
-_LANGUAGES = {"triton": "Triton", "cuda": "CUDA C++"}
+LANGUAGES = {"triton": "Triton", "cuda": "CUDA C++"}
 
 
 def prompt_messages(
@@ -106,7 +106,7 @@ def prompt_messages(
     The messages for a history continue those for any prefix of it: earlier messages are never rewritten. Raises
     InputError if style `instruct` has no instructions for this back end.
     """
-    messages = [Message(role=Role.USER, content=_first_request(problem_source, episode.prompt, backend))]
+    messages = [Message(role=Role.USER, content=first_request(problem_source, episode.prompt, backend))]
     for turn in history:
         if turn.shortened:
             told = _verdict_line(turn.verdict, episode)
@@ -137,17 +137,18 @@ def judge_for(episode: EpisodeConfig, judge: JudgeConfig) -> JudgeConfig:
     return judge.model_copy(update={"public_messages": True}) if episode.feedback == "full" else judge
 
 
-def _first_request(problem_source: str, style: Literal["instruct", "source"], backend: str) -> str:
+def first_request(problem_source: str, style: Literal["instruct", "source"], backend: str) -> str:
+    """Return the request for a first kernel. Raises InputError if style `instruct` has none for this back end."""
     source = problem_source.strip("\n") + "\n"
     if style == "source":
         return source
-    if backend not in _LANGUAGES:
+    if backend not in LANGUAGES:
         raise InputError(
-            f"rollout.episode.prompt: instruct: there are instructions for {', '.join(_LANGUAGES)}, "
+            f"rollout.episode.prompt: instruct: there are instructions for {', '.join(LANGUAGES)}, "
             f"none for judge.backend = {backend}; write them in tasks/rollout/prompts.py, "
             "or set rollout.episode.prompt=source"
         )
-    language = _LANGUAGES[backend]
+    language = LANGUAGES[backend]
     return f"""You write fast {language} kernels for PyTorch programs.
 
 Rewrite the program below so that its `forward` is computed by {language} kernels of your own. Rules:

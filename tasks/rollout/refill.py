@@ -14,7 +14,7 @@ from kernels_eval.frozen import FrozenModel
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import recorded
 from tasks.trajectories.groups import WITHOUT_BASELINE, Advantage, group_turns
-from tasks.trajectories.returns import turn_returns
+from tasks.trajectories.returns import Credit, credited
 
 if TYPE_CHECKING:
     from tasks.rollout.config import RolloutConfig
@@ -37,6 +37,9 @@ class Refill(FrozenModel):
     """Largest number of problems to run."""
     advantage: Advantage
     """Estimator: decides which samples are compared."""
+    credit: Credit = "return"
+    """Value by which they are compared (`update.credit`), with its discount."""
+    credit_discount: float = 1.0
 
 
 class RefillRecord(FrozenModel):
@@ -54,7 +57,12 @@ class RefillRecord(FrozenModel):
 
 
 def refill_for(
-    rollout: "RolloutConfig", wanted_groups: int | None, most_problems: int | None, advantage: Advantage
+    rollout: "RolloutConfig",
+    wanted_groups: int | None,
+    most_problems: int | None,
+    advantage: Advantage,
+    credit: Credit = "return",
+    credit_discount: float = 1.0,
 ) -> Refill | None:
     """Return the refill that these settings of the update ask for; None if the estimator compares no peers.
 
@@ -63,7 +71,8 @@ def refill_for(
     if wanted_groups is None or advantage in WITHOUT_BASELINE:
         return None
     most = most_problems or MOST_PROBLEMS * rollout.problems_per_iteration
-    return Refill(groups=wanted_groups, problems=most, advantage=advantage)
+    discount = credit_discount if credit != "return" else 1.0
+    return Refill(groups=wanted_groups, problems=most, advantage=advantage, credit=credit, credit_discount=discount)
 
 
 def refill_record(batch: TrajectoryBatchRef) -> RefillRecord | None:
@@ -89,7 +98,7 @@ async def run_and_refill(
     drawn = played = min(first, there_are)
     most = min(refill.problems, there_are)
     rounds = 0
-    while (useful := useful_groups(trajectories, gamma, refill.advantage)) < refill.groups and played < most:
+    while (useful := useful_groups(trajectories, gamma, refill)) < refill.groups and played < most:
         number = min(further_problems(refill.groups, useful, played), most - played)
         trajectories += await episode_loop.run(draw(played, number))
         played, rounds = played + number, rounds + 1
@@ -113,16 +122,17 @@ def further_problems(wanted: int, useful: int, played: int) -> int:
     return min(math.ceil((wanted - useful) * played / max(useful, 1)), played)
 
 
-def useful_groups(trajectories: Sequence["Trajectory"], gamma: float, advantage: Advantage) -> int:
+def useful_groups(trajectories: Sequence["Trajectory"], gamma: float, refill: Refill) -> int:
     """Return the number of groups that the update would train on (tasks.trajectories.groups), without faulty turns.
 
     The update's penalties for length or divergence are not known here, nor the cut-off turns that it leaves out.
     """
+    discount = gamma if refill.credit == "return" else refill.credit_discount
     turns = [
-        (value, (trajectory.group_id, turn.turn_index, turn.role.value), trajectory.trajectory_id)
+        (value, (trajectory.group_id, turn.turn_index, turn.role), trajectory.trajectory_id)
         for trajectory in trajectories
-        for turn, value in zip(trajectory.turns, turn_returns(trajectory.rewards, gamma), strict=True)
+        for turn, value in zip(trajectory.turns, credited(trajectory.rewards, refill.credit, discount), strict=True)
         if value is not None
     ]
     returns, keys, names = zip(*turns, strict=True) if turns else ((), (), ())
-    return group_turns(returns, keys, names, advantage).useful
+    return group_turns(returns, keys, names, refill.advantage).useful

@@ -21,12 +21,13 @@ import ray
 from kernels_eval.config import JudgeConfig, changes_between
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
+from tasks.agents.team import lead_of
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.problems.row import Split
 from tasks.rollout.config import JudgeActorsConfig, JudgingPlace, RolloutConfig
 from tasks.rollout.curriculum import MANIFEST_KEY, CurriculumState, capped, rows_up_to
 from tasks.rollout.engines import Engine, PolicyServer
-from tasks.rollout.episode import EpisodeLog, EpisodePlan, RolloutContext, plan_episodes
+from tasks.rollout.episode import EpisodeLog, EpisodePlan, RolloutContext, authors_in, plan_episodes
 from tasks.rollout.episode_loop import EpisodeLoop, RolloutCounts
 from tasks.rollout.judge_client import AsyncJudge, JudgeClient, JudgeWithSettings
 from tasks.rollout.logs import TURN_LINES, LineLogger, relay_logs
@@ -109,6 +110,7 @@ async def roll_out(
     context = RolloutContext(
         run_id=request.run_id,
         policy_digest=request.policy.digest,
+        authors=authors_in(request.policy, episode.agents),
         tokenizer=tokenizer,
         episode=episode,
         sampling=sampling,
@@ -242,7 +244,7 @@ class RolloutWorker:
             await opened.engine.close()
             opened = None
         try:
-            tokenizer = await asyncio.to_thread(load_tokenizer, request.policy.path)
+            tokenizer = await asyncio.to_thread(load_tokenizer, lead_of(request.policy).path)
             if opened is None:
                 engine = await asyncio.to_thread(open_engine, request.policy, tokenizer, config)
             else:

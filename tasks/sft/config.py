@@ -40,6 +40,8 @@ class SftDataConfig(FrozenModel):
     kernel, and RL finds out which are fast for which shape."""
     repair_fraction: float = Field(default=0.3, ge=0, le=1)
     """Share of two-turn conversations: an earlier kernel, the judge's feedback, a better kernel."""
+    stop_fraction: float = Field(default=0.0, ge=0, lt=1)
+    """Share of those whose earlier kernel is as fast as the corpus knows it: an agent that may stop learns to."""
 
 
 class SftConfig(FrozenModel):

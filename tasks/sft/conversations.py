@@ -30,13 +30,18 @@ class SftSequences:
     dropped: int
 
 
-def read_conversations(folder: Path) -> list[list[Message]]:
-    """Return the conversations of an SFT data set that training uses; raises InputError if there are none."""
+def read_conversations(folder: Path, roles: Sequence[str] = ()) -> list[list[Message]]:
+    """Return the conversations of an SFT data set that training uses, all or those that agents of these roles answer.
+
+    Raises InputError if there are none.
+    """
     path = folder / PAIRS_FILE
-    pairs = read_table(path, columns=["messages", "used"])
-    rows = pairs.filter(pl.col("used"))["messages"].to_list()
+    pairs = read_table(path, columns=["messages", "used", *(["role"] if roles else [])])
+    chosen = pl.col("used") & pl.col("role").is_in(list(roles)) if roles else pl.col("used")
+    rows = pairs.filter(chosen)["messages"].to_list()
     if not rows:
-        raise InputError(f"{path}: expected at least one pair with used=true, found none among {len(pairs)}")
+        of = f" of {' or '.join(roles)}" if roles else ""
+        raise InputError(f"{path}: expected at least one pair{of} with used=true, found none among {len(pairs)}")
     try:
         return [[Message(**message) for message in conversation] for conversation in rows]
     except (ValidationError, TypeError) as error:

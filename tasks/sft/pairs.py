@@ -4,8 +4,8 @@ A draft is a problem, the kernel to imitate, and for a repair the earlier kernel
 styles of different speed for each composition, and with `bug_probability` above 0 also plausible mistakes.
 
 `pairs.parquet`, one row a conversation: pair_id, problem_id, problem_source, kernel_source, composition, style,
-level, kind (`direct` | `repair`), messages list<struct<role, content, trained>>, verdict struct, reward, used (True:
-SFT trains on it).
+level, kind (`direct` | `repair`), role (of the agent that answers), messages list<struct<role, content, trained>>,
+verdict struct, reward, used (True: SFT trains on it).
 """
 
 import random
@@ -20,6 +20,7 @@ from kernels_eval import Judge, JudgeConfig, Problem, Status, Verdict
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.rewards import reward_of
+from tasks.agents.config import author_of, with_solver
 from tasks.models.chat_templates import Message, Role
 from tasks.pipeline.references import ProblemSetRef, Progress, SftDataRef
 from tasks.pipeline.store import publish, published_digest
@@ -34,8 +35,9 @@ from tasks.problems.generated.tuning import draw_tuning
 from tasks.problems.pairs import load_pairs
 from tasks.problems.problem_set import read_problems
 from tasks.problems.row import Split
+from tasks.rollout.agent_prompts import STOP, agent_messages, best_turn
 from tasks.rollout.config import EpisodeConfig
-from tasks.rollout.prompts import HistoryTurn, answer_text, judge_for, prompt_messages
+from tasks.rollout.prompts import HistoryTurn, answer_text, judge_for
 from tasks.sft.config import SftDataConfig
 from tasks.trajectories.content import table_digest
 from tasks.trajectories.schema import VERDICT_TYPE, verdict_row
@@ -60,12 +62,13 @@ PAIRS_SCHEMA = pa.schema(
         ("style", pa.string()),
         ("level", pa.int32()),
         ("kind", pa.string()),
+        ("role", pa.string()),
         ("messages", pa.list_(_MESSAGE_TYPE)),
         ("verdict", VERDICT_TYPE),
         ("reward", pa.float64()),
         ("used", pa.bool_()),
     ],
-    metadata={b"kernelmill.pairs.version": b"1"},
+    metadata={b"kernelmill.pairs.version": b"2"},
 )
 
 
@@ -184,12 +187,15 @@ def _row(
             return None
         score, answer = reward_of(episode.reward, earlier), answer_text(kernel)
         history.append(HistoryTurn(response_text=answer, kernel_source=kernel, verdict=earlier, reward=score))
+    role = author_of(episode.agents, len(history))
+    agent = with_solver(episode.agents)[role]
     # A repair that makes it worse teaches to ignore the feedback.
     improves = not history or reward >= history[-1].reward
     used = not config.verified or (verdict.status is Status.CORRECT and improves)
+    keeps = agent.may_stop and bool(history) and reward <= best_turn(history).reward
     messages = [
-        *prompt_messages(draft.problem.source, history, episode, backend),
-        Message(role=Role.ASSISTANT, content=answer_text(draft.kernel), trained=True),
+        *agent_messages(draft.problem.source, history, episode, backend, agent),
+        Message(role=Role.ASSISTANT, content=STOP if keeps else answer_text(draft.kernel), trained=True),
     ]
     return {
         "pair_id": f"{number:06d}",
@@ -200,6 +206,7 @@ def _row(
         "style": draft.style,
         "level": draft.problem.level,
         "kind": "repair" if draft.earlier else "direct",
+        "role": role,
         "messages": [message.model_dump(mode="json") for message in messages],
         "verdict": verdict_row(verdict),
         "reward": reward,
@@ -237,8 +244,14 @@ def load_drafts(path: Path) -> list[Draft]:
 
 
 def _repair(key: str, config: SftDataConfig, generator: random.Random, sizes: SizesName) -> Draft:
-    """Draft one or two wrong or slow kernels, then a correct one: fused, or in any style after a wrong kernel."""
+    """Draft one or two wrong or slow kernels, then a correct one: fused, or in any style after a wrong kernel.
+
+    Or, for `stop_fraction` of them, a fused one that is its own answer.
+    """
     composition = Composition(names=tuple(key.split(">")))
+    if config.stop_fraction and generator.random() < config.stop_fraction:
+        draft = _draft(composition, [(Style.FUSED, ())], generator, config, sizes)
+        return draft.model_copy(update={"earlier": (draft.kernel,)})
     answer_mistakes = _mistakes(composition, config.bug_probability, generator)
     drawn: list[tuple[Style, Collection[str]]] = []
     was_wrong = False

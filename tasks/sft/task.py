@@ -43,18 +43,30 @@ def make_sft_data(
     return build_sft_data(problems, config, suite, episode, judge, seed, stage.destination, stage.progress, judge_all)
 
 
-@stage_task("sft", code="tasks.sft.train", label="SFT", detail="{config.length} on {data.pairs} pairs")
+@stage_task("sft", code="tasks.sft.train", label="SFT{of}", ignored=("of",), detail="{config.length}")
 def fine_tune(
-    stage: Stage, data: SftDataRef, model: ModelConfig, config: SftConfig, engine: EngineConfig, seed: int
+    stage: Stage,
+    data: SftDataRef,
+    model: ModelConfig,
+    config: SftConfig,
+    engine: EngineConfig,
+    seed: int,
+    roles: tuple[str, ...] = (),
+    of: str = "",
 ) -> CheckpointRef:
-    """Train the first policy to imitate the judged kernels; resumes from its interim checkpoints."""
+    """Train the first policy to imitate the judged kernels; resumes from its interim checkpoints.
+
+    `roles`: of the agents whose pairs it learns from; all if empty. `of`: end of the stage's label.
+    """
     from tasks.sft.train import train_sft
 
-    return train_sft(data, model, config, engine, seed, stage.destination, stage.work_dir, stage.progress)
+    return train_sft(data, model, config, engine, seed, stage.destination, stage.work_dir, stage.progress, roles=roles)
 
 
-@stage_task("given_policy", code="tasks.sft.given", label="given policy", detail="{model.pretrained}")
-def adopt_policy(stage: Stage, model: ModelConfig) -> CheckpointRef:
+@stage_task(
+    "given_policy", code="tasks.sft.given", label="given policy{of}", ignored=("of",), detail="{model.pretrained}"
+)
+def adopt_policy(stage: Stage, model: ModelConfig, of: str = "") -> CheckpointRef:
     """Publish a pretrained model as the first policy, where there is no SFT."""
     from tasks.sft.given import publish_given_policy
 
@@ -64,7 +76,8 @@ def adopt_policy(stage: Stage, model: ModelConfig) -> CheckpointRef:
 @stage_task(
     "control",
     code="tasks.sft.train",
-    label="control: more SFT",
+    label="control: more SFT{of}",
+    ignored=("of",),
     detail="{config.length} from policy {initial.weight_version}",
 )
 def fine_tune_further(
@@ -75,8 +88,15 @@ def fine_tune_further(
     engine: EngineConfig,
     seed: int,
     initial: CheckpointRef,
+    roles: tuple[str, ...] = (),
+    of: str = "",
 ) -> CheckpointRef:
-    """Go on with SFT from a policy, for `config.steps` steps more: what the time of RL is compared with."""
+    """Go on with SFT from a policy, for `config.steps` steps more: what the time of RL is compared with.
+
+    `roles`, `of`: as for `fine_tune`.
+    """
     from tasks.sft.train import train_sft
 
-    return train_sft(data, model, config, engine, seed, stage.destination, stage.work_dir, stage.progress, initial)
+    return train_sft(
+        data, model, config, engine, seed, stage.destination, stage.work_dir, stage.progress, initial, roles
+    )

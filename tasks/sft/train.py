@@ -37,9 +37,11 @@ def train_sft(
     work_dir: Path,
     progress: Progress,
     initial: CheckpointRef | None = None,
+    roles: tuple[str, ...] = (),
 ) -> CheckpointRef:
-    """Train a policy on the used pairs of `data` and publish it.
+    """Train a policy on the used pairs of `data` and publish it; `roles`: on those that these agents answer.
 
+    A new tokenizer is learned from the pairs of all agents: they share it.
     `initial` goes on from a policy (and its tokenizer); otherwise `model.pretrained` is loaded, or a new model and a
     tokenizer are made. `engine` says on how many ranks, with how many threads and tokens a micro-batch. Interim
     checkpoints lie in `work_dir`. Where memory does not suffice, the token budget is halved, once. Raises InputError
@@ -49,14 +51,15 @@ def train_sft(
         check_heads(model.heads, model.key_value_heads, engine.context_parallel)
     if initial is not None:
         check_architecture(initial.path, model)
-    conversations = read_conversations(data.path)
+    conversations = read_conversations(data.path, roles)
     source = initial.path if initial is not None else model.pretrained
     if source is not None:
         tokenizer_path = Path(source)
         tokenizer = load_tokenizer(tokenizer_path)
     else:
         tokenizer_path = work_dir / "tokenizer"
-        tokenizer = learn_tokenizer(conversations, model.vocabulary, tokenizer_path)
+        of_all = read_conversations(data.path) if roles else conversations
+        tokenizer = learn_tokenizer(of_all, model.vocabulary, tokenizer_path)
     sequences = encode_conversations(
         tokenizer, conversations, config.max_tokens, config.validation_fraction, seed, model.template
     )
@@ -67,7 +70,7 @@ def train_sft(
             "raise it or lower sft.max_tokens"
         )
     fingerprint = digest_of(
-        [data.digest, decisive_part(model), decisive_part(config), seed, initial and initial.digest]
+        [data.digest, decisive_part(model), decisive_part(config), seed, initial and initial.digest, *roles]
     )
     if config.early_stop is not None and not sequences.validation:
         raise InputError(

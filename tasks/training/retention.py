@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from tasks.agents.team import members_of
 from tasks.pipeline.integrity import damage_of
 from tasks.pipeline.references import CheckpointRef
 from tasks.pipeline.store import discard, publish, read_manifest
@@ -109,7 +110,7 @@ def keep_optimizers(policies: Mapping[int, CheckpointRef], interval: int) -> Non
     """Remove the optimizer state of a run's policies (by weight version) but the newest two and every `interval`-th."""
     for version in sorted(policies)[:-_WHOLE]:
         if version % interval:
-            discard(policies[version].path, OPTIMIZER_FILES)
+            _discard(policies, version, OPTIMIZER_FILES)
 
 
 def keep_weights(policies: Mapping[int, CheckpointRef], interval: int) -> None:
@@ -122,18 +123,31 @@ def keep_weights(policies: Mapping[int, CheckpointRef], interval: int) -> None:
     whole = max((version for version, policy in policies.items() if has_optimizer(policy)), default=0)
     for version in sorted(policies)[:-_WHOLE]:
         if version % interval and version not in (best, whole):
-            discard(policies[version].path, (*OPTIMIZER_FILES, *WEIGHT_FILES))
+            _discard(policies, version, (*OPTIMIZER_FILES, *WEIGHT_FILES))
 
 
 def has_weights(policy: CheckpointRef) -> bool:
-    """True unless the policy's weights were removed (`update.weights_interval`)."""
-    discarded = (read_manifest(policy.path) or {}).get("discarded", ())
-    return not any(name.startswith("model") for name in discarded)
+    """True unless weights of the policy, or of a member of the team, were removed (`update.weights_interval`)."""
+    gone = [name for each in members_of(policy).values() for name in _discarded(each)]
+    return not any(name.startswith("model") for name in gone)
 
 
 def has_optimizer(policy: CheckpointRef) -> bool:
-    """True if the optimizer's state is beside the policy."""
-    return any(policy.path.glob(OPTIMIZER_FILES[0]))
+    """True if the optimizer's state is beside the policy, or beside each of a team."""
+    return all(any(each.path.glob(OPTIMIZER_FILES[0])) for each in members_of(policy).values())
+
+
+def _discarded(policy: CheckpointRef) -> list[str]:
+    return list((read_manifest(policy.path) or {}).get("discarded", ()))
+
+
+def _discard(policies: Mapping[int, CheckpointRef], version: int, patterns: Sequence[str]) -> None:
+    """Remove files of a policy, or of those members of a team that are in no other one."""
+    others = [policy for other, policy in policies.items() if other != version]
+    shared = {each.uri for policy in others for each in members_of(policy).values()}
+    for each in members_of(policies[version]).values():
+        if each.uri not in shared:
+            discard(each.path, patterns)
 
 
 def best_policy(policies: Mapping[int, CheckpointRef]) -> int | None:

@@ -23,7 +23,6 @@ from tasks.trajectories.schema import (
     Termination,
     Trajectory,
     Turn,
-    TurnRole,
     verdict_from_row,
 )
 
@@ -150,6 +149,6 @@ def _trajectory(row: dict[str, Any], turns: Sequence[dict[str, Any]]) -> Traject
 def _turn(row: dict[str, Any]) -> Turn:
     stored: dict[str, Any] = {field.name: row[field.name] for field in fields(Turn)}
     stored |= {name: tuple(row[name]) for name in ("prompt_token_ids", "response_token_ids", "response_logprobs")}
-    stored |= {"role": TurnRole(row["role"]), "verdict": verdict_from_row(row["verdict"])}
+    stored["verdict"] = verdict_from_row(row["verdict"])
     stored["prompt_extends_previous"] = bool(row["prompt_extends_previous"])
     return Turn(**stored)

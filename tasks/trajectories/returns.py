@@ -1,6 +1,12 @@
 """Returns: a turn's value, computed from the rewards of its episode."""
 
 from collections.abc import Sequence
+from typing import Literal
+
+Credit = Literal["return", "final", "improvement"]
+"""Value of a turn (`update.credit`): the first is stored with it, the others are computed when it is trained on."""
+_OWN_SHARE = 0.3
+"""Share of a turn's own reward in the credit `final`; the rest is the episode's last reward."""
 
 
 def turn_returns(rewards: Sequence[float | None], gamma: float) -> list[float | None]:
@@ -19,3 +25,36 @@ def turn_returns(rewards: Sequence[float | None], gamma: float) -> list[float | 
         following = reward + gamma * following
         returns.append(following)
     return returns[::-1]
+
+
+def final_returns(rewards: Sequence[float | None], discount: float) -> list[float | None]:
+    """Return 0.3·r_t + 0.7·r_T·discount^(T−t) for each turn t of one episode, T being its last turn with a reward.
+
+    Every agent of a conversation is paid for where it ends. A turn without a reward has None.
+    """
+    known = [reward for reward in rewards if reward is not None]
+    last, final = len(known) - 1, known[-1] if known else 0.0
+    credits = iter(
+        _OWN_SHARE * reward + (1 - _OWN_SHARE) * final * discount ** (last - turn) for turn, reward in enumerate(known)
+    )
+    return [None if reward is None else next(credits) for reward in rewards]
+
+
+def improvement_returns(rewards: Sequence[float | None], discount: float) -> list[float | None]:
+    """Return Σ_{i ≥ t} discount^(i−t) · d_i for each turn, d_i being r_i less the best reward before turn i.
+
+    d_0 = r_0. The best kernel so far is what an agent is given: d_i is what it added to it, negative if it made it
+    worse, 0 if it kept it. The given kernel's reward is a baseline that does not depend on the turn's own answer.
+    """
+    best: float | None = None
+    added: list[float | None] = []
+    for reward in rewards:
+        added.append(None if reward is None else reward if best is None else reward - best)
+        best = best if reward is None else reward if best is None else max(best, reward)
+    return turn_returns(added, discount)
+
+
+def credited(rewards: Sequence[float | None], credit: Credit, discount: float) -> list[float | None]:
+    """Return the value of each turn of one episode by this credit; `discount`: from turn to turn."""
+    functions = {"return": turn_returns, "final": final_returns, "improvement": improvement_returns}
+    return functions[credit](rewards, discount)

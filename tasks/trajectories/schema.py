@@ -6,7 +6,8 @@ from the stored columns. A turn whose verdict is `infrastructure_error` has null
 of the kernel, and 0 would be wrong.
 
 The schema's version is in the file metadata under `kernelmill.schema_version`. A reader fills what an older file lacks
-with null, ignores what it has besides, and refuses a file of a newer version. Version 1 had a column `advantage`.
+with null, ignores what it has besides, and refuses a file of a newer version. Version 1 had a column `advantage`; since
+version 3 each turn names its agent and the policy that wrote it.
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from kernels_eval.verdict import Verdict
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 VERSION_KEY = b"kernelmill.schema_version"
 TURNS_FILE = "turns.parquet"
 TRAJECTORIES_FILE = "trajectories.parquet"
@@ -35,19 +36,10 @@ class Termination(StrEnum):
     """All turns were used."""
     INFRASTRUCTURE_ERROR = "infrastructure_error"
     """The engine or the judge failed twice on the last turn. Nothing is known of the policy."""
+    AGENT_STOPPED = "agent_stopped"
+    """An agent answered that the best kernel so far is good enough: that kernel is the last turn's."""
     CONTEXT_LIMIT = "context_limit"
     """The next turn's prompt leaves no room for a full response."""
-
-
-class TurnRole(StrEnum):
-    """Role of the policy in a turn."""
-
-    SOLVER = "solver"
-    """The one policy of kernelbench tasks."""
-    GENERATOR = "generator"
-    """Writes a first kernel (multi-agent)."""
-    OPTIMIZER = "optimizer"
-    """Makes a kernel faster (multi-agent)."""
 
 
 RESOURCES_TYPE = pa.struct(
@@ -112,6 +104,8 @@ TURNS_SCHEMA = pa.schema(
         *_EPISODE_FIELDS,
         ("turn_index", pa.int32()),
         ("role", pa.string()),
+        ("agent", pa.string()),
+        ("weight_version", pa.int32()),
         ("prompt_token_ids", pa.list_(pa.int32())),
         ("response_token_ids", pa.list_(pa.int32())),
         ("response_logprobs", pa.list_(pa.float32())),
@@ -149,7 +143,8 @@ class Turn:
     """One turn as it happened; what can be computed from others (returns) is not in it."""
 
     turn_index: int
-    role: TurnRole
+    role: str
+    """Role of the writer in the conversation (tasks.agents.config); `solver` if one policy writes all turns."""
     prompt_token_ids: tuple[int, ...]
     response_token_ids: tuple[int, ...]
     response_logprobs: tuple[float, ...]
@@ -166,6 +161,11 @@ class Turn:
     generation_s: float
     evaluation_s: float
     created_at: datetime
+    agent: str | None = None
+    """Agent whose weights wrote it. This and the following two are None where a table of an earlier version is read."""
+    policy_digest: str | None = None
+    """Digest of those weights; None: of the trajectory's policy."""
+    weight_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

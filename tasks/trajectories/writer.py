@@ -76,7 +76,10 @@ def _turn_rows(ordered: Sequence[Trajectory], gamma: float) -> list[dict[str, An
     for trajectory in ordered:
         episode = _columns(trajectory, EPISODE_COLUMNS) | {"termination": trajectory.termination.value}
         rows += [
-            episode | _columns(turn, _TURN_COLUMNS) | {"verdict": verdict_row(turn.verdict), "return": value}
+            episode
+            | _columns(turn, _TURN_COLUMNS)
+            | {"policy_digest": turn.policy_digest or trajectory.policy_digest}
+            | {"verdict": verdict_row(turn.verdict), "return": value}
             for turn, value in zip(trajectory.turns, turn_returns(trajectory.rewards, gamma), strict=True)
         ]
     return rows

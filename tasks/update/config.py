@@ -7,6 +7,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from kernels_eval.frozen import FileContent, FrozenModel, Operational
 from tasks.training.config import EngineConfig, LoraConfig
 from tasks.trajectories.groups import Advantage
+from tasks.trajectories.returns import Credit
 
 PolicyLoss = Literal["ppo_clip", "gspo", "cispo", "dppo"]
 Aggregation = Literal["token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "seq_mean_token_sum_norm"]
@@ -52,6 +53,12 @@ class UpdateConfig(EngineConfig):
     advantage: Advantage = "turn_rloo"
     """`turn_*`: a return and a baseline for each turn. `grpo`, `dr_grpo`, `rloo`: the trajectory's return
     for all of its turns. `reinforce_pp` needs no groups; `gae` trains a critic (PPO)."""
+    credit: Credit = "return"
+    """Value of a turn. `return`: discounted rewards from it on, as they are stored. `final`: 0.3 of its own reward and
+    0.7 of the last one, discounted by the turns between. `improvement`: what it added to the best reward before it,
+    and, discounted, what later turns added."""
+    credit_discount: float = Field(default=0.9, ge=0, le=1)
+    """Discount from turn to turn of the credits `final` and `improvement`."""
     gamma: float = Field(default=1.0, ge=0, le=1)
     """Discount from token to token (`reinforce_pp`, `gae`); the discount from turn to turn is the rollout's."""
     gae_lambda: float = Field(default=1.0, ge=0, le=1)

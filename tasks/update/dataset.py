@@ -17,6 +17,7 @@ from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.tables import read_table
 from tasks.training.batches import TrainedSequence
 from tasks.trajectories.groups import WITHOUT_BASELINE, GroupKey, group_turns
+from tasks.trajectories.returns import credited
 from tasks.trajectories.schema import TURNS_FILE
 from tasks.update.advantages import soft_overlong_penalty
 from tasks.update.config import UpdateConfig
@@ -37,13 +38,28 @@ COLUMNS = (
 )
 
 
-def read_samples(batch: TrajectoryBatchRef, config: UpdateConfig, vocabulary: int) -> SampleSet:
-    """Read the samples of a published batch. Raises InputError for anything that cannot be trained on."""
-    return make_samples(read_table(batch.path / TURNS_FILE, COLUMNS), config, vocabulary)
+class NothingToLearnError(InputError):
+    """No turn of the batch has a gradient."""
 
 
-def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> SampleSet:
-    """Return the samples of rows of the turns table; `vocabulary` is the number of token ids that the policy knows."""
+def read_samples(
+    batch: TrajectoryBatchRef, config: UpdateConfig, vocabulary: int, roles: Sequence[str] = ()
+) -> SampleSet:
+    """Read the samples of a published batch, as `make_samples`."""
+    return make_samples(read_table(batch.path / TURNS_FILE, COLUMNS), config, vocabulary, roles)
+
+
+def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int, roles: Sequence[str] = ()) -> SampleSet:
+    """Return the samples of rows of the turns table; `vocabulary` is the number of token ids that the policy knows.
+
+    `roles`: turns of these agents only; of all if empty. Raises InputError for anything that cannot be trained on,
+    NothingToLearnError if there is no turn with a gradient.
+    """
+    turns = _credited(turns, config)
+    if roles:
+        turns = turns.filter(pl.col("role").is_in(list(roles)))
+        if turns.is_empty():
+            raise NothingToLearnError(f"trajectories: no turn of {' or '.join(roles)}")
     statuses = turns["verdict"].struct.field("status")
     _refuse(turns, statuses.is_null(), "verdict", "a verdict with a status")
     faults = statuses == Status.INFRASTRUCTURE_ERROR.value
@@ -78,7 +94,7 @@ def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> 
     # For estimators that compare no groups the rollout draws no further problems.
     wanted = 0 if config.advantage in WITHOUT_BASELINE else config.wanted_groups or 0
     if not samples:
-        raise InputError(
+        raise NothingToLearnError(
             f"trajectories: nothing to learn from: of {groups.number} groups {len(groups.single)} have one sample and "
             f"{len(groups.constant)} have equal returns; {int(overlong.sum())} of {len(usable)} turns were cut off"
         )
@@ -92,6 +108,16 @@ def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int) -> 
         groups_missing=max(wanted - groups.useful, 0),
         masked=tuple(masked),
     )
+
+
+def _credited(turns: pl.DataFrame, config: UpdateConfig) -> pl.DataFrame:
+    """Return the turns with the returns that `update.credit` asks for: as stored, or computed anew from the rewards."""
+    if config.credit == "return":
+        return turns
+    ordered = turns.sort("trajectory_id", "turn_index")
+    episodes = ordered.group_by("trajectory_id", maintain_order=True).agg("reward").get_column("reward").to_list()
+    returns = [value for rewards in episodes for value in credited(rewards, config.credit, config.credit_discount)]
+    return ordered.with_columns(pl.Series("return", returns, dtype=pl.Float64))
 
 
 def check_turns(turns: pl.DataFrame, vocabulary: int) -> None:

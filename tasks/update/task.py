@@ -9,8 +9,8 @@ from tasks.update.past import PastUpdate
 @stage_task(
     "update",
     code="tasks.update.train",
-    label="update {iteration}",
-    ignored=("writes_state", "past"),
+    label="update {iteration}{of}",
+    ignored=("writes_state", "past", "of"),
     detail="policy {policy.weight_version} on {batch.trajectories} trajectories",
 )
 def update(
@@ -24,21 +24,36 @@ def update(
     seed: int,
     writes_state: bool = True,
     past: tuple[PastUpdate, ...] = (),
+    roles: tuple[str, ...] = (),
+    of: str = "",
 ) -> CheckpointRef:
-    """Update the policy on one validated batch, and publish the next checkpoint."""
+    """Update the policy on one validated batch, and publish the next checkpoint.
+
+    `roles`: of the agents whose turns it learns from; all if empty. Agents that have nothing to learn from this batch
+    keep their policy. `of`: end of the stage's label.
+    """
+    from tasks.update.dataset import NothingToLearnError
     from tasks.update.train import update_policy
 
-    return update_policy(
-        policy,
-        reference,
-        batch,
-        config,
-        iteration,
-        total_iterations,
-        seed,
-        stage.destination,
-        stage.progress,
-        stage.work_dir,
-        writes_state,
-        past,
-    )
+    try:
+        return update_policy(
+            policy,
+            reference,
+            batch,
+            config,
+            iteration,
+            total_iterations,
+            seed,
+            stage.destination,
+            stage.progress,
+            stage.work_dir,
+            writes_state,
+            past,
+            roles,
+        )
+    except NothingToLearnError as error:
+        if not roles:
+            raise
+        unchanged = f"update {iteration}{of}: {error}; its weights stay as they are"
+        stage.workspace.tell(lambda listener: listener.warned(unchanged))
+        return policy

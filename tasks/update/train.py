@@ -50,8 +50,11 @@ def update_policy(
     work_dir: Path | None = None,
     writes_state: bool = True,
     past: tuple[PastUpdate, ...] = (),
+    roles: tuple[str, ...] = (),
 ) -> CheckpointRef:
     """Update `policy` on `batch` and publish the result; `iteration` counts from 0.
+
+    `roles`: of the agents that this policy writes for, whose turns it learns from; all if empty.
 
     The optimizer (and the critic, if there is one) goes on from the state beside the policy, if any.
     `work_dir` holds interim checkpoints where `update.save_interval` asks for them. `writes_state`: the optimizer's
@@ -73,14 +76,14 @@ def update_policy(
     shape = architecture_of(policy.path)
     heads = shape["num_attention_heads"]
     check_heads(heads, shape["num_key_value_heads"] or heads, config.context_parallel)
-    samples = read_samples(batch, config, vocabulary=int(shape["vocab_size"]))
+    samples = read_samples(batch, config, vocabulary=int(shape["vocab_size"]), roles=roles)
     base = None
     if config.lora is not None:
         from tasks.training.lora import base_of  # PEFT takes two seconds to import
 
         base = base_of(policy, config.lora)
     metadata: dict[str, Any] = {"policy": policy.digest, "batch": batch.digest, "iteration": iteration}
-    decisive = [metadata, reference and reference.digest, decisive_part(config), total_iterations, seed]
+    decisive = [metadata, reference and reference.digest, decisive_part(config), total_iterations, seed, *roles]
     fingerprint = digest_of(decisive)
     refilled = refill_record(batch)
     curriculum = record_of(batch)
@@ -118,9 +121,9 @@ def update_policy(
     if work_dir is not None:
         shutil.rmtree(work_dir / "interim", ignore_errors=True)
     digest = published_digest(destination)
-    if config.optimizer_state:
+    if config.optimizer_state and not (roles and config.gpus_per_rank > 0):
         list(run_on_ranks(config, adopt_program, digest))
-    else:  # the next update loads the weights anew
+    else:  # the next update loads its weights anew: another agent's do not fit beside these
         replace_ranks(config)
     return CheckpointRef(uri=str(destination), digest=digest, weight_version=policy.weight_version + 1)
 

@@ -42,10 +42,15 @@ def publish_checked(
 
 
 @stage_task(
-    "validate_update", code="tasks.validation.checks", label="check of update {iteration}", ignored=("iteration",)
+    "validate_update",
+    code="tasks.validation.checks",
+    label="check of update {iteration}{of}",
+    ignored=("iteration", "of"),
 )
-def check_update(stage: Stage, policy: CheckpointRef, config: ValidationConfig, iteration: int) -> CheckpointRef:
-    """Stop the flow if the update's metrics break an expectation."""
+def check_update(
+    stage: Stage, policy: CheckpointRef, config: ValidationConfig, iteration: int, of: str = ""
+) -> CheckpointRef:
+    """Stop the flow if the update's metrics break an expectation. `of`: end of the stage's label."""
     from tasks.validation.checks import validate_update_metrics
 
     return validate_update_metrics(policy, config, stage.docs_dir)

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from kernels_eval.errors import InputError
+from tasks.agents.config import SOLVER
+from tasks.agents.team import is_team, members_of
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import RolloutConfig, SamplingConfig
 
@@ -35,6 +37,8 @@ class GenerationRequest:
     prompt_token_ids: tuple[int, ...]
     seed: int
     """Decides the draws together with the policy alone: neither the place in a batch nor earlier requests matter."""
+    agent: str = SOLVER
+    """Agent with weights of its own that answers (tasks.agents); a single policy answers for all."""
     routing_key: str = ""
     """Requests with the same key continue one another: an engine of several servers sends them to the same one."""
 
@@ -135,11 +139,19 @@ ENGINES: dict[str, Callable[[CheckpointRef, Any, RolloutConfig], Engine]] = {
 
 
 def open_engine(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> Engine:
-    """Return the configured engine with this policy loaded. Raises InputError if there is no such engine."""
+    """Return the configured engine with this policy loaded, of a team one for each of its agents.
+
+    Raises InputError if there is no such engine.
+    """
     if config.engine not in ENGINES:
         raise InputError(f"rollout.engine: found {config.engine}, expected one of {', '.join(sorted(ENGINES))}")
     import torch
 
     # Also for SGLang's canary, which runs the checkpoint: Ray gives one thread to an actor that reserves no CPUs.
     torch.set_num_threads(config.threads)
-    return ENGINES[config.engine](policy, tokenizer, config)
+    open_one = ENGINES[config.engine]
+    if not is_team(policy):
+        return open_one(policy, tokenizer, config)
+    from tasks.rollout.engines.team import team_engine
+
+    return team_engine({agent: open_one(member, tokenizer, config) for agent, member in members_of(policy).items()})

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from kernels_eval.verdict import Status, TimingSource, Verdict
+from tasks.agents.config import SOLVER
 from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.evaluate import evaluate_policy
 from tasks.evaluation.summary import HeldoutEvaluations, IterationEntry, ReportInputs
@@ -18,7 +19,7 @@ from tasks.pipeline.store import publish, published_digest
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.generated.suite import generate_problems
 from tasks.problems.row import ProblemRow, Split
-from tasks.trajectories.schema import Termination, Trajectory, Turn, TurnRole
+from tasks.trajectories.schema import Termination, Trajectory, Turn
 from tasks.trajectories.writer import write_trajectories
 
 GAMMA = 0.4
@@ -91,7 +92,7 @@ def invent_trajectory(
         turns.append(
             Turn(
                 turn_index=index,
-                role=TurnRole.SOLVER,
+                role=SOLVER,
                 prompt_token_ids=tuple(range(10 + 20 * index)),
                 response_token_ids=tuple(int(token) for token in generator.integers(0, 2000, length)),
                 response_logprobs=tuple(float(value) for value in -generator.exponential(0.3, length)),

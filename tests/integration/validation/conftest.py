@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kernels_eval.verdict import Status, TimingSource, Verdict
+from tasks.agents.config import SOLVER
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import publish, published_digest
-from tasks.trajectories.schema import TRAJECTORIES_SCHEMA, TURNS_SCHEMA, Termination, Trajectory, Turn, TurnRole
+from tasks.trajectories.schema import TRAJECTORIES_SCHEMA, TURNS_SCHEMA, Termination, Trajectory, Turn
 from tasks.trajectories.writer import write_trajectories
 
 GAMMA = 0.4
@@ -44,7 +45,7 @@ EPISODES: list[tuple[list[tuple[Verdict, float | None]], Termination]] = [
 def _turn(index: int, verdict: Verdict, reward: float | None) -> Turn:
     return Turn(
         turn_index=index,
-        role=TurnRole.SOLVER,
+        role=SOLVER,
         prompt_token_ids=(1, 2, 3),
         response_token_ids=(4, 5),
         response_logprobs=(-0.5, -1.5),

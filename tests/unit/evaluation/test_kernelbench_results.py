@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from kernels_eval.errors import InputError
 from kernels_eval.verdict import Status, TimingSource, Verdict, fault
+from tasks.agents.config import SOLVER
 from tasks.evaluation.kernelbench_results import export_kernelbench, pass_at_k_results
-from tasks.trajectories.schema import Termination, Trajectory, Turn, TurnRole
+from tasks.trajectories.schema import Termination, Trajectory, Turn
 
 WRONG = Verdict(
     status=Status.INCORRECT, compiled=True, error_category="wrong_values", error_message="at 0", hardware="h100"
@@ -32,7 +33,7 @@ def correct(speedup: float, reference_ms: float = 1.0) -> Verdict:
 def trajectory(problem: str, sample: int, *verdicts: Verdict, level: int = 1, **changes: Any) -> Trajectory:
     turns = tuple(
         Turn(
-            turn_index=index, role=TurnRole.SOLVER, prompt_token_ids=(1,), response_token_ids=(2,), response_logprobs=(0.0,),
+            turn_index=index, role=SOLVER, prompt_token_ids=(1,), response_token_ids=(2,), response_logprobs=(0.0,),
             prompt_extends_previous=index > 0, finish_reason="stop", response_text="", kernel_source=None, verdict=verdict,
             reward=None if verdict.is_fault else 0.0, generation_s=0.0, evaluation_s=0.0, created_at=datetime.now(UTC),
         )

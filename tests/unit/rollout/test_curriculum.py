@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kernels_eval.errors import InputError
 from kernels_eval.verdict import Status, Verdict
+from tasks.agents.config import SOLVER
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.pipeline.store import publish
 from tasks.problems.config import ProblemsConfig
@@ -25,7 +26,7 @@ from tasks.rollout.curriculum import (
     rows_up_to,
     state_for,
 )
-from tasks.trajectories.schema import Termination, Trajectory, Turn, TurnRole
+from tasks.trajectories.schema import Termination, Trajectory, Turn
 from tasks.trajectories.writer import write_trajectories
 
 CONFIG = CurriculumConfig(enabled=True, success_rate=0.5, iterations=2)
@@ -104,7 +105,7 @@ def batch(
         reward = None if is_correct is None else 0.3 * is_correct
         turn = Turn(
             0,
-            TurnRole.SOLVER,
+            SOLVER,
             (1,),
             (2,),
             (-0.1,),

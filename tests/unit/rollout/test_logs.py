@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels_eval.verdict import Status, TimingSource, Verdict
+from tasks.agents.config import SOLVER
 from tasks.rollout.logs import trajectory_summary, turn_line
-from tasks.trajectories.schema import Termination, Trajectory, Turn, TurnRole
+from tasks.trajectories.schema import Termination, Trajectory, Turn
 
 FAST = Verdict(status=Status.CORRECT, compiled=True, correct=True, speedup=1.2, candidate_ms=3.12)
 LINE = re.compile(
@@ -32,7 +33,7 @@ REWARDS = st.none() | st.floats(0, 5)
 def turn(index: int, verdict: Verdict, reward: float | None) -> Turn:
     return Turn(
         index,
-        TurnRole.SOLVER,
+        SOLVER,
         (1,),
         (2,),
         (-0.1,),

@@ -10,10 +10,11 @@ import pytest
 
 from kernels_eval.rewards import reward_of
 from kernels_eval.verdict import Status, TimingSource, Verdict
+from tasks.agents.config import SOLVER
 from tasks.models.chat_templates import Message, Role
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.trajectories.json_logs import JsonLogs
-from tasks.trajectories.schema import Termination, Trajectory, Turn, TurnRole
+from tasks.trajectories.schema import Termination, Trajectory, Turn
 from tasks.trajectories.writer import write_trajectories
 
 
@@ -44,7 +45,7 @@ def random_trajectories(seed: int, problems: int = 4, samples: int = 6, iteratio
                 turns.append(
                     Turn(
                         turn_index=index,
-                        role=TurnRole.SOLVER,
+                        role=SOLVER,
                         prompt_token_ids=(1, 2, 3),
                         response_token_ids=answer,
                         response_logprobs=(-0.5, -0.25, -0.125),

@@ -10,14 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from kernels_eval import Status, Verdict
+from tasks.agents.config import SOLVER
 from tasks.trajectories.content import table_digest
-from tasks.trajectories.schema import TURNS_FILE, Termination, Trajectory, Turn, TurnRole
+from tasks.trajectories.schema import TURNS_FILE, Termination, Trajectory, Turn
 from tasks.trajectories.writer import write_trajectories
 
 WRONG = Verdict(status=Status.INCORRECT, compiled=True, error_category="wrong_values", error_message="output[3] is 7")
 TURN = Turn(
     turn_index=0,
-    role=TurnRole.SOLVER,
+    role=SOLVER,
     prompt_token_ids=(1, 2),
     response_token_ids=(3, 4),
     response_logprobs=(-0.5, -0.25),

@@ -14,10 +14,11 @@ import pytest
 
 from kernels_eval.errors import InputError
 from kernels_eval.verdict import Status, TimingSource, Verdict
+from tasks.agents.config import SOLVER
 from tasks.models.chat_templates import Message, Role
 from tasks.trajectories import json_logs
 from tasks.trajectories.json_logs import JsonLogs
-from tasks.trajectories.schema import Termination, Trajectory, Turn, TurnRole
+from tasks.trajectories.schema import Termination, Trajectory, Turn
 
 WRONG = Verdict(status=Status.INCORRECT, compiled=True, candidate_ms=None, error_message="expected 1, found 2 → é")
 RIGHT = Verdict(
@@ -34,7 +35,7 @@ STAMP = r"\d{8}_\d{6}_\d{6}"
 
 def turn(index: int, verdict: Verdict, reward: float | None) -> Turn:
     return Turn(
-        index, TurnRole.SOLVER, (1, 2), (3,), (-0.1,), True, "stop", "an answer", "kernel\n", verdict, reward, 0.1, 0.2,
+        index, SOLVER, (1, 2), (3,), (-0.1,), True, "stop", "an answer", "kernel\n", verdict, reward, 0.1, 0.2,
         datetime.now(UTC),
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kernels_eval.errors import InputError
 from kernels_eval.verdict import Issue, IssueKind, Resources, Status, TimingSource, Verdict
+from tasks.agents.config import SOLVER
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import read_manifest
 from tasks.trajectories.derived import rescore
@@ -26,7 +27,6 @@ from tasks.trajectories.schema import (
     Termination,
     Trajectory,
     Turn,
-    TurnRole,
     verdict_from_row,
     verdict_row,
 )
@@ -63,7 +63,7 @@ def turn(draw: Any, index: int, fault: bool) -> Turn:
     response = () if fault else draw(IDS)
     return Turn(
         turn_index=index,
-        role=TurnRole.SOLVER,
+        role=SOLVER,
         prompt_token_ids=draw(IDS),
         response_token_ids=response,
         response_logprobs=tuple(draw(st.floats(-50, 0, width=32)) for _ in response),
@@ -136,7 +136,7 @@ def test_round_trip(tmp_path: Path, trajectories: list[Trajectory], gamma: float
 
 def example(**changes: Any) -> Trajectory:
     turn = Turn(
-        0, TurnRole.SOLVER, (1, 2), (3,), (-0.5,), True, "stop", "text", "kernel",
+        0, SOLVER, (1, 2), (3,), (-0.5,), True, "stop", "text", "kernel",
         Verdict(status=Status.CORRECT, compiled=True, correct=True, speedup=1.5), 0.8, 0.1, 0.2, datetime.now(UTC),
     )  # fmt: skip
     values: dict[str, Any] = {

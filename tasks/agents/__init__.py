@@ -1,0 +1,1 @@
+"""Agents: the roles of a conversation, and the policies that write them."""

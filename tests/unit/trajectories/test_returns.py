@@ -1,12 +1,13 @@
 """Returns against the definition, published values and a second implementation."""
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.trajectories.returns import turn_returns
+from tasks.trajectories.returns import credited, final_returns, improvement_returns, turn_returns
 
 REWARD = st.floats(0, 2.3)
 
@@ -38,3 +39,31 @@ def test_published_values(rewards: list[float], expected: list[float]) -> None:
 @given(st.lists(REWARD, max_size=5), st.floats(0, 1))
 def test_an_unknown_last_reward_is_neither_zero_nor_hidden(known: list[float], gamma: float) -> None:
     assert turn_returns([*known, None], gamma) == [*turn_returns(known, gamma), None]
+
+
+@given(st.lists(REWARD, min_size=1, max_size=8), st.floats(0, 1))
+def test_final_by_the_documents_formula(rewards: list[float], discount: float) -> None:
+    last = len(rewards) - 1
+    for turn, value in enumerate(final_returns(rewards, discount)):
+        assert value == pytest.approx(0.3 * rewards[turn] + 0.7 * rewards[-1] * discount ** (last - turn))
+
+
+@given(st.lists(REWARD, min_size=1, max_size=8))
+def test_improvements_without_discount_add_up_to_where_the_conversation_came(rewards: list[float]) -> None:
+    # With rewards that only rise, what all turns added is the last reward.
+    rising = sorted(rewards)
+    assert improvement_returns(rising, 1.0)[0] == pytest.approx(rising[-1])
+    own = improvement_returns(rewards, 0.0)
+    for turn, value in enumerate(own):
+        assert value == pytest.approx(rewards[turn] - max(rewards[:turn], default=0.0))
+
+
+def test_keeping_the_best_adds_nothing_and_losing_it_costs() -> None:
+    assert improvement_returns([0.3, 0.3], 0.9) == pytest.approx([0.3, 0.0])
+    assert improvement_returns([1.0, 0.0, 1.5], 0.0) == pytest.approx([1.0, -1.0, 0.5])
+
+
+@pytest.mark.parametrize("credit", ["return", "final", "improvement"])
+@given(known=st.lists(REWARD, max_size=5), discount=st.floats(0, 1))
+def test_every_credit_knows_nothing_of_a_fault(credit: Any, known: list[float], discount: float) -> None:
+    assert credited([*known, None], credit, discount) == [*credited(known, credit, discount), None]

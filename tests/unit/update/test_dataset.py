@@ -13,7 +13,7 @@ from kernels_eval.errors import InputError
 from tasks.update.advantages import soft_overlong_penalty
 from tasks.update.config import UpdateConfig
 from tasks.update.credit_assignment import SampleSet, credit
-from tasks.update.dataset import make_samples
+from tasks.update.dataset import NothingToLearnError, make_samples
 from tasks.update.program import deal_groups
 
 CONFIG = UpdateConfig()
@@ -150,3 +150,39 @@ def test_long_answers_are_worth_less_as_they_near_the_limit() -> None:
 def test_a_penalty_without_its_limit_is_refused_before_anything_is_sampled() -> None:
     with pytest.raises(ValidationError, match=r"overlong_limit\n.*a number of response tokens with update.overlong"):
         UpdateConfig(overlong="penalise")
+
+
+def conversation(sample: int, generator: float, optimizer: float) -> list[dict[str, Any]]:
+    first = turn("a", sample, generator, role="generator")
+    return [first, turn("a", sample, optimizer, role="optimizer", turn_index=1)]
+
+
+TALKS = [*conversation(0, 0.3, 1.0), *conversation(1, 0.8, 0.6)]
+
+
+def test_each_agent_learns_from_its_own_turns() -> None:
+    for role in ("generator", "optimizer"):
+        samples = make_samples(table(TALKS), CONFIG, 10, roles=(role,)).samples
+        assert {sample.group[2] for sample in samples} == {role}
+        assert len(samples) == 2
+    assert len(make_samples(table(TALKS), CONFIG, 10).samples) == 4
+    with pytest.raises(NothingToLearnError, match="no turn of tester"):
+        make_samples(table(TALKS), CONFIG, 10, roles=("tester",))
+    with pytest.raises(NothingToLearnError, match="nothing to learn from"):
+        make_samples(table(conversation(0, 0.3, 1.0)), CONFIG, 10, roles=("generator",))
+
+
+def test_the_credit_decides_what_turns_are_worth() -> None:
+    def worth(**settings: Any) -> list[float]:
+        return [sample.return_ for sample in make_samples(table(TALKS), UpdateConfig(**settings), 10).samples]
+
+    assert worth() == [0.3, 1.0, 0.8, 0.6]
+    assert worth(credit="improvement", credit_discount=0.0) == pytest.approx([0.3, 0.7, 0.8, -0.2])
+    assert worth(credit="improvement", credit_discount=0.5) == pytest.approx([0.65, 0.7, 0.7, -0.2])
+    assert worth(credit="final") == pytest.approx([0.3 * 0.3 + 0.7 * 1.0 * 0.9, 1.0, 0.3 * 0.8 + 0.7 * 0.6 * 0.9, 0.6])
+
+
+def test_credit_is_assigned_before_other_agents_turns_are_left_out() -> None:
+    config = UpdateConfig(credit="improvement", credit_discount=0.0)
+    samples = make_samples(table(TALKS), config, 10, roles=("optimizer",)).samples
+    assert [sample.return_ for sample in samples] == pytest.approx([0.7, -0.2])

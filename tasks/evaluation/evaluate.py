@@ -19,6 +19,7 @@ from typing import Any, Literal
 import polars as pl
 
 from kernels_eval.errors import InputError
+from tasks.evaluation.agent_figures import agent_figures
 from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.per_problem import (
     SPEEDUP,
@@ -147,6 +148,7 @@ def _figures(table: pl.DataFrame, turns: pl.DataFrame, config: EvaluationConfig)
         "tiers": groups(harder, "tier"),
         "turns": _turns(counted, config, measured),
         "statuses": status_shares(with_outcomes(counted, [])),
+        "agents": agent_figures(with_outcomes(counted, [])),
     }
 
 

@@ -15,6 +15,8 @@ Columns of `per_problem.parquet` (one row a held-out problem; shares and means a
     mean_turns              mean number of turns
     first_correct, first_reward     share whose first turn is correct, and its mean reward
     added_correct, added_reward     what the later turns added: the last turn's minus the first turn's
+    best_correct, best_reward       share with a correct kernel on any turn, and the mean of the highest reward: what
+                            somebody gets who keeps the best kernel of a conversation
     distinct_answers        number of distinct first answers, by their text
     answer_nats             mean negative log-probability of a first answer, of the policy at temperature 1; of answers
                             that were sampled at temperature 1 it estimates their entropy without bias
@@ -44,6 +46,8 @@ _FIGURES = (
     "first_reward",
     "added_correct",
     "added_reward",
+    "best_correct",
+    "best_reward",
     "distinct_answers",
     "answer_nats",
 )
@@ -118,9 +122,13 @@ def per_problem_table(
         pl.col("response_text").alias("distinct_answers"),
         pl.col("answer_nats").alias("first_nats"),
     )
+    best = outcomes.group_by("trajectory_id").agg(
+        pl.col("correct").any().alias("best_correct"), pl.col("reward").max().alias("best_reward")
+    )
     shares = ["compiled", "correct", *[fast_name(p) for p in thresholds_of(config)]]
     measured = (
         last.join(first, on="trajectory_id", how="left", maintain_order="left")
+        .join(best, on="trajectory_id", how="left", maintain_order="left")
         .group_by("problem_id", maintain_order=True)
         .agg(
             pl.len().cast(pl.Int64).alias("trajectories"),
@@ -130,6 +138,8 @@ def per_problem_table(
             (pl.col("turn_index") + 1).cast(pl.Float64).mean().alias("mean_turns"),
             pl.col("first_correct").cast(pl.Float64).mean(),
             pl.col("first_reward").mean(),
+            pl.col("best_correct").cast(pl.Float64).mean(),
+            pl.col("best_reward").mean(),
             pl.col("distinct_answers").n_unique().cast(pl.Float64),
             pl.col("first_nats").mean().alias("answer_nats"),
             pl.col("speedup").log().sum().alias("log_speedup_sum"),

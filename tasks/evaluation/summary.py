@@ -5,7 +5,8 @@ heldout                                        figures of sampled answers (`eval
 heldout.n                                      problems that both policies were measured on
 heldout.before, heldout.after[, heldout.control]   every figure of tasks.evaluation.per_problem, e.g. `correct`, with
                                                its interval beside it as `correct_ci: [low, high]`; and `turns`, the
-                                               figures of each turn (tasks.evaluation.evaluate)
+                                               figures of each turn (tasks.evaluation.evaluate); with several
+                                               agents `agents`, the figures of each (tasks.evaluation.agent_figures)
 heldout.delta_<figure>, …_ci                   after − before, paired by problem
 heldout.over_control                           the same deltas for after − control
 heldout.harder                                 the same on the harder held-out problems, or null
@@ -195,7 +196,8 @@ def _policy(reference: EvaluationRef, part: Part) -> dict[str, Any]:
     named = {name: evaluation[name] for name in kept}
     if part == "harder":
         return {**named, **evaluation["harder"], "tiers": evaluation["tiers"]}
-    return {**named, **evaluation["overall"], "turns": evaluation["turns"]}
+    agents = evaluation.get("agents") or {}
+    return {**named, **evaluation["overall"], "turns": evaluation["turns"], **({"agents": agents} if agents else {})}
 
 
 def _bytes(artifact: ArtifactRef) -> int:

@@ -8,10 +8,11 @@ import polars as pl
 from markupsafe import Markup, escape
 
 from kernels_eval.verdict import Status
+from tasks.agents.config import SOLVER
 from tasks.pipeline.references import EvaluationRef, ProblemSetRef
 from tasks.rollout.prompts import FeedbackStyle, feedback_text
 from tasks.trajectories.reader import read_turns_file
-from tasks.trajectories.schema import verdict_from_row
+from tasks.trajectories.schema import Termination, verdict_from_row
 
 
 class Example(NamedTuple):
@@ -95,6 +96,8 @@ def _example(kind: str, turns: pl.DataFrame, problems: ProblemSetRef, style: Fee
         shown.append(
             {
                 "number": row["turn_index"] + 1,
+                "role": None if row["role"] == SOLVER else row["role"].replace("_", " "),
+                "stopped": row is rows[-1] and row["termination"] == Termination.AGENT_STOPPED.value,
                 "status": verdict.status.value,
                 "speedup": verdict.speedup,
                 "timing_source": verdict.timing_source,

@@ -94,6 +94,7 @@ def _context(run_dir: Path, inputs: ReportInputs, summary: Mapping[str, Any]) ->
         "curves": _curves(inputs, summary),
         "turn_charts": _turn_charts({name: evaluation["turns"] for name, evaluation in evaluations.items()}),
         "turn_policies": list(evaluations),
+        "agent_tables": tables.agent_tables(list(evaluations.values())),
         "turn_rows": tables.turn_rows([evaluation["turns"] for evaluation in evaluations.values()]),
         "verdicts": charts.stacked_columns(columns, STATUS_ORDER),
         "statuses": [status for status in STATUS_ORDER if any(status in shares for _, shares in columns)],

@@ -34,17 +34,19 @@ _NAMES = {
     "mean_turns": ("Turns", "used until success or the limit"),
     "added_correct": ("Correct: later turns", "what turns after the first added"),
     "added_reward": ("Final reward: later turns", "what turns after the first added"),
+    "best_correct": ("Correct: best turn", "a correct kernel on any turn"),
+    "best_reward": ("Reward: best turn", "for who keeps the best kernel of a conversation"),
     "distinct_answers": ("Distinct first answers", "to one problem, of its samples"),
     "answer_nats": ("−ln p of first answers", "mean, in nats; of sampled answers their entropy"),
 }
-_TIMED = ("fast_", "geomean_speedup", "mean_return", "mean_reward", "added_reward")
+_TIMED = ("fast_", "geomean_speedup", "mean_return", "mean_reward", "added_reward", "best_reward")
 _SAME_AS_CORRECT = ("fast_0", "pass_1")
 _NEUTRAL = ("mean_turns", "distinct_answers", "answer_nats")
 """Figures of which more is neither good nor bad by itself. Their differences are drawn on a scale for each."""
-_PLAIN = ("mean_return", "mean_reward", "geomean_speedup", "added_reward", *_NEUTRAL)
+_PLAIN = ("mean_return", "mean_reward", "geomean_speedup", "added_reward", "best_reward", *_NEUTRAL)
 _ORDERED = (
     "correct", "fast_", "pass_", "mean_return", "mean_reward", "geomean_speedup", "compiled", "mean_turns",
-    "added_", "distinct_answers", "answer_nats",
+    "added_", "best_", "distinct_answers", "answer_nats",
 )  # fmt: skip
 
 
@@ -150,6 +152,40 @@ def _nats(turn: Mapping[str, Any]) -> tuple[str, str]:
 
 
 _TURN_CELLS = (_correct_after, _added, _nats)
+
+
+_AGENT_FIGURES = {
+    "compiled": ("Compiled", "of the kernels that it wrote"),
+    "correct": ("Correct", "of the kernels that it wrote"),
+    "improved": ("Improved", "of the kernels that it was given"),
+    "worsened": ("Made worse", "of the kernels that it was given"),
+    "mended": ("Mended", "of the wrong kernels that it was given"),
+    "added_reward": ("Added reward", "a turn, to the best kernel before it"),
+    "stopped": ("Stopped", "of its turns after the first"),
+    "stops_right": ("Rightly", "of its stops: no other attempt at the problem came further"),
+}
+
+
+def agent_tables(policies: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[tuple[str, str, list[str]]]]]:
+    """Return for each role, who opens conversations first, rows of title, explanation and each policy's value.
+
+    The figures are those of tasks.evaluation.agent_figures; rows without any value are left out.
+    """
+    measured = [policy.get("agents") or {} for policy in policies]
+    roles = {role: max(agents.get(role, {}).get("first") or 0.0 for agents in measured) for role in _names_in(measured)}
+    found: list[tuple[str, list[tuple[str, str, list[str]]]]] = []
+    for role in sorted(roles, key=lambda role: (-roles[role], role)):
+        rows = [
+            (title, explanation, [shown(name, agents.get(role, {}).get(name)) for agents in measured])
+            for name, (title, explanation) in _AGENT_FIGURES.items()
+            if any(agents.get(role, {}).get(name) is not None for agents in measured)
+        ]
+        found.append((role, rows))
+    return found
+
+
+def _names_in(measured: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {role for agents in measured for role in agents}
 
 
 def shown(name: str, value: float | None) -> str:

@@ -1,0 +1,68 @@
+"""Figures of the agents of a conversation: what each wrote, what it added, and whether its stops were right.
+
+Computed from turns; for each role `turns`, and as shares or means
+
+    compiled, correct     of the kernels that it wrote
+    first                 share of its turns that open a conversation
+    improved, worsened    of the kernels that it was given (the best so far), those that it made better or worse
+    mended                of the wrong kernels that it was given, those that it made right
+    added_reward          mean reward less that of the best kernel before; of a first turn its reward
+    stopped               share of its later turns on which it stopped
+    stops_right           share of its stops where no other sample of the problem came further, by more than `SLACK`
+
+None where nothing was counted.
+"""
+
+from typing import Any
+
+import polars as pl
+
+from tasks.agents.config import SOLVER
+from tasks.trajectories.schema import Termination
+
+SLACK = 0.05
+"""Difference of rewards that does not count as further: estimates and measurements vary by less."""
+
+
+def agent_figures(outcomes: pl.DataFrame) -> dict[str, dict[str, float | None]]:
+    """Return the figures by role from turns without faults (`per_problem.with_outcomes`); none if one policy wrote all.
+
+    A stop is the last turn of an episode that ended by one.
+    """
+    if outcomes.is_empty() or set(outcomes.get_column("role")) == {SOLVER}:
+        return {}
+    reward = pl.col("reward")
+    ordered = outcomes.sort("trajectory_id", "turn_index").with_columns(
+        reward.cum_max().shift(1).over("trajectory_id").alias("given"),
+        pl.col("correct").cast(pl.Int8).cum_max().shift(1).over("trajectory_id").alias("given_correct"),
+        (pl.col("turn_index") == pl.col("turn_index").max().over("trajectory_id")).alias("is_last"),
+        reward.max().over("group_id").alias("reached"),
+    )
+    turns = ordered.with_columns(
+        (pl.col("is_last") & (pl.col("termination") == Termination.AGENT_STOPPED.value)).alias("is_stop")
+    )
+    roles = turns.partition_by("role", as_dict=True)
+    return {str(role): _figures(rows) for (role,), rows in sorted(roles.items(), key=lambda item: str(item[0]))}
+
+
+def _figures(turns: pl.DataFrame) -> dict[str, Any]:
+    later = turns.filter(pl.col("given").is_not_null())
+    stops, written = turns.filter("is_stop"), turns.filter(~pl.col("is_stop"))
+    changed = written.filter(pl.col("given").is_not_null())
+    wrong = changed.filter(pl.col("given_correct") == 0)
+    return {
+        "turns": turns.height,
+        "first": _share(turns, pl.col("given").is_null()),
+        "compiled": _share(written, pl.col("compiled")),
+        "correct": _share(written, pl.col("correct")),
+        "improved": _share(changed, pl.col("reward") > pl.col("given")),
+        "worsened": _share(changed, pl.col("reward") < pl.col("given")),
+        "mended": _share(wrong, pl.col("correct")),
+        "added_reward": _share(turns, pl.col("reward") - pl.col("given").fill_null(0.0)),
+        "stopped": _share(later, pl.col("is_stop")),
+        "stops_right": _share(stops, pl.col("reached") - pl.col("reward") <= SLACK),
+    }
+
+
+def _share(rows: pl.DataFrame, value: pl.Expr) -> float | None:
+    return None if rows.is_empty() else float(rows.select(value.cast(pl.Float64).mean()).item())

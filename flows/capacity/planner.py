@@ -20,7 +20,7 @@ from flows.capacity.memory import (
     shape_of,
     training_memory,
 )
-from flows.capacity.sharing import gpu_memory_beside, host_memory
+from flows.capacity.sharing import gpu_memory_beside, host_memory, servers_of
 from flows.capacity.speed import (
     Assumptions,
     Gpu,
@@ -209,19 +209,13 @@ def disk_bytes(config: RunConfig, shape: Shape) -> float:
     )
     kept = count if weights_interval == 1 else min(count // weights_interval + 3, count)
     whole = min(-(-count // interval), kept)
-    return kept * weights + whole * optimizer
+    return config.policies * (kept * weights + whole * optimizer)
 
 
 def _published_bytes(config: RunConfig, job: TrainingJob) -> tuple[float, float]:
     """Return the bytes of a published policy's weights, and of its optimizer's state if that is published."""
     weights, optimizer = checkpoint_bytes(job)
     return weights, optimizer if config.update.optimizer_state else 0.0
-
-
-def servers_of(config: RunConfig) -> int:
-    """Return the number of SGLang servers that the run starts itself."""
-    rollout = config.rollout
-    return rollout.sglang.servers if rollout.engine == "sglang" and not rollout.sglang_urls else 0
 
 
 def needs_of(config: RunConfig) -> dict[Kind, Need]:

@@ -20,6 +20,13 @@ CANARY_TOKENS = 272
 """Tokens of the canary's longest sequence (tasks.rollout.engines.sglang.canary)."""
 
 
+def servers_of(config: RunConfig) -> int:
+    """Return the number of SGLang servers that the run starts itself: so many for each policy."""
+    rollout = config.rollout
+    starts = rollout.engine == "sglang" and not rollout.sglang_urls
+    return rollout.sglang.servers * config.policies if starts else 0
+
+
 def host_memory(config: RunConfig, shape: Shape, job: TrainingJob) -> dict[str, float]:
     """Return the bytes of host memory by purpose, of all nodes together, at the worst moment.
 
@@ -28,13 +35,12 @@ def host_memory(config: RunConfig, shape: Shape, job: TrainingJob) -> dict[str, 
     """
     weights, _ = checkpoint_bytes(job)
     rollout = config.rollout
-    servers = rollout.sglang.servers if rollout.engine == "sglang" and not rollout.sglang_urls else 0
     judges = rollout.judge_actors.count * rollout.judge_actors.workers or config.judge.workers
     return {
         "ranks": job.ranks * (PROCESS_BYTES + weights),
         "offloaded optimizer": offloaded_bytes(job),
         "rollout and canary": PROCESS_BYTES + canary_weights(config, shape),
-        "servers": float(servers * SERVER_BYTES),
+        "servers": float(servers_of(config) * SERVER_BYTES),
         "judge": float(judges * JUDGE_WORKER_BYTES),
         "Ray and Prefect": float(SERVICES_BYTES),
     }
@@ -47,14 +53,12 @@ def gpu_memory_beside(config: RunConfig, shape: Shape, gpu_bytes: float, served_
     takes what is free, and counts by its contexts alone.
     """
     rollout, judge = config.rollout, config.judge
-    starts = rollout.engine == "sglang" and not rollout.sglang_urls
-    servers = rollout.sglang.servers if starts else 0
     canary = canary_weights(config, shape) + 4.0 * CANARY_TOKENS * shape.vocabulary + CONTEXT_BYTES
     actors = max(rollout.judge_actors.count, 1)
     workers = rollout.judge_actors.workers if rollout.judge_actors.count else judge.workers
     tensors = (judge.device_memory_gb or 0.0) * GIB
     return {
-        "servers": servers * (served_share * gpu_bytes + CONTEXT_BYTES),
+        "servers": servers_of(config) * (served_share * gpu_bytes + CONTEXT_BYTES),
         "canary": canary if rollout.gpus > 0 and rollout.engine == "sglang" else 0.0,
         "judge": actors * (tensors + 2 * workers * JUDGE_CONTEXT_BYTES) if judge.device != "cpu" else 0.0,
     }

@@ -20,7 +20,10 @@ from flows.settings.configuration import LATEST, RunConfig
 from kernels_eval.backends import backend_names
 from kernels_eval.errors import InputError
 from kernels_eval.rewards import reward_bounds
+from tasks.agents.config import owners
+from tasks.agents.team import is_team, members_of
 from tasks.models.config import ModelConfig
+from tasks.pipeline.references import CheckpointRef
 from tasks.pipeline.retries import STAGE_NAMES
 from tasks.rollout.engines.sglang.installation import find_installation, looked_in
 from tasks.rollout.episode_tasks import episode_task
@@ -97,8 +100,13 @@ def check_settings(config: RunConfig) -> None:
 
 def check_given_policy(config: RunConfig) -> None:
     """Check that a run without SFT names the policy that it starts from, and asks for nothing that needs SFT."""
-    if config.model.pretrained is None:
-        raise InputError("sft.steps: found 0, and model.pretrained is not set; name the model that RL starts from")
+    agents = config.rollout.episode.agents
+    own = {owner: agents[owner].pretrained for owner in owners(agents) if owner in agents}
+    if config.model.pretrained is None and not (own and all(own.values())):
+        missing = next((f" nor rollout.episode.agents.{name}.pretrained" for name in own if not own[name]), "")
+        raise InputError(
+            f"sft.steps: found 0, and model.pretrained is not set{missing}; name the model that RL starts from"
+        )
     if config.control:
         raise InputError("control: true, but without SFT (sft.steps: 0) there are no pairs for more of it")
 
@@ -114,6 +122,9 @@ def check_episode(config: RunConfig) -> None:
     if config.judge.backend not in backend_names():
         raise InputError(f"judge.backend: found {config.judge.backend}, expected one of {', '.join(backend_names())}")
     prompt_messages("", (), episode, config.judge.backend)
+    stoppers = [name for name, agent in episode.agents.items() if agent.may_stop and agent.turns == "first"]
+    if stoppers:
+        raise InputError(f"rollout.episode.agents.{stoppers[0]}.may_stop: there is nothing to keep on a first turn")
 
 
 def check_problems(config: RunConfig) -> None:
@@ -134,6 +145,9 @@ def check_pretrained(config: RunConfig) -> None:
     """Check the pretrained models that the configuration names."""
     check_not_latest(config.model, Path(config.runs_dir))
     check_policy(config.model)
+    for name, agent in config.rollout.episode.agents.items():
+        if agent.pretrained is not None:
+            check_model_folder(f"rollout.episode.agents.{name}.pretrained", agent.pretrained)
     critic = config.update.critic.pretrained if config.update.advantage == "gae" else None
     if critic is not None and not Path(critic).exists():
         raise InputError(f"update.critic.pretrained: no such file or folder: {critic}")
@@ -198,6 +212,11 @@ def check_servers(config: RunConfig) -> None:
     """Check that SGLang servers named by address are healthy."""
     if config.rollout.engine != "sglang":
         return
+    if config.has_team and config.rollout.sglang_urls:
+        raise InputError(
+            "rollout.sglang_urls: agents with weights of their own need servers of their own, which the run starts; "
+            "leave it empty, or let the agents share weights (rollout.episode.agents)"
+        )
     starts_here = not config.rollout.sglang_urls and config.ray.address is None
     if starts_here and config.rollout.sglang.command is None and find_installation() is None:
         raise InputError(
@@ -248,10 +267,21 @@ def unhealthy_servers(urls: Sequence[str]) -> list[str]:
 
 
 def check_checkpoint(checkpoint: Path, config: RunConfig, where: str = "--checkpoint") -> None:
-    """Check that a folder, named by the option or setting `where`, has a policy of the configured architecture."""
+    """Check that a folder, named by the option or setting `where`, has a policy of the configured architecture.
+
+    A team's agents have to be those of the configuration.
+    """
     if not checkpoint.is_dir():
         raise InputError(f"{where}: no such folder: {checkpoint}")
     from tasks.models.policy import check_architecture
 
-    check_architecture(checkpoint, config.model)
-    check_weights(where, checkpoint)
+    policy = CheckpointRef(uri=str(checkpoint), digest="")
+    members, wanted = members_of(policy), owners(config.rollout.episode.agents)
+    if is_team(policy) and set(members) != set(wanted):
+        raise InputError(
+            f"{where}: {checkpoint} is a team of {', '.join(members)}, expected {', '.join(wanted)} "
+            "(rollout.episode.agents)"
+        )
+    for member in members.values():
+        check_architecture(member.path, config.model)
+        check_weights(where, member.path)

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from flows.cli import (
+    agents,
     airgap,
     converting,
     data,
@@ -60,6 +61,7 @@ for group in (
     trajectories,
     data,
     converting,
+    agents,
     watching,
     airgap,
 ):

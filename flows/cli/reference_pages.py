@@ -8,7 +8,8 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from flows.settings.configuration import RunConfig, settings_group
+from flows.settings.configuration import RunConfig
+from flows.settings.explanation import settings_group
 
 FOLDER = Path("docs/reference")
 _MADE = "<!-- made by `python -m flows.cli.reference_pages`; do not edit -->\n\n"

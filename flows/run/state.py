@@ -14,6 +14,7 @@ from pydantic import Field
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
+from tasks.agents.team import TEAM_FILE
 from tasks.generation.model import ChatModel
 from tasks.pipeline.code_version import content_digest
 from tasks.pipeline.integrity import damage_of
@@ -27,7 +28,7 @@ from tasks.pipeline.references import (
     stored_path,
     with_paths,
 )
-from tasks.pipeline.store import read_manifest, write_atomically
+from tasks.pipeline.store import parts_of, read_manifest, write_atomically
 from tasks.training.retention import has_weights
 
 STATE_FILE = "state.json"
@@ -241,9 +242,10 @@ def policy_in(folder: Path, config: RunConfig, where: str = "--checkpoint") -> C
 
 def reference_of(folder: Path, where: str) -> CheckpointRef:
     """Return the reference of a policy's folder. Raises InputError, with `where`, if it is damaged."""
-    damaged = damage_of(folder)
-    if damaged is not None:
-        raise InputError(f"{where}: {damaged}")
+    for each in (folder, *parts_of(folder)):
+        damaged = damage_of(each)
+        if damaged is not None:
+            raise InputError(f"{where}: {damaged}")
     manifest = read_manifest(folder)
     digest = content_digest(folder) if manifest is None else str(manifest["digest"])
     return CheckpointRef(uri=str(folder.resolve()), digest=digest)
@@ -260,7 +262,7 @@ def policy_at(text: str, where: str = "--policy") -> tuple[CheckpointRef, Path |
         raise InputError(f"{where}: no such folder: {text}")
     if (folder / STATE_FILE).exists():
         return _policy_of_run(folder, choice.version, where), _configuration_in(folder)
-    if choice.version is not None or not (folder / "config.json").exists():
+    if choice.version is not None or not any((folder / name).exists() for name in ("config.json", TEAM_FILE)):
         raise InputError(f"{where}: {text}: expected a Hugging Face folder, or a run's folder with or without @VERSION")
     return reference_of(folder, where), _configuration_in(folder.absolute().parent.parent)
 

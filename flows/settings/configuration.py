@@ -3,15 +3,14 @@
 Imports neither torch nor ray: a configuration is checked before anything expensive starts.
 """
 
-import difflib
-import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
+from flows.settings.explanation import explain
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel, Operational, decisive_part
@@ -96,9 +95,14 @@ class RunConfig(FrozenModel):
         return {"steps": 0} if given is None or given == "none" else given
 
     @property
+    def policies(self) -> int:
+        """Number of policies with weights of their own: those of the agents, else one."""
+        return len(owners(self.rollout.episode.agents))
+
+    @property
     def has_team(self) -> bool:
         """True if several agents have weights of their own."""
-        return len(owners(self.rollout.episode.agents)) > 1
+        return self.policies > 1
 
     @property
     def run_id(self) -> str:
@@ -239,65 +243,3 @@ def apply_override(values: dict[str, Any], override: str) -> None:
 def save_configuration(config: RunConfig, path: Path) -> None:
     """Write the resolved configuration as YAML that `load_configuration` reads to an equal value."""
     write_atomically(path, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
-
-
-def explain(error: ValidationError, root: type[BaseModel]) -> str:
-    """Return one sentence about the first error: dotted path, value found, value expected, nearest valid name."""
-    errors = error.errors(include_url=False)
-    first = errors[0]
-    path = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        sentence = f"{path}: unknown setting{_nearest(first['loc'], root)}"
-    elif not path:
-        sentence = _expectation(first["msg"])
-    else:
-        sentence = f"{path}: found {_shown(first['input'])}, expected {_expectation(first['msg'])}"
-    return sentence + (f" (and {len(errors) - 1} more)" if len(errors) > 1 else "")
-
-
-def setting_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted path of every setting and group of settings."""
-    for name, field in model.model_fields.items():
-        yield prefix + name
-        inner = settings_group(field.annotation)
-        if inner is not None:
-            yield from setting_names(inner, f"{prefix}{name}.")
-
-
-def _nearest(location: tuple[int | str, ...], root: type[BaseModel]) -> str:
-    """Suggest a valid name: the most similar one in the same group, else the same name elsewhere in the tree."""
-    *parents, unknown = (str(part) for part in location)
-    group: type[BaseModel] | None = root
-    for parent in parents:
-        field = group.model_fields.get(parent) if group is not None else None
-        group = settings_group(field.annotation) if field is not None else None
-    siblings = list(group.model_fields) if group is not None else []
-    prefix = ".".join([*parents, ""])
-    close = difflib.get_close_matches(unknown, siblings, n=1, cutoff=0.6)
-    if close:
-        return f"; did you mean {prefix}{close[0]}?"
-    elsewhere = {name: name.rpartition(".")[2] for name in setting_names(root)}
-    if close := difflib.get_close_matches(unknown, elsewhere.values(), n=1, cutoff=0.8):
-        same = sorted((name for name, last in elsewhere.items() if last == close[0]), key=lambda name: name.count("."))
-        return f"; did you mean {' or '.join(same[:3])}?"
-    return f"; {'there are' if prefix else 'at the top there are'} {', '.join(prefix + name for name in siblings)}"
-
-
-def settings_group(annotation: Any) -> type[BaseModel] | None:
-    """Return the settings model in an annotation such as `Inner` or `Inner | None`."""
-    candidates = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
-    for candidate in candidates:
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-            return candidate
-    return None
-
-
-def _expectation(message: str) -> str:
-    for prefix in ("Input should be ", "Value error, ", "Tuple should have ", "List should have "):
-        message = message.removeprefix(prefix)
-    return message.replace("String should match pattern", "text that matches")
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.problem import Problem
 from tasks.adapters.scoring import Scored, Scorer
+from tasks.agents.config import owner_of
 from tasks.models.chat_templates import Message
 from tasks.rollout.history import History
 from tasks.trajectories.returns import turn_returns
@@ -50,6 +51,16 @@ class KernelEpisode:
     def termination(self) -> Termination | None:
         """Reason the episode ended; None while it goes on."""
         return self.steps[-1].termination if self.steps else None
+
+    @property
+    def role(self) -> str:
+        """Role that answers next (tasks.agents.config)."""
+        return self._history.role
+
+    @property
+    def agent(self) -> str:
+        """Agent whose weights that role has."""
+        return owner_of(self._scorer.episode.agents, self.role)
 
     @property
     def rewards(self) -> list[float | None]:
@@ -89,16 +100,25 @@ class KernelEpisode:
     async def answer_async(self, answer: str, tokens: int | None = None, truncated: bool = False) -> Step:
         """Judge the next answer. Raises InputError if the episode has ended."""
         self._check_open()
-        return self._add(answer, await self._scorer.score_async(self.problem, answer, tokens, truncated))
+        kept = self._kept(answer, tokens)
+        scored = kept or await self._scorer.score_async(self.problem, answer, tokens, truncated)
+        return self._add(answer, scored)
 
     def answer(self, answer: str, tokens: int | None = None, truncated: bool = False) -> Step:
         """Judge the next answer, blocking. Raises InputError if the episode has ended."""
         self._check_open()
-        return self._add(answer, self._scorer.score(self.problem, answer, tokens, truncated))
+        return self._add(
+            answer, self._kept(answer, tokens) or self._scorer.score(self.problem, answer, tokens, truncated)
+        )
 
     def _check_open(self) -> None:
         if self.termination is not None:
             raise InputError(f"{self.problem.problem_id}: the episode has ended ({self.termination})")
+
+    def _kept(self, answer: str, tokens: int | None) -> Scored | None:
+        """Return the best kernel so far with its verdict if the agent stops with this answer, else None."""
+        kept = self._history.kept_by(answer)
+        return None if kept is None else self._scorer.rewarded(kept.verdict, kept.kernel_source, answer, tokens)
 
     def _add(self, answer: str, scored: Scored) -> Step:
         ended = self._history.add(answer, scored.kernel_source, scored.verdict, scored.score)

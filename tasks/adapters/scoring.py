@@ -133,6 +133,11 @@ class Scorer:
         scoring = [self.score_async(*item) for item in zip(problems, answers, lengths, strict=True)]
         return list(await asyncio.gather(*scoring))
 
+    def rewarded(self, verdict: Verdict, kernel: str | None, answer: str, tokens: int | None = None) -> Scored:
+        """Return an earlier verdict on a kernel as that on this answer, which keeps the kernel."""
+        judged = self._client.repeat(verdict, Answer(answer, tokens or 0))
+        return Scored(judged.verdict, kernel, judged.score, judged.reward)
+
     async def _score(self, problem: Problem, text: str, answer: Answer, truncated: bool) -> Scored:
         kernel = extract_kernel(text)
         reason = FinishReason.LENGTH if truncated else FinishReason.STOP

@@ -17,7 +17,7 @@ import polars as pl
 from kernels_eval.errors import InputError
 from tasks.agents.config import SOLVER
 from tasks.pipeline.references import CheckpointRef
-from tasks.pipeline.store import digest_of, measured, publish, published_digest, write_atomically
+from tasks.pipeline.store import PARTS, digest_of, file_digest, measured, publish, published_digest, write_atomically
 from tasks.pipeline.tables import METRICS_FILE
 
 TEAM_FILE = "agents.json"
@@ -65,8 +65,12 @@ def lead_of(policy: CheckpointRef) -> CheckpointRef:
 
 
 def publish_team(members: Mapping[str, CheckpointRef], destination: Path, weight_version: int) -> CheckpointRef:
-    """Publish a team of these policies, by agent; `weight_version`: RL iterations behind the team."""
+    """Publish a team of these policies, by agent; `weight_version`: RL iterations behind the team.
+
+    Raises InputError if they do not share a tokenizer: one agent's answer is another one's prompt, token by token.
+    """
     folder = destination.resolve()
+    _check_tokenizers(members)
     named = {
         agent: {
             "folder": os.path.relpath(member.path.resolve(), folder),
@@ -75,12 +79,24 @@ def publish_team(members: Mapping[str, CheckpointRef], destination: Path, weight
         }
         for agent, member in sorted(members.items())
     }
-    with publish(destination, {"agents": sorted(named)}, {TEAM_FILE: _digest, METRICS_FILE: measured}) as partial:
+    metadata = {"agents": sorted(named), PARTS: [member["folder"] for member in named.values()]}
+    with publish(destination, metadata, {TEAM_FILE: _digest, METRICS_FILE: measured}) as partial:
         write_atomically(partial / TEAM_FILE, json.dumps(named, indent=1))
         metrics = _metrics(members)
         if metrics is not None:
             metrics.write_parquet(partial / METRICS_FILE)
     return CheckpointRef(uri=str(destination), digest=published_digest(destination), weight_version=weight_version)
+
+
+def _check_tokenizers(members: Mapping[str, CheckpointRef]) -> None:
+    tokenizers: dict[str, str] = {}
+    for agent, member in members.items():
+        file = member.path / "tokenizer.json"
+        tokenizers[agent] = file_digest(file) if file.is_file() else ""
+    first, *others = tokenizers
+    different = next((agent for agent in others if tokenizers[agent] != tokenizers[first]), None)
+    if different is not None:
+        raise InputError(f"agents {first} and {different}: expected the same tokenizer, found different ones")
 
 
 def _digest(file: Path) -> str:

@@ -21,7 +21,6 @@ from kernels_eval.problem import Problem
 from kernels_eval.verdict import Verdict
 from tasks.adapters.kernel_episode import KernelEpisode
 from tasks.adapters.scoring import Scorer
-from tasks.agents.config import SOLVER
 from tasks.generation.model import ChatModel
 from tasks.generation.writers import Draft, RefusedConversationError, Writer
 from tasks.generation.writers.openai import KEY_VARIABLE, OpenAIWriter
@@ -167,13 +166,15 @@ class Baseline:
 
     async def _turn(self, episode: KernelEpisode, index: int, seed: int) -> tuple[Turn, Termination | None]:
         asked = time.perf_counter()
-        draft = await self.writer.write(episode.messages, seed)
+        role, agent = episode.role, episode.agent
+        draft = await self.writer.write(episode.messages, seed, agent)
         answered = time.perf_counter()
         step = await episode.answer_async(draft.text, draft.completion_tokens, draft.truncated)
         self._count(draft)
         turn = Turn(
             turn_index=index,
-            role=SOLVER,
+            role=role,
+            agent=agent,
             prompt_token_ids=(),
             response_token_ids=(),
             response_logprobs=(),

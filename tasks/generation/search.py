@@ -20,6 +20,7 @@ from tasks.generation.config import SearchConfig
 from tasks.generation.writers import Draft, RefusedConversationError, Writer
 from tasks.rollout.config import EpisodeConfig
 from tasks.rollout.episode_tasks import quality
+from tasks.trajectories.schema import Termination
 
 _MOST_FAULTS = 8
 """Faults in a row, of all conversations, after which the machine is taken to be broken."""
@@ -110,13 +111,16 @@ class Search:
                 self._left -= 1
                 turn = len(episode.steps) + 1
                 try:
-                    draft = await self._writer.write(episode.messages, self._draw(number, turn))
+                    draft = await self._writer.write(episode.messages, self._draw(number, turn), episode.agent)
                 except RefusedConversationError:
                     if turn == 1:
                         raise
                     self._left += 1
                     break  # the conversation has become too long
                 step = await episode.answer_async(draft.text, draft.completion_tokens, draft.truncated)
+                if step.termination is Termination.AGENT_STOPPED:
+                    self._left += 1  # nothing was judged
+                    break
                 if step.scored.verdict.is_fault:
                     self._left += 1
                     self._note_fault(step.scored.verdict)

@@ -30,7 +30,7 @@ from tasks.pipeline.code_version import code_version
 from tasks.pipeline.integrity import damage_of
 from tasks.pipeline.references import ArtifactRef, Progress, silent
 from tasks.pipeline.retries import STAGE_NAMES, StagesConfig, limited
-from tasks.pipeline.store import digest_of
+from tasks.pipeline.store import digest_of, parts_of, published_digest
 
 P = ParamSpec("P")
 R = TypeVar("R", bound=ArtifactRef)
@@ -251,7 +251,12 @@ def _mend(workspace: Workspace, inputs: Iterable[ArtifactRef]) -> None:
     Contents are reproducible: what is made again has the digest that it had. If not, what follows from it has to be
     computed anew, by another start of the run.
     """
-    for reference in inputs:
+    parts = [part for reference in inputs for part in parts_of(reference.path)]
+    known = {Path(uri).resolve(): uri for uri in workspace.makers}
+    for reference in [
+        *(ArtifactRef(uri=known.get(part, str(part)), digest=published_digest(part)) for part in parts),
+        *inputs,
+    ]:
         damage = damage_of(reference.path)
         if damage is None:
             continue

@@ -33,6 +33,8 @@ from tasks.pipeline.references import ArtifactRef
 from tasks.pipeline.verdicts import outdated_folders
 
 MANIFEST = "manifest.json"
+PARTS = "parts"
+"""Metadata of an artifact that stands for others: their folders, relative to its own."""
 _PARTIAL_PREFIX = ".partial-"
 _PARTIAL_LIFETIME_S = 24 * 3600.0
 _RENAMES = 100
@@ -129,6 +131,11 @@ def recorded(artifact: ArtifactRef, key: str, kind: type[Record], name: str) -> 
         return None if found is None else kind.model_validate(found)
     except ValidationError as error:
         raise InputError(f"{artifact.path}: manifest: metadata.{key}: not {name}: {error}") from error
+
+
+def parts_of(folder: Path) -> list[Path]:
+    """Return the folders of the artifacts that a published one stands for; none for any other."""
+    return [Path(os.path.normpath(folder / part)) for part in read_metadata(folder).get(PARTS, ())]
 
 
 def published_digest(folder: Path) -> str:

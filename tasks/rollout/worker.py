@@ -132,9 +132,8 @@ async def roll_out(
         if json_logs is not None:
             await asyncio.to_thread(json_logs.close)
     counts.check_faults()
-    if counts.left_out:
-        episodes = counts.left_out + counts.planned
-        logger.warning("%d of %d episodes left out: their prompts leave no room", counts.left_out, episodes)
+    if left_out := counts.left_out:
+        logger.warning("%d of %d episodes left out: their prompts leave no room", left_out, left_out + counts.planned)
     seconds = time.perf_counter() - started
     return await asyncio.to_thread(
         write_trajectories,
@@ -221,7 +220,8 @@ class RolloutWorker:
     ) -> AsyncIterator[Any]:
         """Yield what `work` yields, which is given the warm judge of this configuration."""
         if place.all_cpus:
-            config = config.model_copy(update={"workers": _spare_cpus()})
+            spare = max(len(os.sched_getaffinity(0)) - _LEFT_CPUS, 1)
+            config = config.model_copy(update={"workers": spare})
         async for message in work(await asyncio.to_thread(self._judge_for, config, place.judge_actors)):
             yield message
 
@@ -282,10 +282,6 @@ class RolloutWorker:
 
 
 RolloutActor = ray.remote(RolloutWorker)
-
-
-def _spare_cpus() -> int:
-    return max(len(os.sched_getaffinity(0)) - _LEFT_CPUS, 1)
 
 
 def _progress(counts: RolloutCounts, seconds: float, records: tuple[LogRecord, ...]) -> RolloutProgress:

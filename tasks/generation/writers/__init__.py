@@ -9,6 +9,7 @@ from typing import Protocol
 
 from kernels_eval.errors import InputError
 from tasks.adapters.kernel_episode import ChatMessage
+from tasks.agents.config import SOLVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,10 @@ class Writer(Protocol):
         """Digest of everything that decides its answers: weights or model name, and sampling."""
         ...
 
-    async def write(self, messages: Sequence[ChatMessage], seed: int) -> Draft:
+    async def write(self, messages: Sequence[ChatMessage], seed: int, agent: str = SOLVER) -> Draft:
         """Answer one conversation; many calls may be under way. Survives faults that a retry mends.
 
+        `agent`: of a team's agents, the one that answers; a single model answers for all.
         Raises RefusedConversationError, InfrastructureError if the model does not answer at all.
         """
         ...

@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from kernels_eval.errors import InfrastructureError, InputError, first_line
 from tasks.adapters.kernel_episode import ChatMessage
+from tasks.agents.config import SOLVER
 from tasks.generation.writers import Draft, RefusedConversationError
 from tasks.rollout.config import SamplingConfig
 
@@ -71,7 +72,7 @@ class OpenAIWriter:
         parts = [self._url, self._model, self._sampling.model_dump_json()]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
-    async def write(self, messages: Sequence[ChatMessage], seed: int) -> Draft:
+    async def write(self, messages: Sequence[ChatMessage], seed: int, agent: str = SOLVER) -> Draft:
         """Answer one conversation."""
         async with self._places:
             deadline, wait_s = time.monotonic() + self._patience_s, _FIRST_WAIT_S

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from kernels_eval.errors import InfrastructureError
 from tasks.adapters.kernel_episode import ChatMessage
+from tasks.agents.config import SOLVER
+from tasks.agents.team import lead_of
 from tasks.generation.writers import Draft, RefusedConversationError
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import RolloutConfig
@@ -37,6 +39,7 @@ class _Question:
     messages: tuple[tuple[str, str], ...]
     """Role and content."""
     seed: int
+    agent: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +79,9 @@ class PolicyWriter:
         """Ids of the engine's process; empty before the first question."""
         return [] if self._process is None else list(getattr(self._process, "_processes", None) or {})
 
-    async def write(self, messages: Sequence[ChatMessage], seed: int) -> Draft:
-        """Answer one conversation."""
-        question = _Question(tuple((message["role"], message["content"]) for message in messages), seed)
+    async def write(self, messages: Sequence[ChatMessage], seed: int, agent: str = SOLVER) -> Draft:
+        """Answer one conversation, by the team's agent if the policy is a team."""
+        question = _Question(tuple((message["role"], message["content"]) for message in messages), seed, agent)
         waiting = _Waiting(question, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         if self._batches is None or self._batches.done():
@@ -164,7 +167,7 @@ def _opened(policy: CheckpointRef, config: RolloutConfig) -> "tuple[Engine, Any]
 
         disable_progress_bar()  # the terminal shows the search
         threading.Thread(target=_end_with_parent, daemon=True).start()
-        tokenizer = load_tokenizer(policy.path)
+        tokenizer = load_tokenizer(lead_of(policy).path)
         _open.append((open_engine(policy, tokenizer, config), tokenizer))
     return _open[0]
 
@@ -193,7 +196,9 @@ async def _collected(
         for question in questions
     ]
     fitting = [i for i, prompt in enumerate(prompts) if len(prompt.token_ids) + limit <= engine.context_tokens]
-    requests = [GenerationRequest(f"question {i}", prompts[i].token_ids, questions[i].seed) for i in fitting]
+    requests = [
+        GenerationRequest(f"question {i}", prompts[i].token_ids, questions[i].seed, questions[i].agent) for i in fitting
+    ]
     found: list[Draft | str] = [
         f"rollout.sampling.max_new_tokens: {limit} tokens after a prompt of {len(prompt.token_ids)} are more than the "
         f"policy's context of {engine.context_tokens}"

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tasks.adapters.kernel_episode import ChatMessage
+from tasks.agents.config import SOLVER
 from tasks.generation.writers import Draft, Writer
 
 
@@ -32,11 +33,13 @@ class RememberedWriter:
         """Digest of everything that decides the answers."""
         return self._writer.digest
 
-    async def write(self, messages: Sequence[ChatMessage], seed: int) -> Draft:
+    async def write(self, messages: Sequence[ChatMessage], seed: int, agent: str = SOLVER) -> Draft:
         """Answer one conversation, from the file if it was asked before."""
-        key = hashlib.sha256(json.dumps([self.digest, list(messages), seed]).encode()).hexdigest()
+        key = hashlib.sha256(
+            json.dumps([self.digest, list(messages), seed, *([] if agent == SOLVER else [agent])]).encode()
+        ).hexdigest()
         if key not in self._known:
-            self._known[key] = await self._writer.write(messages, seed)
+            self._known[key] = await self._writer.write(messages, seed, agent)
             self._file.write("\n" + json.dumps({"digest": self.digest, "key": key, **asdict(self._known[key])}))
             self._file.flush()
         return self._known[key]

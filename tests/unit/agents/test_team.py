@@ -92,3 +92,15 @@ def test_retention_keeps_what_another_team_needs(tmp_path: Path) -> None:
     keep_weights(teams, 10)
     assert [version for version in teams if has_weights(teams[version])] == [0, 3, 4]
     assert (untrained.path / "model.safetensors").is_file()
+
+
+def test_members_share_a_tokenizer(tmp_path: Path) -> None:
+    members: dict[str, CheckpointRef] = {}
+    for agent, tokens in (("generator", "a"), ("optimizer", "b")):
+        with publish(tmp_path / agent) as partial:
+            (partial / "tokenizer.json").write_text(tokens)
+        members[agent] = CheckpointRef(uri=str(tmp_path / agent), digest=published_digest(tmp_path / agent))
+    with pytest.raises(InputError, match="generator and optimizer: expected the same tokenizer"):
+        publish_team(members, tmp_path / "team", 0)
+    assert not (tmp_path / "team").exists()
+    assert not list(tmp_path.glob(".partial*"))

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from flows.cli.reference_pages import pages
-from flows.settings.configuration import RunConfig, apply_override, check_configuration, setting_names
+from flows.settings.configuration import RunConfig, apply_override, check_configuration
+from flows.settings.explanation import setting_names
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from documented import PAGES, ROOT, commands

@@ -11,7 +11,7 @@ from kernels_eval.config import CHANGEABLE, JudgeConfig
 from tasks.rollout.config import EpisodeConfig
 
 DOCS = Path(__file__).parents[3] / "docs"
-WORDS: dict[str, Any] = {"none": None, "true": True, "false": False, "()": (), "": ...}
+WORDS: dict[str, Any] = {"none": None, "true": True, "false": False, "()": (), "{}": {}, "": ...}
 
 
 def stated(page: str, header: str) -> dict[str, tuple[str, bool]]:

@@ -43,7 +43,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the steps that SFT is asked for, instead of training them."""
     steps: list[int] = []
 
-    def further(workspace: Any, data: Any, model: Any, config: Any, resources: Any, seed: int, initial: CheckpointRef):
+    def further(
+        workspace: Any, data: Any, model: Any, config: Any, resources: Any, seed: int, initial: CheckpointRef, **_: Any
+    ):
         steps.append(config.steps)
         return initial
 

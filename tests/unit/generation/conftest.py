@@ -69,7 +69,7 @@ class ScriptedWriter:
         self.delay_s = delay_s
         self.asked: list[tuple[list[dict[str, str]], int]] = []
 
-    async def write(self, messages: Sequence[dict[str, str]], seed: int) -> Draft:
+    async def write(self, messages: Sequence[dict[str, str]], seed: int, agent: str = "solver") -> Draft:
         remark = self.remarks[len(self.asked) % len(self.remarks)]
         self.asked.append((list(messages), seed))
         await asyncio.sleep(self.delay_s)

@@ -81,7 +81,7 @@ def test_a_replay_needs_trajectories(capsys: pytest.CaptureFixture[str], config:
         ),
         (["update.overlong=penalise"], "update.overlong_limit: found None, expected a number of response tokens"),
         (["rollout.episode.task=kernelbnch"], "rollout.episode.task: found kernelbnch, expected one of kernelbench"),
-        (["rollout.episode.reward=kevn"], "rollout.episode.reward: expected one of kernelbench, kevin"),
+        (["rollout.episode.reward=kevn"], "rollout.episode.reward: expected one of four_part, kernelbench, kevin"),
         (
             ["judge.device=cuda", "judge.workers=4", "judge.device_memory_gb=9"],
             "judge.device_memory_gb: found 9, expected at least 10.0 for judge.workers = 4",

@@ -111,7 +111,9 @@ def test_the_names_of_stages_are_those_that_are_declared():
     from tasks.pipeline.retries import STAGE_NAMES
     from tasks.pipeline.stage import StageTask
 
-    modules = [importlib.import_module(f"tasks.{name}.task") for name in ("problems", "sft", "rollout", "update")]
+    modules = [
+        importlib.import_module(f"tasks.{name}.task") for name in ("problems", "sft", "rollout", "update", "agents")
+    ]
     modules += [importlib.import_module(f"tasks.{name}.task") for name in ("validation", "evaluation", "generation")]
     declared = {value.name for module in modules for value in vars(module).values() if isinstance(value, StageTask)}
     assert declared == set(STAGE_NAMES)

@@ -36,7 +36,7 @@ PolicyOption = Annotated[
     typer.Option(
         "--policy",
         metavar="CKPT",
-        help="A policy's folder, or a run's with or without @VERSION. Its run's settings hold without --config.",
+        help="Folder of a policy, a package, or a run (@VERSION or newest). Its run's settings hold without --config.",
         show_default=NEWEST_RUN,
     ),
 ]

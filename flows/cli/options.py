@@ -38,10 +38,17 @@ BaseUrlOption = Annotated[
 ModelOption = Annotated[str | None, typer.Option("--model", help="The model's name on that server.")]
 
 
-def config_path(argument: Path | None, option: Path | None) -> Path:
-    """Return the configuration that was named, as an argument or as an option; the default one if none was."""
+def config_path(argument: Path | None, option: Path | None, policy: Path | None = None) -> Path:
+    """Return the configuration that was named, as an argument or as an option.
+
+    If none was: that of the policy, if its folder is a package (`kernelmill package`), else the default one.
+    """
     from kernels_eval.errors import InputError
 
     if argument is not None and option is not None:
         raise InputError(f"two configurations, {argument} and --config {option}: expected one")
+    if argument is None and option is None and policy is not None:
+        from tasks.packaging.package import settings_in
+
+        return settings_in(policy) or DEFAULT_CONFIG
     return argument or option or DEFAULT_CONFIG

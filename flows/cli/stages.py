@@ -117,7 +117,8 @@ def evaluate(
     arguments: dict[str, Any] = {} if checkpoint is None else {"checkpoint": str(checkpoint)}
     if model is not None:
         arguments["model"] = ChatModel(name=model, base_url=openai_base_url or "")
-    _run_and_show("flows.evaluation.evaluation_flow", config_path(config, config_option), set_, refresh, **arguments)
+    file = config_path(config, config_option, checkpoint)
+    _run_and_show("flows.evaluation.evaluation_flow", file, set_, refresh, **arguments)
 
 
 def compare(

@@ -16,6 +16,7 @@ from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from tasks.agents.team import TEAM_FILE
 from tasks.generation.model import ChatModel
+from tasks.packaging.package import read_package, settings_in
 from tasks.pipeline.code_version import content_digest
 from tasks.pipeline.integrity import damage_of
 from tasks.pipeline.references import (
@@ -246,6 +247,8 @@ def reference_of(folder: Path, where: str) -> CheckpointRef:
         damaged = damage_of(each)
         if damaged is not None:
             raise InputError(f"{where}: {damaged}")
+    if settings_in(folder) is not None:
+        read_package(folder)
     manifest = read_manifest(folder)
     digest = content_digest(folder) if manifest is None else str(manifest["digest"])
     return CheckpointRef(uri=str(folder.resolve()), digest=digest)
@@ -254,7 +257,8 @@ def reference_of(folder: Path, where: str) -> CheckpointRef:
 def policy_at(text: str, where: str = "--policy") -> tuple[CheckpointRef, Path | None]:
     """Return the policy that `FOLDER` or `RUN[@VERSION]` names, of any architecture, and its run's configuration.
 
-    Raises InputError, with `where`, if there is no such policy.
+    FOLDER is a policy's or a package's, which has its run's configuration in it. Raises InputError, with `where`, if
+    there is no such policy, or it is damaged.
     """
     choice = parse_choice(f"{where}={text}")
     folder = Path(choice.checkpoint or "")
@@ -262,9 +266,11 @@ def policy_at(text: str, where: str = "--policy") -> tuple[CheckpointRef, Path |
         raise InputError(f"{where}: no such folder: {text}")
     if (folder / STATE_FILE).exists():
         return _policy_of_run(folder, choice.version, where), _configuration_in(folder)
-    if choice.version is not None or not any((folder / name).exists() for name in ("config.json", TEAM_FILE)):
+    packaged = settings_in(folder)
+    is_policy = packaged or any((folder / name).exists() for name in ("config.json", TEAM_FILE))
+    if choice.version is not None or not is_policy:
         raise InputError(f"{where}: {text}: expected a Hugging Face folder, or a run's folder with or without @VERSION")
-    return reference_of(folder, where), _configuration_in(folder.absolute().parent.parent)
+    return reference_of(folder, where), packaged or _configuration_in(folder.absolute().parent.parent)
 
 
 def policy_name(text: str, policy: CheckpointRef) -> str:

@@ -71,21 +71,25 @@ def publish_team(members: Mapping[str, CheckpointRef], destination: Path, weight
     """
     folder = destination.resolve()
     _check_tokenizers(members)
-    named = {
-        agent: {
-            "folder": os.path.relpath(member.path.resolve(), folder),
-            "digest": member.digest,
-            "weight_version": member.weight_version,
-        }
-        for agent, member in sorted(members.items())
+    placed = {
+        agent: (os.path.relpath(member.path.resolve(), folder), member) for agent, member in sorted(members.items())
     }
-    metadata = {"agents": sorted(named), PARTS: [member["folder"] for member in named.values()]}
+    metadata = {"agents": list(placed), PARTS: [part for part, _ in placed.values()]}
     with publish(destination, metadata, {TEAM_FILE: _digest, METRICS_FILE: measured}) as partial:
-        write_atomically(partial / TEAM_FILE, json.dumps(named, indent=1))
+        write_team_file(placed, partial)
         metrics = _metrics(members)
         if metrics is not None:
             metrics.write_parquet(partial / METRICS_FILE)
     return CheckpointRef(uri=str(destination), digest=published_digest(destination), weight_version=weight_version)
+
+
+def write_team_file(placed: Mapping[str, tuple[str, CheckpointRef]], folder: Path) -> None:
+    """Write `agents.json` into a folder; `placed`: by agent, its policy's folder relative to that one, and it."""
+    named = {
+        agent: {"folder": part, "digest": member.digest, "weight_version": member.weight_version}
+        for agent, (part, member) in placed.items()
+    }
+    write_atomically(folder / TEAM_FILE, json.dumps(named, indent=1))
 
 
 def _check_tokenizers(members: Mapping[str, CheckpointRef]) -> None:

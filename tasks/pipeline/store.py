@@ -33,11 +33,12 @@ from tasks.pipeline.references import ArtifactRef
 from tasks.pipeline.verdicts import outdated_folders
 
 MANIFEST = "manifest.json"
-PARTS = "parts"
-"""Metadata of an artifact that stands for others: their folders, relative to its own."""
+PARTS = "parts"  # metadata of an artifact that stands for others: their folders, relative to its own
 _PARTIAL_PREFIX = ".partial-"
 _PARTIAL_LIFETIME_S = 24 * 3600.0
 _RENAMES = 100
+DIGEST_CHARACTERS = 32
+"""Hex digits of a file's SHA-256 that manifests have."""
 compared: dict[Path, tuple[int, int, str]] = {}
 """Files whose content this process has read, by absolute path: time of change, size and digest."""
 Record = TypeVar("Record", bound=BaseModel)
@@ -179,9 +180,14 @@ def _files(folder: Path) -> list[Path]:
 
 
 def file_digest(path: Path) -> str:
-    """Return the first 32 hex digits of a file's SHA-256, as manifests have them."""
+    """Return the first hex digits of a file's SHA-256, as manifests have them."""
+    return sha256_of(path)[:DIGEST_CHARACTERS]
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file, 64 hex digits."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def state_of(file: Path, digest: str) -> tuple[int, int, str]:

@@ -74,7 +74,7 @@ def comparison_rows(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:
                     for policy in ("before", "after", "control")
                     if policy in heldout
                 ],
-                "change": _change_text(name, delta),
+                "change": change_text(name, delta),
                 "change_interval": interval_text(name, interval, "+", " … "),
                 "tone": tone,
                 "mark": Markup("")
@@ -90,7 +90,8 @@ def _scale(name: str) -> str:
     return name if name in _NEUTRAL else "plain" if name in _PLAIN else "share"
 
 
-def _change_text(name: str, delta: float | None) -> str:
+def change_text(name: str, delta: float | None) -> str:
+    """Return a difference with its sign and unit: shares in points."""
     return "–" if delta is None else _digits(name, delta, "+") + " pts" * (name not in _PLAIN)
 
 
@@ -100,7 +101,7 @@ def _harder_change(harder: Mapping[str, Any] | None, name: str) -> tuple[str, st
         return None
     interval = harder.get(f"delta_{name}_ci")
     tone = "unclear" if name in _NEUTRAL else direction(interval)
-    return _change_text(name, harder.get(f"delta_{name}")), interval_text(name, interval, "+", " … "), tone
+    return change_text(name, harder.get(f"delta_{name}")), interval_text(name, interval, "+", " … "), tone
 
 
 _TIERS = {"longer": "longer", "new_pairs": "unseen pairs of operators", "new_shapes": "other shapes"}
@@ -142,7 +143,7 @@ def _correct_after(turn: Mapping[str, Any]) -> tuple[str, str]:
 
 def _added(turn: Mapping[str, Any]) -> tuple[str, str]:
     added = turn.get("added", {})
-    return _change_text("correct", added.get("correct")), interval_text("correct", added.get("correct_ci"), "+", " … ")
+    return change_text("correct", added.get("correct")), interval_text("correct", added.get("correct_ci"), "+", " … ")
 
 
 def _nats(turn: Mapping[str, Any]) -> tuple[str, str]:

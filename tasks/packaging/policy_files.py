@@ -1,0 +1,50 @@
+"""The files of a policy that are needed to run it, copied and compared with what its manifest says."""
+
+import shutil
+from pathlib import Path
+
+from kernels_eval.errors import InputError
+from tasks.agents.team import TEAM_FILE, is_team, members_of, write_team_file
+from tasks.pipeline.references import CheckpointRef
+from tasks.pipeline.store import DIGEST_CHARACTERS, read_manifest, sha256_of
+from tasks.pipeline.tables import METRICS_FILE
+from tasks.training.retention import ROWS_FILE
+
+OF_TRAINING = ("optimizer", "critic", "adapter", METRICS_FILE, ROWS_FILE)
+"""Folders and files that only training reads. An adapter is merged into the weights beside it."""
+
+
+def copy_policy(source: Path, destination: Path) -> dict[str, str]:
+    """Copy a published policy, without what only training reads, into a folder; return the SHA-256 of each file.
+
+    Of a team, each member into a folder of its agent's name. Raises InputError, with the file's name, if the policy is
+    not published, or damaged.
+    """
+    policy = CheckpointRef(uri=str(source), digest="")
+    if not is_team(policy):
+        return _copy(source, destination)
+    members, copied = members_of(policy), dict[str, str]()
+    for agent, member in members.items():
+        copied |= {f"{agent}/{name}": digest for name, digest in _copy(member.path, destination / agent).items()}
+    write_team_file({agent: (agent, member) for agent, member in members.items()}, destination)
+    return copied | {TEAM_FILE: sha256_of(destination / TEAM_FILE)}
+
+
+def _copy(source: Path, destination: Path) -> dict[str, str]:
+    manifest = read_manifest(source)
+    if manifest is None:
+        raise InputError(f"{source}: expected a published policy, found no manifest")
+    copied: dict[str, str] = {}
+    for name, digest in sorted(manifest["files"].items()):
+        if name.partition("/")[0] in OF_TRAINING:
+            continue
+        target = destination / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copyfile(source / name, target)  # without its mode: weights are often readable by their owner alone
+        except FileNotFoundError as error:
+            raise InputError(f"{source / name}: missing, but its policy's manifest names it") from error
+        copied[name] = sha256_of(target)
+        if copied[name][:DIGEST_CHARACTERS] != digest:
+            raise InputError(f"{source / name}: damaged: not what was published, by the SHA-256 in the manifest")
+    return copied

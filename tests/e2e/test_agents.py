@@ -1,0 +1,106 @@
+"""Agents from SFT to report, each with weights of its own: trained, resumed from the cache, put together anew."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tasks.agents.team import members_of
+from tasks.pipeline.references import CheckpointRef
+
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
+
+CONFIG = """\
+extends: {configs}/test.yaml
+name: agents
+iterations: 1
+control: false
+sft: {{steps: 60, data: {{repair_fraction: 0.5, stop_fraction: 0.2}}}}
+rollout:
+  episode:
+    reward: kernelbench - 0.2*length
+    agents:
+      generator: {{turns: first, shown: problem}}
+      optimizer: {{turns: later, shown: kernel, may_stop: true}}
+update: {{credit: improvement}}
+evaluation: {{greedy: false}}
+"""
+
+
+@pytest.fixture(scope="module")
+def kernelmill(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("agents")
+    config = folder / "agents.yaml"
+    config.write_text(CONFIG.format(configs=Path("deployments/configs").resolve()))
+    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
+    environment |= {"PREFECT_HOME": str(folder / "prefect"), "COLUMNS": "200"}
+
+    def command(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "flows.cli.main", *arguments],
+            env=environment, capture_output=True, text=True, timeout=800,
+        )  # fmt: skip
+
+    command.settings = ("--config", str(config), "--set", f"runs_dir={folder / 'runs'}")  # pyright: ignore[reportFunctionMemberAccess]
+    return command
+
+
+@pytest.fixture(scope="module")
+def run_dir(kernelmill: Any) -> Path:
+    result = kernelmill("train", *kernelmill.settings)
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    return Path(result.stdout.strip().splitlines()[-1].rpartition(": ")[2])
+
+
+def test_each_agent_has_weights_pairs_and_turns_of_its_own(run_dir: Path) -> None:
+    first, last = (
+        members_of(CheckpointRef(uri=str((run_dir / f"checkpoints/policy-00{version}").resolve()), digest=""))
+        for version in (0, 1)
+    )
+    assert first.keys() == last.keys() == {"generator", "optimizer"}
+    assert len({member.digest for member in [*first.values(), *last.values()]}) == 4
+    turns = pl.read_parquet(run_dir / "trajectories/iteration=0/turns.parquet")
+    wrote = set(turns.select("turn_index", "role", "agent", "policy_digest").iter_rows())
+    assert wrote == {
+        (0, "generator", "generator", first["generator"].digest),
+        (1, "optimizer", "optimizer", first["optimizer"].digest),
+    }
+    metrics = pl.read_parquet(run_dir / "checkpoints/policy-001/metrics.parquet")
+    assert set(metrics["agent"]) == {"generator", "optimizer"}
+
+
+def test_the_report_says_what_each_contributed(run_dir: Path) -> None:
+    summary = json.loads((run_dir / "summary.json").read_text())
+    assert summary["heldout"]["after"]["agents"].keys() == {"generator", "optimizer"}
+    assert "Who contributed what" in (run_dir / "report.html").read_text()
+
+
+def test_started_again_nothing_is_computed(kernelmill: Any, run_dir: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in run_dir.parent.glob("store/*/*/manifest.json")}
+    result = kernelmill("train", *kernelmill.settings)
+    assert result.returncode == 0, result.stdout[-3000:]
+    assert before == {path: path.stat().st_mtime_ns for path in run_dir.parent.glob("store/*/*/manifest.json")}
+
+
+def test_a_team_of_swapped_agents_is_compared(kernelmill: Any, run_dir: Path, tmp_path: Path) -> None:
+    swapped = tmp_path / "swapped"
+    result = kernelmill("team", str(swapped), f"generator={run_dir}:optimizer", f"optimizer={run_dir}@1:generator")
+    assert result.returncode == 0, result.stderr
+    assert members_of(CheckpointRef(uri=str(swapped), digest=""))["generator"].digest == (
+        members_of(CheckpointRef(uri=str((run_dir / "checkpoints/policy-001").resolve()), digest=""))[
+            "optimizer"
+        ].digest
+    )
+    for wrong, said in ((f"generator={run_dir}:tester", "no agent 'tester'"), ("generator", "expected AGENT=FOLDER")):
+        refused = kernelmill("team", str(tmp_path / "other"), wrong)
+        assert refused.returncode == 2
+        assert said in refused.stderr
+        assert len(refused.stderr.strip().splitlines()) == 1
+    compared = kernelmill("compare", f"together={run_dir}@1", f"swapped={swapped}", *kernelmill.settings)
+    assert compared.returncode == 0, compared.stdout[-3000:] + compared.stderr[-1000:]
+    assert "swapped" in compared.stdout

@@ -49,7 +49,7 @@ class Session:
         order: int,
         configurations: Configurations | None = None,
     ) -> None:
-        """Start both processes.
+        """Start the tracing process; the interpreter process follows once the candidate is loaded (`ready`).
 
         `order`: seed of the order in which the programs of each launch run. `configurations`: those of autotuned
         kernels, where a call does not name others.
@@ -63,7 +63,9 @@ class Session:
         # It computes nothing. Half of the time is more than it needs, and it bounds host code that loops forever.
         tracing_limits = replace(limits, cpu_s=_TRACING_SHARE * limits.wall_s)
         self._tracing = Child(tracing_server, tracing_limits, None, TRACING_ANSWER)
-        self._interpreter = Child(interpreter_server, limits, self._memory, INTERPRETER_ANSWER)
+        self._start_interpreter = lambda: Child(interpreter_server, limits, self._memory, INTERPRETER_ANSWER)
+        self._interpreter: Child
+        self._children = [self._tracing]
         self._inputs: list[Any] = []
         self._asked: deque[bool] = deque()
         self.has_read = False
@@ -89,8 +91,8 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         """End both processes."""
-        self._tracing.__exit__()
-        self._interpreter.__exit__()
+        for child in self._children:
+            child.__exit__()
         os.close(self._memory)
 
     def load(self, source: str, arguments: list[Any], weight_seed: int) -> None:
@@ -103,6 +105,8 @@ class Session:
         answer, _, _ = self._tracing.receive(0)
         if not isinstance(answer, StateAnswer):
             raise out_of_turn("the process answered out of turn")
+        self._interpreter = self._start_interpreter()  # a candidate that does not load costs one process, not two
+        self._children.append(self._interpreter)
         return answer.state
 
     def set_weights(self, weights: dict[str, torch.Tensor]) -> None:

@@ -21,8 +21,8 @@ from kernels_eval.cpu.full_size import constexpr_names, describe, operator_launc
 from kernels_eval.cpu.grader import Grader
 from kernels_eval.cpu.public_messages import PublicMessages
 from kernels_eval.errors import InfrastructureError
+from kernels_eval.interpreter import process as interpreter
 from kernels_eval.interpreter.kernel_runs import KernelRuns
-from kernels_eval.interpreter.process import interpreter_main
 from kernels_eval.interpreter.tensor_store import TensorStore
 from kernels_eval.problem import EXAMPLE_KERNEL
 from kernels_eval.reference.inputs import SecretSeed
@@ -32,17 +32,18 @@ from kernels_eval.sandbox.fork_server import ChildMain, ChildSetup, ForkServer, 
 from kernels_eval.sandbox.limits import die_with_parent
 from kernels_eval.sandbox.messages import ChannelClosedError, note_pair, receive_frame, send_frame
 from kernels_eval.trace.schema import TRACING_ANSWER, LaunchKernel, Operate, TraceAnswer
+from kernels_eval.tracing import process as tracing
 from kernels_eval.tracing.fake_cuda import OnCpu
 from kernels_eval.tracing.kernel_sources import KernelSources
 from kernels_eval.tracing.launch_recorder import LaunchRecorder
-from kernels_eval.tracing.process import global_state, tracing_main
 from kernels_eval.tracing.tracer import Tracer
 
 
 def serve_worker(judge: socket.socket) -> None:
     """Serve until the judge's process closes the socket."""
-    tracing_server = start_fork_server(tracing_main, [judge])
-    interpreter_server = start_fork_server(interpreter_main, [judge, tracing_server])
+    tracing_server = start_fork_server(tracing.tracing_main, [judge], setup=ChildSetup(prepare=tracing.prepare))
+    setup = ChildSetup(prepare=interpreter.prepare)
+    interpreter_server = start_fork_server(interpreter.interpreter_main, [judge, tracing_server], setup=setup)
     die_with_parent()
     servers = ForkServer(tracing_server), ForkServer(interpreter_server)
     grader, messages = Grader(*servers), PublicMessages(*servers)
@@ -132,7 +133,7 @@ def warm_up() -> None:
     reference = Reference(WARM_UP_PROBLEM, weight_seed=1)
     inputs = reference.draw(32, 1, SecretSeed(b"warm-up"), own=False)
     reference.expected(inputs, perturbed=True)
-    global_state()
+    tracing.global_state()
     trace = _trace(inputs[0])
     store = TensorStore(strict=True)
     store.give(0, inputs[0], inputs[0].numel() * inputs[0].element_size())

@@ -171,7 +171,7 @@ class _Lanes:
         """Return the values that the lanes store, None if they load."""
         if self.values is None:
             return None
-        values = np.broadcast_to(self.values, self.shape)
+        values = self.values if self.values.shape == self.shape else np.broadcast_to(self.values, self.shape)
         return values.ravel() if self.mask is None else values[self.mask]
 
 
@@ -191,7 +191,10 @@ def record_access(
     addresses: Addresses = pointers.data
     if mask is not None:
         mask = np.asarray(mask, dtype=bool)  # numbers would be taken as indices
-        mask = None if bool(mask.all()) else np.broadcast_to(mask, addresses.shape)
+        if bool(mask.all()):
+            mask = None
+        elif mask.shape != addresses.shape:
+            mask = np.broadcast_to(mask, addresses.shape)
     flat = addresses.ravel() if mask is None else addresses[mask]
     itemsize = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
     ACCESS_LOG.lane_bytes += itemsize * addresses.size
@@ -239,7 +242,7 @@ def _record_scattered(flat: Addresses, lanes: _Lanes) -> None:
 
 def _mark(region: Region, flat: Addresses, lanes: _Lanes, inside: Flags | None) -> None:
     """Record an access within one region. `inside`: lanes that touch it, of those that take part; None: all."""
-    offsets = (flat - np.uint64(region.base)).astype(np.int64)
+    offsets = (flat - np.uint64(region.base)).view(np.int64)
     _check_races(region, offsets, lanes, inside)
     sectors = offsets >> _SHIFT
     count = region.size // SECTOR_BYTES + 1

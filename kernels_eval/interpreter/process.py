@@ -32,10 +32,14 @@ from kernels_eval.trace.kernel_syntax import ForbiddenSyntaxError
 from kernels_eval.trace.schema import Free, LaunchKernel, Operate, Part, Upload, View
 
 
-def interpreter_main(channel: socket.socket, memory_descriptor: int) -> None:
-    """Serve one candidate; returns when the judge hangs up."""
+def prepare() -> None:
+    """Replace what kernels call, once for all children of this process, which runs no candidate itself."""
     torch.set_num_threads(1)
     libdevice.install()
+
+
+def interpreter_main(channel: socket.socket, memory_descriptor: int) -> None:
+    """Serve one candidate; returns when the judge hangs up. `prepare` was called in the process that forked this."""
     with candidate_session(channel), torch.no_grad():
         _Executor(channel, memory_descriptor).serve()
 

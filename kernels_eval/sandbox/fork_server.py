@@ -69,6 +69,8 @@ class ChildSetup:
     """Called in each spare child while it waits for its job."""
     confine_fork_server: Callable[[bool], list[str]] = confine_fork_server
     confine_child: Callable[[Limits, bool], None] = confine_child
+    prepare: Callable[[], None] | None = None
+    """Called once in the fork server, before it forks: what is the same for every candidate."""
 
 
 def serve_fork_server(
@@ -79,6 +81,8 @@ def serve_fork_server(
     setup = setup or ChildSetup()
     sandbox = setup.confine_fork_server(may_fork)
     with contextlib.suppress(ChannelClosedError):
+        if setup.prepare is not None:
+            setup.prepare()
         send_note(owner, {"event": "hello", "sandbox": sandbox})
         _ForkServerProcess(owner, child_main, may_fork, setup).serve()
 

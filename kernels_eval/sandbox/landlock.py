@@ -11,6 +11,7 @@ import struct
 import sys
 import sysconfig
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -62,13 +63,17 @@ def restrict(folder: str | None = None, more_readable: Sequence[str] = (), devic
         os.close(ruleset)
 
 
-def readable() -> list[str]:
-    """Return the paths that a candidate may read: interpreter, packages, the judge's own package, shared libraries."""
+@cache
+def readable() -> tuple[str, ...]:
+    """Return the paths that a candidate may read: interpreter, packages, the judge's own package, shared libraries.
+
+    Found once, where children are forked from: looking for them in a child would write to, and so copy, many pages.
+    """
     own = str(Path(__file__).resolve().parents[1])
     paths = sysconfig.get_paths()
     python = [paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"], f"{sys.base_prefix}/lib"]
     packages = [entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages", "lib-dynload"))]
-    return list(dict.fromkeys([*_READABLE, own, *python, *packages]))
+    return tuple(dict.fromkeys([*_READABLE, own, *python, *packages]))
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:

@@ -60,8 +60,10 @@ def confine_fork_server(may_fork: bool) -> list[str]:
         parts.append("no_new_privs")
         if not may_fork and seccomp.is_available(platform.machine()):
             parts.append("seccomp")
+            seccomp.prepare(platform.machine())
         if not may_fork and landlock.version():
             parts.append("landlock")
+            landlock.readable()  # remembered for the children
     namespaces = _CLONE_NEWNET | _CLONE_NEWIPC
     if _libc.unshare(namespaces) == 0 or _libc.unshare(namespaces | _CLONE_NEWUSER) == 0:
         parts.append("netns")

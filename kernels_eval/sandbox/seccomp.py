@@ -8,6 +8,7 @@ tables for x86-64 and AArch64; elsewhere `install` returns False and the verdict
 import ctypes
 import os
 import struct
+from functools import cache
 from pathlib import Path
 
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
@@ -18,6 +19,8 @@ _CLONE_THREAD = 0x00010000
 _CLONE_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
 _X32_BIT = 0x40000000
+_ANY_PROCESS = 0xFFFFFFFF
+"""Stands in the program for the number of the process, which is filled in last."""
 
 _MACHINES = {"x86_64": (0xC000003E, 56, 435), "aarch64": (0xC00000B7, 220, 435)}
 """Audit architecture, `clone` and `clone3`."""
@@ -125,11 +128,19 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("HBBI", code, if_true, if_false, value)
 
 
-def _program(machine: str, process: int, may_start_programs: bool) -> bytes:
+@cache
+def _program(machine: str, may_start_programs: bool) -> tuple[bytes, ...]:
+    """Return the parts of the program between which the instruction stands that compares with the own process.
+
+    They are the same for every child, and made once where children are forked from (`prepare`).
+    """
     allowed = _FOR_PROGRAMS if may_start_programs else frozenset[str]()
     architecture, clone, clone3 = _MACHINES[machine]
     column = list(_MACHINES).index(machine)
@@ -150,7 +161,7 @@ def _program(machine: str, process: int, may_start_programs: bool) -> bytes:
             _instruction(_JUMP_EQUAL, number, if_false=5),
             _instruction(_LOAD, _FIRST_ARGUMENT_OFFSET),
             _instruction(_JUMP_EQUAL, 0, if_true=2),
-            _instruction(_JUMP_EQUAL, process, if_true=1),
+            _own_process(_ANY_PROCESS),
             _instruction(_RETURN, _ERRNO | _EPERM),
             _instruction(_RETURN, _ALLOW),
         ]
@@ -163,12 +174,22 @@ def _program(machine: str, process: int, may_start_programs: bool) -> bytes:
         _instruction(_RETURN, _ERRNO | _EPERM),
         _instruction(_RETURN, _ALLOW),
     ]
-    return b"".join(lines)
+    return tuple(b"".join(lines).split(_own_process(_ANY_PROCESS)))
+
+
+def _own_process(process: int) -> bytes:
+    return _instruction(_JUMP_EQUAL, process, if_true=1)
 
 
 def is_available(machine: str) -> bool:
     """True if there is a table for this machine and its kernel has filters."""
     return machine in _MACHINES and Path("/proc/sys/kernel/seccomp").exists()
+
+
+def prepare(machine: str) -> None:
+    """Make the program now, for the children that this process forks."""
+    if machine in _MACHINES:
+        _program(machine, may_start_programs=False)
 
 
 def install(machine: str, may_start_programs: bool = False) -> bool:
@@ -178,8 +199,8 @@ def install(machine: str, may_start_programs: bool = False) -> bool:
     """
     if machine not in _MACHINES:
         return False
-    code = _program(machine, os.getpid(), may_start_programs)
+    code = _own_process(os.getpid()).join(_program(machine, may_start_programs))
     buffer = ctypes.create_string_buffer(code, len(code))
     program = _Program(len(code) // 8, ctypes.cast(buffer, ctypes.c_void_p))
     pr_set_seccomp, mode_filter = 22, 2
-    return ctypes.CDLL(None, use_errno=True).prctl(pr_set_seccomp, mode_filter, ctypes.byref(program), 0, 0) == 0
+    return _libc.prctl(pr_set_seccomp, mode_filter, ctypes.byref(program), 0, 0) == 0

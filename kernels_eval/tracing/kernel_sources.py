@@ -10,6 +10,7 @@ import linecache
 import math
 import re
 import types
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +23,8 @@ from kernels_eval.sandbox import inductor_helpers
 from kernels_eval.trace.kernel_syntax import annotation_names, free_names
 
 _MISSING = object()
+_BODIES = ("body", "handlers", "orelse", "finalbody", "cases")
+"""Fields of a statement that hold statements, or parts with statements."""
 _HELPER = "inductor_helper_"
 """Prefix of the names of Inductor's helpers in kernels."""
 
@@ -88,8 +91,8 @@ class KernelSources:
             lines = linecache.getlines(plain.__code__.co_filename)[node.lineno - 1 : node.end_lineno]
             source = "".join(_outdented(line, indent) for line in lines)
             line = node.lineno
-            source, node = _with_helpers_by_name(plain, source, node)
             used = free_names(node)
+            source, node, used = _with_helpers_by_name(plain, source, node, used)
             annotations = sorted(annotation_names(node) - used)
             known = self._parts[plain] = _Part(node.name, source, line, sorted(used), annotations)
         return known
@@ -159,8 +162,7 @@ class KernelSources:
                 raise UnknownGlobalError(f"the source of {function.__name__} cannot be read") from error
             functions = {
                 (min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]), node.name): node
-                for node in ast.walk(tree)
-                if isinstance(node, ast.FunctionDef)
+                for node in _functions(tree)
             }
             known = self._trees[code.co_filename] = (len(lines), functions)
         node = known[1].get((code.co_firstlineno, function.__name__))
@@ -170,20 +172,31 @@ class KernelSources:
 
 
 def _with_helpers_by_name(
-    function: types.FunctionType, source: str, node: ast.FunctionDef
-) -> tuple[str, ast.FunctionDef]:
+    function: types.FunctionType, source: str, node: ast.FunctionDef, used: set[str]
+) -> tuple[str, ast.FunctionDef, set[str]]:
     """Return a kernel in which members of Inductor's helpers have names of their own: kernels may use no such module.
 
     `triton_helpers.maximum(a, b)` becomes `inductor_helper_maximum(a, b)`, another function of the candidate's.
     """
-    modules = [name for name in free_names(node) if _lookup(function, name) is inductor_helpers]
+    modules = [name for name in used if _lookup(function, name) is inductor_helpers]
     if not modules:
-        return source, node
+        return source, node, used
     for module in modules:
         source = re.sub(rf"\b{module}\.([a-z]\w*)", rf"{_HELPER}\1", source)
     named = ast.parse(source).body[0]
     assert isinstance(named, ast.FunctionDef)
-    return source, named
+    return source, named, free_names(named)
+
+
+def _functions(module: ast.Module) -> Iterator[ast.FunctionDef]:
+    """Yield the functions that a module's statements define, inner ones too; no expression holds one."""
+    waiting: list[ast.AST] = list(module.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef):
+            yield node
+        for name in _BODIES:
+            waiting += getattr(node, name, ())
 
 
 def _helper(name: str) -> Any:

@@ -43,17 +43,30 @@ _LONGEST_BUILD_S = 0.02
 """CPU time to build a model, beyond which no second one is built."""
 
 
+def prepare() -> None:
+    """Replace what host code calls, once for all children of this process, which runs no candidate itself.
+
+    Each replaced method of a class makes Python forget what it has looked up in all of its subclasses; in every child
+    that would write to, and so copy, their pages.
+    """
+    _prepared.append(_Host())
+
+
 def tracing_main(channel: socket.socket, memory_descriptor: int) -> None:
-    """Serve one candidate; returns when the judge closes the channel."""
+    """Serve one candidate; returns when the judge closes the channel. `prepare` was called in the fork server."""
     with candidate_session(channel):
-        _Host(channel).serve()
+        _prepared[0].serve(channel)
 
 
 class _Host:
-    def __init__(self, channel: socket.socket) -> None:
-        self._channel = channel
+    def __init__(self) -> None:
+        torch.set_num_threads(1)
         self._sources = KernelSources()
-        self._chance = Chance()
+        self._tracer = Tracer(strict=True, read=self._read)
+        self._recorder = LaunchRecorder(self._tracer, self._sources)
+        self._recorder.install()
+        fake_cuda.install(self._tracer)
+        remember_registrations()
         self._values: list[Any] = []
         """Values read so far in this forward call."""
         self._queued: deque[dict[str, Any]] = deque()
@@ -61,16 +74,13 @@ class _Host:
         self._remembered: list[Any] | None = None
         """Values of an earlier call, if this call is traced without values."""
 
-    def serve(self) -> None:
+    def serve(self, channel: socket.socket) -> None:
+        self._channel = channel
         _, payload = receive_frame(self._channel)
         job: dict[str, Any] = pickle.loads(payload)
-        torch.set_num_threads(1)
-        self._tracer = Tracer(job["strict"], self._read)
-        self._recorder = LaunchRecorder(self._tracer, self._sources)
-        self._recorder.install()
-        fake_cuda.install(self._tracer)
+        self._tracer.strict = job["strict"]
+        self._chance = Chance()
         self._chance.install()
-        remember_registrations()
         before = global_state()
         provide(job["source"], on_gpu=False)
         clock = time.process_time
@@ -178,6 +188,10 @@ class _Host:
     def _send(self, header: dict[str, Any]) -> None:
         commands, payload = self._tracer.take()
         send_frame(self._channel, {**header, "kernels": self._sources.take_fresh(), "commands": commands}, payload)
+
+
+_prepared: list[_Host] = []
+"""The host that `prepare` made: each child has a copy of its own."""
 
 
 def _use_handles(model: Any, tracer: Tracer, given: dict[str, torch.Tensor]) -> None:

@@ -19,6 +19,7 @@ import triton.language as tl
 from kernels_eval.interpreter.triton_patches.names import upstream
 
 _BFLOAT16: Any = tl.bfloat16
+_Handle: Any = upstream.TensorHandle
 _TF32_BITS = np.uint32(0xFFFFE000)
 _HALF = np.uint32(0x7FFF)
 _ONE = np.uint32(1)
@@ -52,9 +53,12 @@ def _in_float32(compute: Callable[..., Any]) -> Callable[..., Any]:
     """Return an operation that takes bfloat16 too."""
 
     def computed(self: Any, *operands: Any) -> Any:
-        types = [value.dtype.scalar for value in operands if isinstance(value, upstream.TensorHandle)]
-        if _BFLOAT16 not in types:
+        for value in operands:
+            if isinstance(value, _Handle) and value.dtype.scalar is _BFLOAT16:
+                break
+        else:
             return compute(self, *operands)
+        types = [value.dtype.scalar for value in operands if isinstance(value, _Handle)]
         result = compute(self, *map(_widened, operands))
         return _narrowed(result) if types[-1] is _BFLOAT16 and result.data.dtype == np.float32 else result
 

@@ -7,12 +7,12 @@ where the outcome is known. Values and types stay the same.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
-import triton.language as tl
+import numpy as np
 
-from kernels_eval.interpreter.triton_patches.names import language, semantic
+from kernels_eval.interpreter.triton_patches.names import language, semantic, upstream
 
 _UNPROMOTED = {"fp32": float, "fp64": float, "int32": int, "int64": int}
 """Names of the types that two operands of the same type keep in every operation, and the kind of their constants."""
@@ -47,8 +47,11 @@ _check_operands: Any = semantic.binary_op_type_checking_impl
 _broadcast: Any = semantic.broadcast_impl_value
 _unwrap: Any = language._unwrap_if_constexpr
 _equal_types: Any = language.dtype.__eq__
-_converted: set[str] = set()
-"""Names of the types of which it is known that they can be converted to IR."""
+_blocks: dict[tuple[int, int], tuple[Any, Any]] = {}
+"""Type of an element, kept so that its identity stays its own, and type of a block, by identities of element and
+shape. All have been converted to IR once."""
+_MOST_BLOCKS = 4096
+_check_handle: Any = upstream.TensorHandle.__post_init__
 
 
 def install() -> None:
@@ -58,6 +61,7 @@ def install() -> None:
     language.block_type.__init__ = _new_block_type
     language.block_type.name = property(lambda self: f"<{self.shape}, {self.element_ty}>")
     language.tensor.__init__ = _new_tensor
+    upstream.TensorHandle.__init__ = _new_handle
     semantic.binary_op_type_checking_impl = _checked_operands
     semantic.broadcast_impl_value = _broadcasted
     language._unwrap_if_constexpr = _unwrapped
@@ -93,14 +97,22 @@ def _new_block_type(self: Any, element_ty: Any, shape: Any) -> None:
     self.element_ty = element_ty
     self.shape = known.own
     self.numel = known.numel
+    self.known_shape = known
 
 
 def _new_tensor(self: Any, handle: Any, type: Any) -> None:
     self.handle = handle
     self.type = type
     self.dtype = type.scalar
-    known = _shape(type.shape) if type.is_block() else _SCALAR
+    known = type.known_shape
     self.shape, self.numel = known.constants, known.constant_numel
+
+
+def _new_handle(self: Any, data: Any, dtype: Any, attr: Any = None) -> None:
+    self.data, self.dtype = data, dtype
+    self.attr = {} if attr is None else attr
+    if type(dtype) is not _Pointer and data.itemsize > 1 and 8 * data.itemsize > dtype.primitive_bitwidth:
+        _check_handle(self)  # raises
 
 
 def _unwrapped(value: Any) -> Any:
@@ -115,14 +127,14 @@ def _equal(self: Any, other: Any) -> bool:
 
 
 def _checked_operands(self: Any, lhs: Any, rhs: Any, *args: Any, **kwargs: Any) -> Any:
-    on_left, on_right = isinstance(lhs, tl.tensor), isinstance(rhs, tl.tensor)
+    on_left, on_right = isinstance(lhs, _Tensor), isinstance(rhs, _Tensor)
     if on_left and on_right:
-        if lhs.type.scalar is rhs.type.scalar and lhs.type.scalar.name in _UNPROMOTED:
-            return self.broadcast_impl_value(lhs, rhs)
+        if lhs.dtype is rhs.dtype and lhs.dtype.name in _UNPROMOTED:
+            return _broadcasted(self, lhs, rhs)
     elif on_left and _takes_its_type(rhs, lhs, *args, **kwargs):
-        return self.broadcast_impl_value(lhs, self.scalar_constant(rhs, dtype=lhs.type.scalar))
+        return _broadcasted(self, lhs, self.scalar_constant(rhs, dtype=lhs.dtype))
     elif on_right and _takes_its_type(lhs, rhs, *args, **kwargs):
-        return self.broadcast_impl_value(self.scalar_constant(lhs, dtype=rhs.type.scalar), rhs)
+        return _broadcasted(self, self.scalar_constant(lhs, dtype=rhs.dtype), rhs)
     return _check_operands(self, lhs, rhs, *args, **kwargs)
 
 
@@ -135,37 +147,48 @@ def _takes_its_type(
     div_or_mod: bool = False,
 ) -> bool:
     """Return True if a constant is known to get a tensor's type. The other arguments are upstream's."""
-    kind = _UNPROMOTED.get(tensor.type.scalar.name)
+    kind = _UNPROMOTED.get(tensor.dtype.name)
     if kind is None or not arithmetic_check:
         return False
     return (type(number) is int and _LEAST <= number <= _MOST) or (kind is float and type(number) is float)
 
 
 def _broadcasted(self: Any, lhs: Any, rhs: Any) -> Any:
-    one, other = lhs.type, rhs.type
-    if one.is_block():
-        if not other.is_block():
-            return lhs, _splat(self, rhs, one.shape)
-        if one.shape is other.shape:
-            return lhs, rhs
-        common = _common_sizes(_shape(one.shape).sizes, _shape(other.shape).sizes)
-        if common is not None:
-            return _spread(self, lhs, common), _spread(self, rhs, common)
-    elif other.is_block():
-        return _splat(self, lhs, other.shape), rhs
+    one, other = lhs.type.known_shape, rhs.type.known_shape
+    if one is other:
+        return lhs, rhs
+    if other is _SCALAR:
+        return lhs, _splat(self, rhs, one)
+    if one is _SCALAR:
+        return _splat(self, lhs, other), rhs
+    common = _common_sizes(one.sizes, other.sizes)
+    if common is not None:
+        return _spread(self, lhs, common), _spread(self, rhs, common)
     return _broadcast(self, lhs, rhs)
 
 
-def _splat(self: Any, value: Any, shape: Any) -> Any:
-    if value.type.name not in _converted:
-        value.type.to_ir(self.builder)  # raises for a type that this target lacks
-        _converted.add(value.type.name)
-    kind = language.block_type(value.type, shape)
-    return self.tensor(self.builder.create_splat(kind, value.handle), kind)
+def _splat(self: Any, value: Any, shape: _Shape) -> Any:
+    kind = _block(self, value.type, shape)
+    handle = value.handle
+    values = np.empty(shape.sizes, upstream._get_np_dtype(handle.dtype))
+    values[...] = handle.data
+    return self.tensor(upstream.TensorHandle(values, handle.dtype.scalar), kind)
+
+
+def _block(self: Any, element: Any, shape: _Shape) -> Any:
+    """Return the type of a block; raises Triton's own error for a type of element that this target lacks."""
+    key = id(element), id(shape)
+    known = _blocks.get(key)
+    if known is None:
+        if len(_blocks) == _MOST_BLOCKS:  # a kernel can make types of its own without end
+            _blocks.clear()
+        element.to_ir(self.builder)
+        known = _blocks[key] = element, language.block_type(element, shape.own)
+    return known[1]
 
 
 def _spread(self: Any, value: Any, sizes: tuple[int, ...]) -> Any:
-    if _shape(value.type.shape).sizes == sizes:
+    if value.type.known_shape.sizes == sizes:
         return value
     kind = language.block_type(value.type.scalar, list(sizes))
     return self.tensor(self.builder.create_broadcast(value.handle, sizes), kind)
@@ -179,4 +202,10 @@ def _common_sizes(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, .
     return tuple(second if first == 1 else first for first, second in zip(left, right, strict=True))
 
 
+_Tensor: Any = language.tensor
+_Pointer: Any = language.pointer_type
 _SCALAR = _shape(())
+# Each type has its shape at hand. That of a block which upstream's `__init__` made is found when it is asked for.
+_late: Any = cached_property(lambda self: _shape(self.shape))
+_late.__set_name__(language.block_type, "known_shape")
+language.dtype.known_shape, language.block_type.known_shape = _SCALAR, _late

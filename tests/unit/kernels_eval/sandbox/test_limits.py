@@ -156,3 +156,14 @@ def test_processes_on_one_core_wait_for_each_other() -> None:
             os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)
     assert 0.4 < waited < 60, "at any time two of three wait"
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("may_start_programs", [False, True])
+def test_the_filter_is_cut_where_the_own_process_is_compared(machine: str, may_start_programs: bool) -> None:
+    parts = seccomp._program(machine, may_start_programs)
+    compared = [
+        name for name in seccomp._OWN_PROCESS_ONLY if not may_start_programs or name not in seccomp._FOR_PROGRAMS
+    ]
+    assert len(parts) == len(compared) + 1
+    assert all(len(part) % 8 == 0 for part in parts)

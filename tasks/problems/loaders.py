@@ -44,6 +44,20 @@ def read_jsonl(path: Path, wanted: frozenset[str]) -> Iterator[Row]:
             yield Row(where, {name: values[name] for name in wanted if name in values}, tuple(values))
 
 
+def read_json_array(path: Path, wanted: frozenset[str]) -> Iterator[Row]:
+    """Yield the rows of a JSON file that holds one array of objects (UTF-8). InputError names what is none."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: expected a JSON array of objects (one object a line is .jsonl): {error}") from error
+    if not isinstance(values, list):
+        raise InputError(f"{path}: expected a JSON array of objects, found {type(values).__name__}")
+    for number, item in enumerate(values):
+        if not isinstance(item, dict):
+            raise InputError(f"{path} item {number}: expected a JSON object, found {type(item).__name__}")
+        yield Row(f"{path} item {number}", {name: item[name] for name in wanted if name in item}, tuple(item))
+
+
 def read_parquet(path: Path, wanted: frozenset[str]) -> Iterator[Row]:
     """Yield the rows of a Parquet file, read batch by batch. Raises InputError if it is not Parquet or is damaged."""
     try:

@@ -109,7 +109,7 @@ def text(row: Row, *columns: str) -> str | None:
         value = row.values.get(column)
         if value is not None:
             if not isinstance(value, str):
-                raise InputError(f"{row.where}: column `{column}`: expected text, found {_shown(value)}")
+                raise InputError(f"{row.where}: column `{column}`: expected text, found {shown(value)}")
             return value
     return None
 
@@ -125,7 +125,7 @@ def _problem_id(row: Row, problem: Problem) -> str:
     if not isinstance(value, str) or not _ID.fullmatch(value):
         raise InputError(
             f"{row.where}: problem_id: expected a number or up to 200 characters without spaces and slashes, "
-            f"found {_shown(value)}"
+            f"found {shown(value)}"
         )
     return value
 
@@ -139,7 +139,7 @@ def _level(row: Row) -> int:
     except ValueError:
         level = None
     if not isinstance(level, int) or isinstance(level, bool) or level < 1:
-        raise InputError(f"{row.where}: column `level`: expected a whole number from 1, found {_shown(value)}")
+        raise InputError(f"{row.where}: column `level`: expected a whole number from 1, found {shown(value)}")
     return level
 
 
@@ -148,7 +148,7 @@ def _one_of(kind: type[_Kind], row: Row, column: str) -> _Kind | None:
     if value is None:
         return None
     if value not in tuple(kind):
-        raise InputError(f"{row.where}: column `{column}`: expected {_listed(kind)}, found {_shown(value)}")
+        raise InputError(f"{row.where}: column `{column}`: expected {_listed(kind)}, found {shown(value)}")
     return kind(value)
 
 
@@ -157,6 +157,7 @@ def _listed(kind: type[StrEnum]) -> str:
     return f"{', '.join(others)} or {last}"
 
 
-def _shown(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:57]}…"
+def shown(value: Any) -> str:
+    """Return a value as error messages show it, shortened to 58 characters."""
+    whole = repr(value)
+    return whole if len(whole) <= 60 else f"{whole[:57]}…"

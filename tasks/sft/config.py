@@ -23,7 +23,7 @@ class SftDataConfig(FrozenModel):
     """The pairs of problem and kernel that the policy first imitates."""
 
     path: Annotated[str | None, FileContent] = None
-    """A file or folder of pairs (KernelBook's columns or ours); none: pairs generated for the training problems."""
+    """A file or folder of pairs, in a format of docs/problems.md; none: pairs generated for the training problems."""
     verified: bool = True
     """Train on pairs whose kernel was judged correct only; false: on all, as scraped corpora are used."""
     compile: Literal["as_judge", "never"] = "as_judge"

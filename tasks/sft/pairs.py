@@ -235,11 +235,12 @@ def generate_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int) 
 
 
 def load_drafts(path: Path) -> list[Draft]:
-    """Return the drafts of a file or folder of pairs (KernelBook's columns or ours)."""
+    """Return the drafts of a file or folder of pairs; an earlier kernel makes one a repair."""
     drafts: list[Draft] = []
     for pair in load_pairs(path):
         problem = Problem(problem_id=pair.pair_id, source=pair.problem_source)
-        drafts.append(Draft(problem=problem, kernel=pair.kernel_source, style="external"))
+        earlier = () if pair.earlier_source is None else (pair.earlier_source,)
+        drafts.append(Draft(problem=problem, kernel=pair.kernel_source, earlier=earlier, style="external"))
     return drafts
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from kernels_eval import Judge, JudgeConfig, Problem, Status, Verdict
-from tasks.problems.pairs import Pair, load_pairs
+from tasks.problems.pair_formats.pair import Pair
+from tasks.problems.pairs import load_pairs
 
 ROWS = Path("tests/fixtures/kernelbook/rows.jsonl")
 HEURISTICS = "torch._inductor.runtime.triton_heuristics"

@@ -1,8 +1,12 @@
-"""A KernelBook row, converted, goes through the judge: what its kernel computes is compared with its module."""
+"""Rows of each format, converted, go through the judge: what their kernel computes is compared with their module."""
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 
-from kernels_eval import Judge, JudgeConfig, Problem, Status
+from kernels_eval import Judge, JudgeConfig, Problem, Status, Verdict
+from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
+from tasks.problems.pair_formats.pair import Pair
 from tasks.problems.pairs import load_pairs
 
 PYTHON = """import torch
@@ -53,16 +57,31 @@ class ScaledReluNew(nn.Module):
 """
 
 
-def test_a_converted_row_is_judged_for_what_it_computes(tmp_path):
+def judged(pairs: Sequence[Pair]) -> list[Verdict]:
+    with Judge(JudgeConfig(workers=1, compile="never", device="cpu")) as judge:
+        return judge.evaluate_many(
+            [(Problem(problem_id=pair.pair_id, source=pair.problem_source), pair.kernel_source) for pair in pairs]
+        )
+
+
+def test_a_converted_row_is_judged_for_what_it_computes(tmp_path: Path):
     path = tmp_path / "pairs.jsonl"
     wrong = TRITON.replace("* scale, mask", "+ scale, mask")
     rows = [{"python_code": PYTHON, "triton_code": triton, "entry_point": "ScaledRelu"} for triton in (TRITON, wrong)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with Judge(JudgeConfig(workers=1, compile="never", device="cpu")) as judge:
-        verdicts = judge.evaluate_many(
-            [
-                (Problem(problem_id=pair.pair_id, source=pair.problem_source), pair.kernel_source)
-                for pair in load_pairs(path)
-            ]
-        )
+    verdicts = judged(load_pairs(path))
+    assert [verdict.status for verdict in verdicts] == [Status.CORRECT, Status.INCORRECT], verdicts
+
+
+def test_input_and_output_are_judged_for_what_the_output_computes(tmp_path: Path):
+    wrong = EXAMPLE_KERNEL.replace("* 2.0", "* 3.0")
+    rows = [
+        {"input": f"Write a kernel:\n```python{EXAMPLE_PROBLEM}```", "output": f"```python{EXAMPLE_KERNEL}```"},
+        {"input": {"problem": EXAMPLE_PROBLEM, "kernel": EXAMPLE_KERNEL, "issues": ["slow"]}, "output": wrong},
+    ]
+    path = tmp_path / "pairs.json"
+    path.write_text(json.dumps(rows))
+    first, answer = load_pairs(path)
+    assert (first.earlier_source, answer.earlier_source) == (None, EXAMPLE_KERNEL)
+    verdicts = judged([first, answer])
     assert [verdict.status for verdict in verdicts] == [Status.CORRECT, Status.INCORRECT], verdicts

@@ -95,11 +95,12 @@ def test_a_bad_row_of_ours_is_named(change, message, write, problem_source):
 
 
 def test_other_columns_are_named(write):
-    path = write("jsonl", [{"input": "x", "output": "y"}])
-    with pytest.raises(
-        InputError, match=r"problem_source, kernel_source or python_code, triton_code, entry_point; found input, output"
-    ):
-        load_pairs(path)
+    expected = (
+        "line 1: expected the columns problem_source, kernel_source or python_code, triton_code, entry_point or "
+        "input, output; found prompt, answer"
+    )
+    with pytest.raises(InputError, match=expected):
+        load_pairs(write("jsonl", [{"prompt": "x", "answer": "y"}]))
 
 
 def test_nothing_usable_is_an_input_error(write, tmp_path):
@@ -111,7 +112,33 @@ def test_nothing_usable_is_an_input_error(write, tmp_path):
         load_pairs(path)
     with pytest.raises(InputError, match="gone: no such file"):
         load_pairs(tmp_path / "gone")
-    other = tmp_path / "pairs.json"
-    other.write_text(json.dumps([kernelbook_row("Relu")]))
-    with pytest.raises(InputError, match=r"expected a \.jsonl or \.parquet file"):
+    other = tmp_path / "pairs.csv"
+    other.write_text("python_code\n")
+    with pytest.raises(
+        InputError, match=r"expected a \.json, \.jsonl or \.parquet file or a Hugging Face dataset folder"
+    ):
         load_pairs(other)
+
+
+def test_a_json_array_is_read_as_json_lines_are(write, tmp_path):
+    rows = [kernelbook_row(name) for name in NAMES]
+    path = tmp_path / "pairs.json"
+    path.write_text("\ufeff" + json.dumps(rows, indent=1), encoding="utf-8")
+    assert load_pairs(path) == load_pairs(write("jsonl", rows))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{}", r"pairs\.json: expected a JSON array of objects, found dict"),
+        (b"[1]", r"pairs\.json item 0: expected a JSON object, found int"),
+        (b"{}\n{}", r"pairs\.json: expected a JSON array of objects \(one object a line is \.jsonl\): Extra data"),
+        (b"\xff", r"pairs\.json: expected a JSON array of objects \(.*\): 'utf-8' codec"),
+        (b"[]", r"pairs\.json: expected pairs of problem and kernel, found none \(the source is empty\)"),
+    ],
+)
+def test_a_json_file_of_another_form_is_refused(content, message, tmp_path):
+    path = tmp_path / "pairs.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        load_pairs(path)

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.problems.pairs import Reason, UnconvertibleError, convert
+from tasks.problems.pair_formats.kernelbook import convert
+from tasks.problems.pair_formats.pair import Reason, UnconvertibleError
 
 PYTHON = """import torch
 import torch.nn as nn

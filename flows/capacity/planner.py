@@ -178,7 +178,10 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         ),
         starting_s=(update.ranks * (used["weights"] + used["reference"]) + host["offloaded optimizer"])
         / assumed.starting,
-        saving_s=(weights + optimizer / update.checkpoint_interval) / assumed.saving,
+        # Of a team each policy is written with its optimizer's state: the ranks take turns with the agents.
+        saving_s=config.policies
+        * (weights + optimizer / (1 if config.has_team else update.checkpoint_interval))
+        / assumed.saving,
     )
 
 

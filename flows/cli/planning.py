@@ -111,14 +111,16 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
     lines.append(_disk_line(settings, found))
     update_s = found.update_s + found.host_step_s
     iteration_s = found.rollout_s + update_s + found.saving_s
+    starts = settings.iterations * settings.policies if settings.has_team else 1
+    often = "for each agent in each iteration" if settings.has_team else "once"
     host = f" ({found.host_step_s:.0f} of them the optimizer's on the host)" if found.host_step_s else ""
     lines.append(
         f"speed, estimated: {found.training_tokens_s:,.0f} tokens/s trained"
         + ("" if found.generation_tokens_s is None else f", {found.generation_tokens_s:,.0f} tokens/s generated")
         + f"; an iteration: rollout {found.rollout_s:.0f} s, update {update_s:.0f} s{host} and "
-        f"{found.saving_s:.0f} s to save it; the update's engine starts in {found.starting_s:.0f} s, once; "
+        f"{found.saving_s:.0f} s to save it; the update's engine starts in {found.starting_s:.0f} s, {often}; "
         f"{counted(settings.iterations, 'iteration')}: "
-        f"{(settings.iterations * iteration_s + found.starting_s) / 3600:.1f} h without SFT and evaluation"
+        f"{(settings.iterations * iteration_s + starts * found.starting_s) / 3600:.1f} h without SFT and evaluation"
     )
     lines.append(
         f"  assumed: {assumed.utilisation:.0%} of the peak in training, {assumed.bandwidth_share:.0%} of the bandwidth "

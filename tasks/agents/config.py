@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kernels_eval.errors import InputError
 from kernels_eval.frozen import FileContent, FrozenModel
 
 SOLVER = "solver"
@@ -85,12 +84,6 @@ def check_agents(agents: Agents, max_turns: int) -> None:
             raise ValueError(f"{name} to have a pretrained model or the weights of {agent.weights}, found both")
     if not any(agent.trained for agent in agents.values()):
         raise ValueError("an agent that is trained, found none")
-
-
-def check_author(agents: Agents, role: str) -> None:
-    """Raise InputError if no agent has this role."""
-    if role not in with_solver(agents):
-        raise InputError(f"agent {role!r}: expected one of {', '.join(sorted(with_solver(agents)))}")
 
 
 def _listed(names: list[str]) -> str:

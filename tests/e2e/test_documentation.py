@@ -69,6 +69,10 @@ EXPECTED = (
         Outcome(elsewhere="wants its peers, a machine to itself, and up to an hour"),
     ),
     (r"^python docs/examples/", Outcome(elsewhere="wants a peer that is not installed here")),
+    (
+        r"^kernelmill (train .*agents-local|team|compare .*agents-local)",
+        Outcome(elsewhere="takes eleven minutes; test_agents.py does the same at a small size"),
+    ),
     (r"^kernelmill mcp", Outcome(2, says=r"kernelmill\[mcp\]")),
     # Some networks answer at any address; then the data are what is missed.
     (

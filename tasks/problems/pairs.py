@@ -4,7 +4,8 @@ The columns of a row say which of these formats it has (tasks.problems.pair_form
 
 - `own`: `problem_source`, `kernel_source`, optionally `pair_id`, `composition`, `style`, `kind`;
 - `kernelbook`: `python_code`, `triton_code`, `entry_point`;
-- `input_output`: `input`, `output`, as agents are shown and answer.
+- `input_output`: `input`, `output`, as agents are shown and answer;
+- `cuda_archive`: `CUDA_Code`, `PyTorch_Code_Module`, `PyTorch_Code_Functional`, `Correct`, `CUDA_Runtime`.
 
 A bad row of the formats that people write (`own`, `input_output`) is an InputError. A row of a scraped corpus that
 cannot be converted is dropped and counted by reason.
@@ -19,8 +20,9 @@ from pathlib import Path
 from kernels_eval.errors import InputError
 from kernels_eval.problem import normalise_source
 from tasks.problems.loaders import read_dataset_folder, read_json_array, read_jsonl, read_parquet
-from tasks.problems.pair_formats import input_output, kernelbook, own
+from tasks.problems.pair_formats import cuda_archive, input_output, kernelbook, own
 from tasks.problems.pair_formats.pair import Pair, UnconvertibleError
+from tasks.problems.pair_formats.speed_steps import speed_steps
 from tasks.problems.row import Row
 
 _log = logging.getLogger(__name__)
@@ -29,6 +31,7 @@ FORMATS = (
     (own.COLUMNS, own.pair_of),
     (kernelbook.COLUMNS, kernelbook.pair_of),
     (input_output.COLUMNS, input_output.pair_of),
+    (cuda_archive.COLUMNS, cuda_archive.pair_of),
 )
 """Columns that a row has all of, and what makes a pair of it. The first format that fits is taken."""
 _WANTED = frozenset({*own.OPTIONAL, *(column for columns, _ in FORMATS for column in columns)})
@@ -37,7 +40,7 @@ _DUPLICATE = "duplicate"
 
 
 def load_pairs(path: Path) -> list[Pair]:
-    """Return the distinct pairs of a file or folder.
+    """Return the distinct pairs of a file or folder, pairs of an earlier and a faster kernel after those of the rows.
 
     Dropped rows are counted in the log, by `Reason` or as `duplicate`. Raises InputError if there is no pair, or a row
     of ours or of `input` and `output` is bad.
@@ -64,9 +67,12 @@ def load_pairs(path: Path) -> list[Pair]:
     if not pairs:
         found = reasons or "the source is empty"
         raise InputError(f"{path}: expected pairs of problem and kernel, found none ({found})")
+    steps = [_named(pair, _content_digest(pair)) for pair in speed_steps(list(pairs.values()))]
+    if steps:
+        _log.info("%s: %d pairs to make an earlier kernel faster", path, len(steps))
     if dropped:
         _log.warning("%s: %d pairs; dropped: %s", path, len(pairs), reasons)
-    return list(pairs.values())
+    return [*pairs.values(), *steps]
 
 
 def _rows(path: Path) -> Iterator[Row]:

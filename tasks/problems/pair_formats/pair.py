@@ -18,6 +18,8 @@ class Pair(FrozenModel):
     """Defines `ModelNew`."""
     earlier_source: str | None = None
     """The kernel that this one is an answer to: one to mend or to make faster. None: the answer is to the problem."""
+    runtime_ms: float | None = None
+    """Time of the kernel as its source gives it; it only orders the kernels of one problem."""
     composition: str = ""
     style: str = ""
 
@@ -27,14 +29,19 @@ class Reason(StrEnum):
 
     NOT_DIRECT = "not_direct"
     """Ours: the row is of another kind than `direct`."""
+    NOT_CORRECT = "not_correct"
+    """The archive: `Correct` is false or null."""
     NOT_A_PROBLEM = "not_a_problem"
     """The PyTorch side does not parse, or lacks the class, `get_inputs` or `get_init_inputs`."""
     NOT_A_KERNEL = "not_a_kernel"
-    """The Triton side does not parse, or lacks the class `<entry_point>New`."""
+    """KernelBook: the Triton side does not parse, or lacks the class `<entry_point>New`. The archive: the functional
+    side does not parse, or lacks a class `Model` whose `forward` calls its last parameter `fn`."""
+    NO_BINDING = "no_binding"
+    """The archive: the CUDA side is empty, or binds no function `forward` in a `PYBIND11_MODULE`."""
     NAME_TAKEN = "name_taken"
     """The source already uses a name, such as `ModelNew`, that conversion gives to something else."""
     CONSTRUCTOR = "constructor"
-    """The constructor's arguments cannot be given by position."""
+    """KernelBook: the constructor's arguments cannot be given by position."""
 
 
 class UnconvertibleError(ValueError):

@@ -1,8 +1,11 @@
 """Rows of each format, converted, go through the judge: what their kernel computes is compared with their module."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 from kernels_eval import Judge, JudgeConfig, Problem, Status, Verdict
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
@@ -85,3 +88,23 @@ def test_input_and_output_are_judged_for_what_the_output_computes(tmp_path: Path
     assert (first.earlier_source, answer.earlier_source) == (None, EXAMPLE_KERNEL)
     verdicts = judged([first, answer])
     assert [verdict.status for verdict in verdicts] == [Status.CORRECT, Status.INCORRECT], verdicts
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_row_of_the_cuda_archive_compiles():
+    """Without a GPU nothing of it runs: the verdict says so, and has what the compiler says of its kernel."""
+    pair = load_pairs(Path("tests/fixtures/cuda_archive/rows.jsonl"))[0]
+    broken = pair.kernel_source.replace("tanhf(", "undefined(")
+    problem = Problem(problem_id=pair.pair_id, source=pair.problem_source)
+    config = JudgeConfig(workers=1, device="cpu", backend="cuda", compile_timeout_s=60.0, targets=("cuda:90",))
+    with Judge(config) as judge:
+        verdict, refused = judge.evaluate_many([(problem, pair.kernel_source), (problem, broken)])
+    assert (verdict.status, verdict.error_category) == (Status.RUNTIME_ERROR, "not_run_without_gpu"), verdict
+    assert verdict.compiled
+    assert [used.architecture for used in verdict.resources] == ["cuda:90"]
+    assert all("bias_tanh_scale_kernel" in used.kernel for used in verdict.resources)
+    assert (refused.status, refused.error_category) == (Status.COMPILE_ERROR, "nvcc_compile")
+    assert refused.error_message is not None
+    assert 'identifier "undefined" is undefined' in refused.error_message

@@ -97,7 +97,8 @@ def test_a_bad_row_of_ours_is_named(change, message, write, problem_source):
 def test_other_columns_are_named(write):
     expected = (
         "line 1: expected the columns problem_source, kernel_source or python_code, triton_code, entry_point or "
-        "input, output; found prompt, answer"
+        "input, output or CUDA_Code, PyTorch_Code_Module, PyTorch_Code_Functional, Correct, CUDA_Runtime; found prompt, "
+        "answer"
     )
     with pytest.raises(InputError, match=expected):
         load_pairs(write("jsonl", [{"prompt": "x", "answer": "y"}]))

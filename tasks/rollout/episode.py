@@ -140,8 +140,11 @@ class Episode:
         """Columns of the next turn that say who writes it."""
         role = self._history.role
         policy = self._context.authors.get(role)
-        known = {} if policy is None else {"policy_digest": policy.digest, "weight_version": policy.weight_version}
-        return {"role": role, "agent": owner_of(self._context.episode.agents, role), **known}
+        named: dict[str, Any] = {"role": role, "agent": owner_of(self._context.episode.agents, role)}
+        if policy is None:
+            return named
+        digest = None if policy.digest == self._context.policy_digest else policy.digest
+        return {**named, "policy_digest": digest, "weight_version": policy.weight_version}
 
     def kept_by(self, content: str) -> HistoryTurn | None:
         """Return the best turn so far if this answer says that it is good enough; None for any other answer."""

@@ -141,14 +141,16 @@ def load_trajectories(folder: Path) -> list[Trajectory]:
 def _trajectory(row: dict[str, Any], turns: Sequence[dict[str, Any]]) -> Trajectory:
     return Trajectory(
         **{name: row[name] for name in (*EPISODE_COLUMNS, "level")},
-        turns=tuple(_turn(turn) for turn in turns),
+        turns=tuple(_turn(turn, row["policy_digest"]) for turn in turns),
         termination=Termination(row["termination"]),
     )
 
 
-def _turn(row: dict[str, Any]) -> Turn:
+def _turn(row: dict[str, Any], policy_digest: str) -> Turn:
     stored: dict[str, Any] = {field.name: row[field.name] for field in fields(Turn)}
     stored |= {name: tuple(row[name]) for name in ("prompt_token_ids", "response_token_ids", "response_logprobs")}
+    if stored["policy_digest"] == policy_digest:  # not a member of a team
+        stored["policy_digest"] = None
     stored["verdict"] = verdict_from_row(row["verdict"])
     stored["prompt_extends_previous"] = bool(row["prompt_extends_previous"])
     return Turn(**stored)

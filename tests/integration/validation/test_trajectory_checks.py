@@ -49,7 +49,7 @@ BROKEN_TURNS: dict[str, tuple[str, Callable[[Rows], object]]] = {
     "late start": ("turn_gap", lambda rows: rows.pop(0)),
     "orphan": ("without_trajectory", put("trajectory_id", "nobody", 3)),
     "no role": ("role", put("role", None)),
-    "unknown role": ("role", put("role", "narrator")),
+    "unknown role": ("role", put("role", "<narrator>")),
     "no verdict": ("status", put("verdict", None)),
     "unknown status": ("status", put_verdict(status="perfect")),
     "correct flag without status": ("contradictory_verdict", put_verdict(correct=True)),
@@ -183,7 +183,7 @@ def test_a_bad_turn_takes_its_whole_trajectory_out_and_nothing_else(broken: Any,
     assert pl.read_parquet(tmp_path / "quarantine" / "trajectories.parquet").height == 1
     metadata = read_manifest(published.path)["metadata"]  # pyright: ignore
     assert metadata["quarantined"] == 1
-    assert pq.read_schema(published.path / "turns.parquet").metadata[b"kernelmill.schema_version"] == b"2"
+    assert pq.read_schema(published.path / "turns.parquet").metadata[b"kernelmill.schema_version"] == b"3"
 
 
 def test_too_many_bad_rows_stop_the_flow_and_say_why(broken: Any, tmp_path: Path) -> None:

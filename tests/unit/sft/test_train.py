@@ -24,7 +24,7 @@ def test_bfloat16_is_not_refused_for_the_drivers_processor(tmp_path: Path, monke
         yield {"rows": [{"step": 0, "loss": 1.0}]}
 
     sequences = SimpleNamespace(training=[SimpleNamespace(length=5)], validation=[], dropped=0)
-    monkeypatch.setattr(train, "read_conversations", lambda _: [])
+    monkeypatch.setattr(train, "read_conversations", lambda *_: [])
     monkeypatch.setattr(train, "learn_tokenizer", lambda *_: object())
     monkeypatch.setattr(train, "encode_conversations", lambda *_: sequences)
     monkeypatch.setattr(train, "run_on_ranks", ranks)

@@ -214,7 +214,7 @@ def test_a_newer_file_is_refused(tmp_path: Path) -> None:
     reference = write_trajectories([example()], 0.4, tmp_path / "batch")
     path = tmp_path / "newer.parquet"
     rewritten(path, pq.read_table(reference.path / "turns.parquet"), SCHEMA_VERSION + 1)
-    with pytest.raises(InputError, match=r"newer\.parquet: schema version 3"):
+    with pytest.raises(InputError, match=r"newer\.parquet: schema version 4"):
         read_turns_file(path)
     rewritten(path, pq.read_table(reference.path / "turns.parquet"), "two")
     with pytest.raises(InputError, match=r"schema_version: expected a whole number, found b'two'"):

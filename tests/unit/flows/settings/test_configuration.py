@@ -14,8 +14,8 @@ from flows.settings.configuration import (
     apply_override,
     load_configuration,
     save_configuration,
-    setting_names,
 )
+from flows.settings.explanation import setting_names
 from kernels_eval.errors import InputError
 
 CONFIGS = sorted(Path("deployments/configs").glob("*.yaml"))

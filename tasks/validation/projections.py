@@ -16,6 +16,7 @@ from tasks.trajectories.returns import turn_returns
 from tasks.trajectories.schema import Termination, verdict_from_row
 
 _NAMELESS = "(no id)"
+_ROLE = r"^[a-z][a-z0-9_]*$"
 _FAULT = Status.INFRASTRUCTURE_ERROR.value
 
 
@@ -96,6 +97,7 @@ def turns_projection(turns: pl.DataFrame, trajectories: pl.DataFrame, gamma: flo
             "without_trajectory"
         ),
         "role",
+        _flag(~pl.col("role").str.contains(_ROLE)).alias("misnamed_role"),
         status.alias("status"),
         _flag(
             (correct != (status == Status.CORRECT.value)) | (correct & ~verdict.field("compiled")) | correct.is_null()

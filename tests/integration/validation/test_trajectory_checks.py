@@ -49,7 +49,7 @@ BROKEN_TURNS: dict[str, tuple[str, Callable[[Rows], object]]] = {
     "late start": ("turn_gap", lambda rows: rows.pop(0)),
     "orphan": ("without_trajectory", put("trajectory_id", "nobody", 3)),
     "no role": ("role", put("role", None)),
-    "unknown role": ("role", put("role", "<narrator>")),
+    "misnamed role": ("misnamed_role", put("role", "<narrator>")),
     "no verdict": ("status", put("verdict", None)),
     "unknown status": ("status", put_verdict(status="perfect")),
     "correct flag without status": ("contradictory_verdict", put_verdict(correct=True)),

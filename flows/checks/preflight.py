@@ -122,6 +122,11 @@ def check_episode(config: RunConfig) -> None:
     if config.judge.backend not in backend_names():
         raise InputError(f"judge.backend: found {config.judge.backend}, expected one of {', '.join(backend_names())}")
     prompt_messages("", (), episode, config.judge.backend)
+    for owner, roles in owners(episode.agents).items():
+        if not roles and episode.agents[owner].pretrained is None and config.model.pretrained is None:
+            raise InputError(
+                f"rollout.episode.agents.{owner}: not trained, so that it needs weights to have: set its pretrained"
+            )
     stoppers = [name for name, agent in episode.agents.items() if agent.may_stop and agent.turns == "first"]
     if stoppers:
         raise InputError(f"rollout.episode.agents.{stoppers[0]}.may_stop: there is nothing to keep on a first turn")

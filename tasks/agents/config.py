@@ -84,6 +84,14 @@ def check_agents(agents: Agents, max_turns: int) -> None:
             raise ValueError(f"{name} to have a pretrained model or the weights of {agent.weights}, found both")
     if not any(agent.trained for agent in agents.values()):
         raise ValueError("an agent that is trained, found none")
+    if len(owners(agents)) > 1:
+        return
+    # With one policy for all, RL and SFT are those of a run without agents: they train on every turn.
+    for name, agent in agents.items():
+        if not agent.trained:
+            raise ValueError(f"{name} to be trained, or to have weights of its own: its turns are the one policy's")
+        if agent.pretrained is not None:
+            raise ValueError(f"model.pretrained in place of {name}.pretrained: there is one policy for all agents")
 
 
 def _listed(names: list[str]) -> str:

@@ -134,6 +134,7 @@ def _figures(table: pl.DataFrame, turns: pl.DataFrame, config: EvaluationConfig)
 
     standard, harder = part_of(table, "standard"), part_of(table, "harder")
     counted = without_faults(turns).join(standard.select("problem_id"), on="problem_id", how="semi")
+    outcomes = with_outcomes(counted, [])
     return {
         "problems": table.height,
         "trajectories": int(table.get_column("trajectories").sum()),
@@ -147,8 +148,8 @@ def _figures(table: pl.DataFrame, turns: pl.DataFrame, config: EvaluationConfig)
         "levels": groups(standard, "level"),
         "tiers": groups(harder, "tier"),
         "turns": _turns(counted, config, measured),
-        "statuses": status_shares(with_outcomes(counted, [])),
-        "agents": agent_figures(with_outcomes(counted, [])),
+        "statuses": status_shares(outcomes),
+        "agents": agent_figures(outcomes),
     }
 
 

@@ -62,6 +62,11 @@ def test_who_is_not_trained_owns_weights_without_roles() -> None:
             "b to have a pretrained model or the weights of a, found both",
         ),
         ({"a": {"trained": False}}, "an agent that is trained"),
+        (
+            {"a": {"turns": "first"}, "b": {"turns": "later", "weights": "a", "trained": False}},
+            "b to be trained, or to have weights of its own",
+        ),
+        ({"a": {"pretrained": "m"}}, "model.pretrained in place of a.pretrained"),
         ({"A": {}}, "match"),
         ({"a": {"shows": "kernel"}}, "shows"),
     ],
@@ -76,6 +81,7 @@ def test_one_turn_needs_no_second_agent() -> None:
 
 
 def test_a_pretrained_model_counts_by_its_content() -> None:
-    episode = EpisodeConfig.model_validate({"agents": {"a": {"pretrained": "here"}}})
+    agents = {"a": {"turns": "first", "pretrained": "here"}, "b": {"turns": "later"}}
+    episode = EpisodeConfig.model_validate({"agents": agents})
     part = decisive_part(episode, of_file=lambda name: f"content of {name}")
     assert part["agents"]["a"]["pretrained"] == "content of here"

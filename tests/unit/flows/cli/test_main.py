@@ -81,6 +81,14 @@ def test_a_replay_needs_trajectories(capsys: pytest.CaptureFixture[str], config:
         ),
         (["update.overlong=penalise"], "update.overlong_limit: found None, expected a number of response tokens"),
         (["rollout.episode.task=kernelbnch"], "rollout.episode.task: found kernelbnch, expected one of kernelbench"),
+        (
+            ["rollout.episode.agents={a: {turns: first}, b: {turns: later, trained: false}}"],
+            "rollout.episode.agents.b: not trained, so that it needs weights to have: set its pretrained",
+        ),
+        (
+            ["rollout.episode.agents={a: {turns: first, may_stop: true}, b: {turns: later}}"],
+            "rollout.episode.agents.a.may_stop: there is nothing to keep on a first turn",
+        ),
         (["rollout.episode.reward=kevn"], "rollout.episode.reward: expected one of four_part, kernelbench, kevin"),
         (
             ["judge.device=cuda", "judge.workers=4", "judge.device_memory_gb=9"],

@@ -25,6 +25,8 @@ _SMALLEST_SCALE = 1e-12
 _NOISE = 4.0
 """Factor on the reference's own error, relative to the output's scale, that is added to the tolerance."""
 _NOISE_QUANTILE = 0.75
+_STRICTER = 0.98
+"""Room for the rounding of a difference in the output's own type: half a unit in the last place, 0.4 % of bfloat16."""
 UNWRITTEN = "never written, or computed so"
 """End of the message on outputs that are NaN where they should not be."""
 _BLOCK = 1 << 24
@@ -77,6 +79,8 @@ def rows_that_agree(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
     """Return for each row, (rows, elements), if `compare` would find it right by its distance from `native` alone."""
     if not actual.dtype.is_floating_point:
         return (actual == native).all(dim=1)
+    if not actual.shape[1]:
+        return torch.ones(len(actual), dtype=torch.bool, device=actual.device)
     if actual.shape[1] > _BLOCK:
         return torch.stack([_row_agrees(*pair) for pair in zip(actual, native, strict=True)])
     rows = _BLOCK // max(actual.shape[1], 1)
@@ -85,6 +89,25 @@ def rows_that_agree(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
 
 
 def _rows_agree(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
+    agrees = _surely_agree(actual, native)
+    rest = (~agrees).nonzero().flatten()
+    if len(rest):
+        agrees[rest] = _rows_agree_exactly(actual[rest], native[rest])
+    return agrees
+
+
+def _surely_agree(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
+    """Return for each row whether its largest difference is within the tolerance of the smallest scale it can have.
+
+    That is stricter than `_close`, in a tenth of its memory traffic: no element's own magnitude counts, and zeros count
+    in the mean. In a row with a NaN or an infinity the difference or the scale is not finite.
+    """
+    scale = torch.linalg.vector_norm(native, 1, dim=1, dtype=torch.float64) / native.shape[1]
+    largest = torch.linalg.vector_norm(actual - native, math.inf, dim=1).double()
+    return scale.isfinite() & (largest <= _STRICTER * TOLERANCES[actual.dtype] * scale)
+
+
+def _rows_agree_exactly(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
     near = native.double()
     counted = near.isfinite() & (near != 0)
     size = torch.where(counted, near.abs(), 0.0).sum(dim=1) / counted.sum(dim=1).clamp(min=1)

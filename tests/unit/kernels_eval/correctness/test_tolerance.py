@@ -149,6 +149,27 @@ def test_rows_agree_as_one_output_each_would(scale: float, seed: int, dtype: tor
     assert not one_by_one[4]
 
 
+@given(
+    st.sampled_from([torch.float64, torch.float32, torch.float16, torch.bfloat16]),
+    st.integers(0, 10_000),
+    st.floats(0.0, 2.0),
+    st.sampled_from([0.0, float("nan"), float("inf"), -float("inf"), 60_000.0]),
+)
+def test_rows_agree_at_the_edge_of_the_tolerance(dtype: torch.dtype, seed: int, error: float, odd: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    native = torch.randn(6, 40, generator=generator).to(dtype)
+    native[4, 7] = odd
+    noise = error * TOLERANCES[dtype] * torch.randn(6, 40, generator=generator, dtype=torch.float64)
+    actual = (native.double() + noise).to(dtype)
+    actual[5, 3] = odd
+    one_by_one = [compare(row, wanted, wanted, "").agrees for row, wanted in zip(actual, native, strict=True)]
+    assert rows_that_agree(actual, native).tolist() == one_by_one
+
+
+def test_rows_without_elements_agree() -> None:
+    assert rows_that_agree(torch.empty(3, 0), torch.empty(3, 0)).tolist() == [True, True, True]
+
+
 def test_rows_of_whole_numbers_agree_if_they_are_equal() -> None:
     native = torch.arange(12).reshape(3, 4)
     actual = native.clone()

@@ -8,11 +8,17 @@ from flows.run.run import Run
 from flows.settings.configuration import RunConfig
 from tasks.agents.config import owners
 from tasks.agents.task import form_team
+from tasks.agents.team import members_of
 from tasks.models.config import ModelConfig
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, SftDataRef
-from tasks.sft.task import adopt_policy, fine_tune, make_sft_data
+from tasks.rollout.task import play_conversations
+from tasks.sft.config import JointConfig
+from tasks.sft.task import adopt_policy, fine_tune, fine_tune_jointly, make_joint_pairs, make_sft_data
 from tasks.sft.untrained import start_servers_beside_sft
 from tasks.validation.task import check_sft_data
+
+_JOINT_SEED = 2_000_003
+"""Added to the run's seed for the joint epoch, whose problems are drawn apart from the first iteration's."""
 
 
 def run_sft(run: Run, problems: ProblemSetRef, rolls_out_next: bool = False) -> CheckpointRef:
@@ -38,7 +44,35 @@ def run_sft(run: Run, problems: ProblemSetRef, rolls_out_next: bool = False) -> 
     run.record(sft_data=data)
     if rolls_out_next and run.state.newest_policy is None and not config.has_team:
         start_servers_beside_sft(data, config.model, config.rollout, config.update.engine)
-    return run.add_policy(_for_each_agent(run, data))
+    policy = _for_each_agent(run, data)
+    return run.add_policy(_after_joint_epoch(run, problems, policy) if config.sft.joint.problems else policy)
+
+
+def _after_joint_epoch(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> CheckpointRef:
+    """Return the policy, or the team, after more SFT on what it found out in conversations on training problems."""
+    config, joint = run.config, run.config.sft.joint
+    drawn = {"problems_per_iteration": joint.problems, "samples_per_problem": joint.samples_per_problem}
+    seed = config.seed + _JOINT_SEED
+    batch = play_conversations(
+        run.workspace, policy, problems, config.rollout.model_copy(update=drawn), run.judge, seed=seed
+    )
+    episode = config.rollout.episode
+    data = make_joint_pairs(run.workspace, batch, problems, episode, config.judge.backend)
+    data = check_sft_data(run.workspace, data, config.validation, episode.reward, name="pairs of the joint epoch")
+
+    def trained(initial: CheckpointRef, roles: tuple[str, ...] = (), of: str = "") -> CheckpointRef:
+        settings, engine = config.sft.of_joint_epoch(), config.update.engine
+        return fine_tune_jointly(
+            run.workspace, data, config.model, settings, engine, config.seed, initial, roles=roles, of=of
+        )
+
+    if not config.has_team:
+        return trained(policy)
+    members = members_of(policy)
+    for owner, roles in owners(episode.agents).items():
+        if roles:
+            members[owner] = trained(members[owner], roles, f" of the {owner}")
+    return form_team(run.workspace, members, weight_version=0)
 
 
 def _for_each_agent(run: Run, data: SftDataRef | None) -> CheckpointRef:
@@ -53,7 +87,8 @@ def _for_each_agent(run: Run, data: SftDataRef | None) -> CheckpointRef:
         if agents[owner].pretrained is not None:
             model = model.model_copy(update={"pretrained": agents[owner].pretrained})
         members[owner] = _first_policy(run, data if roles else None, model, roles, of)
-    return form_team(run.workspace, members, weight_version=0)
+    of = ", before the joint epoch" if config.sft.joint.problems and data is not None else ""
+    return form_team(run.workspace, members, weight_version=0, of=of)
 
 
 def _first_policy(
@@ -63,7 +98,8 @@ def _first_policy(
     config = run.config
     if data is None:
         return adopt_policy(run.workspace, model, of=of)
-    return fine_tune(run.workspace, data, model, config.sft, config.update.engine, config.seed, roles=roles, of=of)
+    settings = config.sft.model_copy(update={"joint": JointConfig()})  # of a later stage
+    return fine_tune(run.workspace, data, model, settings, config.update.engine, config.seed, roles=roles, of=of)
 
 
 def newest_policy(run: Run, problems: ProblemSetRef) -> CheckpointRef:

@@ -127,7 +127,7 @@ def describe(config: RunConfig) -> list[str]:
         f"problems: {origin}, up to {config.problems.train} to train on, {_heldout(config)} held out",
         f"SFT: left out, RL starts from {model}"
         if sft.is_left_out
-        else f"SFT: {model}, {sft.length}, {counted(sft.batch_size, 'conversation')} a step",
+        else f"SFT: {model}, {sft.length}, {counted(sft.batch_size, 'conversation')} a step{_joint(config)}",
         f"held-out evaluation: {counted(_heldout(config), 'problem')} × "
         f"{counted(evaluation.samples_per_problem, 'sample')}" + (" and a greedy one" if evaluation.greedy else ""),
     ]
@@ -146,6 +146,15 @@ def describe(config: RunConfig) -> list[str]:
                 "control: SFT goes on from the policy of step 2 for as long as the iterations took; held-out evaluation"
             )
     return [*lines, "report"]
+
+
+def _joint(config: RunConfig) -> str:
+    joint = config.sft.joint
+    if not joint.problems:
+        return ""
+    epochs = "one epoch" if joint.epochs == 1 else f"{joint.epochs:g} epochs"
+    conversations = f"{counted(joint.problems, 'training problem')} × {counted(joint.samples_per_problem, 'sample')}"
+    return f"; then {conversations}, and {epochs} on the best kernels found"
 
 
 def _heldout(config: RunConfig) -> int:
@@ -221,13 +230,15 @@ def expected_stages(config: RunConfig) -> list[StageTime]:
     # Half of the greedy answers' kernels were sampled too, and are not judged again.
     greedy = _heldout(config) * evaluation.greedy * (generation + trajectory) / 2
     trajectories = rollout.problems_per_iteration * rollout.samples_per_problem
+    joint = config.sft.joint.problems * config.sft.joint.samples_per_problem
     update = trajectories * turns * RATES.update_s * scale + RATES.checks_s
     rl = config.iterations * (trajectories * trajectory + update)
     has_control = config.control and config.iterations > 0
     policies = 1 + (config.iterations > 0) + has_control
     return [
         StageTime("SFT data", corpus),
-        StageTime("SFT", sft),
+        StageTime("SFT", sft, config.policies),
+        StageTime("rollout for the joint epoch", joint * trajectory, int(joint > 0)),
         StageTime("held-out rollout", heldout, policies),
         StageTime(_GREEDY, greedy, policies),
         StageTime("rollout ", trajectories * trajectory, config.iterations),

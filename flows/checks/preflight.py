@@ -109,6 +109,10 @@ def check_given_policy(config: RunConfig) -> None:
         )
     if config.control:
         raise InputError("control: true, but without SFT (sft.steps: 0) there are no pairs for more of it")
+    if config.sft.joint.problems:
+        raise InputError(
+            f"sft.joint.problems: found {config.sft.joint.problems}, expected 0 without SFT (sft.steps: 0)"
+        )
 
 
 def check_episode(config: RunConfig) -> None:

@@ -13,6 +13,8 @@ from kernels_eval.frozen import FileContent, FrozenModel
 
 SOLVER = "solver"
 """Role of the one policy that writes all turns."""
+SLACK = 0.05
+"""Difference of rewards by which a kernel is not clearly better: estimates and measurements vary by less."""
 AgentName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 
 

@@ -17,11 +17,8 @@ from typing import Any
 
 import polars as pl
 
-from tasks.agents.config import SOLVER
+from tasks.agents.config import SLACK, SOLVER
 from tasks.trajectories.schema import Termination
-
-SLACK = 0.05
-"""Difference of rewards that does not count as further: estimates and measurements vary by less."""
 
 
 def agent_figures(outcomes: pl.DataFrame) -> dict[str, dict[str, float | None]]:

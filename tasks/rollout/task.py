@@ -47,6 +47,38 @@ def roll_out(
 
 
 @stage_task(
+    "joint_rollout",
+    code="tasks.rollout.collect",
+    label="rollout for the joint epoch",
+    detail="{config.problems_per_iteration} of {problems.train} problems",
+)
+def play_conversations(
+    stage: Stage,
+    policy: CheckpointRef,
+    problems: ProblemSetRef,
+    config: RolloutConfig,
+    judge: JudgeConfig,
+    seed: int,
+) -> TrajectoryBatchRef:
+    """Let the policy that SFT made solve training problems: what SFT goes on with, before the first iteration."""
+    from tasks.rollout.collect import collect_trajectories
+    from tasks.rollout.worker import RolloutRequest
+
+    request = RolloutRequest(
+        policy=policy,
+        problems=problems,
+        split=Split.TRAIN,
+        config=config,
+        judge=judge,
+        iteration=0,
+        seed=seed,
+        run_id=f"{stage.workspace.run_id}-joint",  # ids of trajectories are unique in a run
+        destination=stage.destination,
+    )
+    return collect_trajectories(request, stage.progress)
+
+
+@stage_task(
     "heldout_rollout",
     code="tasks.rollout.collect",
     label="held-out rollout of {name}",

@@ -44,10 +44,25 @@ class SftDataConfig(FrozenModel):
     """Share of those whose earlier kernel is as fast as the corpus knows it: an agent that may stop learns to."""
 
 
+class JointConfig(FrozenModel):
+    """Joint epoch: after SFT the policy, or its agents together, solve training problems, and SFT goes on with the best
+    kernel found on each: as the answer to the problem, and to every worse kernel on the way."""
+
+    problems: int = Field(default=0, ge=0)
+    """Training problems to solve. 0: no joint epoch."""
+    samples_per_problem: int = Field(default=8, ge=1)
+    """Conversations on each."""
+    epochs: float = Field(default=1.0, gt=0)
+    """Passes over the pairs that come of it."""
+    learning_rate_fraction: float = Field(default=0.5, gt=0)
+    """Share of `sft.learning_rate` at which it begins."""
+
+
 class SftConfig(FrozenModel):
     """Supervised fine-tuning of the first policy."""
 
     data: SftDataConfig = SftDataConfig()
+    joint: JointConfig = JointConfig()
     steps: int = Field(default=600, ge=0)
     """Optimizer steps, unless `epochs` is set. 0 (or `sft: none`): no SFT data and no SFT; RL starts from
     `model.pretrained`, a model that is fine-tuned already."""
@@ -78,6 +93,12 @@ class SftConfig(FrozenModel):
     def is_left_out(self) -> bool:
         """True if RL starts from the pretrained model itself."""
         return self.steps == 0 and self.epochs is None
+
+    def of_joint_epoch(self) -> "SftConfig":
+        """Return the settings of the joint epoch's training: as SFT's but for its length and rate, from its peak on."""
+        changes = {"learning_rate": self.learning_rate * self.joint.learning_rate_fraction, "warmup_steps": 0}
+        further = {"epochs": self.joint.epochs, "early_stop": None, "joint": JointConfig()}
+        return self.model_copy(update={**changes, **further})
 
     @property
     def length(self) -> str:

@@ -2,10 +2,6 @@
 
 A draft is a problem, the kernel to imitate, and for a repair the earlier kernels. The generated corpus has several
 styles of different speed for each composition, and with `bug_probability` above 0 also plausible mistakes.
-
-`pairs.parquet`, one row a conversation: pair_id, problem_id, problem_source, kernel_source, composition, style,
-level, kind (`direct` | `repair`), role (of the agent that answers), messages list<struct<role, content, trained>>,
-verdict struct, reward, used (True: SFT trains on it).
 """
 
 import random
@@ -13,18 +9,11 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from kernels_eval import Judge, JudgeConfig, Problem, Status, Verdict
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.rewards import reward_of
-from tasks.agents.config import author_of, with_solver
-from tasks.models.chat_templates import Message, Role
 from tasks.pipeline.references import ProblemSetRef, Progress, SftDataRef
-from tasks.pipeline.store import publish, published_digest
-from tasks.pipeline.tables import PAIRS_FILE
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.contamination import drop_contaminated
 from tasks.problems.generated.composition import Composition
@@ -35,12 +24,11 @@ from tasks.problems.generated.tuning import draw_tuning
 from tasks.problems.pairs import load_pairs
 from tasks.problems.problem_set import read_problems
 from tasks.problems.row import Split
-from tasks.rollout.agent_prompts import STOP, agent_messages, best_turn
+from tasks.rollout.agent_prompts import best_turn
 from tasks.rollout.config import EpisodeConfig
 from tasks.rollout.prompts import HistoryTurn, answer_text, judge_for
 from tasks.sft.config import SftDataConfig
-from tasks.trajectories.content import table_digest
-from tasks.trajectories.schema import VERDICT_TYPE, verdict_row
+from tasks.sft.pair_rows import pair_row, publish_pairs
 
 _CORPUS_SEED = 1_000_003
 REPAIR_MISTAKES = 0.5
@@ -50,27 +38,6 @@ SECOND_REPAIRS = 0.4
 SLOW_STYLES = (Style.SMALL_BLOCKS, Style.EXTRA_PASSES, Style.STEPWISE)
 MAX_FAULT_SHARE = 0.01
 """Share of pairs that the judge may fail on; they are left out. More is a fault of the machine."""
-
-_MESSAGE_TYPE = pa.struct([("role", pa.string()), ("content", pa.string()), ("trained", pa.bool_())])
-PAIRS_SCHEMA = pa.schema(
-    [
-        ("pair_id", pa.string()),
-        ("problem_id", pa.string()),
-        ("problem_source", pa.string()),
-        ("kernel_source", pa.string()),
-        ("composition", pa.string()),
-        ("style", pa.string()),
-        ("level", pa.int32()),
-        ("kind", pa.string()),
-        ("role", pa.string()),
-        ("messages", pa.list_(_MESSAGE_TYPE)),
-        ("verdict", VERDICT_TYPE),
-        ("reward", pa.float64()),
-        ("used", pa.bool_()),
-    ],
-    metadata={b"kernelmill.pairs.version": b"2"},
-)
-
 
 JudgeAll = Callable[[Sequence[tuple[Problem, str]], JudgeConfig, Progress], list[Verdict]]
 """Judges (problem, kernel) pairs; verdicts in their order."""
@@ -128,10 +95,7 @@ def build_sft_data(
         "dropped_contaminated": cleaned.dropped,
         "dropped_faults": len(rows) - len(kept),
     }
-    with publish(destination, metadata, {PAIRS_FILE: table_digest}) as folder:
-        pq.write_table(pa.Table.from_pylist(kept, schema=PAIRS_SCHEMA), folder / PAIRS_FILE, compression="zstd")
-    digest = published_digest(destination)
-    return SftDataRef(uri=str(destination.resolve()), digest=digest, pairs=used, verified=config.verified)
+    return publish_pairs(kept, metadata, config.verified, destination)
 
 
 def judge_of_pairs(config: SftDataConfig, judge: JudgeConfig) -> JudgeConfig:
@@ -187,31 +151,12 @@ def _row(
             return None
         score, answer = reward_of(episode.reward, earlier), answer_text(kernel)
         history.append(HistoryTurn(response_text=answer, kernel_source=kernel, verdict=earlier, reward=score))
-    role = author_of(episode.agents, len(history))
-    agent = with_solver(episode.agents)[role]
     # A repair that makes it worse teaches to ignore the feedback.
     improves = not history or reward >= history[-1].reward
     used = not config.verified or (verdict.status is Status.CORRECT and improves)
-    keeps = agent.may_stop and bool(history) and reward <= best_turn(history).reward
-    messages = [
-        *agent_messages(draft.problem.source, history, episode, backend, agent),
-        Message(role=Role.ASSISTANT, content=STOP if keeps else answer_text(draft.kernel), trained=True),
-    ]
-    return {
-        "pair_id": f"{number:06d}",
-        "problem_id": draft.problem.problem_id,
-        "problem_source": draft.problem.source,
-        "kernel_source": draft.kernel,
-        "composition": draft.composition,
-        "style": draft.style,
-        "level": draft.problem.level,
-        "kind": "repair" if draft.earlier else "direct",
-        "role": role,
-        "messages": [message.model_dump(mode="json") for message in messages],
-        "verdict": verdict_row(verdict),
-        "reward": reward,
-        "used": used,
-    }
+    keeps = bool(history) and reward <= best_turn(history).reward
+    row = pair_row(draft.problem, history, draft.kernel, verdict, episode, backend, keeps=keeps)
+    return {**row, "pair_id": f"{number:06d}", "composition": draft.composition, "style": draft.style, "used": used}
 
 
 def generate_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int) -> list[Draft]:

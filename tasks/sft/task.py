@@ -6,7 +6,7 @@ from kernels_eval.config import JudgeConfig
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import Verdict
 from tasks.models.config import ModelConfig
-from tasks.pipeline.references import CheckpointRef, ProblemSetRef, Progress, SftDataRef
+from tasks.pipeline.references import CheckpointRef, ProblemSetRef, Progress, SftDataRef, TrajectoryBatchRef
 from tasks.pipeline.stage import Stage, stage_task
 from tasks.problems.config import ProblemsConfig
 from tasks.rollout.config import EpisodeConfig, JudgingPlace
@@ -73,6 +73,38 @@ def adopt_policy(stage: Stage, model: ModelConfig, of: str = "") -> CheckpointRe
     return publish_given_policy(model, stage.destination)
 
 
+@stage_task("joint_pairs", code="tasks.sft.joint_pairs", label="pairs of the joint epoch")
+def make_joint_pairs(
+    stage: Stage, batch: TrajectoryBatchRef, problems: ProblemSetRef, episode: EpisodeConfig, backend: str
+) -> SftDataRef:
+    """Answer every turn of conversations on training problems with the best kernel that was found on the problem."""
+    from tasks.sft.joint_pairs import build_joint_pairs
+
+    return build_joint_pairs(batch, problems, episode, backend, stage.destination)
+
+
+@stage_task(
+    "joint_epoch",
+    code="tasks.sft.train",
+    label="joint epoch{of}",
+    ignored=("of",),
+    detail="{config.length} of {data.pairs} pairs",
+)
+def fine_tune_jointly(
+    stage: Stage,
+    data: SftDataRef,
+    model: ModelConfig,
+    config: SftConfig,
+    engine: EngineConfig,
+    seed: int,
+    initial: CheckpointRef,
+    roles: tuple[str, ...] = (),
+    of: str = "",
+) -> CheckpointRef:
+    """Go on with SFT on the pairs of the joint epoch. `roles`, `of`: as for `fine_tune`."""
+    return _further(stage, data, model, config, engine, seed, initial, roles)
+
+
 @stage_task(
     "control",
     code="tasks.sft.train",
@@ -95,6 +127,19 @@ def fine_tune_further(
 
     `roles`, `of`: as for `fine_tune`.
     """
+    return _further(stage, data, model, config, engine, seed, initial, roles)
+
+
+def _further(
+    stage: Stage,
+    data: SftDataRef,
+    model: ModelConfig,
+    config: SftConfig,
+    engine: EngineConfig,
+    seed: int,
+    initial: CheckpointRef,
+    roles: tuple[str, ...],
+) -> CheckpointRef:
     from tasks.sft.train import train_sft
 
     return train_sft(

@@ -13,12 +13,18 @@ def check_problems(stage: Stage, problems: ProblemSetRef, config: ValidationConf
     return validate_problems(problems, config, stage.docs_dir)
 
 
-@stage_task("validate_sft_data", code="tasks.validation.checks", label="check of the SFT data")
-def check_sft_data(stage: Stage, data: SftDataRef, config: ValidationConfig, reward: str) -> SftDataRef:
-    """Return the SFT pairs without those that break an expectation; stop the flow if there are too many."""
+@stage_task("validate_sft_data", code="tasks.validation.checks", label="check of the {name}", ignored=("name",))
+def check_sft_data(
+    stage: Stage, data: SftDataRef, config: ValidationConfig, reward: str, name: str = "SFT data"
+) -> SftDataRef:
+    """Return the SFT pairs without those that break an expectation; stop the flow if there are too many.
+
+    `name`: of the data, in the stage's label.
+    """
     from tasks.validation.checks import validate_sft_pairs
 
-    quarantine = stage.workspace.runs_dir / "quarantine" / f"run_id={stage.workspace.run_id}" / "sft"
+    folder = "sft" if name == "SFT data" else "joint"
+    quarantine = stage.workspace.runs_dir / "quarantine" / f"run_id={stage.workspace.run_id}" / folder
     return validate_sft_pairs(data, config, reward, stage.destination, quarantine, stage.docs_dir)
 
 

@@ -20,7 +20,7 @@ extends: {configs}/test.yaml
 name: agents
 iterations: 1
 control: false
-sft: {{steps: 60, data: {{repair_fraction: 0.5, stop_fraction: 0.2}}}}
+sft: {{steps: 60, data: {{repair_fraction: 0.5, stop_fraction: 0.2}}, joint: {{problems: 6, samples_per_problem: 4}}}}
 rollout:
   episode:
     reward: kernelbench - 0.2*length
@@ -72,6 +72,19 @@ def test_each_agent_has_weights_pairs_and_turns_of_its_own(run_dir: Path) -> Non
     }
     metrics = pl.read_parquet(run_dir / "checkpoints/policy-001/metrics.parquet")
     assert set(metrics["agent"]) == {"generator", "optimizer"}
+
+
+def test_the_joint_epoch_learns_from_conversations_of_its_own(run_dir: Path) -> None:
+    state = json.loads((run_dir / "state.json").read_text())
+    store = {label: run_dir.parent / folder for label, folder in state["artifacts"].items()}
+    pairs = pl.read_parquet(store["pairs of the joint epoch"] / "pairs.parquet")
+    played = pl.read_parquet(store["rollout for the joint epoch"] / "turns.parquet")
+    assert set(pairs["problem_id"]) <= set(played["problem_id"])
+    assert played["problem_id"].n_unique() == 6
+    team = members_of(CheckpointRef(uri=str(store["team 0"]), digest=""))
+    before = members_of(CheckpointRef(uri=str(store["team 0, before the joint epoch"]), digest=""))
+    trained = set(pairs["role"])
+    assert {agent for agent in team if team[agent].digest != before[agent].digest} == trained != set()
 
 
 def test_the_report_says_what_each_contributed(run_dir: Path) -> None:

@@ -12,6 +12,7 @@ from kernels_eval import JudgeConfig, Problem, Status, Verdict
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.pipeline.references import ProblemSetRef, SftDataRef, silent
 from tasks.pipeline.store import read_manifest
+from tasks.pipeline.tables import PAIRS_FILE
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.problem_set import build_problem_set
 from tasks.rollout.config import EpisodeConfig
@@ -86,7 +87,7 @@ def build(problems: ProblemSetRef, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def table_of(data: SftDataRef) -> pl.DataFrame:
-    return pl.read_parquet(data.path / pairs.PAIRS_FILE)
+    return pl.read_parquet(data.path / PAIRS_FILE)
 
 
 def test_the_right_ones_are_used_and_what_is_left_out_is_counted(build: Build) -> None:

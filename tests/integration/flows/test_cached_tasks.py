@@ -17,6 +17,7 @@ from prefect import flow
 from flows.services.prefect_server import PrefectServer
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, InputError
+from tasks.agents.task import form_team
 from tasks.evaluation.task import show_report
 from tasks.pipeline import artifacts, retries
 from tasks.pipeline import stage as orchestration
@@ -251,6 +252,21 @@ def test_a_flipped_byte_is_found_before_it_is_read_and_its_stage_repeated(
     assert "damaged" in line
     run_chain(workspace)
     assert calls == []
+
+
+def test_a_damaged_member_of_a_team_is_made_again_by_its_own_stage(workspace: Workspace):
+    @flow
+    def teamwork(problems: ProblemsConfig) -> CheckpointRef:
+        members = {"generator": first(workspace, 3), "optimizer": first(workspace, 4)}
+        return second(workspace, form_team(workspace, members, weight_version=4), problems)
+
+    teamwork(PROBLEMS)
+    (file,) = (path for path in (workspace.runs_dir / "store/first").glob("*/number.txt") if path.read_text() == "4")
+    file.write_bytes(b"5")
+    calls.clear()
+    teamwork(ProblemsConfig(train=11))
+    assert calls == [("first", 4), ("second", 4)]
+    assert file.read_bytes() == b"4"
 
 
 def test_a_damaged_artifact_from_elsewhere_is_refused_by_name(workspace: Workspace, tmp_path: Path):

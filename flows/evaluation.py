@@ -64,7 +64,12 @@ def _evaluation_rollout(config: RunConfig, settings: EvaluationConfig) -> Rollou
     """Return the rollout's settings with the evaluation's samples and temperature; training's do not affect the key."""
     sampling = config.rollout.sampling.model_copy(update={"temperature": settings.temperature})
     samples = settings.samples_per_problem
-    changes = {"samples_per_problem": samples, "problems_per_iteration": 1, "sampling": sampling}
+    changes = {
+        "samples_per_problem": samples,
+        "samples_per_kernel": 1,
+        "problems_per_iteration": 1,
+        "sampling": sampling,
+    }
     return config.rollout.model_copy(update=changes)
 
 

@@ -51,7 +51,8 @@ def run_sft(run: Run, problems: ProblemSetRef, rolls_out_next: bool = False) -> 
 def _after_joint_epoch(run: Run, problems: ProblemSetRef, policy: CheckpointRef) -> CheckpointRef:
     """Return the policy, or the team, after more SFT on what it found out in conversations on training problems."""
     config, joint = run.config, run.config.sft.joint
-    drawn = {"problems_per_iteration": joint.problems, "samples_per_problem": joint.samples_per_problem}
+    samples = {"samples_per_problem": joint.samples_per_problem, "samples_per_kernel": 1}
+    drawn = {"problems_per_iteration": joint.problems, **samples}
     seed = config.seed + _JOINT_SEED
     batch = play_conversations(
         run.workspace, policy, problems, config.rollout.model_copy(update=drawn), run.judge, seed=seed

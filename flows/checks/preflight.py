@@ -30,6 +30,7 @@ from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.prompts import prompt_messages
 from tasks.training.config import check_heads
 from tasks.training.deepspeed_file import stage_of
+from tasks.trajectories.groups import OF_TRAJECTORY, WITHOUT_BASELINE
 
 HEALTH_TIMEOUT_S = 3.0
 """A server that takes longer to answer counts as unhealthy."""
@@ -79,6 +80,7 @@ def check_settings(config: RunConfig) -> None:
             f"evaluation.pass_at: found {too_many[0]}, expected at most evaluation.samples_per_problem = {samples}"
         )
     check_episode(config)
+    check_credit(config)
     if config.sft.is_left_out:
         check_given_policy(config)
     if config.model.pretrained is None and config.model.heads % config.model.key_value_heads:
@@ -96,6 +98,21 @@ def check_settings(config: RunConfig) -> None:
         raise InputError(f"update.deepspeed: no such file: {file}")
     stage_of(config.update.deepspeed, config.update.zero_stage)
     check_suites(config.validation.suites, config.rollout.episode.reward)
+
+
+def check_credit(config: RunConfig) -> None:
+    """Check that turns which share a first answer are compared one by one, and that `counterfactual` has such turns."""
+    update, shared = config.update, config.rollout.samples_per_kernel
+    if shared > 1 and update.advantage in OF_TRAJECTORY:
+        raise InputError(
+            f"rollout.samples_per_kernel: found {shared}, expected 1 with update.advantage = {update.advantage}, "
+            "which compares whole conversations"
+        )
+    if update.credit == "counterfactual" and (shared == 1 or update.advantage in WITHOUT_BASELINE):
+        raise InputError(
+            "update.credit: counterfactual compares answers to the same kernel; expected rollout.samples_per_kernel of "
+            f"2 or more, found {shared}, and update.advantage = turn_rloo or turn_grpo, found {update.advantage}"
+        )
 
 
 def check_given_policy(config: RunConfig) -> None:

@@ -160,6 +160,9 @@ class RolloutConfig(FrozenModel):
     problems_per_iteration: int = Field(default=64, ge=1)
     samples_per_problem: int = Field(default=8, ge=1)
     """Size of a group. A group of one has no baseline and is dropped by the update."""
+    samples_per_kernel: int = Field(default=1, ge=1)
+    """Conversations that go on from the same first answer: what later turns make of one kernel can be compared
+    (`update.credit: counterfactual`). Held-out evaluation has one."""
     batch_size: int = Field(default=256, ge=1)
     """Sequences that the embedded engine decodes together."""
     threads: int = Field(default=2, ge=1)
@@ -180,6 +183,14 @@ class RolloutConfig(FrozenModel):
     sampling: SamplingConfig = SamplingConfig()
     episode: EpisodeConfig = EpisodeConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
+
+    @field_validator("samples_per_kernel")
+    @classmethod
+    def _shares_evenly(cls, shared: int, info: ValidationInfo) -> int:
+        samples = info.data.get("samples_per_problem", shared)
+        if samples % shared:
+            raise ValueError(f"a number that divides rollout.samples_per_problem = {samples}")
+        return shared
 
     @property
     def judging_place(self) -> JudgingPlace:

@@ -79,6 +79,7 @@ class EpisodeLoop:
         self._judge_client = judge_client
         self._logs = logs
         self._patience_s = config.generation_patience_s
+        self._shared = config.samples_per_kernel
         self._watchdog = Watchdog(config.watch_after_s)
         self.counts = counts or RolloutCounts()
 
@@ -113,17 +114,28 @@ class EpisodeLoop:
         """Cut the episodes into cohorts of equal size, at least two if that pays."""
         wanted = 2 if len(episodes) >= 2 * _SMALLEST_SHARED else 1
         count = max(wanted, math.ceil(len(episodes) / self._engine.cohort_size))
-        bounds = [round(index * len(episodes) / count) for index in range(count + 1)]
+        unit = self._shared  # conversations that share their first answer stay together
+        bounds = [unit * round(index * len(episodes) / count / unit) for index in range(count + 1)]
         return [episodes[start:end] for start, end in itertools.pairwise(bounds)]
 
     async def _run_cohort(self, cohort: Sequence[Episode]) -> list[Trajectory]:
         active = list(cohort)
         while active:
+            sharing = self._sharing(active)
             async with asyncio.TaskGroup() as judging:
-                async for index, generation in self._generations([episode.request() for episode in active]):
-                    judging.create_task(self._finish_turn(active[index], generation))
+                async for index, generation in self._generations([episodes[0].request() for episodes in sharing]):
+                    judging.create_task(self._finish_turn(sharing[index], generation))
             active = [episode for episode in active if episode.termination is None]
         return [episode.trajectory() for episode in cohort]
+
+    def _sharing(self, active: Sequence[Episode]) -> list[list[Episode]]:
+        """Return the episodes that get the same next answer: each alone, or on the first turn several of a problem."""
+        together: dict[tuple[str, int], list[Episode]] = {}
+        for episode in active:
+            sample = episode.plan.sample_index
+            place = sample if episode.turns else sample // self._shared
+            together.setdefault((episode.plan.group_id, place), []).append(episode)
+        return list(together.values())
 
     async def _generations(self, requests: Sequence[GenerationRequest]) -> AsyncIterator[tuple[int, Generation]]:
         """Yield every request's response exactly once, whatever the engine does; failed requests are retried once."""
@@ -164,8 +176,10 @@ class EpisodeLoop:
         consequence = "given up" if last_attempt else "asked for once more"
         logger.warning("%s: %d without an answer, %s: %s", Phase.GENERATION, len(requests), consequence, names)
 
-    async def _finish_turn(self, episode: Episode, generation: Generation) -> None:
-        context, problem = self._context, episode.plan.row.problem
+    async def _finish_turn(self, sharing: Sequence[Episode], generation: Generation) -> None:
+        """Judge an answer, and add the turn to every episode that it is the next one of."""
+        context, episode = self._context, sharing[0]
+        problem = episode.plan.row.problem
         name, index = episode.request().name, len(episode.turns)
         text = response_text(context.tokenizer, generation.token_ids)
         content = episode.response_content(text)
@@ -206,17 +220,21 @@ class EpisodeLoop:
             evaluation_s=judged.seconds,
             created_at=datetime.now(UTC),
         )
+        self.counts.judging -= 1
+        for each in sharing:
+            self._add(each, turn, judged.score)
+
+    def _add(self, episode: Episode, turn: Turn, score: float | None) -> None:
         for log in self._logs:
-            log.log_turn(problem.problem_id, episode.messages, turn, episode.details())
-        episode.add(turn, judged.score)
+            log.log_turn(episode.plan.row.problem.problem_id, episode.messages, turn, episode.details())
+        episode.add(turn, score)
         if episode.termination is not None:
             for log in self._logs:
-                log.log_trajectory(episode.trajectory(), episode.answered_messages(), context.episode.gamma)
+                log.log_trajectory(episode.trajectory(), episode.answered_messages(), self._context.episode.gamma)
         self._observe(episode, turn)
 
     def _observe(self, episode: Episode, turn: Turn) -> None:
         counts = self.counts
-        counts.judging -= 1
         counts.turns += 1
         counts.correct_turns += turn.verdict.correct
         if turn.reward is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kernels_eval.frozen import FrozenModel
 from tasks.pipeline.references import TrajectoryBatchRef
 from tasks.pipeline.store import recorded
-from tasks.trajectories.groups import WITHOUT_BASELINE, Advantage, group_turns
+from tasks.trajectories.groups import WITHOUT_BASELINE, Advantage, GroupKey, group_turns, question
 from tasks.trajectories.returns import Credit, credited
 
 if TYPE_CHECKING:
@@ -128,11 +128,16 @@ def useful_groups(trajectories: Sequence["Trajectory"], gamma: float, refill: Re
     The update's penalties for length or divergence are not known here, nor the cut-off turns that it leaves out.
     """
     discount = gamma if refill.credit == "return" else refill.credit_discount
-    turns = [
-        (value, (trajectory.group_id, turn.turn_index, turn.role), trajectory.trajectory_id)
-        for trajectory in trajectories
-        for turn, value in zip(trajectory.turns, credited(trajectory.rewards, refill.credit, discount), strict=True)
-        if value is not None
-    ]
-    returns, keys, names = zip(*turns, strict=True) if turns else ((), (), ())
-    return group_turns(returns, keys, names, refill.advantage).useful
+    found: dict[tuple[GroupKey, object], tuple[str, list[float]]] = {}
+    for trajectory in trajectories:
+        values = credited(trajectory.rewards, refill.credit, discount)
+        for turn, value in zip(trajectory.turns, values, strict=True):
+            if value is not None:
+                place = (trajectory.group_id, turn.turn_index, turn.role)
+                key = question(*place, turn.prompt_token_ids, refill.credit)
+                # A first answer that several conversations have is one sample (tasks.update.dataset).
+                answer = id(turn) if turn.turn_index == 0 else trajectory.trajectory_id
+                found.setdefault((key, answer), (trajectory.trajectory_id, []))[1].append(value)
+    returns = [sum(values) / len(values) for _, values in found.values()]
+    names = [name for name, _ in found.values()]
+    return group_turns(returns, [key for key, _ in found], names, refill.advantage).useful

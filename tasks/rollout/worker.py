@@ -34,6 +34,7 @@ from tasks.rollout.logs import TURN_LINES, LineLogger, relay_logs
 from tasks.rollout.prompts import judge_for
 from tasks.rollout.refill import MANIFEST_KEY as REFILL_KEY
 from tasks.rollout.refill import Refill, run_and_refill
+from tasks.trajectories.groups import SHARED_KEY
 
 if TYPE_CHECKING:
     from tasks.rollout.engines.sglang.early import EarlyServers
@@ -146,6 +147,7 @@ async def roll_out(
             REFILL_KEY: None if refilled is None else refilled.model_dump(mode="json"),
             "sampling": sampling.model_dump(mode="json"),
             "engine": config.engine,
+            SHARED_KEY: config.samples_per_kernel,
             "seconds": round(seconds, 3),
             "prompt_tokens": counts.prompt_tokens,
             "generated_tokens": counts.tokens,

@@ -44,6 +44,10 @@ class SftDataConfig(FrozenModel):
     """Share of those whose earlier kernel is as fast as the corpus knows it: an agent that may stop learns to."""
 
 
+_JOINT_WARMUP = 8
+"""Steps: a joint epoch has some dozens, and a fresh optimizer's first steps are its largest."""
+
+
 class JointConfig(FrozenModel):
     """Joint epoch: after SFT the policy, or its agents together, solve training problems, and SFT goes on with the best
     kernel found on each: as the answer to the problem, and to every worse kernel on the way."""
@@ -54,8 +58,8 @@ class JointConfig(FrozenModel):
     """Conversations on each."""
     epochs: float = Field(default=1.0, gt=0)
     """Passes over the pairs that come of it."""
-    learning_rate_fraction: float = Field(default=0.5, gt=0)
-    """Share of `sft.learning_rate` at which it begins."""
+    learning_rate_fraction: float = Field(default=0.1, gt=0)
+    """Highest learning rate, as a share of `sft.learning_rate`."""
 
 
 class SftConfig(FrozenModel):
@@ -95,8 +99,9 @@ class SftConfig(FrozenModel):
         return self.steps == 0 and self.epochs is None
 
     def of_joint_epoch(self) -> "SftConfig":
-        """Return the settings of the joint epoch's training: as SFT's but for its length and rate, from its peak on."""
-        changes = {"learning_rate": self.learning_rate * self.joint.learning_rate_fraction, "warmup_steps": 0}
+        """Return the settings of the joint epoch's training: as SFT's but for its length and rate."""
+        rate = self.learning_rate * self.joint.learning_rate_fraction
+        changes = {"learning_rate": rate, "warmup_steps": min(self.warmup_steps, _JOINT_WARMUP)}
         further = {"epochs": self.joint.epochs, "early_stop": None, "joint": JointConfig()}
         return self.model_copy(update={**changes, **further})
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tasks.trajectories.returns import Credit
+
 Advantage = Literal["grpo", "dr_grpo", "rloo", "turn_grpo", "turn_rloo", "reinforce_pp", "gae"]
 GroupKey = tuple[str, int, str]
 """(group, turn, role): samples that answered the same question."""
@@ -38,6 +40,21 @@ class Groups:
     def useful(self) -> int:
         """Number of groups that are neither single nor constant."""
         return self.number - len(self.single) - len(self.constant)
+
+
+SHARED_KEY = "samples_per_kernel"
+"""Key of a batch's metadata: the number of conversations that go on from one first answer, which they all have."""
+
+
+def question(group: str, turn_index: int, role: str, prompt_token_ids: Sequence[int], credit: Credit) -> GroupKey:
+    """Return the key by which a turn finds its peers.
+
+    They are the turns at the same place of a problem's conversations. With the credit `counterfactual`, after the first
+    turn only those with the same prompt: what others made of the same kernel is the baseline of what was made of it.
+    """
+    if credit == "counterfactual" and turn_index > 0:
+        return (f"{group} {hash(tuple(prompt_token_ids))}", turn_index, role)
+    return (group, turn_index, role)
 
 
 def group_turns(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-Credit = Literal["return", "final", "improvement"]
+Credit = Literal["return", "final", "improvement", "counterfactual"]
 """Value of a turn (`update.credit`): the first is stored with it, the others are computed when it is trained on."""
 _OWN_SHARE = 0.3
 """Share of a turn's own reward in the credit `final`; the rest is the episode's last reward."""
@@ -56,5 +56,10 @@ def improvement_returns(rewards: Sequence[float | None], discount: float) -> lis
 
 def credited(rewards: Sequence[float | None], credit: Credit, discount: float) -> list[float | None]:
     """Return the value of each turn of one episode by this credit; `discount`: from turn to turn."""
-    functions = {"return": turn_returns, "final": final_returns, "improvement": improvement_returns}
+    functions = {
+        "return": turn_returns,
+        "final": final_returns,
+        "improvement": improvement_returns,
+        "counterfactual": improvement_returns,  # compared with other answers to the same kernel (groups.question)
+    }
     return functions[credit](rewards, discount)

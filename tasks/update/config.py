@@ -56,9 +56,10 @@ class UpdateConfig(EngineConfig):
     credit: Credit = "return"
     """Value of a turn. `return`: discounted rewards from it on, as they are stored. `final`: 0.3 of its own reward and
     0.7 of the last one, discounted by the turns between. `improvement`: what it added to the best reward before it,
-    and, discounted, what later turns added."""
+    and, discounted, what later turns added. `counterfactual`: the same, compared after the first turn with what others
+    made of the same kernel alone (`rollout.samples_per_kernel`)."""
     credit_discount: float = Field(default=0.9, ge=0, le=1)
-    """Discount from turn to turn of the credits `final` and `improvement`."""
+    """Discount from turn to turn of every credit but `return`."""
     gamma: float = Field(default=1.0, ge=0, le=1)
     """Discount from token to token (`reinforce_pp`, `gae`); the discount from turn to turn is the rollout's."""
     gae_lambda: float = Field(default=1.0, ge=0, le=1)

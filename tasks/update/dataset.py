@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from kernels_eval.errors import InputError
 from kernels_eval.verdict import Status
 from tasks.pipeline.references import TrajectoryBatchRef
+from tasks.pipeline.store import read_metadata
 from tasks.pipeline.tables import read_table
 from tasks.training.batches import TrainedSequence
-from tasks.trajectories.groups import WITHOUT_BASELINE, GroupKey, group_turns
+from tasks.trajectories.groups import SHARED_KEY, WITHOUT_BASELINE, GroupKey, group_turns, question
 from tasks.trajectories.returns import credited
 from tasks.trajectories.schema import TURNS_FILE
 from tasks.update.advantages import soft_overlong_penalty
@@ -46,16 +47,23 @@ def read_samples(
     batch: TrajectoryBatchRef, config: UpdateConfig, vocabulary: int, roles: Sequence[str] = ()
 ) -> SampleSet:
     """Read the samples of a published batch, as `make_samples`."""
-    return make_samples(read_table(batch.path / TURNS_FILE, COLUMNS), config, vocabulary, roles)
+    shares_answers = read_metadata(batch.path).get(SHARED_KEY, 1) > 1
+    columns = (*COLUMNS, "created_at") if shares_answers else COLUMNS
+    return make_samples(read_table(batch.path / TURNS_FILE, columns), config, vocabulary, roles, shares_answers)
 
 
-def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int, roles: Sequence[str] = ()) -> SampleSet:
+def make_samples(
+    turns: pl.DataFrame, config: UpdateConfig, vocabulary: int, roles: Sequence[str] = (), shares_answers: bool = False
+) -> SampleSet:
     """Return the samples of rows of the turns table; `vocabulary` is the number of token ids that the policy knows.
 
-    `roles`: turns of these agents only; of all if empty. Raises InputError for anything that cannot be trained on,
-    NothingToLearnError if there is no turn with a gradient.
+    `roles`: turns of these agents only; of all if empty. `shares_answers`: first turns of a problem that were made at
+    the same time are one answer, which several conversations have: one sample, whose return is the mean of theirs.
+    Raises InputError for anything that cannot be trained on, NothingToLearnError if there is no turn with a gradient.
     """
     turns = _credited(turns, config)
+    if shares_answers:
+        turns = _each_answer_once(turns)
     if roles:
         turns = turns.filter(pl.col("role").is_in(list(roles)))
         if turns.is_empty():
@@ -65,7 +73,8 @@ def make_samples(turns: pl.DataFrame, config: UpdateConfig, vocabulary: int, rol
     faults = statuses == Status.INFRASTRUCTURE_ERROR.value
     usable = turns.filter(~faults)
     check_turns(usable, vocabulary)
-    keys: list[GroupKey] = list(zip(usable["group_id"], usable["turn_index"], usable["role"], strict=True))
+    places = zip(usable["group_id"], usable["turn_index"], usable["role"], usable["prompt_token_ids"], strict=True)
+    keys: list[GroupKey] = [question(*place, config.credit) for place in places]
     trajectories = usable["trajectory_id"].to_list()
     overlong = (usable["finish_reason"] == "length").fill_null(False).to_numpy()
     returns = usable["return"].to_numpy().astype(np.float64) - _length_penalty(usable, config)
@@ -118,6 +127,15 @@ def _credited(turns: pl.DataFrame, config: UpdateConfig) -> pl.DataFrame:
     episodes = ordered.group_by("trajectory_id", maintain_order=True).agg("reward").get_column("reward").to_list()
     returns = [value for rewards in episodes for value in credited(rewards, config.credit, config.credit_discount)]
     return ordered.with_columns(pl.Series("return", returns, dtype=pl.Float64))
+
+
+def _each_answer_once(turns: pl.DataFrame) -> pl.DataFrame:
+    first = pl.col("turn_index") == 0
+    copies = turns.filter(first).sort("trajectory_id")
+    means = copies.group_by("group_id", "role", "created_at").agg(pl.col("return").mean())
+    once = copies.unique(["group_id", "role", "created_at"], keep="first", maintain_order=True).drop("return")
+    merged = once.join(means, on=["group_id", "role", "created_at"], how="left", maintain_order="left")
+    return pl.concat([merged.select(turns.columns), turns.filter(~first)]).sort("trajectory_id", "turn_index")
 
 
 def check_turns(turns: pl.DataFrame, vocabulary: int) -> None:

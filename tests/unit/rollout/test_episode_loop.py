@@ -430,3 +430,34 @@ def test_an_extended_horizon_is_played(simulation: Any, small_tokenizer: Any) ->
     for trajectory in trajectories:
         verdicts = [turn.verdict for turn in trajectory.turns]
         assert turn_limit(verdicts, trajectory.level, episode) == len(verdicts), "as the stored verdicts explain"
+
+
+def test_conversations_share_their_first_answer_and_go_on_apart(simulation: Any, small_tokenizer: Any) -> None:
+    episode = EpisodeConfig(prompt="source", feedback="brief", max_turns=3)
+    config = RolloutConfig(samples_per_problem=6, samples_per_kernel=3)
+
+    def played(config: RolloutConfig) -> tuple[list[Trajectory], Any]:
+        engine = simulation.FaultyEngine(small_tokenizer)
+        found, _ = play(
+            simulation, small_tokenizer, engine, simulation.FaultyJudge(), 25, 6, episode, patience_s=5.0, config=config
+        )
+        return found, engine
+
+    together, engine = played(config)
+    apart, _ = played(RolloutConfig(samples_per_problem=6))
+    check(together, episode, 25 * 6)
+    first = {(each.group_id, each.sample_index): each.turns[0] for each in together}
+    for (group, sample), turn in first.items():
+        assert turn is first[group, sample // 3 * 3], "one answer, one verdict, one time"
+    assert len({id(turn) for turn in first.values()}) == 25 * 2
+    asked = Counter(request.name.rpartition(" turn ")[2] for request in engine.requests)
+    assert asked["1"] == 25 * 2
+    assert asked["2"] == sum(len(each.turns) > 1 for each in together) > 25 * 2
+    # Whoever is asked gives the answer that it gives without sharing.
+    alone = {each.trajectory_id: each.turns for each in apart}
+    leaders = [each for each in together if each.sample_index % 3 == 0]
+    assert [each.turns[0].response_token_ids for each in leaders] == [
+        alone[each.trajectory_id][0].response_token_ids for each in leaders
+    ]
+    seconds = {each.turns[1].response_token_ids for each in together if len(each.turns) > 1}
+    assert len(seconds) > 10

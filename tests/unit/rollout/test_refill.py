@@ -166,3 +166,17 @@ def test_a_broken_record_is_named(play: Any) -> None:
     manifest.write_text(manifest.read_text().replace('"wanted": 1', '"wanted": "many"'))
     with pytest.raises(InputError, match=r"metadata.refill: not a refill's record"):
         refill_record(batch)
+
+
+@pytest.mark.parametrize("credit", ["improvement", "counterfactual"])
+def test_shared_first_answers_count_once_as_in_the_update(play: Any, credit: Any) -> None:
+    episode = CONFIG.episode.model_copy(update={"task": "kernelbench_multiturn", "max_turns": 3})
+    changes = {"samples_per_problem": 6, "samples_per_kernel": 3, "episode": episode}
+    refill = Refill(groups=40, problems=PROBLEMS, advantage="turn_rloo", credit=credit, credit_discount=0.9)
+    batch = play(refill, config=CONFIG.model_copy(update=changes))
+    turns = read_turns(batch)
+    assert (
+        turns.filter(turns["turn_index"] == 0).n_unique(["group_id", "created_at"]) < turns["trajectory_id"].n_unique()
+    )
+    settings = UpdateConfig(credit=credit, credit_discount=0.9, wanted_groups=40)
+    assert read_samples(batch, settings, 1000).groups_used == record(batch).useful

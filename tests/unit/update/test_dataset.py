@@ -186,3 +186,43 @@ def test_credit_is_assigned_before_other_agents_turns_are_left_out() -> None:
     config = UpdateConfig(credit="improvement", credit_discount=0.0)
     samples = make_samples(table(TALKS), config, 10, roles=("optimizer",)).samples
     assert [sample.return_ for sample in samples] == pytest.approx([0.7, -0.2])
+
+
+def shared(group: str, sample: int, return_: float, made: int) -> dict[str, Any]:
+    return turn(group, sample, return_, created_at=made)
+
+
+def test_an_answer_that_several_conversations_have_is_one_sample() -> None:
+    rows = [shared("g", 0, 1.0, 7), shared("g", 1, 3.0, 7), shared("g", 2, 0.0, 8), shared("g", 3, 0.0, 8)]
+    rows += [turn("g", sample, float(sample), turn_index=1, created_at=9) for sample in range(4)]
+    samples = make_samples(table(rows), CONFIG, 10, shares_answers=True)
+    first = [sample for sample in samples.samples if sample.group[1] == 0]
+    assert [(sample.trajectory, sample.return_) for sample in first] == [("g-0", 2.0), ("g-2", 0.0)]
+    assert [sample.return_ for sample in samples.samples if sample.group[1] == 1] == [0.0, 1.0, 2.0, 3.0]
+    assert len(make_samples(table(rows), CONFIG, 10).samples) == 8
+
+
+def test_counterfactual_credit_compares_answers_to_the_same_kernel() -> None:
+    """Two first kernels worth 0 and 1, of which two conversations each made something: the gain over the kernel, less
+    that of the other one, is the advantage; who was given the better kernel does not matter."""
+    config = UpdateConfig(credit="counterfactual", credit_discount=0.0)
+    rows = []
+    for sample, (before, made) in enumerate([(0.0, 0.5), (0.0, 0.1), (1.0, 1.2), (1.0, 0.6)]):
+        kernel = 5 + sample // 2
+        rows.append(shared("g", sample, before, kernel))
+        answer = turn("g", sample, made, turn_index=1, prompt_token_ids=[1, kernel], created_at=20 + sample)
+        rows.append(answer | {"role": "optimizer"})
+    samples = make_samples(table(rows), config, 10, shares_answers=True)
+    by_trajectory = dict(
+        zip([(sample.trajectory, sample.group[1]) for sample in samples.samples], advantages(samples), strict=True)
+    )
+    assert by_trajectory["g-0", 1] == pytest.approx(0.4)
+    assert by_trajectory["g-1", 1] == pytest.approx(-0.4)
+    assert by_trajectory["g-2", 1] == pytest.approx(0.6)
+    assert by_trajectory["g-3", 1] == pytest.approx(-0.6)
+    assert by_trajectory["g-2", 0] == pytest.approx(1.0)
+    assert by_trajectory["g-0", 0] == pytest.approx(-1.0)
+    improvement = make_samples(
+        table(rows), UpdateConfig(credit="improvement", credit_discount=0.0), 10, shares_answers=True
+    )
+    assert advantages(improvement) != advantages(samples)

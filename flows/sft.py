@@ -11,6 +11,7 @@ from tasks.agents.task import form_team
 from tasks.agents.team import members_of
 from tasks.models.config import ModelConfig
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, SftDataRef
+from tasks.pipeline.store import read_metadata
 from tasks.rollout.task import play_conversations
 from tasks.sft.config import JointConfig
 from tasks.sft.task import adopt_policy, fine_tune, fine_tune_jointly, make_joint_pairs, make_sft_data
@@ -59,6 +60,14 @@ def _after_joint_epoch(run: Run, problems: ProblemSetRef, policy: CheckpointRef)
     )
     episode = config.rollout.episode
     data = make_joint_pairs(run.workspace, batch, problems, episode, config.judge.backend)
+    if not data.pairs:
+        message = (
+            f"joint epoch: none of {batch.trajectories} conversations found a correct kernel; the policy stays as SFT "
+            "left it (more of sft.steps would help, or sft.joint.problems = 0)"
+        )
+        run.workspace.tell(lambda listener: listener.warned(message))
+        return policy
+    taught = set(read_metadata(data.path)["roles"])
     data = check_sft_data(run.workspace, data, config.validation, episode.reward, name="pairs of the joint epoch")
 
     def trained(initial: CheckpointRef, roles: tuple[str, ...] = (), of: str = "") -> CheckpointRef:
@@ -71,7 +80,7 @@ def _after_joint_epoch(run: Run, problems: ProblemSetRef, policy: CheckpointRef)
         return trained(policy)
     members = members_of(policy)
     for owner, roles in owners(episode.agents).items():
-        if roles:
+        if taught.intersection(roles):
             members[owner] = trained(members[owner], roles, f" of the {owner}")
     return form_team(run.workspace, members, weight_version=0)
 

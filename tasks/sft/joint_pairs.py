@@ -6,12 +6,12 @@ learns to where nothing better was found. So an agent that mends and speeds up k
 really given, not from the mistakes of a generated corpus alone.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from kernels_eval import Problem
-from kernels_eval.errors import InputError
 from kernels_eval.rewards import reward_of
 from tasks.agents.config import SLACK, author_of, with_solver
 from tasks.pipeline.references import ProblemSetRef, SftDataRef, TrajectoryBatchRef
@@ -30,7 +30,7 @@ def build_joint_pairs(
 ) -> SftDataRef:
     """Publish the pairs of a batch of conversations on training problems; each pair once.
 
-    Raises InputError if no conversation found a correct kernel.
+    None of a problem on which no conversation found a correct kernel. `metadata.roles`: number of pairs by role.
     """
     known = {row.problem.problem_id: row.problem for row in read_problems(problems, Split.TRAIN)}
     of_problem: dict[str, list[Trajectory]] = {}
@@ -45,13 +45,14 @@ def build_joint_pairs(
             solved += 1
             for row in _rows(known[problem_id], conversations, best_turn(right), episode, backend):
                 rows.setdefault(repr(row["messages"]), row)
-    if not rows:
-        raise InputError(
-            f"sft.joint: none of {batch.trajectories} conversations on {len(of_problem)} problems found a correct "
-            "kernel; expected a policy that SFT has taught some (sft.steps), or sft.joint.problems = 0"
-        )
     numbered = [{**row, "pair_id": f"{number:06d}"} for number, row in enumerate(rows.values())]
-    metadata = {"pairs": len(numbered), "used": len(numbered), "problems": len(of_problem), "solved": solved}
+    metadata = {
+        "pairs": len(numbered),
+        "used": len(numbered),
+        "roles": Counter(row["role"] for row in numbered),
+        "problems": len(of_problem),
+        "solved": solved,
+    }
     return publish_pairs(numbered, metadata, verified=True, destination=destination)
 
 

@@ -20,7 +20,7 @@ extends: {configs}/test.yaml
 name: agents
 iterations: 1
 control: false
-sft: {{steps: 60, data: {{repair_fraction: 0.5, stop_fraction: 0.2}}, joint: {{problems: 6, samples_per_problem: 4}}}}
+sft: {{steps: 300, data: {{repair_fraction: 0.5, stop_fraction: 0.2}}, joint: {{problems: 8, samples_per_problem: 6}}}}
 rollout:
   episode:
     reward: kernelbench - 0.2*length
@@ -80,7 +80,7 @@ def test_the_joint_epoch_learns_from_conversations_of_its_own(run_dir: Path) -> 
     pairs = pl.read_parquet(store["pairs of the joint epoch"] / "pairs.parquet")
     played = pl.read_parquet(store["rollout for the joint epoch"] / "turns.parquet")
     assert set(pairs["problem_id"]) <= set(played["problem_id"])
-    assert played["problem_id"].n_unique() == 6
+    assert played["problem_id"].n_unique() == 8
     team = members_of(CheckpointRef(uri=str(store["team 0"]), digest=""))
     before = members_of(CheckpointRef(uri=str(store["team 0, before the joint epoch"]), digest=""))
     trained = set(pairs["role"])

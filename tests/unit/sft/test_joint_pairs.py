@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from kernels_eval import Status, Verdict
-from kernels_eval.errors import InputError
 from tasks.agents.config import AgentConfig
 from tasks.pipeline.references import ProblemSetRef, SftDataRef
+from tasks.pipeline.store import read_metadata
 from tasks.pipeline.tables import PAIRS_FILE
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.problem_set import build_problem_set, read_problems
@@ -102,6 +102,7 @@ def test_each_turn_is_answered_with_the_best_kernel_of_its_problem(problems: Pro
     ]
     assert data.pairs == 4
     assert data.verified
+    assert read_metadata(data.path)["roles"] == {"generator": 1, "optimizer": 3}
 
 
 def test_an_agent_that_may_not_stop_learns_nothing_where_nothing_is_better(
@@ -130,7 +131,8 @@ def test_problems_without_a_correct_kernel_and_turns_after_a_fault_are_left_out(
     assert table["used"].all()
 
 
-def test_without_any_correct_kernel_it_is_refused(problems: ProblemSetRef, tmp_path: Path) -> None:
+def test_without_any_correct_kernel_there_are_no_pairs(problems: ProblemSetRef, tmp_path: Path) -> None:
     row = read_problems(problems, Split.TRAIN)[0]
-    with pytest.raises(InputError, match=r"sft\.joint: none of 1 conversations on 1 problems found a correct kernel"):
-        built(problems, tmp_path, trajectory(row, 0, ("wrong", WRONG)))
+    data = built(problems, tmp_path, trajectory(row, 0, ("wrong", WRONG)))
+    assert data.pairs == 0
+    assert read_metadata(data.path)["roles"] == {}

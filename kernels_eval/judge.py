@@ -128,10 +128,15 @@ class Judge:
     def check(
         self, problem: Problem, backend: str | None = None, settings: Mapping[str, Any] | None = None
     ) -> JudgeConfig:
-        """Return the configuration for a kernel. Raises InputError for a bad problem or settings that do not fit."""
+        """Return the configuration for a kernel.
+
+        Raises InputError for a bad problem, settings that do not fit, or a back end that this machine cannot judge.
+        """
         check_problem_source(problem.source, problem.problem_id)
         config = with_settings(self.config, backend, settings or {})
-        backend_named(config.backend)
+        reason = backend_named(config.backend).unavailable(config.device, config.targets)
+        if reason is not None:
+            raise InputError(f"backend {config.backend}: {reason}")
         return config
 
     def submit(

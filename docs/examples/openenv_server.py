@@ -21,13 +21,15 @@ parser.add_argument("--judge-url", help="address of a judge server; without it t
 parser.add_argument("--workers", type=int, default=2, help="kernels judged at once")
 parser.add_argument("--train", type=int, default=200, help="generated problems to train on")
 parser.add_argument("--heldout", type=int, default=32)
+parser.add_argument("--prompt", choices=["source", "instruct"], default="instruct")
+parser.add_argument("--turns", type=int, default=3, help="most answers of one episode")
 
 if __name__ == "__main__":
     given = parser.parse_args()
     settings = KernelSettings(
         judge_url=given.judge_url,
         judge=JudgeConfig(workers=given.workers),
-        episode=EpisodeConfig(prompt="instruct", max_turns=3),
+        episode=EpisodeConfig(prompt=given.prompt, max_turns=given.turns),
     )
     app = kernel_app(ProblemsConfig(train=given.train, heldout=given.heldout), settings)
     uvicorn.run(app, host=given.host, port=given.port)

@@ -41,7 +41,9 @@ def score(
             help="Kernel: Python source that defines ModelNew. Left out: PROBLEM holds both (a red-team case)."
         ),
     ] = None,
-    backend: Annotated[str | None, typer.Option("--backend", help="triton or cuda.", show_default="triton")] = None,
+    backend: Annotated[
+        str | None, typer.Option("--backend", help="triton, cuda, tilelang, cute or hip.", show_default="triton")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole verdict as JSON.")] = False,
     batch: Annotated[
         Path | None,

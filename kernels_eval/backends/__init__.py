@@ -7,12 +7,13 @@ when it is first used, and must not import torch or triton at its top.
 
 import contextlib
 import importlib
+import importlib.util
 import os
 import pkgutil
 import socket
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ from typing import Any
 from kernels_eval.errors import InputError
 from kernels_eval.sandbox.candidate_source import CandidateError
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
+
+NOT_RUN = "not_run_without_gpu"
+"""Category of a candidate whose results are not known, since there is no GPU."""
 
 
 class Backend(ABC):
@@ -29,19 +33,44 @@ class Backend(ABC):
     """Judged without a GPU too, in Triton's interpreter."""
     builds: bool = False
     """Has to be built by a program before it can run: `build` is called in a one-shot process."""
+    compiles: bool = False
+    """Compiled at launch, in the candidate's process. Without a GPU, `build` compiles what host code would launch."""
+    compiler: str = "nvcc"
+    """Name of the compiler, the verdict's `hardware` where nothing runs."""
+
+    def unavailable(self, device: str, targets: Sequence[str]) -> str | None:
+        """Return in one sentence why this machine cannot judge such kernels; None if it can. In the caller's process.
+
+        `device`: `cpu` or `cuda`.
+        """
+        if device == "cpu" and not (self.interprets or self.builds or self.compiles):
+            return "kernels of this back end run on a GPU alone, and this machine has none"
+        return None
+
+    def is_built(self, on_gpu: bool) -> bool:
+        """True if `build` is called before a candidate runs, or instead."""
+        return self.builds or (self.compiles and not on_gpu)
 
     @abstractmethod
     def own_kernels(self, source: str) -> frozenset[str]:
-        """Return the names of the kernels that a source defines, as a profiler shows them. In the worker."""
+        """Return the names of the kernels that a source defines, as a profiler shows them. In the worker.
+
+        A name that ends in `*` stands for all names that begin so.
+        """
 
     def build(self, request: dict[str, Any]) -> dict[str, Any]:
         """Build what the source asks for, in a one-shot process. Raises CandidateError if it does not compile.
 
         Request: `source`, `arguments` (of the constructor), `targets` (`cuda:90`), `folder` (for the files made),
-        `runs` (False: there is no GPU to run on, hence compile only). Returns JSON: `resources` (fields of Resources)
-        and `libraries` (for `install`, by digest). Only for a back end that `builds`.
+        `runs` (False: there is no GPU to run on, hence compile only), `problem` (its source, for a back end that
+        `compiles`). Returns JSON: `resources` (fields of Resources), `libraries` (for `install`, by digest) and `note`
+        (how far the host code was followed). Only for a back end that `builds` or `compiles`.
         """
         raise NotImplementedError
+
+    def use_folder(self, folder: str) -> None:
+        """Keep the compiler's caches in a folder of this candidate alone. In the candidate's process."""
+        return
 
     def install(self, build: dict[str, Any]) -> None:
         """Prepare for loading the source, given the outcome of `build`. In the candidate's process."""
@@ -57,6 +86,24 @@ class Backend(ABC):
         """True where `suppressed` has an effect."""
         return False
 
+    def compile_failure(self, error: BaseException) -> CandidateError | None:
+        """Return the failure for an exception of the language's compiler; None for any other exception.
+
+        In the process that runs the candidate's host code.
+        """
+        return None
+
+    @contextlib.contextmanager
+    def compiling(self) -> Generator[None]:
+        """Report an error of the compiler as one that occurs while a source is loaded or a model is built."""
+        try:
+            yield
+        except CandidateError as failed:
+            found = None if failed.__cause__ is None else self.compile_failure(failed.__cause__)
+            if found is None:
+                raise
+            raise found from failed.__cause__
+
     def resources(self, module: Any) -> list[dict[str, Any]]:
         """Return registers, shared memory and spills of compiled kernels (fields of Resources), after a call.
 
@@ -67,8 +114,82 @@ class Backend(ABC):
 
 @cache
 def backend_names() -> tuple[str, ...]:
-    """Return the names of all back ends."""
+    """Return the names of all back ends, of those that this machine cannot use too."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+
+
+class LaunchCompiledBackend(Backend):
+    """A language of Python functions that are compiled when host code asks for it, or first launches them.
+
+    On a GPU that happens in the candidate's process. Without one `build` follows the host code, on inputs of the
+    problem's forms and with launches suppressed, and so has compiled what it would launch.
+    """
+
+    compiles = True
+    language: str
+    """Name of the language in messages."""
+
+    @abstractmethod
+    def compiling_for(self, architecture: str) -> contextlib.AbstractContextManager[list[dict[str, Any]]]:
+        """Compile for an architecture (`90`) and launch nothing. When left, the list has `kernel`s with Resources."""
+
+    def build(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Follow the host code once for each target. Raises CandidateError if a kernel does not compile, or for none.
+
+        Host code that fails in another way has not been judged: it may need a GPU.
+        """
+        self.use_folder(request["folder"])
+        resources: list[dict[str, Any]] = []
+        note: str | None = None
+        for target in request["targets"]:
+            kind, _, architecture = target.partition(":")
+            if kind != "cuda":
+                continue
+            with self.compiling_for(architecture) as found:
+                note = self._follow(request, architecture)
+            for used in found:
+                if (each := {**used, "architecture": target}) not in resources:
+                    resources.append(each)
+        if not resources and note is None:
+            raise CandidateError("compile_error", "no_kernel", f"forward launches no kernel of {self.language}")
+        if not resources:
+            raise CandidateError("runtime_error", NOT_RUN, f"no kernel was compiled: {note}")
+        return {"resources": resources, "libraries": {}, "note": note}
+
+    def _follow(self, request: dict[str, Any], architecture: str) -> str | None:
+        """Run the host code; returns why it did not come to its end. Raises CandidateError if it does not compile."""
+        import torch
+
+        from kernels_eval.reference.factories import CudaOnCpu
+        from kernels_eval.reference.without_values import WithoutValues, inputs_without_values
+        from kernels_eval.sandbox.candidate_model import build_model
+        from kernels_eval.sandbox.candidate_source import describe, load_source
+        from kernels_eval.tracing.fake_cuda import install_device
+
+        install_device((int(architecture[:-1]), int(architecture[-1])))
+        try:
+            inputs = inputs_without_values(request["problem"])
+            with self.compiling(), torch.no_grad(), WithoutValues(), CudaOnCpu():
+                module = load_source(request["source"])
+                model = build_model(module, request["arguments"], weight_seed=0)
+                model(*inputs)
+        except CandidateError as failed:
+            if failed.header["category"] in ("load_error", "constructor_error"):
+                return str(failed)
+            raise
+        except Exception as error:  # the candidate's: what it would do on a GPU is not known
+            not_compiled = self.compile_failure(error)
+            if not_compiled is not None:
+                raise not_compiled from error
+            return describe(error)
+        return None
+
+
+def missing_package(package: str, distribution: str) -> str | None:
+    """Return the sentence on a package that is not installed, named as `pip` knows it; None if it can be imported."""
+    if importlib.util.find_spec(package) is not None:
+        return None
+    return f"the package {distribution} is not installed: pip install {distribution}"
 
 
 @cache

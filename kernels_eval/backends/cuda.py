@@ -16,7 +16,7 @@ from kernels_eval.backends import Backend
 from kernels_eval.compile.nvcc import Extension, build_library, compile_device_code, parse_resources
 from kernels_eval.sandbox.candidate_source import CandidateError, load_source
 
-_GLOBAL = re.compile(
+GLOBAL_FUNCTION = re.compile(
     r"__global__\s+(?:[\w:]+(?:\s*\([^)]*\))?\s+)*?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\("
 )
 
@@ -28,25 +28,11 @@ class CudaBackend(Backend):
 
     def own_kernels(self, source: str) -> frozenset[str]:
         """Return every function that is marked as a kernel."""
-        return frozenset(_GLOBAL.findall(source))
+        return frozenset(GLOBAL_FUNCTION.findall(source))
 
     def build(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run the module with a `load_inline` that records its arguments, then compile the recorded extensions."""
-        extensions: list[Extension] = []
-
-        def record(*args: Any, **kwargs: Any) -> Any:
-            extensions.append(extension := Extension.of(*args, **kwargs))
-            return _Promised(extension.name)
-
-        _replace_load_inline(record)
-        module = load_source(request["source"])
-        model_class = getattr(module, "ModelNew", None)
-        if not isinstance(model_class, type):
-            raise CandidateError("compile_error", "missing_model", "the source defines no class ModelNew")
-        if not extensions:  # some build where the model is built
-            _try_to_construct(model_class, request["arguments"])
-        if not extensions:
-            raise CandidateError("compile_error", "no_extension", "the source builds nothing with load_inline")
+        extensions = recorded_extensions(request)
         folder = Path(request["folder"])
         resources: list[dict[str, Any]] = []
         libraries: dict[str, dict[str, str]] = {}
@@ -77,6 +63,26 @@ class CudaBackend(Backend):
             return _import(built["name"], Path(built["path"]))
 
         _replace_load_inline(load)
+
+
+def recorded_extensions(request: dict[str, Any]) -> list[Extension]:
+    """Return what a source asks `load_inline` for while it is loaded, or while its model is built."""
+    extensions: list[Extension] = []
+
+    def record(*args: Any, **kwargs: Any) -> Any:
+        extensions.append(extension := Extension.of(*args, **kwargs))
+        return _Promised(extension.name)
+
+    _replace_load_inline(record)
+    module = load_source(request["source"])
+    model_class = getattr(module, "ModelNew", None)
+    if not isinstance(model_class, type):
+        raise CandidateError("compile_error", "missing_model", "the source defines no class ModelNew")
+    if not extensions:  # some build where the model is built
+        _try_to_construct(model_class, request["arguments"])
+    if not extensions:
+        raise CandidateError("compile_error", "no_extension", "the source builds nothing with load_inline")
+    return extensions
 
 
 class _Promised:

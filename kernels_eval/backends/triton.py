@@ -6,8 +6,19 @@ from collections.abc import Generator
 from typing import Any
 
 from kernels_eval.backends import Backend
+from kernels_eval.sandbox.candidate_source import CandidateError
 
 _FUNCTION = re.compile(r"\bdef\s+(\w+)\s*\(")
+_COMPILER_ERRORS = frozenset(
+    {
+        "CompilationError",
+        "CompileTimeAssertionFailure",
+        "UnsupportedLanguageConstruct",
+        "OutOfResources",
+        "PTXASError",
+    }
+)
+"""Classes of Triton, by name: they lie in modules that Triton imports itself when it compiles."""
 
 
 class TritonBackend(Backend):
@@ -31,6 +42,14 @@ class TritonBackend(Backend):
 
         with launches_suppressed():
             yield
+
+    def compile_failure(self, error: BaseException) -> CandidateError | None:
+        """Return the compiler's message with the kernel's own line."""
+        if type(error).__name__ not in _COMPILER_ERRORS:
+            return None
+        from kernels_eval.compile.triton import compiler_message
+
+        return CandidateError("compile_error", "triton_compile", compiler_message(error))
 
     def resources(self, module: Any) -> list[dict[str, Any]]:
         """Read registers and spills from each cubin that this process compiled."""

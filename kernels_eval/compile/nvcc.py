@@ -181,7 +181,7 @@ def parse_resources(log: str) -> list[dict[str, Any]]:
     current: dict[str, Any] | None = None
     for line in log.splitlines():
         if entry := _ENTRY.search(line):
-            current = {"kernel": _plain_name(entry.group(1)), "architecture": f"cuda:{entry.group(2)}"}
+            current = {"kernel": plain_name(entry.group(1)), "architecture": f"cuda:{entry.group(2)}"}
         elif current is not None and (spilled := _SPILLS.search(line)):
             current["spills"] = int(spilled.group(1))
         elif current is not None and (used := _USED.search(line)):
@@ -193,7 +193,7 @@ def parse_resources(log: str) -> list[dict[str, Any]]:
     return found
 
 
-def _plain_name(mangled: str) -> str:
+def plain_name(mangled: str) -> str:
     """Return the function's own name out of an Itanium-mangled one (`_Z11relu_kernelPKfPfl`)."""
     position = 2 if mangled.startswith("_Z") else -1
     if position < 0:

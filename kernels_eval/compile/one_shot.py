@@ -51,6 +51,7 @@ class _BuiltAnswer(FrozenModel):
     kind: Literal["built"]
     resources: Annotated[tuple[Resources, ...], Field(max_length=1000)]
     libraries: Annotated[dict[str, dict[str, str]], Field(max_length=100)] = Field(default_factory=dict)
+    note: Annotated[str, Field(max_length=2000)] | None = None
 
 
 _Answer = _CompiledAnswer | _BuiltAnswer | FailedAnswer
@@ -67,6 +68,7 @@ class Compiled:
     category: str | None = None
     """None: it compiled. Else `triton_compile`, `nvcc_compile`, `compile_timeout`, `compiler_crashed` …"""
     message: str | None = None
+    """The compiler's message; if it compiled, why the host code was not followed to its end (None: it was)."""
 
 
 class CompileCache:
@@ -134,7 +136,7 @@ class _OneShot:
         if isinstance(answer, _CompiledAnswer):
             return Compiled(answer.resources)
         if isinstance(answer, _BuiltAnswer):
-            return Compiled(answer.resources, answer.libraries)
+            return Compiled(answer.resources, answer.libraries, message=answer.note)
         if answer is not None:
             return Compiled(category=answer.category, message=answer.message)
         return self._without_answer(ending, limits)
@@ -220,9 +222,19 @@ class Builder(_OneShot):
         self._folder = folder
 
     def build(
-        self, backend: str, source: str, arguments: list[Any], targets: tuple[str, ...], runs: bool, limits: Limits
+        self,
+        backend: str,
+        source: str,
+        arguments: list[Any],
+        targets: tuple[str, ...],
+        runs: bool,
+        limits: Limits,
+        problem: str | None = None,
     ) -> Compiled:
-        """Build one candidate with `kernels_eval.backends.Backend.build`. Raises InfrastructureError likewise."""
+        """Build one candidate with `kernels_eval.backends.Backend.build`. Raises InfrastructureError likewise.
+
+        `problem`: its source, if the candidate's host code is to be followed on such inputs.
+        """
         request = {
             "backend": backend,
             "source": source,
@@ -230,6 +242,8 @@ class Builder(_OneShot):
             "targets": list(targets),
             "runs": runs,
         }
+        if problem is not None:
+            request["problem"] = problem
         key = hashlib.sha256(json.dumps(request, sort_keys=True, default=repr).encode()).hexdigest()[:32]
         return self._outcome(key, request, limits)
 

@@ -70,6 +70,7 @@ class _Candidate:
             memory = MappedMemory(tools.driver, job["memory"], memory_descriptor)
             gate = Gate(tools.driver, GatePage(memory_descriptor)) if memory.is_shared else None
             backend = backend_named(job["backend"])
+            backend.use_folder(job["scratch"])
             backend.install(job["build"])
         # No code of the candidate has run: the judge takes it for a fault of the machine.
         except Exception as error:
@@ -80,8 +81,9 @@ class _Candidate:
         while (header := receive_frame(self._channel)[0])["kind"] == "round":
             self._answer(Rounds(tools, memory, gate, None, guard, backend), header)
         provide(job["source"], on_gpu=True)
-        module = load_source(job["source"])
-        model = build_model(module, job["arguments"], job["weight_seed"], cuda_driver.DEVICE)
+        with backend.compiling():
+            module = load_source(job["source"])
+            model = build_model(module, job["arguments"], job["weight_seed"], cuda_driver.DEVICE)
         if job["strict"]:
             refuse_host_copies(guard.violations.append)
         state = send_state(self._channel, model)

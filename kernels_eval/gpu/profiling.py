@@ -33,6 +33,7 @@ _LIBRARY_NAME = re.compile(
     r"^(ampere|volta|turing|maxwell|hopper|blackwell|sm\d+)_|^nvjet|cutlass|xmma|cudnn|cublas|splitKreduce"
 )
 """Names of library kernels, which nobody gives to another kernel by accident."""
+_CUTE_DSL = "kernel_cutlass_"
 _LIBRARY_SPACES = frozenset({"at", "c10", "thrust", "cub", "cutlass", "cudnn", "cublasLt", "native"})
 
 
@@ -184,13 +185,24 @@ def profile_of(
 def is_own(name: str, own_names: Collection[str]) -> bool:
     """True for a kernel that the source defines, named plainly or as a C++ signature (`void f<float>(float*)`).
 
-    False if the name, or a namespace in it, looks like a library's.
+    False if the name, or a namespace in it, looks like a library's. An own name that ends in `*` is the beginning of
+    one.
     """
     bare = name.replace("(anonymous namespace)::", "")
     *spaces, plain = re.split(r"[<(]", re.sub(r"^(?:static )?void ", "", bare), maxsplit=1)[0].strip().split("::")
-    return plain in own_names and not _LIBRARY_SPACES.intersection(spaces) and not _LIBRARY_NAME.search(plain)
+    if _LIBRARY_SPACES.intersection(spaces):
+        return False
+    if plain in own_names:
+        return not _LIBRARY_NAME.search(plain)
+    begins = (own for own in own_names if own.endswith("*") and plain.startswith(own[:-1]))
+    return any(not _LIBRARY_NAME.search(_as_in_source(own)) for own in begins)
 
 
 def suspicious_names(own_names: Collection[str]) -> list[str]:
-    """Return names of own kernels that look like a library's."""
-    return sorted(name for name in own_names if _LIBRARY_NAME.search(name))
+    """Return names of own kernels that look like a library's, as the source spells them."""
+    return sorted(name for name in map(_as_in_source, own_names) if _LIBRARY_NAME.search(name))
+
+
+def _as_in_source(own: str) -> str:
+    """Return the function's name: CuTe DSL calls every kernel `kernel_cutlass_NAME_…`, which is no library's mark."""
+    return own.removeprefix(_CUTE_DSL).removesuffix("*")

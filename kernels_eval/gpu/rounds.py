@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from kernels_eval.backends import Backend
-from kernels_eval.compile.triton import compiler_message
 from kernels_eval.correctness.allowed_operators import ForbiddenOperatorError
 from kernels_eval.correctness.outputs import flat
 from kernels_eval.gpu import cuda_driver
@@ -23,17 +22,6 @@ from kernels_eval.gpu.shared_memory import MappedMemory, copy_tensor, view
 from kernels_eval.gpu.warm_up import Instruments
 from kernels_eval.sandbox.candidate_source import CandidateError, describe
 from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm, form_of
-
-_COMPILER_ERRORS = frozenset(
-    {
-        "CompilationError",
-        "CompileTimeAssertionFailure",
-        "UnsupportedLanguageConstruct",
-        "OutOfResources",
-        "PTXASError",
-    }
-)
-"""Classes of Triton, by name: they lie in modules that Triton imports itself when it compiles."""
 
 
 @dataclass
@@ -151,7 +139,7 @@ class Rounds:
             view(memory, TensorForm(**item["form"]), item["offset"]) if "form" in item else item["value"]
             for item in call["inputs"]
         ]
-        model, guard = self.model, self.guard
+        model, guard, backend = self.model, self.guard, self.backend
 
         use_default_stream = self.instruments.use_default_stream
 
@@ -162,7 +150,7 @@ class Rounds:
                 with guard:
                     return model(*inputs)
             except BaseException as error:
-                raise _failure(error, guard) from error
+                raise _failure(error, guard, backend) from error
             finally:
                 use_default_stream()
 
@@ -220,19 +208,19 @@ def _device_failure(text: str) -> CandidateError:
     return CandidateError("runtime_error", "out_of_bounds" if outside else "device_fault", text)
 
 
-def _failure(error: BaseException, guard: OperatorGuard) -> CandidateError:
+def _failure(error: BaseException, guard: OperatorGuard, backend: Backend) -> CandidateError:
     """Return the failure to report for an exception that a call raised."""
     if isinstance(error, ForbiddenOperatorError):
         return CandidateError("rejected", "library_compute", str(error))
     if guard.violations:
         return CandidateError("rejected", "library_compute", ", ".join(guard.violations[:5]))
-    name = type(error).__name__
     if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError):
         return CandidateError("runtime_error", "out_of_memory", describe(error))
     if isinstance(error, CandidateError):
         return error
-    if name in _COMPILER_ERRORS:
-        return CandidateError("compile_error", "triton_compile", compiler_message(error))
+    not_compiled = backend.compile_failure(error)
+    if not_compiled is not None:
+        return not_compiled
     if "CUDA error" in str(error) or "Triton Error [CUDA]" in str(error):
         return _device_failure(describe(error))
     return CandidateError("runtime_error", "exception", describe(error))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kernels_eval.backends import backend_named
+from kernels_eval.backends import NOT_RUN, backend_named
 from kernels_eval.compile.one_shot import COMPILE_TIMEOUT, Builder, CompileCache, Compiled, Compiler, usages_of
 from kernels_eval.config import JudgeConfig
 from kernels_eval.cost.hardware import HARDWARE
@@ -69,9 +69,10 @@ class WorkerClient:
         """Judge one kernel. Raises InfrastructureError if a process died, hung, or did not start."""
         on_gpu = job.config.device == "cuda"
         built = Compiled()
-        if backend_named(job.config.backend).builds:
+        backend = backend_named(job.config.backend)
+        if backend.is_built(on_gpu):
             built = self._build(job, on_gpu)
-            decided = build_verdict(built, on_gpu)
+            decided = build_verdict(built, on_gpu, backend.compiler)
             if decided is not None:
                 return Judged(decided)
         reply = self._ask(job, built)
@@ -91,7 +92,10 @@ class WorkerClient:
         config = job.config
         limits = Limits(wall_s=_BUILD_FACTOR * config.compile_timeout_s, memory_mb=4 * config.memory_mb)
         arguments = literal_init_inputs(job.problem.source)
-        return self._builder.build(config.backend, job.kernel_source, arguments, config.targets, on_gpu, limits)
+        problem = job.problem.source if backend_named(config.backend).compiles else None
+        return self._builder.build(
+            config.backend, job.kernel_source, arguments, config.targets, on_gpu, limits, problem
+        )
 
     def _compile(self, config: JudgeConfig, judged: Judged, reply: dict[str, Any]) -> Judged:
         """Compile the interpreted kernels; adds their resources, or returns a compile error.
@@ -187,24 +191,30 @@ class WorkerClient:
         self._builder.close()
 
 
-def build_verdict(built: Compiled, runs: bool) -> Verdict | None:
+def build_verdict(built: Compiled, runs: bool, compiler: str = "nvcc") -> Verdict | None:
     """Return the verdict that building alone decides; None: the candidate is to be run.
 
     Without a GPU a candidate that was built gets `runtime_error` with the category `not_run_without_gpu`, `compiled`
-    True and `correct` False: its results are not known, and the message says so.
+    True and `correct` False: its results are not known, and the message says so. `compiled` is False too if its host
+    code did not get as far as a kernel without a GPU.
     """
+    if built.category == NOT_RUN:
+        return Verdict(
+            status=Status.RUNTIME_ERROR, error_category=NOT_RUN, error_message=built.message, hardware=compiler
+        )
     if built.category is not None:
-        return _compile_error(built, "nvcc")
+        return _compile_error(built, compiler)
     if runs:
         return None
+    followed = "" if built.message is None else f"; the host code was followed up to {built.message}"
     targets = ", ".join(sorted({used.architecture for used in built.resources})) or "no target"
     return Verdict(
         status=Status.RUNTIME_ERROR,
         compiled=True,
-        error_category="not_run_without_gpu",
-        error_message=f"compiled for {targets}; not run: this machine has no GPU",
+        error_category=NOT_RUN,
+        error_message=f"compiled for {targets}; not run: this machine has no GPU{followed}",
         resources=built.resources,
-        hardware="nvcc",
+        hardware=compiler,
     )
 
 

@@ -62,6 +62,14 @@ class OnCpu(TorchDispatchMode):
 
 def install(tracer: Tracer) -> None:
     """Replace torch.cuda and Triton's driver in this process."""
+    install_device(_CAPABILITY)
+    generated_code.install()
+    set_driver(_Driver())
+    _install_graphs(torch.cuda, tracer)
+
+
+def install_device(capability: tuple[int, int]) -> None:
+    """Replace the functions of torch.cuda that ask the device or wait for it, and those that move tensors to it."""
     cuda: Any = torch.cuda
     answers: dict[str, Any] = {
         "is_available": True,
@@ -70,7 +78,7 @@ def install(tracer: Tracer) -> None:
         "device_count": 1,
         "current_device": 0,
         "get_device_name": _NAME,
-        "get_device_capability": _CAPABILITY,
+        "get_device_capability": capability,
         "get_device_properties": _PROPERTIES,
         "get_arch_list": ["sm_90"],
         "memory_allocated": 0,
@@ -96,9 +104,6 @@ def install(tracer: Tracer) -> None:
     for name in ("tensor", "as_tensor", "asarray"):
         setattr(torch, name, _on_the_host(getattr(torch, name)))
     cuda._DeviceGuard = _Inert
-    generated_code.install()
-    set_driver(_Driver())
-    _install_graphs(cuda, tracer)
 
 
 def _answering(answer: Any) -> Callable[..., Any]:

@@ -40,7 +40,7 @@ def kernel_server(judge: EditorJudge, folder: Path) -> MCPServer:
     async def judge_kernel(problem_source: str, kernel_source: str, backend: str | None = None) -> str:
         """Judge one kernel: is it right, does it do the work itself, how fast is it; if not, what is wrong.
 
-        `backend`: language of the kernel, `triton` or `cuda`; by default the judge's own.
+        `backend`: language of the kernel, `triton`, `cuda`, `tilelang`, `cute` or `hip`; by default the judge's own.
         """
         return summary(await _verdict(judge, problem_source, kernel_source, backend))
 

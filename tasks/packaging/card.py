@@ -12,12 +12,12 @@ from tasks.packaging.figures import heldout_tables, judging_of, parameters_in
 from tasks.packaging.inputs import PackageInputs
 from tasks.pipeline.json_file import read_json_object
 from tasks.rollout.config import SamplingConfig
+from tasks.rollout.prompt_examples import LANGUAGES
 
 OWN_LICENSE = "apache-2.0"
 """Licence of the files that we write; of weights that were trained from random ones, if none is named."""
 _LICENSE_OF_BASE = "license-of-the-base-model"
 _TEMPLATE = Path(__file__).with_name("card.md.j2")
-_LANGUAGES = {"triton": "Triton", "cuda": "CUDA C++"}
 
 
 def model_card(inputs: PackageInputs, folder: str) -> str:
@@ -34,7 +34,7 @@ def model_card(inputs: PackageInputs, folder: str) -> str:
         run_id=inputs.run_id,
         version=inputs.version,
         kernelmill=version("kernelmill"),
-        language=_LANGUAGES.get(inputs.judge.backend, inputs.judge.backend),
+        language=LANGUAGES.get(inputs.judge.backend, inputs.judge.backend),
         architecture=", ".join(map(str, config.get("architectures") or [])) or str(config.get("model_type")),
         parameters=_in_words(sum(parameters_in(member.path) for member in members.values())),
         agents=list(members) if is_team(inputs.policy) else [],

@@ -11,7 +11,8 @@ from tasks.agents.config import AgentConfig
 from tasks.models.chat_templates import Message, Role
 from tasks.rollout.config import EpisodeConfig
 from tasks.rollout.kernel_extraction import without_reasoning
-from tasks.rollout.prompts import LANGUAGES, HistoryTurn, answer_text, feedback_text, first_request, prompt_messages
+from tasks.rollout.prompt_examples import LANGUAGES
+from tasks.rollout.prompts import HistoryTurn, answer_text, feedback_text, first_request, prompt_messages
 
 STOP = "stop"
 """Answer of an agent that finds the best kernel so far good enough."""

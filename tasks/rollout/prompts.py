@@ -26,6 +26,7 @@ from kernels_eval.verdict import Status, TimingSource, Verdict
 from tasks.models.chat_templates import Message, Role
 from tasks.rollout.config import EpisodeConfig
 from tasks.rollout.kernel_extraction import without_reasoning
+from tasks.rollout.prompt_examples import EXAMPLES, LANGUAGES
 
 FeedbackStyle = Literal["full", "brief", "none"]
 _ERROR_CHARACTERS = 2000
@@ -44,58 +45,6 @@ class HistoryTurn(FrozenModel):
     """Reward of the verdict, without terms on the answer (kernels_eval.rewards)."""
     shortened: bool = False
     """True: the feedback is the verdict in one line (see Compression above)."""
-
-
-_EXAMPLES = {
-    "triton": """```python
-import torch
-import torch.nn as nn
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    total = tl.load(x_ptr + offsets, mask=mask) + tl.load(y_ptr + offsets, mask=mask)
-    tl.store(out_ptr + offsets, total, mask=mask)
-
-
-class ModelNew(nn.Module):
-    def forward(self, x, y):
-        x, y = x.contiguous(), y.contiguous()
-        out = torch.empty_like(x)
-        add_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, out, x.numel(), BLOCK=1024)
-        return out
-```""",
-    "cuda": '''```python
-import torch
-import torch.nn as nn
-from torch.utils.cpp_extension import load_inline
-
-cuda_source = """
-__global__ void add_kernel(const float* x, const float* y, float* out, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) out[i] = x[i] + y[i];
-}
-torch::Tensor add(torch::Tensor x, torch::Tensor y) {
-    auto out = torch::empty_like(x);
-    int n = x.numel();
-    add_kernel<<<(n + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), out.data_ptr<float>(), n);
-    return out;
-}
-"""
-module = load_inline("add", cpp_sources="torch::Tensor add(torch::Tensor x, torch::Tensor y);",
-                     cuda_sources=cuda_source, functions=["add"])
-
-
-class ModelNew(nn.Module):
-    def forward(self, x, y):
-        return module.add(x.contiguous(), y.contiguous())
-```''',
-}
-LANGUAGES = {"triton": "Triton", "cuda": "CUDA C++"}
 
 
 def prompt_messages(
@@ -145,7 +94,7 @@ def first_request(problem_source: str, style: Literal["instruct", "source"], bac
     if backend not in LANGUAGES:
         raise InputError(
             f"rollout.episode.prompt: instruct: there are instructions for {', '.join(LANGUAGES)}, "
-            f"none for judge.backend = {backend}; write them in tasks/rollout/prompts.py, "
+            f"none for judge.backend = {backend}; write them in tasks/rollout/prompt_examples.py, "
             "or set rollout.episode.prompt=source"
         )
     language = LANGUAGES[backend]
@@ -158,7 +107,7 @@ Rewrite the program below so that its `forward` is computed by {language} kernel
 - Answer with one complete Python code block: imports, kernels and `ModelNew`; no tests, no prose.
 
 An example of the form (it adds two tensors):
-{_EXAMPLES[backend]}
+{EXAMPLES[backend]}
 
 The program:
 ```python

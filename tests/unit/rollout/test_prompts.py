@@ -1,14 +1,18 @@
 """What the policy is told."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernels_eval.backends import backend_named, backend_names
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
 from kernels_eval.verdict import Issue, IssueKind, Resources, Status, TimingSource, Verdict
 from tasks.models.chat_templates import Role
 from tasks.rollout.config import EpisodeConfig
+from tasks.rollout.prompt_examples import LANGUAGES
 from tasks.rollout.prompts import FeedbackStyle, HistoryTurn, answer_text, feedback_text, judge_for, prompt_messages
 
 SOURCE = "class Model: ...\n"
@@ -153,11 +157,17 @@ def test_the_back_end_decides_the_language() -> None:
     episode = EpisodeConfig()
     assert "Triton" in prompt_messages(SOURCE, [], episode)[0].content
     assert "CUDA C++" in prompt_messages(SOURCE, [], episode, backend="cuda")[0].content
+    for backend in backend_names():
+        asked = prompt_messages(SOURCE, [], episode, backend=backend)[0].content
+        assert asked.startswith(f"You write fast {LANGUAGES[backend]} kernels")
+        (example,) = re.findall(r"\(it adds two tensors\):\n```python\n(.*?)```", asked, re.DOTALL)
+        compile(example, backend, "exec")
+        assert backend_named(backend).own_kernels(example), "an example has a kernel of its own"
 
 
 def test_a_back_end_without_instructions_is_told_so():
     with pytest.raises(
-        InputError, match=r"instruct: there are instructions for triton, cuda, none for judge.backend = helion"
+        InputError, match=r"instruct: there are instructions for triton, cuda, .*, none for judge.backend = helion"
     ):
         prompt_messages(SOURCE, [], EpisodeConfig(prompt="instruct"), backend="helion")
     assert prompt_messages(SOURCE, [], EpisodeConfig(prompt="source"), backend="helion")[0].content == SOURCE

@@ -16,12 +16,12 @@ from kernels_eval.verdict import Resources, Status
 
 
 def test_names() -> None:
-    assert backend_names() == ("cuda", "triton")
-    with pytest.raises(InputError, match="expected one of cuda, triton, found 'tpu'"):
+    assert backend_names() == ("cuda", "cute", "hip", "tilelang", "triton")
+    with pytest.raises(InputError, match="expected one of cuda, cute, hip, tilelang, triton, found 'tpu'"):
         backend_named("tpu")
 
 
-def test_a_third_back_end_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_further_back_end_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nothing.py").write_text(
         "from kernels_eval.backends import Backend\n"
         "class Nothing(Backend):\n"
@@ -32,8 +32,11 @@ def test_a_third_back_end_is_one_file(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(kernels_eval.backends, "__path__", [*kernels_eval.backends.__path__, str(tmp_path)])
     backend_names.cache_clear()
     try:
-        assert backend_names() == ("cuda", "nothing", "triton")
-        assert backend_named("nothing").own_kernels("") == {"nothing"}
+        assert backend_names() == ("cuda", "cute", "hip", "nothing", "tilelang", "triton")
+        nothing = backend_named("nothing")
+        assert nothing.own_kernels("") == {"nothing"}
+        assert nothing.unavailable("cuda", ()) is None
+        assert "run on a GPU alone" in (nothing.unavailable("cpu", ()) or "")
     finally:
         backend_names.cache_clear()
         backend_named.cache_clear()
@@ -93,6 +96,18 @@ def test_constructor_arguments_are_read_and_not_run() -> None:
     problem = "M, K = 4, 8\nscale = 0.5\ndef get_init_inputs():\n    return [K, scale, 'x', (1, 2)]\n"
     assert literal_init_inputs(problem) == [8, 0.5, "x", (1, 2)]
     assert literal_init_inputs("def get_init_inputs():\n    return [open('/etc/passwd')]\n") == []
+
+
+def test_host_code_that_got_to_no_kernel_is_not_said_to_compile() -> None:
+    stopped = build_verdict(Compiled(category="not_run_without_gpu", message="no kernel was compiled: m"), runs=False)
+    assert stopped is not None
+    assert (stopped.status, stopped.error_category) == (Status.RUNTIME_ERROR, "not_run_without_gpu")
+    assert (stopped.compiled, stopped.error_message) == (False, "no kernel was compiled: m")
+    partly = Compiled((Resources(kernel="k", architecture="cuda:90"),), message="KeyError: 'x' (line 3: d['x'])")
+    verdict = build_verdict(partly, runs=False, compiler="cutlass")
+    assert verdict is not None
+    assert (verdict.compiled, verdict.hardware) == (True, "cutlass")
+    assert (verdict.error_message or "").endswith("the host code was followed up to KeyError: 'x' (line 3: d['x'])")
 
 
 def test_built_but_not_run() -> None:

@@ -37,6 +37,29 @@ def test_a_name_that_passes_for_a_librarys() -> None:
     assert not is_own("ampere_sgemm_128x64_nn", {"ampere_sgemm_128x64_nn"})
 
 
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("kernel_cutlass_add_tensorptrf32generico10485761_0", True),
+        ("kernel_cutlass_Gemm_cutlasscutetypingFloat32_tensorptrf32_0", True),
+        ("kernel_cutlass_other_tensorptrf32_0", False),
+        ("void cutlass::kernel_cutlass_add_0(float*)", False),
+        ("rows_kernel", True),
+        ("rows_kernel_1", True),
+        ("rows_kernels", False),
+        ("kernel_cutlass_cublas_add_0", False),
+    ],
+)
+def test_names_that_begin_as_own_ones(name: str, own: bool) -> None:
+    begins = {"kernel_cutlass_add_*", "kernel_cutlass_Gemm_*", "kernel_cutlass_cublas_add_*", "rows_kernel"}
+    assert is_own(name, begins | {"rows_kernel_*"}) == own
+
+
+def test_the_mark_of_cute_dsl_is_no_disguise() -> None:
+    assert suspicious_names({"kernel_cutlass_add_*"}) == []
+    assert suspicious_names({"kernel_cutlass_cublas_add_*"}) == ["cublas_add_"]
+
+
 def record(name: str, duration: int, stream: int = 0) -> KernelRecord:
     return KernelRecord(name=name, duration_ns=duration, stream=stream)
 

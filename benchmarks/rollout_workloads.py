@@ -17,7 +17,7 @@ from tasks.problems.config import ProblemsConfig
 from tasks.rollout.config import EpisodeConfig, SamplingConfig
 from tasks.rollout.prompts import answer_text, prompt_messages
 from tasks.sft.config import SftDataConfig
-from tasks.sft.pairs import generate_drafts
+from tasks.sft.drafts import generate_drafts
 
 PROBLEMS = ProblemsConfig(train=64, heldout=8)
 EPISODE = EpisodeConfig(prompt="source", feedback="brief", max_turns=3)

@@ -28,6 +28,7 @@ from tasks.pipeline.retries import STAGE_NAMES
 from tasks.rollout.engines.sglang.installation import find_installation, looked_in
 from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.prompts import prompt_messages
+from tasks.sft.corpus_check import check_corpus
 from tasks.training.config import check_heads
 from tasks.training.deepspeed_file import stage_of
 from tasks.trajectories.groups import OF_TRAJECTORY, WITHOUT_BASELINE
@@ -161,6 +162,8 @@ def check_problems(config: RunConfig) -> None:
         from tasks.problems.loaders import load_entries
 
         load_entries(config.problems)
+    if not config.sft.is_left_out:
+        check_corpus(config.sft.data, config.judge)
     if config.sft.data.path is not None and not config.sft.is_left_out:
         from tasks.problems.pairs import load_pairs
 

@@ -2,7 +2,7 @@
 
 Sources are put together as `torch.utils.cpp_extension.load_inline` does. Compiling needs no GPU and no CUDA build of
 PyTorch: headers that a CPU build lacks are replaced by the declarations that candidates use
-(kernels_eval/compile/cuda_headers).
+(kernels_eval/compile/cuda_headers). Most sources need none of them (`kernels_eval.compile.slim`).
 """
 
 import contextlib
@@ -18,10 +18,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kernels_eval.compile.slim import SLIM_HEADERS, Signature, is_beyond, module_text, signatures_of
 from kernels_eval.sandbox.candidate_source import CandidateError
 
 HEADERS = Path(__file__).parent / "cuda_headers"
 _IMPLICIT = ("#include <torch/types.h>", "#include <cuda.h>", "#include <cuda_runtime.h>")
+_LOGGED = ("-Xptxas", "-v", "-w")
+_LANGUAGE = ("-std=c++17", "--expt-relaxed-constexpr")
 _MAX_MESSAGE = 500
 _ENTRY = re.compile(r"Compiling entry function '([^']+)' for 'sm_(\d+)a?'")
 _SPILLS = re.compile(r"(\d+) bytes spill stores")
@@ -87,33 +90,75 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def compile_device_code(extension: Extension, folder: Path, target: str) -> str:
-    """Compile for a target such as `cuda:90`; returns the assembler's log. Raises CandidateError if that fails."""
+    """Compile for a target such as `cuda:90`; returns the assembler's log. Raises CandidateError if that fails.
+
+    With the small headers where they suffice, else with PyTorch's: only what these do not compile is an error.
+    """
     backend, _, architecture = target.partition(":")
     if backend != "cuda":
         return ""
     source = folder / "cuda.cu"
     source.write_text(extension.cuda_text)
-    command = [
-        _nvcc(),
-        "-cubin",
-        f"-arch=sm_{architecture}",
-        "-Xptxas",
-        "-v",
-        "-w",
-        *_torch_flags(),
-        *_safe_flags(extension.cuda_flags),
-        str(source),
-        "-o",
-        str(folder / f"sm_{architecture}.cubin"),
-    ]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    flags = ["-cubin", f"-arch=sm_{architecture}", *_LOGGED, *_safe_flags(extension.cuda_flags)]
+    output = ["-o", str(folder / f"sm_{architecture}.cubin")]
+    if _slim_signatures(extension) is not None:
+        ran = _run([_nvcc(), *flags, *_slim_flags(), str(source), *output], folder)
+        if ran.returncode == 0:
+            return ran.stderr + ran.stdout
+    ran = _run([_nvcc(), *flags, *_torch_flags(), str(source), *output], folder)
     if ran.returncode:
         raise _compile_error(ran.stderr or ran.stdout, source.name, len(_IMPLICIT))
     return ran.stderr + ran.stdout
 
 
+def _run(command: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder)
+
+
+def build_slim_library(extension: Extension, folder: Path, targets: list[str]) -> tuple[Path, str] | None:
+    """Build the extension without PyTorch's headers; returns the library and the log, None if it needs them."""
+    signatures = _slim_signatures(extension)
+    if signatures is None:
+        return None
+    import torch
+
+    source, library = folder / "slim.cu", folder / f"{extension.name}.so"
+    source.write_text(extension.cuda_text + module_text(extension.name, signatures))
+    architectures = [target.partition(":")[2] for target in targets if target.startswith("cuda:")]
+    ran = _run(
+        [
+            *(_nvcc(), "-shared", "-Xcompiler", "-fPIC", "-cudart", "shared", *_LOGGED),
+            *(f"-gencode=arch=compute_{name},code=sm_{name}" for name in architectures),
+            *(*_slim_flags(), *_safe_flags(extension.cuda_flags), str(source), "-o", str(library)),
+            *(f"-L{Path(torch.__file__).parent / 'lib'}", "-ltorch_cpu"),
+        ],
+        folder,
+    )
+    return (library, ran.stderr + ran.stdout) if ran.returncode == 0 else None
+
+
+def _slim_signatures(extension: Extension) -> list[Signature] | None:
+    """Return the functions to call from Python; None where only PyTorch's own way of building is certain to do."""
+    text = "\n".join((*extension.cpp_sources, *extension.cuda_sources))
+    given = (*extension.cpp_flags, *extension.link_flags, *extension.options)
+    flags = extension.cuda_flags
+    if given or is_beyond(text) or _safe_flags(flags) != list(flags) or not extension.name.isidentifier():
+        return None
+    return signatures_of("\n".join(extension.cpp_sources), extension.functions)
+
+
+def _slim_flags() -> list[str]:
+    return [f"-I{SLIM_HEADERS}", f"-I{sysconfig.get_paths()['include']}", *_LANGUAGE]
+
+
 def build_library(extension: Extension, folder: Path, targets: list[str]) -> tuple[Path, str]:
-    """Build the extension; returns the library and the log. Raises CandidateError if it does not compile."""
+    """Build the extension; returns the library and the log. Raises CandidateError if it does not compile.
+
+    Without PyTorch's headers where that is possible, in seconds; else as `load_inline` does, which takes a minute.
+    """
+    slim = build_slim_library(extension, folder, targets)
+    if slim is not None:
+        return slim
     torch_extensions: Any = _original_extensions()
     architectures = [target.partition(":")[2] for target in targets if target.startswith("cuda:")]
     os.environ["TORCH_CUDA_ARCH_LIST"] = ";".join(f"{name[:-1]}.{name[-1]}" for name in architectures)
@@ -224,13 +269,7 @@ def _torch_flags() -> list[str]:
     if torch.version.cuda is None:
         folders.insert(0, HEADERS)
     flags = [f"-I{folder}" for folder in folders]
-    return [
-        *flags,
-        "-std=c++17",
-        "--expt-relaxed-constexpr",
-        "-D_GLIBCXX_USE_CXX11_ABI=1",
-        "-DTORCH_EXTENSION_NAME=extension",
-    ]
+    return [*flags, *_LANGUAGE, "-D_GLIBCXX_USE_CXX11_ABI=1", "-DTORCH_EXTENSION_NAME=extension"]
 
 
 def _safe_flags(flags: tuple[str, ...]) -> list[str]:

@@ -23,7 +23,8 @@ class SftDataConfig(FrozenModel):
     """The pairs of problem and kernel that the policy first imitates."""
 
     path: Annotated[str | None, FileContent] = None
-    """A file or folder of pairs, in a format of docs/problems.md; none: pairs generated for the training problems."""
+    """A file or folder of pairs, in a format of docs/problems.md; none: pairs generated for the training problems,
+    in the language that is judged (`judge.backend`: triton or cuda)."""
     verified: bool = True
     """Train on pairs whose kernel was judged correct only; false: on all, as scraped corpora are used."""
     compile: Literal["as_judge", "never"] = "as_judge"
@@ -34,10 +35,11 @@ class SftDataConfig(FrozenModel):
     compositions: int = Field(default=800, ge=1)
     """Distinct operator sequences in the generated corpus; none of them is in the held-out set."""
     styles_per_composition: int = Field(default=2, ge=1, le=8)
-    """Kernels written for each: fused, a kernel per step, good and poor block sizes, needless passes."""
+    """Kernels written for each: fused, a kernel per step, good and poor block sizes, needless passes. In CUDA C++:
+    naive, coalesced, float4, shared memory, warp shuffles, grid-stride and a kernel per step, where they suit."""
     tuning: Literal["fixed", "varied"] = "fixed"
-    """Launch parameters of the generated kernels. `varied`: tile sizes, warps and stages are drawn for each
-    kernel, and RL finds out which are fast for which shape."""
+    """Launch parameters of the generated kernels. `varied`: tile sizes, warps and stages (of CUDA C++
+    the threads of a block) are drawn for each kernel, and RL finds out which are fast for which shape."""
     repair_fraction: float = Field(default=0.3, ge=0, le=1)
     """Share of two-turn conversations: an earlier kernel, the judge's feedback, a better kernel."""
     stop_fraction: float = Field(default=0.0, ge=0, lt=1)

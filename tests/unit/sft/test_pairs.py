@@ -18,6 +18,7 @@ from tasks.problems.problem_set import build_problem_set
 from tasks.rollout.config import EpisodeConfig
 from tasks.sft import pairs
 from tasks.sft.config import SftDataConfig
+from tasks.sft.corpus_check import check_corpus
 
 SOURCE = (
     "import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n    def forward(self, x):\n        return x * {}.0\n"
@@ -113,18 +114,52 @@ def test_the_policy_is_asked_for_the_language_that_is_judged(build: Build, backe
     assert asked in conversation[0]["content"]
 
 
-def test_the_generated_corpus_is_of_one_language(problems: ProblemSetRef, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"sft.data.path: the generated corpus is of Triton .* judge.backend = cuda"):
-        pairs.build_sft_data(
-            problems,
-            SftDataConfig(verified=False),
-            ProblemsConfig(),
-            EpisodeConfig(),
-            JudgeConfig(backend="cuda"),
-            0,
-            tmp_path / "data",
-            silent,
-        )
+@pytest.mark.parametrize(("backend", "word"), [("triton", "@triton.jit"), ("cuda", "__global__ void")])
+def test_the_generated_corpus_is_of_the_language_that_is_judged(
+    problems: ProblemSetRef, tmp_path: Path, backend: str, word: str
+) -> None:
+    judged: list[tuple[Problem, str]] = []
+
+    def judge_all(items: Sequence[tuple[Problem, str]], config: JudgeConfig, _progress: Any) -> list[Verdict]:
+        assert config.backend == backend
+        judged.extend(items)
+        return [RIGHT for _ in items]
+
+    data = pairs.build_sft_data(
+        problems,
+        SftDataConfig(compositions=12, tuning="varied"),
+        ProblemsConfig(),
+        EpisodeConfig(prompt="source"),
+        JudgeConfig(backend=backend),
+        0,
+        tmp_path / "data",
+        silent,
+        judge_all,
+    )
+    table = table_of(data)
+    assert {"direct", "repair"} == set(table["kind"])
+    assert all(word in kernel for _, kernel in judged)
+    assert all(word in messages[-1]["content"] for messages in table["messages"].to_list())
+    assert data.pairs == len(table)
+
+
+def test_a_language_without_a_generated_corpus_needs_a_file_of_pairs() -> None:
+    check_corpus(SftDataConfig(), JudgeConfig(backend="cuda"))
+    check_corpus(SftDataConfig(path="pairs.jsonl"), JudgeConfig(backend="tilelang"))
+    with pytest.raises(InputError, match=r"sft.data.path: the generated corpus is of triton or cuda .* = tilelang"):
+        check_corpus(SftDataConfig(), JudgeConfig(backend="tilelang"))
+
+
+@pytest.mark.parametrize(
+    ("pairs_device", "device", "named"), [("cpu", "cuda", "sft.data.judge.device"), ("as_judge", "cpu", "judge.device")]
+)
+def test_cuda_pairs_that_no_gpu_runs_are_refused_before_the_run(pairs_device: str, device: str, named: str) -> None:
+    config = SftDataConfig.model_validate({"judge": {"device": pairs_device}})
+    judge = JudgeConfig.model_validate({"backend": "cuda", "device": device})
+    with pytest.raises(InputError, match=f"^{named}: cpu, where kernels of judge.backend = cuda are built but not run"):
+        check_corpus(config, judge)
+    check_corpus(config.model_copy(update={"verified": False}), judge)
+    check_corpus(config, judge.model_copy(update={"backend": "triton"}))
 
 
 def test_nothing_to_learn_from_is_bad_input_and_a_failing_judge_is_the_machine_s(build: Build, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_the_optimizer_learns_to_stop_where_nothing_is_better(data: SftDataRef) 
 
 
 def test_stops_change_nothing_of_a_corpus_without_them(tmp_path: Path) -> None:
-    from tasks.sft.pairs import generate_drafts
+    from tasks.sft.drafts import generate_drafts
 
     config = SftDataConfig(compositions=10, styles_per_composition=2, repair_fraction=0.5)
     with_stops = generate_drafts(config.model_copy(update={"stop_fraction": 0.3}), SUITE, 0)

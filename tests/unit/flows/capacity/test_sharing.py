@@ -20,8 +20,9 @@ def planned(name: str, *settings: str, gpu: str = "h100") -> CapacityPlan:
 
 
 @pytest.mark.parametrize("gpu", ["rtx4090", "h100"])
-def test_the_configuration_for_one_gpu_fits_24_gb(gpu: str):
-    found = planned("one-gpu", gpu=gpu)
+@pytest.mark.parametrize("name", ["one-gpu", "cuda-gpu"])
+def test_the_configurations_for_one_gpu_fit_24_gb(name: str, gpu: str):
+    found = planned(name, gpu=gpu)
     assert found.gpus == 1
     assert found.fits
     assert found.beside.keys() == {"servers", "canary", "judge"}

@@ -19,7 +19,7 @@ from tasks.problems.generated.suite import generate_problems
 from tasks.problems.generated.well_posed import is_well_posed
 from tasks.problems.row import ProblemRow, Split, Tier
 from tasks.sft.config import SftDataConfig
-from tasks.sft.pairs import generate_drafts
+from tasks.sft.drafts import generate_drafts
 
 CONFIG = ProblemsConfig(train=300, heldout=60)
 

@@ -1,0 +1,3 @@
+// See torch/types.h in this folder.
+#pragma once
+#include <torch/types.h>

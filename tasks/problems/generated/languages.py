@@ -1,0 +1,108 @@
+"""Languages of the generated corpus, named as back ends are: styles of each, and a kernel in a style."""
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+from kernels_eval.errors import InputError
+from tasks.problems.generated.composition import Composition
+from tasks.problems.generated.cuda.sources import THREADS, cuda_source, draw_threads
+from tasks.problems.generated.cuda.styles import CudaStyle, fastest_style, slow_styles, styles_of
+from tasks.problems.generated.sources import Style, kernel_source
+from tasks.problems.generated.tuning import draw_tuning
+
+SLOW_STYLES = (Style.SMALL_BLOCKS, Style.EXTRA_PASSES, Style.STEPWISE)
+Tuned = Literal["fixed", "varied"]
+
+
+class Language(ABC):
+    """How kernels for a composition are written."""
+
+    @abstractmethod
+    def styles(self, composition: Composition) -> Sequence[str]:
+        """Return the styles that the composition may be written in, in a fixed order."""
+
+    @abstractmethod
+    def slow_styles(self, composition: Composition) -> Sequence[str]:
+        """Return the styles of earlier kernels in repairs that are right but slow."""
+
+    @abstractmethod
+    def fastest_style(self, composition: Composition) -> str:
+        """Return the style that a repair of a slow kernel ends in."""
+
+    @abstractmethod
+    def write(
+        self,
+        composition: Composition,
+        style: str,
+        wrong: Collection[str],
+        columns: int,
+        tuning: Tuned,
+        generator: random.Random,
+    ) -> str:
+        """Return a module that defines `ModelNew`; operators named in `wrong` are written with their mistake.
+
+        `columns`: of the problem's output tile. `tuning: varied` draws launch parameters from `generator`.
+        """
+
+
+class _Triton(Language):
+    def styles(self, composition: Composition) -> Sequence[str]:
+        return list(Style)
+
+    def slow_styles(self, composition: Composition) -> Sequence[str]:
+        return SLOW_STYLES
+
+    def fastest_style(self, composition: Composition) -> str:
+        return Style.FUSED
+
+    def write(
+        self,
+        composition: Composition,
+        style: str,
+        wrong: Collection[str],
+        columns: int,
+        tuning: Tuned,
+        generator: random.Random,
+    ) -> str:
+        drawn = draw_tuning(composition, columns, generator) if tuning == "varied" else None
+        return kernel_source(composition, Style(style), wrong, drawn)
+
+
+class _Cuda(Language):
+    def styles(self, composition: Composition) -> Sequence[str]:
+        return styles_of(composition)
+
+    def slow_styles(self, composition: Composition) -> Sequence[str]:
+        return slow_styles(composition)
+
+    def fastest_style(self, composition: Composition) -> str:
+        return fastest_style(composition)
+
+    def write(
+        self,
+        composition: Composition,
+        style: str,
+        wrong: Collection[str],
+        columns: int,
+        tuning: Tuned,
+        generator: random.Random,
+    ) -> str:
+        threads = draw_threads(generator) if tuning == "varied" else THREADS
+        return cuda_source(composition, CudaStyle(style), wrong, threads)
+
+
+_LANGUAGES: dict[str, Language] = {"triton": _Triton(), "cuda": _Cuda()}
+GENERATED = tuple(_LANGUAGES)
+"""Back ends whose language the corpus can be generated in."""
+
+
+def language_of(backend: str) -> Language:
+    """Return the language of a back end; InputError if no corpus is generated in it."""
+    if backend not in _LANGUAGES:
+        raise InputError(
+            f"sft.data.path: the generated corpus is of {' or '.join(_LANGUAGES)} kernels; name a file of pairs for "
+            f"judge.backend = {backend}"
+        )
+    return _LANGUAGES[backend]

@@ -1,0 +1,122 @@
+"""Drafts of SFT conversations: a problem, the kernel to imitate, and for a repair the earlier kernels.
+
+The generated corpus has several styles of different speed for each composition, and with `bug_probability` above 0 also
+plausible mistakes. Its kernels are in the language that rollouts are judged in (`judge.backend`).
+"""
+
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernels_eval import Problem
+from kernels_eval.frozen import FrozenModel
+from tasks.problems.config import ProblemsConfig
+from tasks.problems.generated.composition import Composition
+from tasks.problems.generated.languages import Language, language_of
+from tasks.problems.generated.sizes import SizesName
+from tasks.problems.generated.suite import draw_shape, draw_training_compositions, problem_of
+from tasks.problems.pairs import load_pairs
+from tasks.sft.config import SftDataConfig
+
+_CORPUS_SEED = 1_000_003
+REPAIR_MISTAKES = 0.5
+"""Share of operators with a mistake in the earlier kernel of a repair (at least one)."""
+SECOND_REPAIRS = 0.4
+"""Share of repairs with two earlier kernels."""
+
+
+class Draft(FrozenModel):
+    """One conversation to be: `earlier` are the kernels that a repair starts from, oldest first."""
+
+    problem: Problem
+    kernel: str
+    earlier: tuple[str, ...] = ()
+    composition: str = ""
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class _Corpus:
+    """What all drafts of a corpus share."""
+
+    config: SftDataConfig
+    sizes: SizesName
+    language: Language
+
+
+def generate_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int, backend: str = "triton") -> list[Draft]:
+    """Return the drafts of the corpus in the language of `backend`; none of their compositions is held out."""
+    corpus = _Corpus(config, problems.sizes, language_of(backend))
+    generator = random.Random(f"corpus-{seed}")
+    drafts: list[Draft] = []
+    # Other compositions than the training problems': RL learns most on problems whose answer SFT has not shown.
+    for composition in draw_training_compositions(problems, config.compositions, seed=problems.seed + _CORPUS_SEED):
+        styles = corpus.language.styles(composition)
+        for style in generator.sample(styles, min(config.styles_per_composition, len(styles))):
+            mistakes = _mistakes(composition, config.bug_probability, generator)
+            drafts.append(_draft(corpus, composition, [(style, mistakes)], generator))
+    if config.repair_fraction > 0:
+        repairs = round(len(drafts) * config.repair_fraction / max(1.0 - config.repair_fraction, 0.01))
+        compositions = [draft.composition for draft in drafts]
+        drafts += [_repair(corpus, compositions[index % len(compositions)], generator) for index in range(repairs)]
+    return drafts
+
+
+def load_drafts(path: Path) -> list[Draft]:
+    """Return the drafts of a file or folder of pairs; an earlier kernel makes one a repair."""
+    drafts: list[Draft] = []
+    for pair in load_pairs(path):
+        problem = Problem(problem_id=pair.pair_id, source=pair.problem_source)
+        earlier = () if pair.earlier_source is None else (pair.earlier_source,)
+        drafts.append(Draft(problem=problem, kernel=pair.kernel_source, earlier=earlier, style="external"))
+    return drafts
+
+
+def _repair(corpus: _Corpus, key: str, generator: random.Random) -> Draft:
+    """Draft one or two wrong or slow kernels, then a correct one: the fastest, or in any style after a wrong kernel.
+
+    Or, for `stop_fraction` of them, the fastest one, which is its own answer.
+    """
+    config, language = corpus.config, corpus.language
+    composition = Composition(names=tuple(key.split(">")))
+    if config.stop_fraction and generator.random() < config.stop_fraction:
+        draft = _draft(corpus, composition, [(language.fastest_style(composition), ())], generator)
+        return draft.model_copy(update={"earlier": (draft.kernel,)})
+    answer_mistakes = _mistakes(composition, config.bug_probability, generator)
+    drawn: list[tuple[str, Collection[str]]] = []
+    was_wrong = False
+    for _ in range(2 if generator.random() < SECOND_REPAIRS else 1):
+        was_wrong = generator.random() < 0.5
+        if was_wrong:
+            mistakes = _mistakes(composition, REPAIR_MISTAKES, generator) or {generator.choice(composition.names)}
+            drawn.append((generator.choice(language.styles(composition)), mistakes))
+        else:
+            drawn.append((generator.choice(language.slow_styles(composition)), ()))
+    style = generator.choice(language.styles(composition)) if was_wrong else language.fastest_style(composition)
+    return _draft(corpus, composition, [*drawn, (style, answer_mistakes)], generator)
+
+
+def _mistakes(composition: Composition, probability: float, generator: random.Random) -> set[str]:
+    return {name for name in composition.names if generator.random() < probability}
+
+
+def _draft(
+    corpus: _Corpus,
+    composition: Composition,
+    drawn: Sequence[tuple[str, Collection[str]]],
+    generator: random.Random,
+) -> Draft:
+    """Return a conversation about one problem; the last of the kernels (style, mistakes) is the answer."""
+    shape = draw_shape(composition, generator, sizes=corpus.sizes)
+    kernels = [
+        corpus.language.write(composition, style, mistakes, shape.columns, corpus.config.tuning, generator)
+        for style, mistakes in drawn
+    ]
+    return Draft(
+        problem=problem_of(composition, shape),
+        kernel=kernels[-1],
+        earlier=tuple(kernels[:-1]),
+        composition=composition.key,
+        style=drawn[-1][0],
+    )

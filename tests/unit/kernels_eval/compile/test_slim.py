@@ -1,0 +1,61 @@
+"""Which extensions are built without PyTorch's headers, and how their functions are called."""
+
+import pytest
+
+from kernels_eval.compile.slim import Signature, is_beyond, module_text, signatures_of
+
+TWO = """
+#include <torch/extension.h>
+// torch::Tensor not_this(torch::Tensor x);
+torch::Tensor add(torch::Tensor x, const torch::Tensor& y);
+void fill(at::Tensor out, double value, int64_t n, bool twice, long, const int m) ;
+"""
+
+
+def test_declarations_say_what_arguments_are():
+    add = Signature("add", True, ("tensor", "tensor"))
+    fill = Signature("fill", False, ("tensor", "number", "integer", "boolean", "integer", "integer"))
+    assert signatures_of(TWO, ("fill", "add")) == [fill, add]
+    assert signatures_of("torch::Tensor one();", ("one",)) == [Signature("one", True, ())]
+
+
+@pytest.mark.parametrize(
+    "declarations",
+    [
+        "torch::Tensor f(torch::Tensor x) { return x; }",
+        "torch::Tensor f(torch::Tensor x = {});",
+        "torch::Tensor f(std::vector<torch::Tensor> x);",
+        "torch::Tensor f(c10::optional<torch::Tensor> x);",
+        "std::vector<torch::Tensor> f(torch::Tensor x);",
+        "torch::Tensor f(torch::Tensor* x);",
+        "#include <vector>\ntorch::Tensor f(torch::Tensor x);",
+        "torch::Tensor g(torch::Tensor x);",
+        "",
+    ],
+)
+def test_anything_but_a_plain_declaration_of_each_function_needs_pytorch_s_headers(declarations: str):
+    assert signatures_of(declarations, ("f",)) is None
+
+
+def test_no_function_is_no_module():
+    assert signatures_of("torch::Tensor f(torch::Tensor x);", ()) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "beyond"),
+    [
+        ("auto stream = at::cuda::getCurrentCUDAStream();", True),
+        ("c10::cuda::CUDAGuard guard(x.device());", True),
+        ("AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), ...)", True),
+        ("auto out = torch::empty_like(x);", False),
+    ],
+)
+def test_names_that_are_not_declared_are_not_tried(text: str, beyond: bool):
+    assert is_beyond(text) is beyond
+
+
+def test_each_argument_is_converted_as_its_type_says():
+    text = module_text("name", signatures_of(TWO, ("add", "fill")) or [])
+    assert "slim::python(add(slim::tensor(given[0]), slim::tensor(given[1])));" in text
+    assert "fill(slim::tensor(given[0]), slim::number(given[1]), slim::integer(given[2]), slim::boolean(" in text
+    assert "PyInit_name" in text

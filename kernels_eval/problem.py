@@ -8,6 +8,7 @@ arguments and `get_init_inputs()` returning the list of constructor arguments. A
 
 import ast
 import hashlib
+from functools import lru_cache
 from typing import Any
 
 from kernels_eval.errors import InputError
@@ -33,7 +34,13 @@ class Problem(FrozenModel):
     @property
     def digest(self) -> str:
         """SHA-256 (16 hex digits) of the normalised source: comments, layout and docstrings do not count."""
-        return hashlib.sha256(normalise_source(self.source).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return _digest(self.source)
+
+
+@lru_cache(maxsize=64)
+def _digest(source: str) -> str:
+    """Return the digest of a problem's source: kernels of one problem come together, and parsing it takes a while."""
+    return hashlib.sha256(normalise_source(source).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def normalise_source(source: str) -> str:

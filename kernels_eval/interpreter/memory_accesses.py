@@ -9,6 +9,7 @@ and kernels cannot name this module.
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,11 @@ class Storage:
     def base(self) -> int:
         """Its address."""
         return self.memory.data_ptr()
+
+    @cached_property
+    def content(self) -> Any:
+        """Its bytes as an array of NumPy."""
+        return self.memory.numpy()
 
     def all_origins(self) -> Origins:
         """Return the origins; made from the default origin if there are none yet."""
@@ -150,7 +156,7 @@ class AccessLog:
 ACCESS_LOG = AccessLog()
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _Lanes:
     """One access of a kernel: a pointer for each lane, and what it does there."""
 
@@ -202,7 +208,7 @@ def record_access(
     if flat.size == 0:
         return
     lanes = _Lanes(addresses.shape, mask, itemsize, reads, writes, values, is_volatile)
-    lowest, highest = int(flat.min()), int(flat.max()) + itemsize
+    lowest, highest = int(np.minimum.reduce(flat)), int(np.maximum.reduce(flat)) + itemsize
     for region in ACCESS_LOG.regions:
         if region.base <= lowest and highest <= region.base + region.size:
             _mark(region, flat, lanes, None)
@@ -267,7 +273,7 @@ def _check_races(region: Region, offsets: Any, lanes: _Lanes, inside: Flags | No
     numbers, stored = lanes.numbers(), lanes.stored()
     if inside is not None:
         numbers, stored = numbers[inside], None if stored is None else stored[inside]
-    access = Access(region.name, region.start, offsets, lanes.itemsize, numbers, storage.memory.numpy(), stored)
+    access = Access(region.name, region.start, offsets, lanes.itemsize, numbers, storage.content, stored)
     if (lanes.reads and lanes.writes) or lanes.is_volatile:
         RACES.atomic(storage.shadow, access, is_write=lanes.writes)
     elif lanes.writes:

@@ -41,7 +41,7 @@ class Shadow:
                 setattr(self, name, np.repeat(array, times))
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Access:
     """Elements of one storage that one access touches."""
 

@@ -22,12 +22,13 @@ from typing import Any
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.sandbox.limits import (
     Limits,
-    children_of,
     confine_child,
     confine_fork_server,
+    cpu_left_s,
     cpu_wait_since,
     cpu_waits,
     die_with_parent,
+    end_children,
 )
 from kernels_eval.sandbox.messages import ChannelClosedError, has_news, note_pair, receive_note, send_note
 
@@ -37,6 +38,7 @@ _GRACE_S = 5.0
 MAX_EXTENSION = 3.0
 """A wall-time limit is extended by the time that a child or its owner waited for a core, by at most so many limits."""
 _ANSWER_S = 60.0
+_SHORTEST_WAIT_S = 0.001
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,11 @@ class _Child:
     job: int = -1
     started: float = 0.0
     wall_s: float = 0.0
+    cpu_s: float | None = None
     deadline: float = 0.0
+    """When it may have used up its wall time or its CPU time."""
+    code: int = 0
+    """What is reported as the code of a `timeout`: SIGXCPU if it was the CPU time."""
     cpu_waits_before: dict[int, float] = field(default_factory=dict[int, float])
 
 
@@ -137,7 +143,8 @@ class _ForkServerProcess:
         child = self._spare
         child.job = note["job"]
         child.started, child.wall_s = time.monotonic(), note["limits"]["wall_s"]
-        child.deadline = child.started + child.wall_s
+        child.cpu_s = note["limits"]["cpu_s"]
+        child.deadline = child.started + min(child.wall_s, child.cpu_s or child.wall_s)
         child.cpu_waits_before = cpu_waits(os.getppid())
         with contextlib.suppress(ChannelClosedError):  # a spare that died shows by its descriptor in the next round
             send_note(child.connection, note, descriptors)
@@ -148,11 +155,14 @@ class _ForkServerProcess:
         return True
 
     def _extend(self, child: _Child) -> bool:
-        """Extend the deadline by the time spent waiting for a core; returns False if the child has had its time."""
+        """Move the deadline: time spent waiting for a core does not count. Returns False if the child had its time."""
         # Of a candidate's two processes one waits while the other, or their owner, waits for a core.
         waited_s = min(cpu_wait_since(child.cpu_waits_before, os.getppid()), MAX_EXTENSION * child.wall_s)
-        child.deadline = child.started + child.wall_s + waited_s
-        return time.monotonic() < child.deadline
+        left_s = cpu_left_s(child.process, child.cpu_s)
+        child.code = 0 if left_s > 0 else signal.SIGXCPU
+        now, last = time.monotonic(), child.started + child.wall_s + waited_s
+        child.deadline = min(last, now + max(left_s, _SHORTEST_WAIT_S))
+        return left_s > 0 and now < last
 
     def _fork(self) -> _Child:
         """Fork a child that waits for its job behind a connection."""
@@ -176,6 +186,8 @@ class _ForkServerProcess:
             cause, code = ("signal", -code) if code < 0 else ("exit", code)
             if cause == "signal" and code == signal.SIGXCPU:
                 cause = "timeout"
+        elif cause == "timeout":
+            code = child.code
         send_note(self._owner, {"event": "ended", "job": child.job, "cause": cause, "code": code})
 
     def _kill(self, child: _Child) -> int:
@@ -195,19 +207,8 @@ class _ForkServerProcess:
         child.connection.close()
         if self._may_fork:
             dying = {other.process for other in self._dying.values()}
-            _kill_escaped({self._spare.process, child.process} | dying)
+            end_children({self._spare.process, child.process} | dying)
         return os.waitstatus_to_exitcode(status)
-
-
-def _kill_escaped(kept: set[int]) -> None:
-    """Kill all other children: orphans that left the ended child's group have become children of this subreaper."""
-    while escaped := [process for process in children_of(os.getpid()) if process not in kept]:
-        for process in escaped:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        for process in escaped:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(process, 0)
 
 
 def _run_child(connection: socket.socket, child_main: ChildMain, may_fork: bool, setup: ChildSetup) -> None:

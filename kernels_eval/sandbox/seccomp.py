@@ -189,7 +189,7 @@ def is_available(machine: str) -> bool:
 def prepare(machine: str) -> None:
     """Make the program now, for the children that this process forks."""
     if machine in _MACHINES:
-        _program(machine, may_start_programs=False)
+        _program(machine, False)  # passed as `install` passes it: the cache tells the two forms apart
 
 
 def install(machine: str, may_start_programs: bool = False) -> bool:

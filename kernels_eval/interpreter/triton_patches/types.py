@@ -51,6 +51,10 @@ _blocks: dict[tuple[int, int], tuple[Any, Any]] = {}
 """Type of an element, kept so that its identity stays its own, and type of a block, by identities of element and
 shape. All have been converted to IR once."""
 _MOST_BLOCKS = 4096
+_constants: dict[tuple[int | float, str, int], tuple[Any, Any, Any]] = {}
+"""Values, type of an element and type of the block, by number, name of the type and identity of the shape."""
+_MOST_CONSTANTS, _MOST_SHARED = 256, 4096
+_expand: Any = upstream.InterpreterBuilder.create_expand_dims
 _check_handle: Any = upstream.TensorHandle.__post_init__
 
 
@@ -65,6 +69,7 @@ def install() -> None:
     semantic.binary_op_type_checking_impl = _checked_operands
     semantic.broadcast_impl_value = _broadcasted
     language._unwrap_if_constexpr = _unwrapped
+    upstream.InterpreterBuilder.create_expand_dims = _expanded
     language.dtype.__eq__ = _equal
 
 
@@ -132,10 +137,28 @@ def _checked_operands(self: Any, lhs: Any, rhs: Any, *args: Any, **kwargs: Any) 
         if lhs.dtype is rhs.dtype and lhs.dtype.name in _UNPROMOTED:
             return _broadcasted(self, lhs, rhs)
     elif on_left and _takes_its_type(rhs, lhs, *args, **kwargs):
-        return _broadcasted(self, lhs, self.scalar_constant(rhs, dtype=lhs.dtype))
+        return lhs, _constant_like(self, rhs, lhs)
     elif on_right and _takes_its_type(lhs, rhs, *args, **kwargs):
-        return _broadcasted(self, self.scalar_constant(lhs, dtype=rhs.dtype), rhs)
+        return _constant_like(self, lhs, rhs), rhs
     return _check_operands(self, lhs, rhs, *args, **kwargs)
+
+
+def _constant_like(self: Any, number: Any, tensor: Any) -> Any:
+    """Return a constant in the type and the shape of a tensor. Programs of a launch share its values, read-only."""
+    shape = tensor.type.known_shape
+    key = number, tensor.dtype.name, id(shape)
+    known = _constants.get(key)
+    if known is not None:
+        return self.tensor(upstream.TensorHandle(known[0], known[1]), known[2])
+    made = self.scalar_constant(number, dtype=tensor.dtype)
+    if shape is not _SCALAR:
+        made = _splat(self, made, shape)
+    if made.handle.data.size <= _MOST_SHARED:
+        if len(_constants) == _MOST_CONSTANTS:
+            _constants.clear()
+        made.handle.data.flags.writeable = False
+        _constants[key] = made.handle.data, made.handle.dtype, made.type
+    return made
 
 
 def _takes_its_type(
@@ -190,8 +213,20 @@ def _block(self: Any, element: Any, shape: _Shape) -> Any:
 def _spread(self: Any, value: Any, sizes: tuple[int, ...]) -> Any:
     if value.type.known_shape.sizes == sizes:
         return value
-    kind = language.block_type(value.type.scalar, list(sizes))
-    return self.tensor(self.builder.create_broadcast(value.handle, sizes), kind)
+    shape, handle = _shape(sizes), value.handle
+    if shape.numel > _MOST_SHARED:
+        values = np.broadcast_to(handle.data, sizes)
+    else:  # of a small block a copy is made faster than a view
+        values = np.empty(sizes, handle.data.dtype)
+        values[...] = handle.data
+    return self.tensor(upstream.TensorHandle(values, handle.dtype.scalar), _block(self, value.type.scalar, shape))
+
+
+def _expanded(self: Any, value: Any, axis: int) -> Any:
+    sizes = value.data.shape
+    if 0 <= axis <= len(sizes):
+        return upstream.TensorHandle(value.data.reshape((*sizes[:axis], 1, *sizes[axis:])), value.dtype.scalar)
+    return _expand(self, value, axis)
 
 
 @lru_cache(maxsize=4096)

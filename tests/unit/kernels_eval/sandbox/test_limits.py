@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import json
+import math
 import os
 import platform
 import resource
@@ -108,6 +109,18 @@ def test_cpu_time(wall_s: float, cpu_s: float | None, soft: int, hard: int) -> N
     assert confined(bounds, lambda: resource.getrlimit(resource.RLIMIT_CPU)) == [soft, hard]
     if soft == 1:
         assert confined(bounds, _spin) == "SIGXCPU"
+
+
+def test_cpu_time_left() -> None:
+    assert limits.cpu_left_s(os.getpid(), None) == math.inf
+    before = time.process_time()
+    left_s = limits.cpu_left_s(os.getpid(), 1000.0)
+    assert 1000.0 - time.process_time() <= left_s <= 1000.0 - before
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert limits.cpu_left_s(child, 1.0) == math.inf
 
 
 @pytest.mark.skipif(not seccomp.is_available(platform.machine()), reason="needs seccomp")

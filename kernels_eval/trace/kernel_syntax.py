@@ -207,7 +207,9 @@ def _nodes(root: ast.AST, only_run: bool = False) -> list[ast.AST]:
             value = getattr(node, name, None)
             if type(value) is list:
                 found += [item for item in value if isinstance(item, ast.AST)]
-            elif isinstance(value, ast.AST) and not (only_run and name == "annotation"):
+            elif isinstance(value, ast.AST) and not (
+                only_run and name == "annotation" and isinstance(node, ast.AnnAssign)
+            ):
                 found.append(value)
     return found
 

@@ -20,7 +20,11 @@ extends: {configs}/test.yaml
 name: agents
 iterations: 1
 control: false
-sft: {{steps: 300, data: {{repair_fraction: 0.5, stop_fraction: 0.2}}, joint: {{problems: 8, samples_per_problem: 6}}}}
+problems: {{levels: [1], train: 20, heldout: 4, harder: 0}}
+sft:
+  steps: 300 # enough for a correct kernel now and then, which the joint epoch needs
+  data: {{compositions: 20, repair_fraction: 0.5, stop_fraction: 0.2}}
+  joint: {{problems: 8, samples_per_problem: 6}}
 rollout:
   episode:
     reward: kernelbench - 0.2*length

@@ -11,6 +11,7 @@ from typing import Any
 from kernels_eval.backends import Backend
 from kernels_eval.backends.cuda import GLOBAL_FUNCTION, recorded_extensions
 from kernels_eval.compile.hipcc import compile_device_code, hipcc
+from kernels_eval.sandbox.unprivileged import may_read
 
 
 class HipBackend(Backend):
@@ -25,8 +26,11 @@ class HipBackend(Backend):
             return "HIP kernels do not run on this machine's NVIDIA GPU; `judge.device=cpu` has them compiled alone"
         if not any(target.startswith("hip:") for target in targets):
             return f"judge.targets: expected one such as `hip:gfx942`, found {', '.join(targets) or 'none'}"
-        if hipcc() is None:
+        program = hipcc()
+        if program is None:
             return "hipcc is not on this machine; it comes with ROCm (on Debian and Ubuntu: apt-get install hipcc)"
+        if not may_read(program):
+            return f"hipcc is {program}, where compilers of kernels may read nothing; install it below /usr or /opt"
         return None
 
     def own_kernels(self, source: str) -> frozenset[str]:

@@ -43,6 +43,16 @@ def abilities(parent: str) -> list[str]:
     return [*found, "seccomp"] if seccomp.is_available(platform.machine()) else found
 
 
+def may_read(file: str) -> bool:
+    """True if a process that starts compilers may read a file, and so start it, links followed."""
+    real = Path(file).resolve()
+    return any(real.is_relative_to(Path(place).resolve()) for place in (*landlock.readable(), *_readable_too()))
+
+
+def _readable_too() -> tuple[str, ...]:
+    return (*_READABLE, sysconfig.get_paths()["include"])
+
+
 def confine(folder: str, more_readable: Sequence[str] = (), devices: Sequence[str] = ()) -> None:
     """Confine this process, for good, to writing in `folder`, which becomes its working and its home directory.
 
@@ -54,7 +64,7 @@ def confine(folder: str, more_readable: Sequence[str] = (), devices: Sequence[st
     user = _user_for(os.path.dirname(folder))  # noqa: PTH120
     if user is not None:
         os.chown(folder, user, user)
-    landlock.restrict(folder, (*_READABLE, sysconfig.get_paths()["include"], *more_readable), devices)
+    landlock.restrict(folder, (*_readable_too(), *more_readable), devices)
     if user is not None:
         _become(user)
     seccomp.install(platform.machine(), may_start_programs=True)

@@ -40,6 +40,8 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "hipcc is not on this machine" in (backend.unavailable("cpu", ("hip:gfx942",)) or "")
     monkeypatch.setattr("shutil.which", lambda *_, **__: "/opt/rocm/bin/hipcc")
     assert backend.unavailable("cpu", ("hip:gfx942",)) is None
+    monkeypatch.setattr("shutil.which", lambda *_, **__: "/home/me/rocm/bin/hipcc")
+    assert "/home/me/rocm/bin/hipcc, where compilers" in (backend.unavailable("cpu", ("hip:gfx942",)) or "")
 
 
 def test_the_convention_of_load_inline(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from flows.checks import machine, preflight, toolchain
 from flows.checks.result import CheckResult, checked, failed, note, ok
+from flows.checks.settings import check_settings
 from flows.services.ray_cluster import check_address
 from flows.settings.configuration import RunConfig
 from flows.settings.plurals import counted
@@ -27,7 +28,7 @@ _GET_SGLANG = (
 
 def settings(config: RunConfig) -> CheckResult:
     """Check settings that are wrong only in combination."""
-    return checked("settings", preflight.check_settings, config, config.run_id, "correct the setting that is named")
+    return checked("settings", check_settings, config, config.run_id, "correct the setting that is named")
 
 
 def problems(config: RunConfig) -> CheckResult:

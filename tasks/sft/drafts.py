@@ -38,7 +38,7 @@ class Draft(FrozenModel):
 
 @dataclass(frozen=True)
 class _Corpus:
-    """What all drafts of a corpus share."""
+    """Settings that all drafts of a corpus share."""
 
     config: SftDataConfig
     sizes: SizesName

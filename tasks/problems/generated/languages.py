@@ -17,7 +17,7 @@ Tuned = Literal["fixed", "varied"]
 
 
 class Language(ABC):
-    """How kernels for a composition are written."""
+    """Writer of kernels for compositions, in one language."""
 
     @abstractmethod
     def styles(self, composition: Composition) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""What a CUDA C++ kernel writes for each operator: statements on one element, and reductions over its row.
+"""Operators in CUDA C++: statements on one element, and reductions over its row.
 
 A kernel holds an element `x` at (`row`, `col`). A reduction takes an expression of every element of the row; the
 statements after it see its value as `{s}`, and that of the reduction before it as `{before}`. Each operator also has a

@@ -13,7 +13,7 @@ from tasks.problems.generated.cuda.operators import OPERATORS, Reduce
 
 
 class Kind(StrEnum):
-    """What a program needs of its row."""
+    """Needs of a program of its row."""
 
     FLAT = "flat"
     """Each element alone."""
@@ -35,7 +35,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Program:
-    """What one kernel computes."""
+    """Work of one kernel."""
 
     kind: Kind
     operands: tuple[str, ...]

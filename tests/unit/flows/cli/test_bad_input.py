@@ -126,7 +126,7 @@ OPTIONS = [
     Bad(
         "backend",
         lambda at: ["score", at.text("a.py", PROBLEM), at.config, "--backend", "cude"],
-        ("backend: expected one of cuda, triton, found 'cude'",),
+        ("backend: expected one of cuda, cute, hip, tilelang, triton, found 'cude'",),
     ),
     Bad(
         "token",

@@ -94,7 +94,7 @@ def test_a_replay_needs_trajectories(capsys: pytest.CaptureFixture[str], config:
             ["judge.device=cuda", "judge.workers=4", "judge.device_memory_gb=9"],
             "judge.device_memory_gb: found 9, expected at least 10.0 for judge.workers = 4",
         ),
-        (["judge.backend=helion"], "judge.backend: found helion, expected one of cuda, triton"),
+        (["judge.backend=helion"], "judge.backend: found helion, expected one of cuda, cute, hip, tilelang, triton"),
         (["runs_dir=/proc/nowhere"], "runs_dir"),
     ],
 )

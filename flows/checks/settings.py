@@ -1,0 +1,101 @@
+"""Checks of settings that are wrong only in combination, before anything expensive starts.
+
+Each raises an InputError that names the setting and the remedy.
+"""
+
+from pathlib import Path
+
+from flows.checks.named_files import check_suites
+from flows.settings.configuration import RunConfig
+from kernels_eval.backends import backend_names
+from kernels_eval.errors import InputError
+from kernels_eval.rewards import reward_bounds
+from tasks.agents.config import owners
+from tasks.pipeline.retries import STAGE_NAMES
+from tasks.rollout.episode_tasks import episode_task
+from tasks.rollout.prompts import prompt_messages
+from tasks.training.config import check_heads
+from tasks.training.deepspeed_file import stage_of
+from tasks.trajectories.groups import OF_TRAJECTORY, WITHOUT_BASELINE
+
+
+def check_settings(config: RunConfig) -> None:
+    """Check settings that are wrong only in combination."""
+    samples = config.evaluation.samples_per_problem
+    too_many = [k for k in config.evaluation.pass_at if k > samples]
+    if too_many:
+        raise InputError(
+            f"evaluation.pass_at: found {too_many[0]}, expected at most evaluation.samples_per_problem = {samples}"
+        )
+    check_episode(config)
+    check_credit(config)
+    if config.sft.is_left_out:
+        check_given_policy(config)
+    if config.model.pretrained is None and config.model.heads % config.model.key_value_heads:
+        raise InputError(
+            f"model.key_value_heads: found {config.model.key_value_heads}, "
+            f"expected a divisor of model.heads = {config.model.heads}"
+        )
+    if config.model.pretrained is None:
+        check_heads(config.model.heads, config.model.key_value_heads, config.update.context_parallel)
+    unknown = sorted(set(config.stages.timeouts_s) - set(STAGE_NAMES))
+    if unknown:
+        raise InputError(f"stages.timeouts_s.{unknown[0]}: no such stage; there are {', '.join(STAGE_NAMES)}")
+    file = config.update.deepspeed
+    if file is not None and not Path(file).exists():
+        raise InputError(f"update.deepspeed: no such file: {file}")
+    stage_of(config.update.deepspeed, config.update.zero_stage)
+    check_suites(config.validation.suites, config.rollout.episode.reward)
+
+
+def check_credit(config: RunConfig) -> None:
+    """Check that turns which share a first answer are compared one by one, and that `counterfactual` has such turns."""
+    update, shared = config.update, config.rollout.samples_per_kernel
+    if shared > 1 and update.advantage in OF_TRAJECTORY:
+        raise InputError(
+            f"rollout.samples_per_kernel: found {shared}, expected 1 with update.advantage = {update.advantage}, "
+            "which compares whole conversations"
+        )
+    if update.credit == "counterfactual" and (shared == 1 or update.advantage in WITHOUT_BASELINE):
+        raise InputError(
+            "update.credit: counterfactual compares answers to the same kernel; expected rollout.samples_per_kernel of "
+            f"2 or more, found {shared}, and update.advantage = turn_rloo or turn_grpo, found {update.advantage}"
+        )
+
+
+def check_given_policy(config: RunConfig) -> None:
+    """Check that a run without SFT names the policy that it starts from, and asks for nothing that needs SFT."""
+    agents = config.rollout.episode.agents
+    own = {owner: agents[owner].pretrained for owner in owners(agents) if owner in agents}
+    if config.model.pretrained is None and not (own and all(own.values())):
+        missing = next((f" nor rollout.episode.agents.{name}.pretrained" for name in own if not own[name]), "")
+        raise InputError(
+            f"sft.steps: found 0, and model.pretrained is not set{missing}; name the model that RL starts from"
+        )
+    if config.control:
+        raise InputError("control: true, but without SFT (sft.steps: 0) there are no pairs for more of it")
+    if config.sft.joint.problems:
+        raise InputError(
+            f"sft.joint.problems: found {config.sft.joint.problems}, expected 0 without SFT (sft.steps: 0)"
+        )
+
+
+def check_episode(config: RunConfig) -> None:
+    """Check that the names in the episode's settings are registered: SFT may take hours before the first episode."""
+    episode = config.rollout.episode
+    episode_task(episode.task)
+    try:
+        reward_bounds(episode.reward)
+    except InputError as error:
+        raise InputError(f"rollout.episode.{error}") from error
+    if config.judge.backend not in backend_names():
+        raise InputError(f"judge.backend: found {config.judge.backend}, expected one of {', '.join(backend_names())}")
+    prompt_messages("", (), episode, config.judge.backend)
+    for owner, roles in owners(episode.agents).items():
+        if not roles and episode.agents[owner].pretrained is None and config.model.pretrained is None:
+            raise InputError(
+                f"rollout.episode.agents.{owner}: not trained, so that it needs weights to have: set its pretrained"
+            )
+    stoppers = [name for name, agent in episode.agents.items() if agent.may_stop and agent.turns == "first"]
+    if stoppers:
+        raise InputError(f"rollout.episode.agents.{stoppers[0]}.may_stop: there is nothing to keep on a first turn")

@@ -70,19 +70,23 @@ def _after_joint_epoch(run: Run, problems: ProblemSetRef, policy: CheckpointRef)
     taught = set(read_metadata(data.path)["roles"])
     data = check_sft_data(run.workspace, data, config.validation, episode.reward, name="pairs of the joint epoch")
 
-    def trained(initial: CheckpointRef, roles: tuple[str, ...] = (), of: str = "") -> CheckpointRef:
+    def trained(initial: CheckpointRef, model: ModelConfig, roles: tuple[str, ...] = (), of: str = "") -> CheckpointRef:
         settings, engine = config.sft.of_joint_epoch(), config.update.engine
-        return fine_tune_jointly(
-            run.workspace, data, config.model, settings, engine, config.seed, initial, roles=roles, of=of
-        )
+        return fine_tune_jointly(run.workspace, data, model, settings, engine, config.seed, initial, roles=roles, of=of)
 
     if not config.has_team:
-        return trained(policy)
+        return trained(policy, config.model)
     members = members_of(policy)
     for owner, roles in owners(episode.agents).items():
         if taught.intersection(roles):
-            members[owner] = trained(members[owner], roles, f" of the {owner}")
+            members[owner] = trained(members[owner], model_of(config, owner), roles, f" of the {owner}")
     return form_team(run.workspace, members, weight_version=0)
+
+
+def model_of(config: RunConfig, owner: str) -> ModelConfig:
+    """Return the settings of an agent's own model: those of the run, or the pretrained model that the agent names."""
+    pretrained = config.rollout.episode.agents[owner].pretrained
+    return config.model if pretrained is None else config.model.model_copy(update={"pretrained": pretrained})
 
 
 def _for_each_agent(run: Run, data: SftDataRef | None) -> CheckpointRef:
@@ -93,10 +97,8 @@ def _for_each_agent(run: Run, data: SftDataRef | None) -> CheckpointRef:
     agents = config.rollout.episode.agents
     members: dict[str, CheckpointRef] = {}
     for owner, roles in owners(agents).items():
-        model, of = config.model, f" of the {owner}"
-        if agents[owner].pretrained is not None:
-            model = model.model_copy(update={"pretrained": agents[owner].pretrained})
-        members[owner] = _first_policy(run, data if roles else None, model, roles, of)
+        model = model_of(config, owner)
+        members[owner] = _first_policy(run, data if roles else None, model, roles, f" of the {owner}")
     of = ", before the joint epoch" if config.sft.joint.problems and data is not None else ""
     return form_team(run.workspace, members, weight_version=0, of=of)
 

@@ -1,5 +1,7 @@
 """Supervised fine-tuning on judged and validated pairs of problem and kernel, of each agent on its own."""
 
+from collections.abc import Callable, Collection
+
 from prefect import flow
 
 from flows.problems import started_run
@@ -18,6 +20,8 @@ from tasks.sft.task import adopt_policy, fine_tune, fine_tune_jointly, make_join
 from tasks.sft.untrained import start_servers_beside_sft
 from tasks.validation.task import check_sft_data
 
+TrainFurther = Callable[[CheckpointRef, ModelConfig, tuple[str, ...], str], CheckpointRef]
+"""Training of one policy: given it, its model's settings, its roles (none: all), and the end of the stage's label."""
 _JOINT_SEED = 2_000_003
 """Added to the run's seed for the joint epoch, whose problems are drawn apart from the first iteration's."""
 
@@ -70,17 +74,28 @@ def _after_joint_epoch(run: Run, problems: ProblemSetRef, policy: CheckpointRef)
     taught = set(read_metadata(data.path)["roles"])
     data = check_sft_data(run.workspace, data, config.validation, episode.reward, name="pairs of the joint epoch")
 
-    def trained(initial: CheckpointRef, model: ModelConfig, roles: tuple[str, ...] = (), of: str = "") -> CheckpointRef:
+    def train(initial: CheckpointRef, model: ModelConfig, roles: tuple[str, ...], of: str) -> CheckpointRef:
         settings, engine = config.sft.of_joint_epoch(), config.update.engine
         return fine_tune_jointly(run.workspace, data, model, settings, engine, config.seed, initial, roles=roles, of=of)
 
+    return trained_further(run, policy, train, taught)
+
+
+def trained_further(
+    run: Run, policy: CheckpointRef, train: TrainFurther, taught: Collection[str] | None = None, of: str = ""
+) -> CheckpointRef:
+    """Return a first policy after more SFT; of a team, after that of each agent that is trained.
+
+    `taught`: roles that there are pairs of; None: all. `of`: end of the team's label.
+    """
+    config = run.config
     if not config.has_team:
-        return trained(policy, config.model)
+        return train(policy, config.model, (), "")
     members = members_of(policy)
-    for owner, roles in owners(episode.agents).items():
-        if taught.intersection(roles):
-            members[owner] = trained(members[owner], model_of(config, owner), roles, f" of the {owner}")
-    return form_team(run.workspace, members, weight_version=0)
+    for owner, roles in owners(config.rollout.episode.agents).items():
+        if roles and (taught is None or not set(roles).isdisjoint(taught)):
+            members[owner] = train(members[owner], model_of(config, owner), roles, f" of the {owner}")
+    return form_team(run.workspace, members, weight_version=0, of=of)
 
 
 def model_of(config: RunConfig, owner: str) -> ModelConfig:

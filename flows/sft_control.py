@@ -5,10 +5,8 @@ import polars as pl
 from flows.evaluation import heldout_evaluations
 from flows.run.run import Run
 from flows.run.state import ControlState
-from flows.sft import model_of
+from flows.sft import trained_further
 from tasks.agents.config import owners
-from tasks.agents.task import form_team
-from tasks.agents.team import members_of
 from tasks.models.config import ModelConfig
 from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef, SftDataRef
 from tasks.sft.task import fine_tune_further
@@ -37,17 +35,11 @@ def _fine_tuned_further(run: Run, data: SftDataRef, steps: int) -> CheckpointRef
     config, first = run.config, run.state.policies[0]
     longer = config.sft.model_copy(update={"steps": steps, "epochs": None, "early_stop": None})
 
-    def further(initial: CheckpointRef, model: ModelConfig, roles: tuple[str, ...] = (), of: str = "") -> CheckpointRef:
+    def train(initial: CheckpointRef, model: ModelConfig, roles: tuple[str, ...], of: str) -> CheckpointRef:
         engine, seed = config.update.engine, config.seed
         return fine_tune_further(run.workspace, data, model, longer, engine, seed, initial, roles=roles, of=of)
 
-    if not config.has_team:
-        return further(first, config.model)
-    members = members_of(first)
-    for owner, roles in owners(config.rollout.episode.agents).items():
-        if roles:
-            members[owner] = further(members[owner], model_of(config, owner), roles, f" of the {owner}")
-    return form_team(run.workspace, members, weight_version=0, of=", control")
+    return trained_further(run, first, train, of=", control")
 
 
 def _plan(run: Run) -> ControlState:

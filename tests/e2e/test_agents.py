@@ -19,7 +19,7 @@ CONFIG = """\
 extends: {configs}/test.yaml
 name: agents
 iterations: 1
-control: false
+control: true
 problems: {{levels: [1], train: 20, heldout: 4, harder: 0}}
 sft:
   steps: 300 # enough for a correct kernel now and then, which the joint epoch needs

@@ -23,7 +23,7 @@ _SPIKES_SHARE = 0.05
 class CallSets:
     """Draws the input sets of one candidate's rounds from one secret seed, and lays them out in the shared memory.
 
-    Memory of a call: its inputs and its outputs twice, private and shared.
+    Memory of a call: its inputs twice, private and shared, and its outputs three times, the reference's among them.
     """
 
     def __init__(self, reference: GpuReference, seed: SecretSeed, transport: Transport, budget: int) -> None:
@@ -106,7 +106,7 @@ class CallSets:
     @property
     def most_calls(self) -> int:
         """Number of calls whose sets fit into the budget, at least 1. It must not change while a candidate runs."""
-        taken = 2 * (self._reference.input_bytes + self.output_bytes)
+        taken = 2 * self._reference.input_bytes + 3 * self.output_bytes
         return int(min(MAX_CALLS, max(1, self._budget // max(taken, 1))))
 
     @property

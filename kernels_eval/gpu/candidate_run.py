@@ -12,8 +12,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from kernels_eval.backends import Backend, backend_named
 from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import Expected
@@ -29,13 +27,12 @@ from kernels_eval.gpu.round_checks import (
     check_reference_time,
     check_round,
     check_streams,
-    check_timed_round,
 )
 from kernels_eval.gpu.session import JUDGE_WALL_S, Round, RoundRequest, Session
 from kernels_eval.gpu.shared_calls import SharedCalls
+from kernels_eval.gpu.timed_rounds import TimedRounds
 from kernels_eval.gpu.timing import (
     MIN_ROUNDS,
-    Device,
     Measured,
     Overheads,
     Timer,
@@ -45,7 +42,7 @@ from kernels_eval.gpu.timing import (
 from kernels_eval.gpu.timing_statistics import floor_s
 from kernels_eval.gpu.worker_state import WorkerState
 from kernels_eval.inspection.issues import issues_of_profile
-from kernels_eval.reference.inputs import SecretSeed, copied
+from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.verdict import KernelTime, Resources, Status, TimingSource, Verdict
@@ -123,7 +120,8 @@ class CandidateRun:
                 ungated = overhead_of([session.empty_round(calls, False) for _ in range(_EMPTY_ROUNDS)])
                 gated = ungated
                 if state.is_gated:
-                    gated = overhead_of([session.empty_round(calls, True) for _ in range(_EMPTY_ROUNDS)])
+                    rounds = [session.empty_round(calls, True, state.can_hold) for _ in range(_EMPTY_ROUNDS)]
+                    gated = overhead_of(rounds)
             state.overheads[key] = Overheads(gated, ungated)
         return state.overheads[key]
 
@@ -169,56 +167,30 @@ class CandidateRun:
 
     def _timed(self, session: Session, overheads: Overheads) -> Measured:
         """Profile and time the candidate."""
-        sets, reference, lock = self._sets, self._reference, self._state.lock
         attribution, form, profiled_calls = self._profiled(session)
-        changes = bool(form.changed_inputs)
         kernels_s = [attribution.computing_ns / 1e9 / profiled_calls]
 
-        def new_calls(count: int) -> SharedCalls:
-            with lock.shared():
-                return sets.timed(count, lock.give_way)
+        def note_kernels(made: Round, calls: int) -> None:
+            kernels_s.append(self._attribution(made).computing_ns / 1e9 / calls)
 
-        def make(calls: SharedCalls, request: RoundRequest) -> Round:
-            return session.run(calls, request, self._config.timeout_s)
-
-        def results(inputs: list[Any]) -> list[torch.Tensor]:
-            lock.give_way()
-            return reference.results(copied(inputs) if changes else inputs)
-
-        def expected(inputs: list[Any]) -> Expected:
-            lock.give_way()
-            return sets.expected(inputs)
-
-        def check(made: Round, calls: SharedCalls) -> None:
-            with lock.shared():
-                check_timed_round(
-                    made,
-                    calls,
-                    form,
-                    lambda call: results(calls.sets[call]),
-                    lambda call: expected(calls.sets[call]),
-                    self._errors,
-                )
-            if made.answer.kernels:
-                kernels_s.append(self._attribution(made).computing_ns / 1e9 / calls.count)
-
+        rounds = TimedRounds(
+            session=session,
+            sets=self._sets,
+            reference=self._reference,
+            state=self._state,
+            config=self._config,
+            form=form,
+            # A stream that waits for the one that is held back takes its share of the device meanwhile.
+            can_hold=self._state.can_hold and not attribution.uses_side_streams,
+            errors=self._errors,
+            note_kernels=note_kernels,
+        )
         plan = self._plan(attribution, overheads, profiled_calls)
-        first, second = self._config.baseline, self._config.second_baseline
-        reference_s = self._reference_timer(first, changes)
-        second_s = None if second is None else self._reference_timer(second, changes)
-        device = Device(reference_s, second_s, new_calls, make, check, lock.alone)
-        measured = self.measured = Timer(plan, device).measure()
+        measured = self.measured = Timer(plan, rounds.device()).measure()
         if not attribution.uses_side_streams:  # on several streams kernels run at once
             check_profiled_time(measured.candidate.seconds, min(kernels_s), self._is_repeated)
         self._check_bounds(measured)
         return measured
-
-    def _reference_timer(self, baseline: str, changes_inputs: bool) -> Callable[[SharedCalls], float]:
-        """Return what times the reference under a baseline, in seconds of one call."""
-        forward = self._reference.forward(True, baseline == "compile")
-        launches = 4 * len(self._reference.eager_launches)  # kernels of one operator at most, nearly always
-        timer = self._state.reference_timer
-        return lambda calls: timer.call_s(forward, calls.sets, launches, changes_inputs)
 
     def _profiled(self, session: Session) -> tuple[Attribution, Expected, int]:
         """Check which kernels run on the device, and under `mixed` that the result depends on the candidate's.

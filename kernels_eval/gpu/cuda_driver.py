@@ -13,6 +13,7 @@ _IPC_LAZY_PEER_ACCESS = 1
 _HOST_REGISTER_MAPPED = 2
 _NOT_INITIALISED = 3
 _NOT_READY = 600
+_WAIT_UNTIL_EQUAL = 1
 HANDLE_BYTES = 64
 DEVICE = "cuda"
 """Torch's name of the device that candidates run on."""
@@ -43,6 +44,8 @@ class CudaDriver:
         self._event_synchronize.argtypes = (ctypes.c_void_p,)
         self._launch = library.cuLaunchKernel
         self._launch.argtypes = (ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
+        self._wait_value = library.cuStreamWaitValue32_v2
+        self._wait_value.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint)
         library.cuModuleLoadData.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p)
         library.cuModuleGetFunction.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, ctypes.c_char_p)
         library.cuMemAlloc_v2.argtypes = (ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t)
@@ -96,6 +99,10 @@ class CudaDriver:
         values = [ctypes.c_uint64(number) for number in numbers]
         parameters = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         self._check("cuLaunchKernel", self._launch(function, 1, 1, 1, 1, 1, 1, 0, 0, parameters, None))
+
+    def hold_until_one(self, word: int) -> None:
+        """Have the default stream wait until the 32-bit word at a device address is 1. Nothing runs meanwhile."""
+        self._check("cuStreamWaitValue32", self._wait_value(None, word, 1, _WAIT_UNTIL_EQUAL))
 
     def register_host(self, address: int, nbytes: int) -> int:
         """Let the device read and write a range of this process's memory; returns its address on the device."""

@@ -12,6 +12,10 @@ outputs right then (kernels_eval.gpu.shared_calls).
 
 A gate that is not opened opens by itself: a call that waits for the device (`.item()`, `synchronize`) would otherwise
 wait for ever.
+
+The kernel that waits keeps the device from others for its share of the time. A queue can therefore be held back before
+it, by a wait of the stream itself, which costs the device nothing: the calls are launched while others use the device,
+and the judge admits the kernel when the device is its own. Such a wait has no limit; the judge ends it.
 """
 
 import ctypes
@@ -21,12 +25,12 @@ import os
 import time
 from collections.abc import Callable
 
-from kernels_eval.gpu.cuda_driver import CudaDriver
+from kernels_eval.gpu.cuda_driver import CudaDriver, CudaError
 
 PAGE_BYTES = 4096
 """Bytes at the start of the file that belong to the gate."""
 GATE_KERNEL, END_KERNEL = "kernels_eval_gate", "kernels_eval_end"
-_OPEN, _GAVE_UP, _TURNS, _ENDED = 0, 1, 2, 32
+_OPEN, _GAVE_UP, _TURNS, _ENDED, _ADMITTED = 0, 1, 2, 32, 64
 PROGRAM = f"""
 .version 7.0
 .target sm_70
@@ -67,9 +71,11 @@ leave:
 }}
 """
 """PTX for any GPU since Volta. Words of the page: 0 is set to open the gate, 1 is set by a gate that waited for too
-long, 2 counts the turns of a gate that waits, 32 is set at the end. Turns are limited too: a timer that stands still
-hangs no device."""
-_LONGEST_WAIT_S = 2.0
+long, 2 counts the turns of a gate that waits, 32 is set at the end, 64 admits a gate that is held back. Turns are
+limited too: a timer that stands still hangs no device."""
+QUEUE = 500
+"""Launches behind a closed gate: a stream's queue holds about 1,000, and a full one would block the host."""
+LONGEST_WAIT_S = 2.0
 _SEEN_S = 0.2
 _SEEN_TURNS = 4
 _PATIENCE_S = 1e-3
@@ -109,7 +115,18 @@ class GatePage:
 
     def close(self) -> None:
         """Make the next gate kernel wait."""
-        self._words[_OPEN] = self._words[_GAVE_UP] = self._words[_TURNS] = self._words[_ENDED] = 0
+        for word in (_OPEN, _GAVE_UP, _TURNS, _ENDED, _ADMITTED):
+            self._words[word] = 0
+
+    def admit(self) -> None:
+        """Let the gate's kernel run, if the queue is held back before it."""
+        self._words[_ADMITTED] = 1
+
+    def give_up(self) -> None:
+        """Let the device go on, as a gate does that has waited for too long."""
+        self._words[_GAVE_UP] = 1
+        self.open()
+        self.admit()
 
     def wait_until_seen(self) -> None:
         """Wait until the gate's kernel runs: the device takes 0.1 ms to go from one process to another."""
@@ -137,15 +154,33 @@ class Gate:
 
     def __init__(self, driver: CudaDriver, page: GatePage) -> None:
         self.page = page
-        self._launch = driver.launch
+        self._launch, self._hold, self._synchronize = driver.launch, driver.hold_until_one, driver.synchronize
         self._gate, self._end = driver.load(PROGRAM, (GATE_KERNEL, END_KERNEL))
         self._there = driver.register_host(page.address, PAGE_BYTES)
 
-    def close(self) -> None:
-        """Hold back everything that is launched from now on."""
+    def close(self, held: bool = False) -> None:
+        """Hold back everything that is launched from now on.
+
+        `held`: the gate's kernel too, until it is admitted.
+        """
         self.page.close()
-        self._launch(self._gate, (self._there, int(1e9 * _LONGEST_WAIT_S)))
+        if held:
+            self._hold(self._there + 4 * _ADMITTED)
+        self._launch(self._gate, (self._there, int(1e9 * LONGEST_WAIT_S)))
 
     def end(self) -> None:
         """Have the device tell the end of everything that was launched until now."""
         self._launch(self._end, (self._there,))
+
+    def can_hold(self) -> bool:
+        """True if this device and its driver can hold a queue back before the gate: tries it."""
+        try:
+            self.close(held=True)
+        except CudaError:
+            return False
+        self.end()
+        turned_early = self.page.has_ended
+        self.page.open()
+        self.page.admit()
+        self._synchronize()
+        return not turned_early and self.page.has_ended

@@ -22,9 +22,10 @@ from kernels_eval.gpu.cuda_driver import CudaDriver
 from kernels_eval.gpu.device import DeviceLock, device_facts, share_of_memory
 from kernels_eval.gpu.gate import Gate, GatePage, new_page
 from kernels_eval.gpu.reference import GpuReference, release_unused_memory, set_precision
+from kernels_eval.gpu.reference_timer import ReferenceTimer
 from kernels_eval.gpu.session import JUDGE_WALL_S, Session
 from kernels_eval.gpu.shared_memory import MIN_BYTES, HostTransport, IpcTransport
-from kernels_eval.gpu.timing import Measured, ReferenceTimer, UnreliableTimingError
+from kernels_eval.gpu.timing import Measured, UnreliableTimingError
 from kernels_eval.gpu.worker_state import MAX_REFERENCES, WorkerState
 from kernels_eval.reference.inputs import SecretSeed, seed_cpu_and_gpu
 from kernels_eval.sandbox.child import CandidateFailedError
@@ -96,7 +97,9 @@ class Grader:
                 session.load()
         except CandidateFailedError:  # the empty source has no model: the memory was mapped before
             own_page = GatePage(new_page())
-            state.reference_timer = ReferenceTimer(self._driver, Gate(self._driver, own_page))
+            own_gate = Gate(self._driver, own_page)
+            state.reference_timer = ReferenceTimer(self._driver, own_gate)
+            state.can_hold = own_gate.can_hold()
         except InfrastructureError:
             self.use_host_copies()
         finally:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from kernels_eval.correctness.outputs import flat
 from kernels_eval.gpu import cuda_driver
 from kernels_eval.reference.factories import PlainDraws
 from kernels_eval.reference.inputs import SecretSeed
@@ -91,6 +92,11 @@ class GpuReference(Reference):
     def results(self, inputs: list[Any]) -> list[torch.Tensor]:
         """Return the outputs in the reference's own precision, with perturbed weights. May change the inputs."""
         return [value.contiguous() for value in self._code.run(self._model(True), inputs)[0]]
+
+    @staticmethod
+    def listed(result: Any) -> list[torch.Tensor]:
+        """Return what a call of `forward` gave as `results` does."""
+        return [value.detach().contiguous() for value in flat(result)[0]]
 
     def _oracle(self, inputs: list[Any], perturbed: bool, native: list[torch.Tensor]) -> list[torch.Tensor]:
         """Return the outputs in float64, or the native ones if that takes too much memory."""

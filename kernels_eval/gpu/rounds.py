@@ -55,7 +55,7 @@ class Rounds:
         if header["gated"]:
             assert self.gate is not None
             self.instruments.synchronize()
-            self.gate.close()
+            self.gate.close(header["held"])
             self._make_timed_calls()
             self.gate.end()
 

@@ -7,6 +7,8 @@ it.
 
 import pickle
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -15,7 +17,7 @@ from pydantic import Field, TypeAdapter
 
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.frozen import FrozenModel
-from kernels_eval.gpu.gate import GatePage
+from kernels_eval.gpu.gate import LONGEST_WAIT_S, GatePage
 from kernels_eval.gpu.profiling import KernelRecord
 from kernels_eval.gpu.shared_calls import SharedCalls
 from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
@@ -26,6 +28,7 @@ from kernels_eval.sandbox.tensor_bytes import bytes_of, form_of
 from kernels_eval.verdict import Resources
 
 _MAX_PAYLOAD = 1 << 20
+_PATIENCE_S = 0.05
 MAX_CALLS = 512
 """Calls of one round."""
 JUDGE_WALL_S = 60.0
@@ -72,6 +75,8 @@ class RoundRequest:
     timed: bool = False
     gated: bool = False
     """Launch all calls before the inputs arrive; the judge opens the gate."""
+    held: bool = False
+    """Keep a gated round off the device until the judge admits it."""
 
 
 @dataclass(frozen=True)
@@ -108,21 +113,21 @@ class Session:
         """Hand the job over. No code of the candidate runs yet: a failure is a fault of the machine."""
         try:
             self._child.send({"kind": "start"}, [pickle.dumps(job)])
-            self._expect("started")
+            self.expect("started")
         except CandidateFailedError as failed:
             raise InfrastructureError(f"a process for candidates did not come up: {failed.message}") from failed
 
-    def empty_round(self, calls: SharedCalls, gated: bool) -> Round:
+    def empty_round(self, calls: SharedCalls, gated: bool, held: bool = False) -> Round:
         """Make a round without calls: between `start` and `load`."""
         try:
-            return self.run(calls, RoundRequest(timed=True, gated=gated), JUDGE_WALL_S, is_empty=True)
+            return self.run(calls, RoundRequest(timed=True, gated=gated, held=held), JUDGE_WALL_S, is_empty=True)
         except CandidateFailedError as failed:
             raise InfrastructureError(f"a round without a candidate failed: {failed.message}") from failed
 
     def load(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Have the candidate's source executed; returns type and shape of its parameters and buffers."""
         self._child.send({"kind": "load"})
-        answer = self._receive()
+        answer = self.receive()
         if not isinstance(answer, StateAnswer):
             raise out_of_turn("the process answered out of turn")
         return answer.state
@@ -144,51 +149,94 @@ class Session:
 
         `is_empty`: the same round without its calls.
         """
+        calls.publish()
+        prepared = self.prepare(calls, request, wall_s, is_empty)
+        prepared.make()
+        return prepared.collected()
+
+    def prepare(
+        self, calls: SharedCalls, request: RoundRequest, wall_s: float, is_empty: bool = False
+    ) -> "PreparedRound":
+        """Have the candidate prepare a round whose inputs are published. Of a gated one it launches all calls."""
         self._child.limit_wait(wall_s)
         requests = [] if is_empty else calls.requests()
-        calls.publish()
         self._child.send({"kind": "round", "nbytes": calls.nbytes, "calls": requests, **vars(request)})
-        self._expect("prepared")
-        calls.complete()
-        completed = time.perf_counter()
-        started, ended = self._gated(wall_s) if request.gated else self._open()
-        calls.sample()
-        sampled = time.perf_counter()
-        if request.gated:
-            self._expect("done")
-        calls.collect()
-        answer = self._receive()
-        if not isinstance(answer, RoundAnswer):
-            raise out_of_turn("the process answered out of turn")
-        gave_up = request.gated and self._page.gave_up
-        return Round(answer, ended - started, started - completed + sampled - ended, gave_up)
+        if request.held:
+            self._end_long_waits(wall_s)
+        self.expect("prepared")
+        return PreparedRound(self, self._child, self._page, calls, request, wall_s)
 
-    def _gated(self, wall_s: float) -> tuple[float, float]:
-        """Open the gate; returns when it was opened, and when the device told the end."""
-        self._page.wait_until_seen()
+    def _end_long_waits(self, wall_s: float) -> None:
+        """Give the gate up if a call waits for the device, which is held back: no other answer would ever come."""
         started = time.perf_counter()
-        self._page.open()
-        self._page.wait_for_end(lambda: self._child.has_news() or time.perf_counter() > started + wall_s)
-        ended = time.perf_counter()
-        if not self._page.has_ended:
-            self._child.check(self._child.receive_unchecked(_MAX_PAYLOAD)[0])
-            raise out_of_turn("the process answered before the device was done")
-        return started, ended
+        while not self._child.has_news(_PATIENCE_S) and time.perf_counter() < started + wall_s:
+            if time.perf_counter() > started + LONGEST_WAIT_S:  # each time: the candidate may close the gate only now
+                self._page.give_up()
 
-    def _open(self) -> tuple[float, float]:
-        """Have a round without a gate made; returns when it started and ended."""
-        started = time.perf_counter()
-        self._child.send({"kind": "go"})
-        self._expect("done")
-        return started, time.perf_counter()
-
-    def _expect(self, kind: str) -> None:
+    def expect(self, kind: str) -> None:
         """Wait for a message that has nothing but its kind."""
         header, _ = self._child.receive_unchecked(_MAX_PAYLOAD)
         if header != {"kind": kind}:
             self._child.check(header)
             raise out_of_turn("the process answered out of turn")
 
-    def _receive(self) -> CandidateAnswer:
+    def receive(self) -> CandidateAnswer:
+        """Wait for an answer, and validate it."""
         answer: CandidateAnswer = self._child.receive(_MAX_PAYLOAD)[0]
         return answer
+
+
+@dataclass
+class PreparedRound:
+    """A round that the candidate has prepared. Of a held one nothing runs on the device before `make`."""
+
+    session: Session
+    child: Child
+    page: GatePage
+    calls: SharedCalls
+    request: RoundRequest
+    wall_s: float
+    _host_s: float = 0.0
+    _around_s: float = 0.0
+
+    def make(self) -> None:
+        """Have the round made and timed, and samples of its outputs taken."""
+        if self.request.held:
+            self.page.admit()
+            self.page.wait_until_seen()  # how long the stream takes to notice is not timed
+        self.calls.complete()
+        completed = time.perf_counter()
+        started, ended = self._gated() if self.request.gated else self._open()
+        self.calls.sample()
+        self._host_s = ended - started
+        self._around_s = started - completed + time.perf_counter() - ended
+
+    def collected(self, order: Callable[[], AbstractContextManager[object]] = nullcontext) -> Round:
+        """Collect the outputs and the answer of a round that was made. `order`: in which outputs are copied."""
+        if self.request.gated:
+            self.session.expect("done")
+        with order():
+            self.calls.collect()
+        answer = self.session.receive()
+        if not isinstance(answer, RoundAnswer):
+            raise out_of_turn("the process answered out of turn")
+        return Round(answer, self._host_s, self._around_s, self.request.gated and self.page.gave_up)
+
+    def _gated(self) -> tuple[float, float]:
+        """Open the gate; returns when it was opened, and when the device told the end."""
+        self.page.wait_until_seen()
+        started = time.perf_counter()
+        self.page.open()
+        self.page.wait_for_end(lambda: self.child.has_news() or time.perf_counter() > started + self.wall_s)
+        ended = time.perf_counter()
+        if not self.page.has_ended:
+            self.child.check(self.child.receive_unchecked(_MAX_PAYLOAD)[0])
+            raise out_of_turn("the process answered before the device was done")
+        return started, ended
+
+    def _open(self) -> tuple[float, float]:
+        """Have a round without a gate made; returns when it started and ended."""
+        started = time.perf_counter()
+        self.child.send({"kind": "go"})
+        self.session.expect("done")
+        return started, time.perf_counter()

@@ -1,7 +1,7 @@
 """Timing of a candidate against the reference, in the judge's worker: rounds of calls until the fastest ones agree.
 
 Each round draws fresh inputs. The reference makes the calls in this process, then the candidate makes the same calls in
-its own, and every output of the candidate is checked. Both are timed by this process's clock from the opening of a gate
+its own, and every output of the candidate is checked. A candidate launches its calls before it is this worker's turn. Both are timed by this process's clock from the opening of a gate
 (kernels_eval.gpu.gate) to the end that the device tells, less the time of a round without calls. A round has enough
 calls that this time is a small part of it, and enough sets of inputs that none is left in the L2 cache from the round
 before.
@@ -10,24 +10,16 @@ before.
 import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
-import torch
-
-from kernels_eval.correctness.outputs import flat
-from kernels_eval.gpu.cuda_driver import CudaDriver
-from kernels_eval.gpu.gate import Gate
-from kernels_eval.gpu.session import MAX_CALLS, Round, RoundRequest
+from kernels_eval.gpu.gate import QUEUE
+from kernels_eval.gpu.session import MAX_CALLS, PreparedRound, Round, RoundRequest
 from kernels_eval.gpu.shared_calls import SharedCalls
 from kernels_eval.gpu.timing_statistics import FASTEST, Estimate, estimate, is_settled
-from kernels_eval.reference.inputs import copied
 
 MIN_ROUNDS = FASTEST
-QUEUE = 500
-"""Launches behind a closed gate: a stream's queue holds about 1,000, and a full one would block the host."""
 _ROUND_S = 2e-3
 """Time of a round on the device that is aimed at: a thousand times the spread of a round without calls."""
 _SLACK_S = 5e-5
@@ -113,62 +105,6 @@ class TimingPlan:
         return max(1, min(math.ceil(wanted), self.most_calls, QUEUE // max(self.launches, 1), MAX_CALLS))
 
 
-class ReferenceTimer:
-    """Times the reference in the worker. Needs a CUDA context."""
-
-    def __init__(self, driver: CudaDriver, gate: Gate | None) -> None:
-        """`gate`: None if this device has none; the host's time counts then."""
-        self._synchronize, self._is_idle = driver.synchronize, driver.is_idle
-        self._gate = gate
-
-    def call_s(self, forward: Any, sets: Sequence[list[Any]], launches: int, changes_inputs: bool) -> float:
-        """Return the seconds of one call. `launches`: of one call, an upper bound."""
-        at_once = max(1, QUEUE // max(launches, 1))
-        gate = self._gate if launches <= QUEUE else None
-        empty_s = median(self._timed(None, [], gate) for _ in range(_EMPTY_ROUNDS))
-        spent = 0.0
-        with torch.no_grad():
-            self._warm_up(forward, sets[: at_once + 1])
-            for first in range(0, len(sets), at_once):
-                part = sets[first : first + at_once]
-                given = [copied(inputs) for inputs in part] if changes_inputs else part
-                spent += max(0.0, self._timed(forward, given, gate) - empty_s)
-        return spent / len(sets)
-
-    @staticmethod
-    def _warm_up(forward: Any, sets: Sequence[list[Any]]) -> None:
-        """Load the kernels, and have memory ready for all outputs: either may wait for the device."""
-        outputs = [value for value in flat(forward(*copied(sets[0])))[0] if isinstance(value, torch.Tensor)]
-        [torch.empty_like(value) for value in outputs for _ in sets]
-
-    def _timed(self, forward: Any, sets: Sequence[list[Any]], gate: Gate | None) -> float:
-        """Return the seconds from the gate's opening, or the first call, to an idle device."""
-        self._synchronize()
-        if gate is None:
-            started = time.perf_counter()
-            self._call(forward, sets)
-            self._synchronize()
-            return time.perf_counter() - started
-        gate.close()
-        kept = self._call(forward, sets)
-        gate.end()
-        gate.page.wait_until_seen()
-        started = time.perf_counter()
-        gate.page.open()
-        gate.page.wait_for_end(self._is_idle)
-        spent = time.perf_counter() - started
-        self._synchronize()
-        del kept
-        if gate.page.gave_up:  # the reference itself waits for the device
-            return self._timed(forward, sets, None)
-        return spent
-
-    @staticmethod
-    def _call(forward: Any, sets: Sequence[list[Any]]) -> list[Any]:
-        """Make all calls; keeps their results, as a candidate's are: memory used again would be in the cache."""
-        return [forward(*inputs) for inputs in sets]
-
-
 @dataclass(frozen=True)
 class Device:
     """Work of a timer on a device. Between two timed calls other workers may use it."""
@@ -179,12 +115,16 @@ class Device:
     """The same under another baseline, if that is asked for: in every round, but rounds do not go on for it."""
     new_calls: Callable[[int], SharedCalls]
     """Draws inputs of so many calls."""
-    make: Callable[[SharedCalls, RoundRequest], Round]
-    """Has the candidate make a round."""
+    prepare: Callable[[SharedCalls, RoundRequest], PreparedRound]
+    """Has the candidate prepare a round."""
+    collect: Callable[[PreparedRound], Round]
+    """Collects the outputs of a round that was made."""
     check: Callable[[Round, SharedCalls], None]
     """Checks a round that was made."""
     alone: Callable[[], AbstractContextManager[None]]
     """Keeps all others from the device."""
+    can_hold: bool
+    """A gated round can be prepared beside others: nothing of it runs before it is made."""
 
 
 @dataclass
@@ -208,11 +148,11 @@ class Timer:
             if number == plan.profiled_round:
                 self._checked(min(count, 4), RoundRequest(poison=False, profiled=True))
             calls = device.new_calls(count)
-            with device.alone():
+            with device.alone():  # before the candidate launches anything that could slow the reference
                 reference.append(device.reference_s(calls))
-                made = device.make(calls, _request(gated))
                 if device.second_s is not None:
                     second.append(device.second_s(calls))
+            made = self._made(calls, self._request(gated))
             candidate.append(self._call_s(made, calls, overhead))
             around.append(made.around_s)
             settled = len(candidate) >= MIN_ROUNDS and is_settled(candidate, reference, plan.precision)
@@ -234,12 +174,12 @@ class Timer:
         plan = self.plan
         gated = plan.is_gated and plan.launches <= QUEUE
         # Without a gate first: a kernel that is loaded now may wait for the device.
-        self._checked(1, _request(False))
+        self._checked(1, self._request(False))
         count = min(_FIRST_CALLS, plan.most_calls, max(1, QUEUE // max(plan.launches, 1)))
-        calls, made = self._checked(count, _request(gated))
+        calls, made = self._checked(count, self._request(gated))
         if made.gave_up:
             gated = False
-            calls, made = self._checked(count, _request(gated))
+            calls, made = self._checked(count, self._request(gated))
         with self.device.alone():  # for long where `torch.compile` compiles now, once for each problem
             reference_s = self.device.reference_s(calls)
         return gated, plan.calls(min((made.host_s - self._overhead(gated).host_s) / count, reference_s))
@@ -247,11 +187,25 @@ class Timer:
     def _checked(self, count: int, request: RoundRequest) -> tuple[SharedCalls, Round]:
         """Have a round made of so many calls, and check it unless the gate gave up."""
         calls = self.device.new_calls(count)
-        with self.device.alone():
-            made = self.device.make(calls, request)
+        made = self._made(calls, request)
         if not made.gave_up:  # its time says nothing, and the round is made again
             self.device.check(made, calls)
         return calls, made
+
+    def _made(self, calls: SharedCalls, request: RoundRequest) -> Round:
+        """Have a round made with the device alone; one that can be held back is prepared beside others."""
+        device = self.device
+        with ExitStack() as stack:
+            if not request.held:
+                stack.enter_context(device.alone())
+            prepared = device.prepare(calls, request)
+            if request.held:
+                stack.enter_context(device.alone())
+            prepared.make()
+        return device.collect(prepared)
+
+    def _request(self, gated: bool) -> RoundRequest:
+        return RoundRequest(poison=False, timed=True, gated=gated, held=gated and self.device.can_hold)
 
     def _call_s(self, made: Round, calls: SharedCalls, overhead: Overhead) -> float:
         """Check a round, and return the seconds of one call. Raises UnreliableTimingError if it cannot be timed.
@@ -268,7 +222,3 @@ class Timer:
 
     def _overhead(self, gated: bool) -> Overhead:
         return self.plan.overheads.gated if gated else self.plan.overheads.open
-
-
-def _request(gated: bool) -> RoundRequest:
-    return RoundRequest(poison=False, timed=True, gated=gated)

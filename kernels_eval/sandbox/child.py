@@ -74,9 +74,9 @@ class Child:
         self._wait_s = seconds
         self._channel.settimeout(seconds)
 
-    def has_news(self) -> bool:
-        """True if a message has arrived or the child has ended."""
-        return has_news(self._channel)
+    def has_news(self, wait_s: float = 0.0) -> bool:
+        """True if a message has arrived or the child has ended, after waiting for so long at most."""
+        return has_news(self._channel, wait_s)
 
     def send(self, header: dict[str, Any], payload: list[Any] | None = None) -> None:
         """Send one message. Raises CandidateFailedError if the child has ended."""

@@ -107,14 +107,14 @@ def gate() -> dict[str, Any]:
 
     from kernels_eval.gpu.cuda_driver import CudaDriver
     from kernels_eval.gpu.gate import Gate, GatePage, new_page
-    from kernels_eval.gpu.timing import ReferenceTimer
+    from kernels_eval.gpu.reference_timer import ReferenceTimer
 
     torch.zeros(1, device="cuda")
     calls = CudaDriver()
     page = GatePage(new_page())
     held = Gate(calls, page)
     timer = ReferenceTimer(calls, held)
-    empty = sorted(1e6 * timer._timed(None, [], held) for _ in range(50))
+    empty = sorted(1e6 * timer._timed(None, [], held)[0] for _ in range(50))
     found: dict[str, Any] = {"empty_us": [round(empty[at], 1) for at in (0, 25, 45, 49)]}
     x = torch.randn(512, 1024, device="cuda")
     for launches in (500, 900, 1000, 1020):

@@ -178,5 +178,5 @@ def test_workers_that_share_a_device_end(tmp_path: Path) -> None:
     with ThreadPoolExecutor(3) as threads:
         answers = list(threads.map(lambda worker: worker.communicate(2 * request, timeout=200)[0], workers))
     verdicts = [json.loads(line) for answer in answers for line in answer.splitlines()]
-    assert [verdict["status"] for verdict in verdicts] == ["correct"] * 6
+    assert [verdict["status"] for verdict in verdicts] == ["correct"] * 6, [v["error_message"] for v in verdicts]
     assert (tmp_path / "device.lock").exists()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import triton
 
+from kernels_eval.gpu.cuda_driver import CudaError
 from kernels_eval.gpu.gate import END_KERNEL, GATE_KERNEL, PAGE_BYTES, PROGRAM, Gate, GatePage, new_page
 
 PTXAS = Path(triton.__file__).parent / "backends/nvidia/bin/ptxas"
@@ -130,6 +131,12 @@ class RecordingDriver:
     def launch(self, function: int, numbers: tuple[int, ...]) -> None:
         self.launched.append((function, numbers))
 
+    def hold_until_one(self, word: int) -> None:
+        self.launched.append((0, (word,)))
+
+    def synchronize(self) -> None:
+        self.launched.append((0, ()))
+
 
 def test_calls_are_launched_between_the_gate_which_has_a_limit_and_the_end(pages: tuple[GatePage, GatePage]) -> None:
     driver: Any = RecordingDriver()
@@ -140,3 +147,39 @@ def test_calls_are_launched_between_the_gate_which_has_a_limit_and_the_end(pages
     assert driver.registered == (pages[1].address, PAGE_BYTES)
     assert driver.launched == [(7, (0x1000, 2_000_000_000)), (8, (0x1000,))]
     assert word(pages[0], 0).value == 0
+
+
+def test_a_gate_is_held_back_until_it_is_admitted(pages: tuple[GatePage, GatePage]) -> None:
+    driver: Any = RecordingDriver()
+    gate = Gate(driver, pages[1])
+    pages[0].admit()
+    assert word(pages[1], 64).value == 1
+    gate.close(held=True)
+    assert driver.launched == [(0, (0x1000 + 4 * 64,)), (7, (0x1000, 2_000_000_000))]
+    assert word(pages[0], 64).value == 0
+
+
+def test_a_gate_that_is_given_up_lets_everything_run(pages: tuple[GatePage, GatePage]) -> None:
+    pages[0].give_up()
+    assert [word(pages[1], index).value for index in (0, 1, 64)] == [1, 1, 1]
+
+
+class HoldingDriver(RecordingDriver):
+    """Does at `synchronize` what a device does whose stream was held back."""
+
+    def __init__(self, page: GatePage, failure: CudaError | None = None) -> None:
+        super().__init__()
+        self._page, self._failure = page, failure
+
+    def hold_until_one(self, word: int) -> None:
+        if self._failure:
+            raise self._failure
+
+    def synchronize(self) -> None:
+        word(self._page, 32).value = int(word(self._page, 64).value and word(self._page, 0).value)
+
+
+def test_it_is_tried_if_a_queue_can_be_held_back(pages: tuple[GatePage, GatePage]) -> None:
+    ours, theirs = pages
+    drivers: list[Any] = [HoldingDriver(theirs), HoldingDriver(theirs, CudaError("not supported")), RecordingDriver()]
+    assert [Gate(driver, ours).can_hold() for driver in drivers] == [True, False, False]

@@ -7,17 +7,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
+from kernels_eval.gpu.gate import QUEUE
 from kernels_eval.gpu.session import MAX_CALLS, Round, RoundAnswer, RoundRequest
 from kernels_eval.gpu.timing import (
     MIN_ROUNDS,
-    QUEUE,
     Device,
     Measured,
     Overhead,
     Overheads,
-    ReferenceTimer,
     Timer,
     TimingPlan,
 )
@@ -48,8 +46,21 @@ def calls(count: int) -> Any:
     return SimpleNamespace(count=count, sets=[[]] * count)
 
 
-def measure(run: Run, plan: TimingPlan = PLAN, second_s: Callable[[Any], float] | None = None) -> Measured:
-    device = Device(lambda _: REFERENCE_S, second_s, calls, run, lambda *_: None, nullcontext)
+def prepared(run: Run) -> Callable[[Any, RoundRequest], Any]:
+    """Return rounds that `run` answers."""
+    return lambda made, request: SimpleNamespace(make=lambda: None, answer=lambda: run(made, request))
+
+
+def collected(made: Any) -> Round:
+    return made.answer()
+
+
+def measure(
+    run: Run, plan: TimingPlan = PLAN, second_s: Callable[[Any], float] | None = None, can_hold: bool = True
+) -> Measured:
+    device = Device(
+        lambda _: REFERENCE_S, second_s, calls, prepared(run), collected, lambda *_: None, nullcontext, can_hold
+    )
     return Timer(plan, device).measure()
 
 
@@ -87,7 +98,9 @@ def test_a_second_baseline_is_timed_in_every_round_and_takes_no_more_of_them() -
     assert found.rounds == found.second.samples == MIN_ROUNDS
 
 
-def test_only_what_is_timed_keeps_others_from_the_device() -> None:
+@pytest.mark.parametrize("can_hold", [True, False])
+def test_only_what_is_timed_keeps_others_from_the_device(can_hold: bool) -> None:
+    """A round that can be held back is prepared beside others; one that cannot, and one without a gate, is not."""
     done: list[str] = []
 
     @contextmanager
@@ -103,12 +116,16 @@ def test_only_what_is_timed_keeps_others_from_the_device() -> None:
         reference_s=noted("r", lambda _: REFERENCE_S),
         second_s=noted("s", lambda _: 1e-4),
         new_calls=noted("n", calls),
-        make=noted("m", honest(1e-4)),
+        prepare=noted("p", lambda made, request: SimpleNamespace(make=noted("m", lambda: honest(1e-4)(made, request)))),
+        collect=noted("o", lambda made: honest(1e-4)(SimpleNamespace(count=20), RoundRequest(gated=True))),
         check=noted("c", lambda *_: None),
         alone=alone,
+        can_hold=can_hold,
     )
     Timer(PLAN, device).measure()
-    first, profiled, timed = "n<m>cn<m>c<r>", "n<m>c", "n<rms>c"
+    first, profiled, timed = "n<pm>ocnp<m>oc<r>", "n<pm>oc", "n<rs>p<m>oc"
+    if not can_hold:
+        first, timed = "n<pm>ocn<pm>oc<r>", "n<rs><pm>oc"
     assert "".join(done) == first + timed + profiled + timed + timed
 
 
@@ -145,11 +162,12 @@ def test_outputs_are_checked_before_the_clock() -> None:
         if made.host_s < GATED.host_s:
             raise ValueError("wrong values")
 
-    device = Device(lambda _: REFERENCE_S, None, calls, lambda *_: answered(GATED.host_s / 2), check, nullcontext)
+    run = prepared(lambda *_: answered(GATED.host_s / 2))
+    device = Device(lambda _: REFERENCE_S, None, calls, run, collected, check, nullcontext, True)
     with pytest.raises(ValueError, match="wrong values"):
         Timer(PLAN, device).measure()
     rounds = iter([honest(1e-4)] * 2 + [lambda *_: answered(GATED.host_s / 2)] * 9)
-    later = replace(device, make=lambda made, request: next(rounds)(made, request))
+    later = replace(device, prepare=prepared(lambda made, request: next(rounds)(made, request)))
     with pytest.raises(ValueError, match="wrong values"):
         Timer(PLAN, later).measure()
 
@@ -188,45 +206,3 @@ def test_calls_of_a_round(plan: TimingPlan, call_s: float, count: int) -> None:
 
 def test_more_launches_than_a_queue_holds_are_not_gated() -> None:
     assert not measure(honest(1e-4), changed(launches=QUEUE + 1)).is_gated
-
-
-class Clock:
-    """A device whose calls take time when they are waited for."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.queued = 0.0
-        self.longest_queue = 0
-        self.launched = 0
-
-    def is_idle(self) -> bool:
-        return True
-
-    def synchronize(self) -> None:
-        self.now += 1e-6 + self.queued
-        self.queued = 0.0
-        self.launched = 0
-
-    def wait_for_end(self, is_over: Any) -> None:
-        self.synchronize()
-
-    def call(self, *_: Any) -> torch.Tensor:
-        self.queued += REFERENCE_S
-        self.launched += 2
-        self.longest_queue = max(self.longest_queue, self.launched)
-        return torch.zeros(1)
-
-
-@pytest.mark.parametrize("is_gated", [True, False])
-def test_the_reference_is_timed_in_parts_that_fit_into_a_queue(monkeypatch: pytest.MonkeyPatch, is_gated: bool) -> None:
-    clock = Clock()
-    monkeypatch.setattr("kernels_eval.gpu.timing.time.perf_counter", lambda: clock.now)
-    page = SimpleNamespace(
-        wait_until_seen=lambda: None, open=lambda: None, wait_for_end=clock.wait_for_end, gave_up=False
-    )
-    gate: Any = SimpleNamespace(page=page, close=lambda: None, end=lambda: None) if is_gated else None
-    driver: Any = clock
-    timer = ReferenceTimer(driver, gate)
-    found = timer.call_s(clock.call, [[]] * 700, launches=2, changes_inputs=False)
-    assert found == pytest.approx(REFERENCE_S, rel=1e-6)
-    assert clock.longest_queue <= QUEUE

@@ -1,0 +1,56 @@
+"""Timing of the reference: in parts, each behind a gate where there is one."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from kernels_eval.gpu.gate import QUEUE
+from kernels_eval.gpu.reference_timer import ReferenceTimer
+
+REFERENCE_S = 4e-4
+
+
+class Clock:
+    """A device whose calls take time when they are waited for."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.queued = 0.0
+        self.longest_queue = 0
+        self.launched = 0
+
+    def is_idle(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        self.now += 1e-6 + self.queued
+        self.queued = 0.0
+        self.launched = 0
+
+    def wait_for_end(self, is_over: Any) -> None:
+        self.synchronize()
+
+    def call(self, *_: Any) -> torch.Tensor:
+        self.queued += REFERENCE_S
+        self.launched += 2
+        self.longest_queue = max(self.longest_queue, self.launched)
+        return torch.zeros(1)
+
+
+@pytest.mark.parametrize("is_gated", [True, False])
+def test_the_reference_is_timed_in_parts_that_fit_into_a_queue(monkeypatch: pytest.MonkeyPatch, is_gated: bool) -> None:
+    clock = Clock()
+    monkeypatch.setattr("kernels_eval.gpu.reference_timer.time.perf_counter", lambda: clock.now)
+    page = SimpleNamespace(
+        wait_until_seen=lambda: None, open=lambda: None, wait_for_end=clock.wait_for_end, gave_up=False
+    )
+    gate: Any = SimpleNamespace(page=page, close=lambda: None, end=lambda: None) if is_gated else None
+    driver: Any = clock
+    timer = ReferenceTimer(driver, gate)
+    results: list[Any] = []
+    found = timer.call_s(clock.call, [[]] * 700, launches=2, changes_inputs=False, keep=results.extend)
+    assert len(results) == 700
+    assert found == pytest.approx(REFERENCE_S, rel=1e-6)
+    assert clock.longest_queue <= QUEUE

@@ -10,10 +10,12 @@ from kernels_eval.frozen import FileContent, FrozenModel
 class ProblemsConfig(FrozenModel):
     """Source of the problems, and their split."""
 
-    source: Literal["generated", "kernelbench", "jsonl", "parquet", "huggingface"] = "generated"
+    source: Literal["generated", "kernelbench", "robust_kbench", "jsonl", "parquet", "huggingface"] = "generated"
     """`generated`: the bundled suite. Otherwise the format of what lies at `path`."""
     path: Annotated[str | None, FileContent] = None
     """File or folder to load; needed unless the source is `generated`. Formats: docs/problems.md."""
+    variants: Literal["single", "multi"] = "single"
+    """Arguments of robust-kbench's tasks: of its `single_…_configs`, or each combination of its `multi_…` ones."""
     seed: int = Field(default=0, ge=0)
     """Seed of the generated suite and of the split."""
     train: int = Field(default=800, ge=1)

@@ -1,9 +1,9 @@
-"""Loads problems from files: a KernelBench checkout, JSON Lines, Parquet, or a folder of a Hugging Face dataset.
+"""Loads problems from files: a KernelBench checkout, robust-kbench's tasks, JSON Lines, Parquet, a dataset's folder.
 
 A table format is a function `read_…(path, wanted)` that yields the rows with the wanted columns; `LOADERS` names the
-formats. Dataset folders are read without the `datasets` library, in two layouts: that of `save_to_disk` (`state.json`
-beside Arrow stream files, or `dataset_dict.json` with one such folder a split), and Parquet shards anywhere below the
-folder. Every split is read: their names do not decide what is held out here.
+formats. Folders of Hugging Face datasets are read without the `datasets` library, in two layouts: that of
+`save_to_disk` (`state.json` beside Arrow stream files, or `dataset_dict.json` with one such folder a split), and
+Parquet shards anywhere below the folder. Every split is read: their names do not decide what is held out here.
 """
 
 import json
@@ -18,6 +18,7 @@ from kernels_eval.errors import InputError, first_line
 from kernels_eval.problem import Problem, check_problem_source
 from tasks.pipeline.json_file import read_json_object
 from tasks.problems.config import ProblemsConfig
+from tasks.problems.robust_kbench import load_tasks
 from tasks.problems.row import WANTED, Entry, Row, entry_of
 
 _LEVEL = re.compile(r"level(\d+)")
@@ -184,11 +185,12 @@ def load_entries(config: ProblemsConfig) -> list[Entry]:
     path = Path(config.path)
     if not path.exists():
         raise InputError(f"problems.path: {path}: no such file or folder")
-    if config.source not in LOADERS:
+    loaders = LOADERS | {"robust_kbench": lambda path: load_tasks(path, config.variants)}
+    if config.source not in loaders:
         raise InputError(
-            f"problems.source: expected one of {', '.join(LOADERS)} to load from a path, found {config.source}"
+            f"problems.source: expected one of {', '.join(loaders)} to load from a path, found {config.source}"
         )
-    entries = list(LOADERS[config.source](path))
+    entries = list(loaders[config.source](path))
     if not entries:
         raise InputError(f"{path}: expected problems, found none")
     kept = [entry for entry in entries if entry.problem.level in config.levels]

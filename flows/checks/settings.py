@@ -27,6 +27,7 @@ def check_settings(config: RunConfig) -> None:
         raise InputError(
             f"evaluation.pass_at: found {too_many[0]}, expected at most evaluation.samples_per_problem = {samples}"
         )
+    check_problems(config)
     check_episode(config)
     check_credit(config)
     if config.sft.is_left_out:
@@ -46,6 +47,17 @@ def check_settings(config: RunConfig) -> None:
         raise InputError(f"update.deepspeed: no such file: {file}")
     stage_of(config.update.deepspeed, config.update.zero_stage)
     check_suites(config.validation.suites, config.rollout.episode.reward)
+
+
+def check_problems(config: RunConfig) -> None:
+    """Check that there are problems to train on if anything is trained on them."""
+    if config.problems.train:
+        return
+    if config.problems.source == "generated":
+        raise InputError("problems.train: found 0, expected 1 or more of the generated suite")
+    for name, wanted in (("iterations", config.iterations), ("sft.joint.problems", config.sft.joint.problems)):
+        if wanted:
+            raise InputError(f"problems.train: found 0, with {name} = {wanted}; expected 1 or more, or {name} = 0")
 
 
 def check_credit(config: RunConfig) -> None:

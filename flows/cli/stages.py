@@ -1,13 +1,7 @@
 """`kernelmill train | iterate | sft | rollout | update | evaluate | compare | report`: the loop, or a part of it."""
 
 import json
-import logging
-import pkgutil
-import tempfile
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,8 +9,8 @@ import typer
 from rich.console import Console
 
 from flows.checks.output import check_output
-from flows.cli.console import ConsoleListener, TrajectoryLogsOption, TurnsOption, logs_override, showing_turns
-from flows.cli.interruption import telling_how_to_go_on
+from flows.cli.console import TrajectoryLogsOption, TurnsOption, logs_override
+from flows.cli.flow_run import TRAINING, run_and_show, run_flow
 from flows.cli.options import (
     DEFAULT_CONFIG,
     BaseUrlOption,
@@ -28,7 +22,6 @@ from flows.cli.options import (
     config_path,
 )
 
-TRAINING = "flows.training.training_flow"
 COMMANDS = {
     "train": (TRAINING, "Run the whole loop: SFT, RL iterations, held-out evaluation before and after, report."),
     "iterate": ("flows.iteration.training_iteration_flow", "Run one more iteration from the run's newest policy."),
@@ -77,7 +70,7 @@ def update(
     if replay is None:
         if checkpoint is not None or compare is not None:
             raise InputError("--checkpoint and --compare belong to --replay: name the trajectories to train on")
-        _run_and_show("flows.iteration.update_flow", path, set_, refresh)
+        run_and_show("flows.iteration.update_flow", path, set_, refresh)
         return
     from tasks.trajectories.reader import find_batches
 
@@ -87,7 +80,7 @@ def update(
     if checkpoint is not None:
         arguments["checkpoint"] = str(checkpoint.resolve())
     other = None if compare is None else compare.resolve()
-    policy = _run_and_show("flows.replay.replay_flow", path, set_, refresh, **arguments)
+    policy = run_and_show("flows.replay.replay_flow", path, set_, refresh, **arguments)
     console = Console(highlight=False)
     console.print(f"replayed: {policy.path}", soft_wrap=True)
     if other is not None:
@@ -107,6 +100,14 @@ def evaluate(
     ] = None,
     openai_base_url: BaseUrlOption = None,
     model: ModelOption = None,
+    problems: Annotated[
+        Path | None,
+        typer.Option(
+            "--problems",
+            help="Evaluate --checkpoint or --model on all of these problems instead: a KernelBench checkout or one of "
+            "its levels, robust-kbench's tasks, a .jsonl or .parquet file, a dataset's folder.",
+        ),
+    ] = None,
 ) -> None:
     """Evaluate the newest policy, the one in a folder, or a model behind a server, on the held-out problems."""
     from kernels_eval.errors import InputError
@@ -117,8 +118,26 @@ def evaluate(
     arguments: dict[str, Any] = {} if checkpoint is None else {"checkpoint": str(checkpoint)}
     if model is not None:
         arguments["model"] = ChatModel(name=model, base_url=openai_base_url or "")
+    if problems is not None:
+        if not arguments:
+            raise InputError("--problems: expected --checkpoint or --model beside it, the policy to evaluate")
+        set_ = [*_all_heldout(problems), *(set_ or [])]
     file = config_path(config, config_option, checkpoint)
-    _run_and_show("flows.evaluation.evaluation_flow", file, set_, refresh, **arguments)
+    run_and_show("flows.evaluation.evaluation_flow", file, set_, refresh, **arguments)
+
+
+def _all_heldout(path: Path) -> list[str]:
+    """Return the settings by which all problems at a path are evaluated, and nothing is trained."""
+    from tasks.problems.config import ProblemsConfig
+    from tasks.problems.loaders import load_entries, source_of
+
+    loaded = ProblemsConfig.model_validate({"source": source_of(path), "path": str(path), "levels": range(1, 100)})
+    entries = load_entries(loaded)
+    levels = sorted({entry.problem.level for entry in entries})
+    problems = {"source": loaded.source, "path": str(path.resolve()), "levels": levels, "train": 0}
+    settings = {f"problems.{name}": value for name, value in {**problems, "heldout": len(entries)}.items()}
+    settings |= {"iterations": 0, "control": False, "sft.joint.problems": 0}
+    return [f"{name}={json.dumps(value)}" for name, value in settings.items()]
 
 
 def compare(
@@ -165,7 +184,7 @@ def _command(flow: str) -> Callable[..., None]:
         set_: SetOption = None,
         refresh: RefreshOption = None,
     ) -> None:
-        _run_and_show(flow, config_path(config, config_option), set_, refresh)
+        run_and_show(flow, config_path(config, config_option), set_, refresh)
 
     return command
 
@@ -182,117 +201,6 @@ def _command_with_rollouts(flow: str) -> Callable[..., None]:
         if trajectory_logs is not None:
             check_output("--trajectory-logs", trajectory_logs, folder=True)
         overrides = [*(set_ or []), *logs_override(trajectory_logs)]
-        _run_and_show(flow, config_path(config, config_option), overrides, refresh, turns=turns)
+        run_and_show(flow, config_path(config, config_option), overrides, refresh, turns=turns)
 
     return command
-
-
-def _run_and_show(
-    flow: str, path: Path, overrides: list[str] | None, refreshed: list[str] | None, **arguments: Any
-) -> Any:
-    result = run_flow(flow, path, overrides, refreshed, **arguments)
-    _show_result(result.console, result.run_dir, result.value)
-    result.console.print(f"done in {result.seconds:.0f} s: {result.run_dir}", soft_wrap=True)
-    return result.value
-
-
-@dataclass(frozen=True)
-class FlowResult:
-    """Return value of a flow, and where and how long it ran."""
-
-    value: Any
-    run_dir: Path
-    seconds: float
-    console: Console
-
-
-def run_flow(
-    name: str,
-    path: Path,
-    overrides: list[str] | None,
-    refreshed: list[str] | None,
-    *,
-    turns: bool = False,
-    **arguments: Any,
-) -> FlowResult:
-    """Run the flow of this dotted name with a Prefect server, and show its stages on the terminal."""
-    from httpx import TransportError
-
-    from flows.capacity.speed import describe, expectation, share_of
-    from flows.checks.preflight import check_before_start, check_checkpoint
-    from flows.run.state import read_state
-    from flows.services.environment import set_defaults
-    from flows.settings.configuration import load_configuration
-    from kernels_eval.errors import InfrastructureError, first_line
-    from kernels_eval.pool.scratch import remove_left_behind
-    from tasks.pipeline.stage import check_refresh
-
-    began = time.monotonic()
-    set_defaults()
-    config = load_configuration(path, overrides or [])
-    check_before_start(config)
-    remove_left_behind(Path(tempfile.gettempdir()))
-    if "checkpoint" in arguments:
-        check_checkpoint(Path(arguments["checkpoint"]), config)
-    console = Console(highlight=False)
-    runs_dir = Path(config.runs_dir)
-    run_dir = runs_dir / config.run_id
-    state = read_state(run_dir)
-    console.print(f"[bold]kernelmill[/bold] run [bold]{config.run_id}[/bold] → {run_dir}")
-    flow = pkgutil.resolve_name(name)
-    again = frozenset(refreshed or [])
-    check_refresh(again)
-    if name == TRAINING:
-        for number, line in enumerate(describe(config), start=1):
-            console.print(f"  {number}. {line}", soft_wrap=True)
-        if state.timings and not state.concluded:
-            last = list(state.timings)[-1]
-            console.print(f"  going on: {len(state.timings)} stages of this run are finished, the last one is {last}")
-        done_s = sum(timing.seconds for timing in state.timings.values())
-        console.print(f"  {expectation(config, done_s)}", soft_wrap=True)
-
-    from flows.run.run import listener, refresh, startup_s
-    from flows.services.prefect_server import prefect_server
-
-    _remove_prefect_console_log()
-    shares = partial(share_of, config=config) if name == TRAINING else lambda _: 0.0
-    drawn = ConsoleListener(console, shares)
-    listener.set(drawn)
-    refresh.set(again)
-    with prefect_server(runs_dir, drawn.warned) as server:
-        startup_s.set(server.startup_s)
-        if server.unanswered:
-            console.print(f"[yellow]no Prefect server answers at {server.unanswered}; a local one was started[/yellow]")
-        console.print(f"  Prefect: {server.ui_url}" + (" (until the end of this run)" if server.ours else ""))
-        with telling_how_to_go_on(console, drawn), drawn.drawing(), showing_turns(console, turns):
-            try:
-                value = flow(config, **arguments)
-            except TransportError as error:
-                raise InfrastructureError(
-                    f"Prefect's server at {server.api_url} does not answer: {first_line(error)}."
-                ) from error
-    return FlowResult(value, run_dir, time.monotonic() - began, console)
-
-
-def _show_result(console: Console, run_dir: Path, value: object) -> None:
-    """Print the main figures of an evaluation, or of a run that has a summary."""
-    from flows.cli.tables import evaluation_table, summary_tables
-    from tasks.pipeline.references import EvaluationRef
-
-    if isinstance(value, EvaluationRef):
-        console.print(evaluation_table(value.path))
-    elif isinstance(value, str) and (run_dir / "summary.json").exists():
-        for table in summary_tables(run_dir):
-            console.print(table)
-        console.print(f"report: {run_dir / 'report.html'}", soft_wrap=True)
-
-
-def _remove_prefect_console_log() -> None:
-    """Remove Prefect's log from the terminal; it stays in Prefect's UI and in the run's log.txt."""
-    import prefect.main  # pyright: ignore[reportUnusedImport]  # its import sets up the handlers  # noqa: F401
-    from prefect.logging.handlers import PrefectConsoleHandler
-
-    root = logging.getLogger()
-    for handler in list(root.handlers):
-        if isinstance(handler, PrefectConsoleHandler):
-            root.removeHandler(handler)

@@ -18,8 +18,9 @@ class ProblemsConfig(FrozenModel):
     """Arguments of robust-kbench's tasks: of its `single_…_configs`, or each combination of its `multi_…` ones."""
     seed: int = Field(default=0, ge=0)
     """Seed of the generated suite and of the split."""
-    train: int = Field(default=800, ge=1)
-    """Training problems (at most: an external source may hold fewer)."""
+    train: int = Field(default=800, ge=0)
+    """Training problems (at most: an external source may hold fewer). 0: all problems of an external source are held
+    out, for evaluation alone."""
     heldout: int = Field(default=96, ge=1)
     """Held-out problems (at most); no composition of them is in the training problems, nor, of the generated suite, a
     part of one. Of an external source the share heldout / (train + heldout) of its compositions is held out."""

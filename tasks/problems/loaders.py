@@ -18,7 +18,7 @@ from kernels_eval.errors import InputError, first_line
 from kernels_eval.problem import Problem, check_problem_source
 from tasks.pipeline.json_file import read_json_object
 from tasks.problems.config import ProblemsConfig
-from tasks.problems.robust_kbench import load_tasks
+from tasks.problems.robust_kbench import MODULE, load_tasks
 from tasks.problems.row import WANTED, Entry, Row, entry_of
 
 _LEVEL = re.compile(r"level(\d+)")
@@ -173,6 +173,32 @@ LOADERS: dict[str, Callable[[Path], Iterator[Entry]]] = {
     "parquet": lambda path: map(entry_of, read_parquet(path, WANTED)),
     "huggingface": lambda path: map(entry_of, read_dataset_folder(path, WANTED)),
 }
+
+
+def source_of(path: Path) -> str:
+    """Return the format (`problems.source`) of what lies at a path, by names alone; InputError if it has none."""
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder")
+    if path.is_file():
+        if path.suffix in (".jsonl", ".parquet"):
+            return path.suffix[1:]
+        raise InputError(f"{path}: expected a file of problems, .jsonl or .parquet")
+    folders = (path, path / "KernelBench", path / "tasks")
+    if any(
+        _LEVEL.fullmatch(child.name)
+        for parent in folders[:2]
+        if parent.is_dir()
+        for child in (parent, *parent.iterdir())
+    ):
+        return "kernelbench"
+    if any(parent.is_dir() and (list(parent.glob(f"*/{MODULE}")) or (parent / MODULE).is_file()) for parent in folders):
+        return "robust_kbench"
+    if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")) or any(path.rglob("*.parquet")):
+        return "huggingface"
+    raise InputError(
+        f"{path}: expected a KernelBench checkout (folders level1, level2, …), robust-kbench's tasks, or a folder of a "
+        "Hugging Face dataset; found none of them"
+    )
 
 
 def load_entries(config: ProblemsConfig) -> list[Entry]:

@@ -52,7 +52,7 @@ _SCHEMAS = {SCHEMA_VERSION: SCHEMA, "1": SCHEMA.remove(SCHEMA.get_field_index("t
 def build_problem_set(config: ProblemsConfig, destination: Path) -> ProblemSetRef:
     """Generate or load the problems, split them, check the split, and publish them at `destination`."""
     rows, counts = split_problems(config)
-    check_split(rows)
+    check_split(rows, tuple(Split) if config.train else (Split.HELDOUT,))
     sides = {split: [row for row in rows if row.split is split] for split in Split}
     overlaps = contaminated(*([row.problem.source for row in sides[split]] for split in (Split.TRAIN, Split.HELDOUT)))
     counts |= {"train": len(sides[Split.TRAIN]), "heldout": len(sides[Split.HELDOUT])}

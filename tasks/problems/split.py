@@ -5,7 +5,7 @@ its limit, the problems with the largest hashes are left out; they do not change
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kernels_eval.errors import InputError
 from tasks.problems.config import ProblemsConfig
@@ -37,14 +37,14 @@ def split_entries(entries: Sequence[Entry], config: ProblemsConfig) -> list[Prob
     return [row for row in rows if row.problem.problem_id in kept]
 
 
-def check_split(rows: Sequence[ProblemRow]) -> None:
-    """Raise InputError unless both sides have problems, ids are unique, and nothing of one side is on the other.
+def check_split(rows: Sequence[ProblemRow], needed: Collection[Split] = tuple(Split)) -> None:
+    """Raise InputError unless the needed sides have problems, ids are unique, and nothing of one side is on the other.
 
     Neither a problem's digest (its normalised source) nor its composition may be on both sides.
     """
     sides = {split: [row for row in rows if row.split is split] for split in Split}
     for split, side in sides.items():
-        if not side:
+        if split in needed and not side:
             raise InputError(
                 f"problem set: no {split} problem among {len(rows)}; load more problems, change problems.train, "
                 "problems.heldout or problems.seed, or give the split in a column `split`"

@@ -79,6 +79,7 @@ EXPECTED = (
         r"^kernelmill train .*ray\.address=",
         Outcome(2, says=r"ray\.address: found 'ray://10\.0\.0\.5:10001'|problems\.path"),
     ),
+    (r"^kernelmill evaluate --problems", Outcome(2, says=r"/data/\S+: no such file or folder")),
     (r"^kernelmill (compare|evaluate) .*127\.0\.0\.1:8000", Outcome(2, says="no server answers at")),
     (r"^kernelmill compare .*qwen3", Outcome(2, says=r"policies: single: no such folder")),
     (r"^kernelmill train .*qwen3", WANTS_DATA),

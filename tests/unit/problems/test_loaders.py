@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
 from tasks.problems.config import ProblemsConfig
-from tasks.problems.loaders import LOADERS, load_entries
+from tasks.problems.loaders import LOADERS, load_entries, source_of
 
 SOURCES = {
     "jsonl": "jsonl",
@@ -213,3 +213,24 @@ def test_the_documented_line_is_a_problem(tmp_path):
     path.write_text(text.split("```json\n")[1].split("```")[0])
     (problem,) = load_problems(config("jsonl", path))
     assert problem.problem_id == "scaled_relu"
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_the_format_is_seen_at_its_path(kind, write, rows):
+    assert source_of(Path(write(kind, rows))) == SOURCES[kind]
+
+
+def test_the_format_of_a_checkout_and_of_tasks_is_seen(rows, tmp_path):
+    top = checkout(tmp_path / "checkout", rows)
+    assert {source_of(path) for path in (top, top / "KernelBench", top / "KernelBench" / "level1")} == {"kernelbench"}
+    task = tmp_path / "robust" / "tasks" / "layernorm"
+    task.mkdir(parents=True)
+    (task / "func_forward.py").touch()
+    assert {source_of(path) for path in (task, task.parent, task.parent.parent)} == {"robust_kbench"}
+
+
+def test_what_has_no_format_is_named(tmp_path):
+    (tmp_path / "a.csv").touch()
+    for path, message in (("nothing", "no such file"), ("a.csv", "jsonl or .parquet"), (".", "KernelBench checkout")):
+        with pytest.raises(InputError, match=message):
+            source_of(tmp_path / path)

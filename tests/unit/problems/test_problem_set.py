@@ -216,3 +216,9 @@ def test_tiers_of_a_source_are_those_of_its_held_out_problems(write, rows, tmp_p
 def test_an_unknown_tier_is_named(write, rows, tmp_path):
     with pytest.raises(InputError, match=r"column `tier`: expected `standard`, `longer`, .*, found 'hard'"):
         build_problem_set(config(write("jsonl", [{**row, "tier": "hard"} for row in rows])), tmp_path / "set")
+
+
+def test_all_problems_may_be_held_out(write, rows, tmp_path):
+    reference = build_problem_set(config(write("jsonl", rows), train=0, heldout=len(rows)), tmp_path / "set")
+    assert (reference.train, reference.heldout) == (0, len(rows))
+    assert {row.split for row in read_problems(reference)} == {Split.HELDOUT}

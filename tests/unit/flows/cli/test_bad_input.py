@@ -88,6 +88,14 @@ def config(text: str | bytes, *words: str) -> Bad:
     return Bad(repr(text)[:60], lambda at: ["train", at.text("bad.yaml", text)], ("bad.yaml", *words))
 
 
+def evaluated(make: Callable[[Folder], str], *arguments: str, words: tuple[str, ...]) -> Bad:
+    return Bad(
+        f"--problems {' '.join(words)}",
+        lambda at: ["evaluate", "-c", at.config, "--problems", make(at), *arguments],
+        words,
+    )
+
+
 def checkpoint(make: Callable[[Folder], str], *words: str) -> Bad:
     return Bad(
         f"--checkpoint {' '.join(words)}", lambda at: ["evaluate", "-c", at.config, "--checkpoint", make(at)], words
@@ -120,6 +128,17 @@ OPTIONS = [
     command("redteam", "--set", "judge.workers=0", words=("judge.workers: found 0",)),
     Bad("--refresh", lambda at: ["train", at.config, "--refresh", "update x"], ("--refresh update x: no such stage",)),
     Bad("two words", lambda at: ["train", at.config, "extra", "more"], ("unexpected extra argument", "extra more")),
+    evaluated(lambda at: at.lines({"source": PROBLEM}), words=("--problems", "expected --checkpoint or --model")),
+    evaluated(lambda at: at.empty(), "--checkpoint", "x", words=("empty", "expected a KernelBench checkout")),
+    evaluated(lambda at: at.config, "--checkpoint", "x", words=("run.yaml", "expected a file of problems")),
+    override("problems.train=0", words=("problems.train: found 0", "of the generated suite")),
+    named(
+        "problems.path",
+        lambda at: at.lines({"source": PROBLEM}),
+        "problems.source=jsonl",
+        "problems.train=0",
+        words=("problems.train: found 0, with iterations", "iterations = 0"),
+    ),
     Bad("score", lambda at: ["score", at.text("a.py", "def x(:"), at.config], ("a.py: not Python", "line 1")),
     Bad("binary", lambda at: ["score", at.text("a.py", b"\xff\xfe"), at.config], ("a.py: cannot be read", "utf-8")),
     Bad("folder", lambda at: ["score", at.empty(), at.config], ("empty: cannot be read", "directory")),

@@ -1,0 +1,129 @@
+"""Run of a flow from the command line: with a Prefect server, stages shown as they come, figures at the end."""
+
+import logging
+import pkgutil
+import tempfile
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from flows.cli.console import ConsoleListener, showing_turns
+from flows.cli.interruption import telling_how_to_go_on
+
+TRAINING = "flows.training.training_flow"
+
+
+def run_and_show(
+    flow: str, path: Path, overrides: list[str] | None, refreshed: list[str] | None, **arguments: Any
+) -> Any:
+    """Run a flow as `run_flow` does, and print the main figures of what it returns; returns that."""
+    result = run_flow(flow, path, overrides, refreshed, **arguments)
+    _show_result(result.console, result.run_dir, result.value)
+    result.console.print(f"done in {result.seconds:.0f} s: {result.run_dir}", soft_wrap=True)
+    return result.value
+
+
+@dataclass(frozen=True)
+class FlowResult:
+    """Return value of a flow, and where and how long it ran."""
+
+    value: Any
+    run_dir: Path
+    seconds: float
+    console: Console
+
+
+def run_flow(
+    name: str,
+    path: Path,
+    overrides: list[str] | None,
+    refreshed: list[str] | None,
+    *,
+    turns: bool = False,
+    **arguments: Any,
+) -> FlowResult:
+    """Run the flow of this dotted name with a Prefect server, and show its stages on the terminal."""
+    from httpx import TransportError
+
+    from flows.capacity.speed import describe, expectation, share_of
+    from flows.checks.preflight import check_before_start, check_checkpoint
+    from flows.run.state import read_state
+    from flows.services.environment import set_defaults
+    from flows.settings.configuration import load_configuration
+    from kernels_eval.errors import InfrastructureError, first_line
+    from kernels_eval.pool.scratch import remove_left_behind
+    from tasks.pipeline.stage import check_refresh
+
+    began = time.monotonic()
+    set_defaults()
+    config = load_configuration(path, overrides or [])
+    check_before_start(config)
+    remove_left_behind(Path(tempfile.gettempdir()))
+    if "checkpoint" in arguments:
+        check_checkpoint(Path(arguments["checkpoint"]), config)
+    console = Console(highlight=False)
+    runs_dir = Path(config.runs_dir)
+    run_dir = runs_dir / config.run_id
+    state = read_state(run_dir)
+    console.print(f"[bold]kernelmill[/bold] run [bold]{config.run_id}[/bold] → {run_dir}")
+    flow = pkgutil.resolve_name(name)
+    again = frozenset(refreshed or [])
+    check_refresh(again)
+    if name == TRAINING:
+        for number, line in enumerate(describe(config), start=1):
+            console.print(f"  {number}. {line}", soft_wrap=True)
+        if state.timings and not state.concluded:
+            last = list(state.timings)[-1]
+            console.print(f"  going on: {len(state.timings)} stages of this run are finished, the last one is {last}")
+        done_s = sum(timing.seconds for timing in state.timings.values())
+        console.print(f"  {expectation(config, done_s)}", soft_wrap=True)
+
+    from flows.run.run import listener, refresh, startup_s
+    from flows.services.prefect_server import prefect_server
+
+    _remove_prefect_console_log()
+    shares = partial(share_of, config=config) if name == TRAINING else lambda _: 0.0
+    drawn = ConsoleListener(console, shares)
+    listener.set(drawn)
+    refresh.set(again)
+    with prefect_server(runs_dir, drawn.warned) as server:
+        startup_s.set(server.startup_s)
+        if server.unanswered:
+            console.print(f"[yellow]no Prefect server answers at {server.unanswered}; a local one was started[/yellow]")
+        console.print(f"  Prefect: {server.ui_url}" + (" (until the end of this run)" if server.ours else ""))
+        with telling_how_to_go_on(console, drawn), drawn.drawing(), showing_turns(console, turns):
+            try:
+                value = flow(config, **arguments)
+            except TransportError as error:
+                raise InfrastructureError(
+                    f"Prefect's server at {server.api_url} does not answer: {first_line(error)}."
+                ) from error
+    return FlowResult(value, run_dir, time.monotonic() - began, console)
+
+
+def _show_result(console: Console, run_dir: Path, value: object) -> None:
+    """Print the main figures of an evaluation, or of a run that has a summary."""
+    from flows.cli.tables import evaluation_table, summary_tables
+    from tasks.pipeline.references import EvaluationRef
+
+    if isinstance(value, EvaluationRef):
+        console.print(evaluation_table(value.path))
+    elif isinstance(value, str) and (run_dir / "summary.json").exists():
+        for table in summary_tables(run_dir):
+            console.print(table)
+        console.print(f"report: {run_dir / 'report.html'}", soft_wrap=True)
+
+
+def _remove_prefect_console_log() -> None:
+    """Remove Prefect's log from the terminal; it stays in Prefect's UI and in the run's log.txt."""
+    import prefect.main  # pyright: ignore[reportUnusedImport]  # its import sets up the handlers  # noqa: F401
+    from prefect.logging.handlers import PrefectConsoleHandler
+
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if isinstance(handler, PrefectConsoleHandler):
+            root.removeHandler(handler)

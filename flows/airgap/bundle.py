@@ -7,14 +7,14 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.airgap import parts, wheels
+from flows.airgap import parts, sglang, wheels
 from flows.airgap.request import BUILT, DOWNLOADS, INSTALLER, MANIFEST, SELF_TEST, Request, exact_version, room_for
 from flows.airgap.wheels import Say
 from kernels_eval.errors import InputError
 
 FORMAT = 1
 CONFIGURATIONS = "deployments.zip"
-_ROOM = 1_000_000_000
+_ROOM = 1_500_000_000
 """Free bytes that a bundle wants at most, with the pieces of its largest wheel."""
 
 
@@ -45,9 +45,12 @@ def make_bundle(request: Request, say: Say) -> Bundle:
         say(f"resolving kernelmill[{wheels.EXTRA}] for Python {request.python}")
         resolution = wheels.resolve(request, own, scratch, say)
         names = wheels.fetch(request, resolution, scratch, say)
+        if request.sglang:
+            sglang.write_archive(request, downloads, scratch, say)
+    archives = [CONFIGURATIONS, *([sglang.ARCHIVE] if request.sglang else [])]
     write_configurations(source, downloads / CONFIGURATIONS)
     for path in downloads.iterdir():
-        if path.name not in (*names, CONFIGURATIONS):
+        if path.name not in (*names, *archives):
             path.unlink()  # of an earlier call with other packages
     sizes = {path.name: path.stat().st_size for path in sorted(downloads.iterdir())}
     packed = parts.pack(sizes, request.part_bytes)
@@ -60,6 +63,7 @@ def make_bundle(request: Request, say: Say) -> Bundle:
         "glibc": glibc,
         "host": {package.name: exact_version(package) or "" for package in request.host},
         "packages": {package.name: package.version for package in resolution.packages},
+        "sglang": sglang.PACKAGES if request.sglang else {},
         "files": files,
     }
     (request.out / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")

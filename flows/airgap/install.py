@@ -17,6 +17,7 @@ import site
 import stat
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -24,6 +25,8 @@ from typing import Any
 
 COPY_BYTES = 1 << 20
 MISSING_PARTS = 3
+SGLANG = "sglang"
+"""Folder in the environment that only SGLang's server sees."""
 _STATE = "airgap"
 """Folder in the environment: which files are installed, and pieces of files that are not complete yet."""
 _LAUNCHER = """#!{python}
@@ -87,6 +90,8 @@ def _say_what_is_missing(
     print(f"{len(installed) - before} files installed in {environment}, {len(installed)} of {len(files)} in all")
     left = [file for file in files if file["name"] not in installed]
     if not left:
+        if manifest.get("sglang"):
+            print(f"SGLang: export KERNELMILL_SGLANG={environment / SGLANG}")
         print(f"complete; check it: python3 {bundle / 'selftest.py'} --venv {environment}")
         return 0
     parts = sorted(
@@ -193,7 +198,11 @@ def sha256_of(path: Path) -> str:
 
 
 def unpack(archive: Path, environment: Path, manifest: dict[str, Any]) -> None:
-    """Unpack a wheel into an environment, or another archive into its `share/kernelmill`."""
+    """Unpack a wheel into an environment, SGLang beside it, or another archive into its `share/kernelmill`."""
+    if archive.suffix == ".xz":
+        with tarfile.open(archive, "r:xz") as packed:
+            packed.extractall(environment / SGLANG, filter="data")
+        return
     is_wheel = archive.suffix == ".whl"
     folder = _site_folder(environment) if is_wheel else environment / "share" / "kernelmill"
     with zipfile.ZipFile(archive) as opened:

@@ -83,7 +83,7 @@ def gather(out: Path, into: Path) -> None:
     """Move what lies in parts back into one folder, pieces joined: a bundle can then be made anew from it."""
     folders = sorted(path for path in out.glob(f"{PREFIX}*") if path.is_dir())
     files = [path for folder in folders for path in folder.iterdir()]
-    pieces = [path for path in files if path.suffix[1:].isdigit() and path.stem.endswith((".whl", ".zip"))]
+    pieces = [path for path in files if path.suffix[1:].isdigit() and path.stem.endswith((".whl", ".zip", ".xz"))]
     for path in files:
         if path not in pieces:
             path.replace(into / path.name)

@@ -36,6 +36,8 @@ class Request:
     part_bytes: int
     glibc: int = 28
     """Minor version of the oldest glibc 2 that the bundle has to run with."""
+    sglang: bool = False
+    """SGLang's packages, too."""
 
     @property
     def platforms(self) -> list[str]:
@@ -49,10 +51,15 @@ class Request:
         return {canonicalize_name(package.name) for package in self.host}
 
 
-def parse_request(out: Path, python: str, host: str, part_size: str, glibc: str) -> Request:
+def parse_request(out: Path, python: str, host: str, part_size: str, glibc: str, sglang: bool = False) -> Request:
     """Return the request that the command's words state. Raises InputError for the first that is not understood."""
     return Request(
-        usable_folder(out), parse_python(python), parse_host(host), parse_size(part_size), glibc=parse_glibc(glibc)
+        usable_folder(out),
+        parse_python(python),
+        parse_host(host),
+        parse_size(part_size),
+        glibc=parse_glibc(glibc),
+        sglang=sglang,
     )
 
 

@@ -58,6 +58,8 @@ def checks(manifest: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
         problem = check_requirements(name, manifest)
         if problem is not None:
             yield f"requirements of {name}", problem
+    if manifest.get("sglang"):
+        yield "SGLang's packages", check_folder(Path(sys.prefix) / "sglang", manifest["sglang"])
     share = Path(sys.prefix) / "share" / "kernelmill"
     command = str(Path(sys.prefix) / "bin" / "kernelmill")
     yield "kernelmill --version", check_command([command, "--version"], share)
@@ -79,6 +81,15 @@ def check_package(name: str, expected: str) -> str | None:
             importlib.import_module(module)
         except BaseException as error:  # noqa: BLE001  # a library may end the process, too
             return f"import {module}: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return None
+
+
+def check_folder(folder: Path, expected: dict[str, str]) -> str | None:
+    """Return a package that a folder lacks or has in another version. Imports none: SGLang needs a GPU for it."""
+    found = {canonical(item.name): item.version for item in importlib.metadata.distributions(path=[str(folder)])}
+    for name, version in expected.items():
+        if found.get(canonical(name)) != version:
+            return f"{folder}: found {name} {found.get(canonical(name), 'nowhere')}, expected {version}"
     return None
 
 

@@ -27,13 +27,16 @@ def build(
     ] = "torch,triton,transformers",
     part_size: Annotated[str, typer.Option(metavar="SIZE", help="Largest size of a part, 10MB or more.")] = "60MB",
     glibc: Annotated[str, typer.Option(metavar="2.N", help="Oldest glibc of the target machine.")] = "2.28",
+    sglang: Annotated[
+        bool, typer.Option("--sglang", help="SGLang's server too, for a Hopper GPU and PyTorch 2.11 for CUDA 13.")
+    ] = False,
 ) -> None:
     """Make a bundle: wheels in parts, an installer that needs the standard library alone, and a self-test."""
     from flows.airgap.bundle import make_bundle
     from flows.airgap.request import parse_request
 
     began = time.monotonic()
-    request = parse_request(out, python, host_has, part_size, glibc)
+    request = parse_request(out, python, host_has, part_size, glibc, sglang)
     made = make_bundle(request, typer.echo)
     typer.echo(
         f"{made.folder}: {made.packages} packages, {made.size / 1e6:,.1f} MB in {made.parts} parts, for Python "

@@ -42,7 +42,7 @@ def bundle(folder: Path, wheels: list[Path], limit: int, host: dict[str, str] | 
         "python": PYTHON,
         "glibc": "2.17",
         "host": host or {},
-        "packages": dict(path.name.split("-")[:2] for path in wheels),
+        "packages": dict(path.name.split("-")[:2] for path in wheels if path.suffix == ".whl"),
         "files": parts.write_parts(source, folder, packed),
     }
     (folder / "MANIFEST.json").write_text(json.dumps(manifest))

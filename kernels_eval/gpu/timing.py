@@ -1,10 +1,10 @@
 """Timing of a candidate against the reference, in the judge's worker: rounds of calls until the fastest ones agree.
 
 Each round draws fresh inputs. The reference makes the calls in this process, then the candidate makes the same calls in
-its own, and every output of the candidate is checked. A candidate launches its calls before it is this worker's turn. Both are timed by this process's clock from the opening of a gate
-(kernels_eval.gpu.gate) to the end that the device tells, less the time of a round without calls. A round has enough
-calls that this time is a small part of it, and enough sets of inputs that none is left in the L2 cache from the round
-before.
+its own, and every output of the candidate is checked. A candidate launches its calls before it is this worker's turn.
+Both are timed by this process's clock from the opening of a gate (kernels_eval.gpu.gate) to the end that the device
+tells, less the time of a round without calls. A round has enough calls that this time is a small part of it, and enough
+sets of inputs that none is left in the L2 cache from the round before.
 """
 
 import math

@@ -96,8 +96,9 @@ def cpu_lines(settings: "RunConfig") -> list[str]:
     tensors = sum(size for name, size in used.items() if name != "context")
     lines = [
         "",
-        f"{shape.parameters / 1e6:.2f} million weights{_active(shape)}, no GPU: fits where {tensors / GIB:.1f} GiB are free for each "
-        f"of {counted(update.ranks, 'rank')}, beside about 4 GiB for Ray, Prefect, the judge and PyTorch itself",
+        f"{shape.parameters / 1e6:.2f} million weights{_active(shape)}, no GPU: fits where {tensors / GIB:.1f} GiB "
+        f"are free for each of {counted(update.ranks, 'rank')}, beside about 4 GiB for Ray, Prefect, "
+        "the judge and PyTorch itself",
     ]
     if settings.model.pretrained is None:
         lines.append(f"about {expected_seconds(settings) / 60:.0f} min on two CPU cores")

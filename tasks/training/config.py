@@ -7,7 +7,6 @@ from pydantic import Field, ValidationInfo, field_validator
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FileContent, FrozenModel, Operational
 
-
 ATTENTION_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 """Linear modules of a model with experts that take adapters."""
 

@@ -192,8 +192,8 @@ def step_flops(model: PreTrainedModel, lengths: Sequence[int], trained_tokens: i
     """Return the floating-point operations of an optimizer step over sequences of these lengths.
 
     Counted: two for each pass, weight of the body and token, those of causal attention, and the head on trained tokens.
-    Of a layer's experts those that a token passes through. Recomputation (checkpointing, the chunked head) is not useful
-    work and not counted.
+    Of a layer's experts those that a token passes through. Recomputation (checkpointing, the chunked head) is not
+    useful work and not counted.
     """
     body: Any = model.base_model
     embedding = model.get_input_embeddings().weight  # pyright: ignore[reportOptionalMemberAccess]

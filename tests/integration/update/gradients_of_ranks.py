@@ -93,8 +93,12 @@ def new_model(experts: bool) -> PreTrainedModel:
         "tie_word_embeddings": True,
         "attn_implementation": "sdpa",
     }
-    of_experts = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
-    model = Qwen3MoeForCausalLM(Qwen3MoeConfig(**sizes, **of_experts)) if experts else Qwen3ForCausalLM(Qwen3Config(**sizes))
+    of_experts: dict[str, Any] = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+    model = (
+        Qwen3MoeForCausalLM(Qwen3MoeConfig(**sizes, **of_experts))
+        if experts
+        else Qwen3ForCausalLM(Qwen3Config(**sizes))
+    )
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(4 if parameter.dim() > 1 else 1)

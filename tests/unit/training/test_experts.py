@@ -106,7 +106,9 @@ def test_adapters_of_the_attention_merge_and_others_are_refused(
     assert set(merged_state(model)) == names
     with pytest.raises(InputError, match=r"update.lora.targets: found all-linear for a model with 8 experts, expected"):
         check_adapters(LoraConfig(), 8)
-    with pytest.raises(InputError, match=r"found down_proj, gate for a model with 8 experts, expected names among q_proj"):
+    with pytest.raises(
+        InputError, match=r"found down_proj, gate for a model with 8 experts, expected names among q_proj"
+    ):
         check_adapters(LoraConfig(targets=("q_proj", "gate", "down_proj")), 8)
 
 

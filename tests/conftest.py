@@ -1,7 +1,9 @@
 """Fixtures that every test may use."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -40,3 +42,33 @@ def ray_local() -> Iterator[None]:
     )  # also where another cluster runs on this machine
     yield
     ray.shutdown()
+
+
+@pytest.fixture
+def save_experts() -> Callable[..., None]:
+    """A function that saves a small Qwen3-MoE, whose second layer of three is dense, with a tokenizer."""
+
+    def save(folder: Path, **changes: Any) -> None:
+        import torch
+        from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+        from tasks.models.policy import save_policy
+        from tasks.models.tokenizer import train_tokenizer
+
+        tokenizer = train_tokenizer([f"x = {number}\n" for number in range(50)], 300, folder.parent / "tokenizer")
+        sizes = {
+            "vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 512,
+            "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "mlp_only_layers": [1],
+            "norm_topk_prob": True, "tie_word_embeddings": True, "eos_token_id": tokenizer.eos_token_id,
+            "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None,
+        }  # fmt: skip
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = Qwen3MoeForCausalLM(Qwen3MoeConfig(**sizes | changes))
+        with torch.no_grad():  # the library's initial weights choose experts almost evenly
+            for weight in model.parameters():
+                weight.mul_(3 if weight.dim() > 1 else 1)
+        save_policy(model, tokenizer, folder)
+
+    return save

@@ -7,12 +7,13 @@ without the attention matrix (fused attention never stores it), counted for gate
 Specific to this trainer: gradients accumulate in float32; the reference policy is whole on every rank.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from kernels_eval.errors import InputError
-from tasks.models.config import COMPANIONS, ModelConfig
+from tasks.models.config import COMPANIONS, ModelConfig, expert_count
 from tasks.pipeline.json_file import read_json_object
 
 GIB = 2**30
@@ -34,7 +35,10 @@ STAGES: tuple[Stage, ...] = (0, 1, 2, 3)
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a decoder of the Llama or Qwen family: grouped-query attention, gated feed-forward, RMS norms."""
+    """Sizes of a decoder of the Llama or Qwen family: grouped-query attention, gated feed-forward, RMS norms.
+
+    Of Qwen3's mixture of experts: `expert_layers` of the layers have a router and experts for a feed-forward.
+    """
 
     layers: int
     hidden: int
@@ -47,17 +51,42 @@ class Shape:
     """Output head and embedding share their weights."""
     query_key_norm: bool = False
     attention_bias: bool = False
-    """Queries, keys and values have biases."""
+    """Queries, keys and values have biases, and so has the attention's output in Qwen3."""
+    experts: int = 0
+    """Experts of a layer. 0: all layers are dense."""
+    experts_per_token: int = 0
+    expert_intermediate: int = 0
+    expert_layers: int = 0
 
     @property
     def parameters(self) -> int:
         """Number of weights."""
+        return round(self._with_experts(self.experts))
+
+    @property
+    def active_parameters(self) -> int:
+        """Number of weights that one token passes through; the embedding counts whole."""
+        return round(self._with_experts(self.experts_per_token))
+
+    def read_parameters(self, tokens: float) -> float:
+        """Return the number of weights that a batch of this many tokens reads, if routers choose evenly.
+
+        Of a layer's E experts a batch of n tokens with k experts each needs E · (1 − (1 − k/E)^n).
+        """
+        if not self.experts:
+            return float(self.parameters)
+        return self._with_experts(self.experts * (1 - (1 - self.experts_per_token / self.experts) ** tokens))
+
+    def _with_experts(self, experts: float) -> float:
+        """Return the number of weights with so many experts a layer, beside a router of all."""
         width, shared = self.heads * self.head_dim, self.key_value_heads * self.head_dim
         attention = 2 * self.hidden * width + 2 * self.hidden * shared
         norms = 2 * self.hidden + (2 * self.head_dim if self.query_key_norm else 0)
-        biases = width + 2 * shared if self.attention_bias else 0
-        layer = attention + 3 * self.hidden * self.intermediate + norms + biases
-        return self.layers * layer + self.hidden + self.embedding * (1 if self.tied else 2)
+        biases = width + 2 * shared + (self.hidden if self.query_key_norm else 0) if self.attention_bias else 0
+        of_experts = self.hidden * (self.experts + 3.0 * self.expert_intermediate * experts)
+        dense = (self.layers - self.expert_layers) * 3 * self.hidden * self.intermediate
+        layers = self.layers * (attention + norms + biases) + dense + self.expert_layers * of_experts
+        return layers + self.hidden + self.embedding * (1 if self.tied else 2)
 
     @property
     def embedding(self) -> int:
@@ -69,10 +98,16 @@ class Shape:
         return 2 * self.layers * self.key_value_heads * self.head_dim * bytes_per_value
 
 
+_QWEN3_30B = Shape(
+    48, 2048, 6144, 32, 4, 128, 151936, query_key_norm=True,
+    experts=128, experts_per_token=8, expert_intermediate=768, expert_layers=48,
+)  # fmt: skip
 KNOWN = {
     "Qwen/Qwen3-8B": Shape(36, 4096, 12288, 32, 8, 128, 151936, query_key_norm=True),
     "Qwen/Qwen2.5-Coder-7B-Instruct": Shape(28, 3584, 18944, 28, 4, 128, 152064, attention_bias=True),
     "facebook/KernelLLM": Shape(32, 4096, 14336, 32, 8, 128, 128256),
+    "Qwen/Qwen3-30B-A3B": _QWEN3_30B,
+    "Qwen/Qwen3-Coder-30B-A3B-Instruct": _QWEN3_30B,  # another `intermediate_size`, which no layer has
 }
 """By hub name; from each model's published config.json."""
 
@@ -120,9 +155,30 @@ def _from_file(file: Path) -> Shape:
             tied=bool(stored.get("tie_word_embeddings", False)),
             query_key_norm=kind.startswith("qwen3"),
             attention_bias=bool(stored.get("attention_bias", kind == "qwen2")),
+            **_expert_sizes(file, stored),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{file}: expected the sizes of a decoder: {type(error).__name__}: {error}") from error
+
+
+def _expert_sizes(file: Path, stored: Mapping[str, Any]) -> dict[str, int]:
+    """Return the fields of a Shape that a mixture of experts has; none of a dense model."""
+    experts = expert_count(stored)
+    if not experts:
+        return {}
+    if stored.get("model_type") != "qwen3_moe":
+        raise InputError(
+            f"{file}: model_type: found {stored.get('model_type')} with {experts} experts, expected qwen3_moe: "
+            "the sizes of other models with experts are not known"
+        )
+    step, dense = int(stored.get("decoder_sparse_step") or 1), set(stored.get("mlp_only_layers") or [])
+    layers = range(int(stored["num_hidden_layers"]))
+    return {
+        "experts": experts,
+        "experts_per_token": int(stored["num_experts_per_tok"]),
+        "expert_intermediate": int(stored["moe_intermediate_size"]),
+        "expert_layers": sum(layer not in dense and (layer + 1) % step == 0 for layer in layers),
+    }
 
 
 @dataclass(frozen=True)
@@ -202,14 +258,20 @@ def activation_bytes(shape: Shape, tokens: int, weight: int, checkpointing: bool
     """Return the bytes of the activations that the backward pass needs for this many tokens.
 
     A layer keeps, per token: inputs and outputs of two norms (4 hidden); queries, keys, values and the attention's
-    output; and of the gated feed-forward the two products, the activation and their product (4 intermediate).
+    output; and of the gated feed-forward the two products, the activation and their product (4 intermediate). Each of a
+    token's experts keeps those of its own width, and its copies of the input and of the output, weighted or not
+    (3 hidden).
     With checkpointing each layer keeps only its input, and one layer at a time keeps everything.
     """
     attention = (2 * shape.heads + 2 * shape.key_value_heads) * shape.head_dim
-    layer = weight * (4 * shape.hidden + attention + 4 * shape.intermediate) * tokens
+    around = 4 * shape.hidden + attention
+    dense = around + 4 * shape.intermediate
+    of_experts = around + shape.experts_per_token * (4 * shape.expert_intermediate + 3 * shape.hidden)
+    dense_layers = shape.layers - shape.expert_layers
     if checkpointing:
-        return float(layer + shape.layers * weight * shape.hidden * tokens)
-    return float(shape.layers * layer)
+        largest = max(dense if dense_layers else 0, of_experts if shape.expert_layers else 0)
+        return float((largest + shape.layers * shape.hidden) * weight * tokens)
+    return float((dense_layers * dense + shape.expert_layers * of_experts) * weight * tokens)
 
 
 def logit_bytes(shape: Shape, tokens: int) -> float:

@@ -248,9 +248,14 @@ def _fewest_ranks(job: TrainingJob, room: float) -> int | None:
 
 
 def _adapter_parameters(shape: Shape, rank: int) -> int:
-    """Return the weights of adapters on every linear module: rank · (in + out) each (Hu et al. 2021)."""
+    """Return the weights of adapters on every linear module: rank · (in + out) each (Hu et al. 2021).
+
+    Of a model with experts on the attention's alone (tasks.training.config.check_adapters).
+    """
     width, shared = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
-    sides = 2 * (shape.hidden + width) + 2 * (shape.hidden + shared) + 3 * (shape.hidden + shape.intermediate)
+    sides = 2 * (shape.hidden + width) + 2 * (shape.hidden + shared)
+    if not shape.experts:
+        sides += 3 * (shape.hidden + shape.intermediate)
     return shape.layers * rank * sides
 
 

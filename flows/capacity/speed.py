@@ -3,7 +3,8 @@
 Training: 6 operations per weight and token (Kaplan et al. 2020, section 2.1), 2 more if activations are recomputed, and
 2 for each model that only scores, at the share of the peak that training reaches (model FLOP utilisation, Chowdhery et
 al. 2022, appendix B). Generation: a decoding step reads the weights once for the whole batch, and the keys and values
-of each sequence (Pope et al. 2022, section 2.1), at a share of the memory bandwidth.
+of each sequence (Pope et al. 2022, section 2.1), at a share of the memory bandwidth. Of a mixture of experts a token is
+computed with the weights that it passes through, and a step reads those of all experts that its tokens are routed to.
 """
 
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ def training_tokens_a_second(
     shape: Shape, gpu: Gpu, ranks: int, assumed: Assumptions, recomputed: bool, scored_by: int, models: int = 1
 ) -> float:
     """Return the tokens per second that all ranks train on. `scored_by`: number of models that only score."""
-    body = shape.parameters - shape.embedding
+    body = shape.active_parameters - shape.embedding
     operations = body * (models * (8.0 if recomputed else 6.0) + 2.0 * scored_by)
     return ranks * gpu.flops * assumed.utilisation / operations
 
@@ -80,7 +81,7 @@ def generated_tokens_a_second(
     shape: Shape, gpu: Gpu, servers: int, tensor_parallel: int, sequences: int, context: float, assumed: Assumptions
 ) -> float:
     """Return the tokens per second of all servers, each generating `sequences` at a time of mean length `context`."""
-    read = 2.0 * shape.parameters + sequences * context * shape.cache_bytes()
+    read = 2.0 * shape.read_parameters(sequences) + sequences * context * shape.cache_bytes()
     steps = gpu.bandwidth * tensor_parallel * assumed.bandwidth_share / read
     return servers * sequences * steps
 

@@ -8,8 +8,10 @@ import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from flows.capacity.memory import shape_of
 from flows.capacity.planner import gpus_of, needs_of
 from flows.checks.named_files import architectures_of, check_model_folder, check_weights
 from flows.checks.output import try_to_write
@@ -25,6 +27,7 @@ from tasks.models.config import ModelConfig
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.engines.sglang.installation import find_installation, looked_in
 from tasks.sft.corpus_check import check_corpus
+from tasks.training.config import check_adapters
 
 HEALTH_TIMEOUT_S = 3.0
 """A server that takes longer to answer counts as unhealthy."""
@@ -88,12 +91,23 @@ def check_pretrained(config: RunConfig) -> None:
     for name, agent in config.rollout.episode.agents.items():
         if agent.pretrained is not None:
             check_model_folder(f"rollout.episode.agents.{name}.pretrained", agent.pretrained)
+    check_lora(config)
     critic = config.update.critic.pretrained if config.update.advantage == "gae" else None
     if critic is not None and not Path(critic).exists():
         raise InputError(f"update.critic.pretrained: no such file or folder: {critic}")
     if critic is not None:
         architectures_of("update.critic.pretrained", Path(critic))
         check_weights("update.critic.pretrained", Path(critic))
+
+
+def check_lora(config: RunConfig) -> None:
+    """Check that adapters are asked for where the models that are trained take some."""
+    agents = [agent.pretrained for agent in config.rollout.episode.agents.values() if agent.pretrained is not None]
+    for model in (config.model, *(ModelConfig(pretrained=name) for name in agents)):
+        experts = 0
+        with suppress(InputError):  # the model's sizes are not known
+            experts = shape_of(model).experts
+        check_adapters(config.update.lora, experts)
 
 
 def check_not_latest(model: ModelConfig, runs_dir: Path) -> None:

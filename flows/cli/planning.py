@@ -8,6 +8,7 @@ from flows.cli.options import ConfigArgument, ConfigOption, SetOption, config_pa
 from flows.settings.plurals import counted
 
 if TYPE_CHECKING:
+    from flows.capacity.memory import Shape
     from flows.capacity.planner import CapacityPlan
     from flows.capacity.speed import Assumptions
     from flows.settings.configuration import RunConfig
@@ -95,8 +96,9 @@ def cpu_lines(settings: "RunConfig") -> list[str]:
     tensors = sum(size for name, size in used.items() if name != "context")
     lines = [
         "",
-        f"{shape.parameters / 1e6:.2f} million weights, no GPU: fits where {tensors / GIB:.1f} GiB are free for each "
-        f"of {counted(update.ranks, 'rank')}, beside about 4 GiB for Ray, Prefect, the judge and PyTorch itself",
+        f"{shape.parameters / 1e6:.2f} million weights{_active(shape)}, no GPU: fits where {tensors / GIB:.1f} GiB "
+        f"are free for each of {counted(update.ranks, 'rank')}, beside about 4 GiB for Ray, Prefect, "
+        "the judge and PyTorch itself",
     ]
     if settings.model.pretrained is None:
         lines.append(f"about {expected_seconds(settings) / 60:.0f} min on two CPU cores")
@@ -132,13 +134,18 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
     return lines
 
 
+def _active(shape: "Shape") -> str:
+    """Return what share of a mixture of experts a token passes through, to be said behind its weights."""
+    return f" ({shape.active_parameters / shape.parameters:.0%} of them active for a token)" if shape.experts else ""
+
+
 def _update_lines(settings: "RunConfig", found: "CapacityPlan") -> list[str]:
     from flows.capacity.memory import GIB
 
     gpu, update = found.gpu, settings.update
     parts = ", ".join(f"{name} {size / GIB:.1f}" for name, size in found.training.items())
     lines = [
-        f"{found.shape.parameters / 1e9:.2f} billion weights on {found.gpus} × {gpu.name} "
+        f"{found.shape.parameters / 1e9:.2f} billion weights{_active(found.shape)} on {found.gpus} × {gpu.name} "
         f"(update {found.update_gpus:g}, generation {found.generation_gpus:g}, judge {found.judge_gpus:g})",
         f"update: ZeRO-{found.stage} on {counted(update.ranks, 'rank')}: {_verdict(found.training_fits)}: "
         f"{sum(found.training.values()) / GIB:.1f} GiB per rank, of "

@@ -1,7 +1,8 @@
 """Settings of the policy's model."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -45,3 +46,10 @@ class ModelConfig(FrozenModel):
         """Folder of the Megatron checkpoint in `pretrained`; None if that is something else."""
         name = self.pretrained or ""
         return Path(name.removeprefix(MEGATRON)) if name.startswith(MEGATRON) else None
+
+
+def expert_count(stored: Mapping[str, Any]) -> int:
+    """Return the number of experts of a layer in the fields of a `config.json`; 0: its layers are dense."""
+    # Published files say num_experts, transformers 5 writes num_local_experts, DeepSeek's n_routed_experts.
+    names = ("num_experts", "num_local_experts", "n_routed_experts")
+    return next((int(stored[name]) for name in names if stored.get(name)), 0)

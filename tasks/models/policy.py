@@ -8,7 +8,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from kernels_eval.errors import InputError, first_line
-from tasks.models.config import ModelConfig
+from tasks.models.config import ModelConfig, expert_count
 from tasks.pipeline.json_file import read_json_object
 
 _SHAPE_FIELDS = (
@@ -23,6 +23,14 @@ _SHAPE_FIELDS = (
     "tie_word_embeddings",
 )
 """Fields that must be equal for one model's weights and optimizer state to fit another's."""
+_EXPERT_FIELDS: dict[str, Any] = {
+    "num_experts": None,
+    "num_experts_per_tok": None,
+    "moe_intermediate_size": None,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+}
+"""Further such fields of a mixture of experts, and what a missing one or null stands for."""
 
 
 def new_policy(config: ModelConfig, tokenizer: Any, seed: int = 0) -> PreTrainedModel:
@@ -74,6 +82,10 @@ def load_weights(
     """
     try:
         config: Any = AutoConfig.from_pretrained(str(path))
+        if getattr(config, "output_router_logits", False):
+            # No loss here has the router's auxiliary term; transformers would compute it in every forward pass, and
+            # fails at the embedded engine's masks.
+            config.output_router_logits = False
         for name, value in changes.items():
             setattr(config, name, value)
         model, report = loader.from_pretrained(
@@ -108,7 +120,19 @@ def architecture_of(path: Path) -> dict[str, Any]:
     if not file.exists():
         raise InputError(f"{file}: expected the configuration of a Hugging Face model, found no file")
     stored = read_json_object(file)
-    return {field: stored.get(field) for field in _SHAPE_FIELDS}
+    found = {field: stored.get(field) for field in _SHAPE_FIELDS}
+    if not (experts := expert_count(stored)):
+        return found
+    of_experts = {field: stored.get(field) or default for field, default in _EXPERT_FIELDS.items()}
+    return found | of_experts | {"num_experts": experts}
+
+
+def attention_kinds(config: Any) -> set[str]:
+    """Return the kinds of attention of a model's layers, by transformers' names, from its configuration."""
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None and getattr(config, "sliding_window", None):
+        return {"sliding_attention"}  # Mistral and Qwen3-MoE have a window for all layers, and no list of kinds
+    return set(kinds or ["full_attention"])
 
 
 def dtype_of(path: Path) -> str:
@@ -171,7 +195,7 @@ def _cast(model: PreTrainedModel, dtype: str) -> PreTrainedModel:
 
 
 def _compare(checkpoint: Path, found: dict[str, Any], expected: dict[str, Any], source: str) -> None:
-    wrong = [name for name in expected if found[name] != expected[name]]
+    wrong = [name for name in expected if found.get(name) != expected[name]]
     if wrong:
-        listed = "; ".join(f"{name}: found {found[name]}, expected {expected[name]}" for name in wrong)
+        listed = "; ".join(f"{name}: found {found.get(name)}, expected {expected[name]}" for name in wrong)
         raise InputError(f"{checkpoint}: a checkpoint of another architecture than {source}: {listed}")

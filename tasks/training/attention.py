@@ -25,6 +25,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from kernels_eval.errors import InputError
+from tasks.models.policy import attention_kinds
 from tasks.training.batches import Layout, MicroBatch, TrainedSequence, deal_to_ranks
 from tasks.training.config import check_heads
 
@@ -117,7 +118,7 @@ def join_sequence_group(size: int) -> SequenceGroup:
 
 def use_packed_attention(model: PreTrainedModel, group: SequenceGroup = ALONE) -> None:
     """Switch a model to packed attention over the rows of a group. Raises InputError if its attention is not causal."""
-    kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
+    kinds = attention_kinds(model.config)
     if kinds != {"full_attention"}:
         raise InputError(
             f"update.packing: the model's layers attend as {', '.join(sorted(kinds))}, "

@@ -7,6 +7,9 @@ from pydantic import Field, ValidationInfo, field_validator
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FileContent, FrozenModel, Operational
 
+ATTENTION_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
+"""Linear modules of a model with experts that take adapters."""
+
 
 class LoraConfig(FrozenModel):
     """Low-rank adapters: the base stays as it is, and is the reference policy with the adapters off."""
@@ -15,7 +18,8 @@ class LoraConfig(FrozenModel):
     alpha: int = Field(default=32, ge=1)
     dropout: float = Field(default=0.0, ge=0, lt=1)
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
-    """Names of the linear modules that get adapters; `all-linear`: all but the head."""
+    """Names of the linear modules that get adapters; `all-linear`: all but the head. Of a model with experts
+    expected: a list of the attention's."""
 
 
 class EngineConfig(FrozenModel):
@@ -78,4 +82,19 @@ def check_heads(heads: int, key_value_heads: int, size: int) -> None:
         raise InputError(
             f"update.context_parallel: found {size}, expected a divisor or a multiple of "
             f"the model's {key_value_heads} key-value heads"
+        )
+
+
+def check_adapters(lora: LoraConfig | None, experts: int) -> None:
+    """Raise InputError if adapters are asked for on the experts or the router of a model with experts (0: none).
+
+    A layer's experts are one tensor of three axes: adapters know matrices, and could not be merged into it.
+    """
+    if lora is None or not experts:
+        return
+    wrong = [lora.targets] if isinstance(lora.targets, str) else [*{*lora.targets} - {*ATTENTION_PROJECTIONS}]
+    if wrong:
+        raise InputError(
+            f"update.lora.targets: found {', '.join(sorted(wrong))} for a model with {experts} experts, expected names "
+            f"among {', '.join(ATTENTION_PROJECTIONS)}: experts and router take no adapters"
         )

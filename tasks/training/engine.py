@@ -192,13 +192,19 @@ def step_flops(model: PreTrainedModel, lengths: Sequence[int], trained_tokens: i
     """Return the floating-point operations of an optimizer step over sequences of these lengths.
 
     Counted: two for each pass, weight of the body and token, those of causal attention, and the head on trained tokens.
-    Recomputation (checkpointing, the chunked head) is not useful work and not counted.
+    Of a layer's experts those that a token passes through. Recomputation (checkpointing, the chunked head) is not
+    useful work and not counted.
     """
     body: Any = model.base_model
     embedding = model.get_input_embeddings().weight  # pyright: ignore[reportOptionalMemberAccess]
     head: Any = model.get_output_embeddings()
-    body_passes = sum(_passes(weight) for weight in body.parameters() if weight is not embedding)
     config: Any = model.config
+    active = config.num_experts_per_tok / config.num_experts if getattr(config, "num_experts", None) else 1.0
+    body_passes = sum(
+        _passes(weight) * (active if ".experts." in name else 1.0)
+        for name, weight in body.named_parameters()
+        if weight is not embedding
+    )
     width = config.num_attention_heads * (
         getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     )

@@ -23,7 +23,7 @@ from tasks.pipeline.store import digest_of, measured, publish, published_digest
 from tasks.pipeline.tables import METRICS_FILE
 from tasks.rollout.curriculum import MANIFEST_KEY, record_of
 from tasks.rollout.refill import refill_record
-from tasks.training.config import check_heads
+from tasks.training.config import check_adapters, check_heads
 from tasks.training.faults import with_smaller_batches
 from tasks.training.metrics import record
 from tasks.training.ranks import replace_ranks, run_on_ranks
@@ -76,6 +76,7 @@ def update_policy(
     shape = architecture_of(policy.path)
     heads = shape["num_attention_heads"]
     check_heads(heads, shape["num_key_value_heads"] or heads, config.context_parallel)
+    check_adapters(config.lora, shape.get("num_experts", 0))
     samples = read_samples(batch, config, vocabulary=int(shape["vocab_size"]), roles=roles)
     base = None
     if config.lora is not None:

@@ -196,3 +196,17 @@ def test_bad_data_is_one_clear_sentence(tmp_path: Path, make_pairs: Callable[...
     with pytest.raises(InputError, match=r"pairs.parquet: expected a Parquet table"):
         train()
     assert not (tmp_path / "never").exists()
+
+
+def test_a_mixture_of_experts_learns(
+    tmp_path: Path, make_pairs: Callable[..., SftDataRef], save_experts: Callable[..., None]
+) -> None:
+    save_experts(tmp_path / "experts", max_position_embeddings=1024)
+    model = MODEL.model_copy(update={"pretrained": str(tmp_path / "experts")})
+    config = CONFIG.model_copy(update={"steps": 20})
+    policy = train_sft(make_pairs(), model, config, ENGINE, 0, tmp_path / "sft", tmp_path / "work", silent)
+    metrics = pl.read_parquet(policy.path / "metrics.parquet")
+    assert metrics["loss"][-1] < 0.7 * metrics["loss"][0]
+    before, after = load_file(tmp_path / "experts/model.safetensors"), load_file(policy.path / "model.safetensors")
+    assert before.keys() == after.keys()
+    assert not any(torch.equal(before[name], after[name]) for name in before if ".mlp." in name)

@@ -2,19 +2,21 @@
 
     python gradients_of_ranks.py RANK WORLD_SIZE FOLDER
 
-FOLDER/variants.json: {name: {setting of UpdateConfig: value, "order": seed, "offload": keys of zero_optimization}}.
+FOLDER/variants.json: {name: {setting of UpdateConfig: value, "order": seed, "offload": keys of zero_optimization,
+"experts": true for a mixture of experts}}.
 Rank 0 writes FOLDER/<name>.safetensors, gradients by parameter with the loss and the gradient norm in the metadata.
 """
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import distributed
-from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from tasks.training.batches import TrainedSequence
 from tasks.training.checkpoint import OPTIMIZER_FILE, save_optimizer
@@ -40,19 +42,20 @@ def main(rank: int, world_size: int, folder: Path) -> None:
     for name, variant in json.loads((folder / "variants.json").read_text()).items():
         order = variant.pop("order", None)
         offload = variant.pop("offload", None)
+        model = new_model(variant.pop("experts", False))
         if offload is not None:
             variant["deepspeed"] = offload_file(folder, **offload)
-        take_step(rank, folder / name, UpdateConfig(ranks=world_size, **variant), order)
+        take_step(rank, folder / name, UpdateConfig(ranks=world_size, **variant), order, model)
     distributed.destroy_process_group()
 
 
-def take_step(rank: int, folder: Path, settings: UpdateConfig, order: int | None) -> None:
+def take_step(rank: int, folder: Path, settings: UpdateConfig, order: int | None, model: PreTrainedModel) -> None:
     config = settings.model_copy(
         update={"kl_coefficient": 0.05, "entropy_coefficient": 0.01, "gradient_clip": 1e9, "betas": (0.5, 0.5)}
     )
     samples, prepared = batch()
     places = np.arange(len(samples)) if order is None else np.random.default_rng(order).permutation(len(samples))
-    engine = PolicyEngine(new_model(), engine_settings(config, "float32"))
+    engine = PolicyEngine(model, engine_settings(config, "float32"))
     longest = max(sample.responded for sample in samples)
     rows = places.tolist()
     figures = optimizer_step(
@@ -77,20 +80,25 @@ def offload_file(folder: Path, ratio: float = 1.0, **zero: int) -> str:
     return str(file)
 
 
-def new_model() -> PreTrainedModel:
+def new_model(experts: bool) -> PreTrainedModel:
     torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=VOCABULARY,
-        hidden_size=24,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        tie_word_embeddings=True,
-        attn_implementation="sdpa",
+    sizes: dict[str, Any] = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 24,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "tie_word_embeddings": True,
+        "attn_implementation": "sdpa",
+    }
+    of_experts: dict[str, Any] = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+    model = (
+        Qwen3MoeForCausalLM(Qwen3MoeConfig(**sizes, **of_experts))
+        if experts
+        else Qwen3ForCausalLM(Qwen3Config(**sizes))
     )
-    model = Qwen3ForCausalLM(config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(4 if parameter.dim() > 1 else 1)

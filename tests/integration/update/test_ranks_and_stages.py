@@ -32,6 +32,8 @@ VARIANTS: dict[int, dict[str, dict[str, Any]]] = {
         "packed": {"packing": "packed", "tokens_per_rank": 64, "order": 2},
         "chunked-head": {"head": "chunked", "packing": "packed", "activation_checkpointing": True},
         "sequences: plain": OF_SEQUENCES,
+        "experts: plain": {"zero_stage": 0, "experts": True},
+        "experts: packed": {"packing": "packed", "tokens_per_rank": 64, "order": 2, "experts": True},
     },
     2: {
         "zero-0": {"zero_stage": 0, "order": 3},
@@ -43,6 +45,9 @@ VARIANTS: dict[int, dict[str, dict[str, Any]]] = {
         "shared-zero-2": {"zero_stage": 2, "context_parallel": 2, "head": "chunked", "activation_checkpointing": True},
         "shared-zero-3": {"zero_stage": 3, "context_parallel": 2, "activation_checkpointing": True},
         "sequences: shared": OF_SEQUENCES | {"context_parallel": 2},
+        "experts: zero-2": {"zero_stage": 2, "experts": True},
+        "experts: zero-3": {"zero_stage": 3, "packing": "packed", "activation_checkpointing": True, "experts": True},
+        "experts: shared-zero-1": {"zero_stage": 1, "context_parallel": 2, "tokens_per_rank": 64, "experts": True},
     },
     3: {"does-not-divide": {"zero_stage": 2}},
     4: {
@@ -103,7 +108,7 @@ def test_neither_ranks_nor_stages_nor_layout_change_the_step(tmp_path: Path) -> 
         for name, step in steps_of(world_size, tmp_path / str(world_size)).items()
     }
     for where, (other, others) in found.items():
-        figures, gradients = found["sequences: plain on 1" if ":" in where else "plain on 1"]
+        figures, gradients = found[f"{where.partition(':')[0]}: plain on 1" if ":" in where else "plain on 1"]
         assert figures["gradient_norm"] > 0.1
         assert figures["clip_fraction"] > 0.05
         for name, value in figures.items():

@@ -1,6 +1,7 @@
 """Policies: made from a seed, saved and loaded to the bit, refused where they are of another shape."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,15 @@ def test_bfloat16_leaves_rotary_frequencies_in_float32(tokenizer, monkeypatch: p
     model = new_policy(CONFIG.model_copy(update={"dtype": "bfloat16"}), tokenizer)
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
     assert {buffer.dtype for buffer in model.buffers()} == {torch.float32}
+
+
+def test_experts_belong_to_the_shape(tmp_path: Path, save_experts: Callable[..., None]) -> None:
+    save_experts(tmp_path / "eight")
+    save_experts(tmp_path / "four", num_experts=4)
+    check_same_architecture(tmp_path / "eight", tmp_path / "eight")
+    with pytest.raises(InputError, match="num_experts: found 8, expected 4"):
+        check_same_architecture(tmp_path / "eight", tmp_path / "four")
+    stored = json.loads((tmp_path / "eight/config.json").read_text())
+    stored["num_experts"] = stored.pop("num_local_experts")  # as published files say it
+    (tmp_path / "four/config.json").write_text(json.dumps(stored))
+    check_same_architecture(tmp_path / "eight", tmp_path / "four")

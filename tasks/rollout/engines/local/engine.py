@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.cluster.devices import has_gpu
-from tasks.models.policy import load_policy
+from tasks.models.policy import attention_kinds, load_policy
 from tasks.rollout.config import SamplingConfig
 from tasks.rollout.engines import Generation, GenerationRequest, stop_tokens
 from tasks.rollout.engines.local.decoding import decode_batch, decoder_of
@@ -29,7 +29,7 @@ class TransformersEngine:
 
     def __init__(self, model: PreTrainedModel, stop_token_ids: frozenset[int], batch_size: int) -> None:
         """Raise InputError if the model has layers other than full attention: the cache supports no others."""
-        kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
+        kinds = attention_kinds(model.config)
         if kinds != {"full_attention"}:
             raise InputError(
                 f"rollout.engine: transformers: the model has layers of kind {', '.join(sorted(kinds))}, expected "

@@ -1,8 +1,10 @@
 """Published sizes of models, ZeRO's arithmetic, and the memory of a rank and of a server."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,6 +33,7 @@ QWEN3 = KNOWN["Qwen/Qwen3-8B"]
         ("Qwen/Qwen3-8B", 8_190_735_360),
         ("Qwen/Qwen2.5-Coder-7B-Instruct", 7_615_616_512),
         ("facebook/KernelLLM", 8_030_261_248),
+        ("Qwen/Qwen3-30B-A3B", 30_532_122_624),
     ],
 )
 def test_parameters_are_as_published(name: str, parameters: int):
@@ -49,6 +52,53 @@ def test_a_folder_tells_its_sizes(tmp_path: Path):
         shape_of(ModelConfig(pretrained=str(tmp_path)))
     with pytest.raises(InputError, match="are not known"):
         shape_of(ModelConfig(pretrained="someone/else"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"mlp_only_layers": [], "tie_word_embeddings": False},
+        {"mlp_only_layers": [0], "decoder_sparse_step": 2, "num_hidden_layers": 5, "attention_bias": True},
+        {"mlp_only_layers": [0, 1, 2]},
+    ],
+)
+def test_the_experts_of_a_folder_are_counted(
+    tmp_path: Path, save_experts: Callable[..., None], changes: dict[str, Any]
+):
+    from tasks.models.policy import load_policy
+
+    save_experts(tmp_path / "policy", **changes)
+    model = load_policy(tmp_path / "policy")
+    shape = shape_of(ModelConfig(pretrained=str(tmp_path / "policy")))
+    assert shape.parameters == sum(weight.numel() for weight in model.parameters())
+    of_experts = sum(weight.numel() for name, weight in model.named_parameters() if ".experts." in name)
+    assert shape.parameters - shape.active_parameters == of_experts * 6 / 8
+    assert shape.read_parameters(1) == shape.active_parameters
+    assert shape.active_parameters <= shape.read_parameters(3) <= shape.read_parameters(1000) <= shape.parameters
+
+
+def test_a_token_passes_through_its_experts_alone():
+    """Qwen3-30B-A3B by hand: attention, router and norms of a layer, 8 of 128 experts, final norm, both embeddings."""
+    layer = 2 * 2048 * 4096 + 2 * 2048 * 512 + 2048 * 128 + 2 * 2048 + 2 * 128 + 8 * 3 * 2048 * 768
+    found = KNOWN["Qwen/Qwen3-30B-A3B"]
+    assert found.active_parameters == 48 * layer + 2048 + 2 * 151936 * 2048 == 3_353_032_704
+    assert found.read_parameters(64) == pytest.approx(found.parameters, rel=0.02)  # 64 tokens need nearly all experts
+    job = TrainingJob(found, "bfloat16", 3, 8, 4096, True)
+    assert training_memory(job)["weights"] == 2 * found.parameters / 8
+
+
+def test_other_models_with_experts_and_published_names_are_told_apart(tmp_path: Path):
+    stored = {
+        "model_type": "qwen3_moe", "num_hidden_layers": 48, "hidden_size": 2048, "intermediate_size": 6144,
+        "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936, "num_experts": 128,
+        "num_experts_per_tok": 8, "moe_intermediate_size": 768, "decoder_sparse_step": 1, "mlp_only_layers": [],
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(stored))
+    assert shape_of(ModelConfig(pretrained=str(tmp_path))) == KNOWN["Qwen/Qwen3-30B-A3B"]
+    (tmp_path / "config.json").write_text(json.dumps(stored | {"model_type": "mixtral"}))
+    with pytest.raises(InputError, match="model_type: found mixtral with 128 experts, expected qwen3_moe"):
+        shape_of(ModelConfig(pretrained=str(tmp_path)))
 
 
 def test_zero_divides_what_the_paper_says():

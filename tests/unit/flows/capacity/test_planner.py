@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flows.capacity.memory import KNOWN
-from flows.capacity.planner import CapacityPlan, plan
+from flows.capacity.planner import CapacityPlan, plan, training_job
 from flows.capacity.speed import GPUS
 from flows.settings.configuration import load_configuration
 from tasks.training.config import check_heads
@@ -101,3 +101,14 @@ def test_the_settings_are_those_that_were_asked_for(
     if name == "qwen2.5-coder-7b-cuda":
         assert (config.judge.backend, update.advantage, update.epochs) == ("cuda", "gae", 4)
         assert (update.clip_low, update.clip_high, rollout.episode.success_reward) == (0.2, 0.2, 0.8)
+
+
+def test_a_mixture_of_experts_computes_with_its_active_weights_and_holds_all():
+    settings = ["model.pretrained=Qwen/Qwen3-30B-A3B", "update.ranks=8"]
+    found = plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", settings), GPUS["h100"])
+    dense = plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", ["update.ranks=8"]), GPUS["h100"])
+    assert found.training["weights"] > 3 * dense.training["weights"]
+    assert found.training_tokens_s > 2 * dense.training_tokens_s
+    adapted = [*settings, "update.lora.rank=16"]
+    job = training_job(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", adapted), found.shape)
+    assert job.trained == 48 * 16 * (2 * (2048 + 4096) + 2 * (2048 + 512))

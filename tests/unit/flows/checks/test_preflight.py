@@ -1,5 +1,6 @@
 """What would stop a run later is refused before it starts, with the setting and what was found."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,12 @@ def test_a_policy_is_not_named_through_the_link_that_this_run_moves(tmp_path: Pa
     config = check_configuration({"runs_dir": str(runs), "model": {"pretrained": str(named)}}, "here")
     with pytest.raises(InputError, match=r"`latest` will be this run.*local-1a2b3c4d/checkpoints/policy-003$"):
         check_pretrained(config)
+
+
+def test_adapters_on_experts_are_refused_before_a_run(tmp_path: Path, save_experts: Callable[..., None]) -> None:
+    save_experts(tmp_path / "policy")
+    settings = {"model": {"pretrained": str(tmp_path / "policy")}, "update": {"lora": {}}}
+    with pytest.raises(InputError, match=r"^update\.lora\.targets: found all-linear for a model with 8 experts"):
+        check_pretrained(check_configuration(settings, "here"))
+    settings["update"] = {"lora": {"targets": ["q_proj", "v_proj"]}}
+    check_pretrained(check_configuration(settings, "here"))

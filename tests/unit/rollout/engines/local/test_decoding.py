@@ -1,12 +1,15 @@
 """The decode loop against full forward passes and against itself in other batches."""
 
 import random
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tasks.models.policy import load_policy
 from tasks.rollout.config import SamplingConfig
 from tasks.rollout.engines import FinishReason, Generation
 from tasks.rollout.engines.local.decoding import LibraryBatch, decode_batch
@@ -42,6 +45,17 @@ def test_log_probabilities_are_those_of_a_full_forward_pass(small_policy: Any, t
     sampling = SamplingConfig(max_new_tokens=24, temperature=temperature, top_p=0.95 if temperature else 1.0)
     for prompt, item in zip(prompts, decoded(small_policy, prompts, list(range(24)), sampling=sampling), strict=True):
         expected = recomputed(small_policy, prompt, item.token_ids)
+        assert torch.allclose(torch.tensor(item.logprobs), expected, atol=1e-5, rtol=0)
+
+
+def test_a_mixture_of_experts_is_decoded_as_by_a_full_forward_pass(
+    tmp_path: Path, save_experts: Callable[..., None]
+) -> None:
+    """Also where its configuration asks for the router's auxiliary loss, which does not fit the decoder's masks."""
+    save_experts(tmp_path / "policy", output_router_logits=True)
+    model, prompts = load_policy(tmp_path / "policy").eval(), random_prompts(6, 4)
+    for prompt, item in zip(prompts, decoded(model, prompts, list(range(24))), strict=True):
+        expected = recomputed(model, prompt, item.token_ids)
         assert torch.allclose(torch.tensor(item.logprobs), expected, atol=1e-5, rtol=0)
 
 

@@ -18,8 +18,8 @@ class LoraConfig(FrozenModel):
     alpha: int = Field(default=32, ge=1)
     dropout: float = Field(default=0.0, ge=0, lt=1)
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
-    """Names of the linear modules that get adapters; `all-linear`: all but the head. Of a model with experts
-    expected: a list of the attention's."""
+    """Names of the linear modules that get adapters; `all-linear`: all but the head. A model with experts takes them
+    on `q_proj`, `k_proj`, `v_proj` and `o_proj` alone."""
 
 
 class EngineConfig(FrozenModel):

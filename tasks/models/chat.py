@@ -17,8 +17,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from jinja2 import TemplateError
+
 from kernels_eval.errors import InputError
-from tasks.models.chat_templates import Message, Piece, Role, TemplateFamily, conversation_pieces, recognised_family
+from tasks.models.chat_templates import (
+    THINK_END,
+    THINK_START,
+    Message,
+    Piece,
+    Role,
+    TemplateFamily,
+    conversation_pieces,
+    recognised_family,
+    split_thought,
+)
 from tasks.models.generic_template import GenericTemplate, find_generic_template, generic_pieces, samples_of
 
 Template = TemplateFamily | GenericTemplate
@@ -210,14 +222,53 @@ def render_conversation(
     """Return the template's text of a conversation; with its generation prompt if the policy is to continue it.
 
     `thinking`: templates of reasoning models ask for reasoning; if False, they write an empty reasoning block into the
-    generation prompt. Other templates ignore it.
+    generation prompt. Other templates ignore it. Reasoning in an answer (`<think> … </think>`) is handed over in a
+    field of its own where the template expects it there.
     """
+    said = [_inline(message) for message in messages]
+    if any(THINK_END in message["content"] for message in said) and _reads_reasoning_apart(tokenizer):
+        said = [_apart(message) for message in said]
+    return _rendered(tokenizer, said, for_generation=for_generation, thinking=thinking)
+
+
+def _rendered(tokenizer: Any, said: Sequence[dict[str, str]], *, for_generation: bool, thinking: bool) -> str:
+    # Two names of one switch: DeepSeek's and Kimi's templates read the second.
     return tokenizer.apply_chat_template(
-        [{"role": message.role.value, "content": message.content} for message in messages],
-        tokenize=False,
-        add_generation_prompt=for_generation,
-        enable_thinking=thinking,
+        said, tokenize=False, add_generation_prompt=for_generation, enable_thinking=thinking, thinking=thinking
     )
+
+
+def _inline(message: Message) -> dict[str, str]:
+    return {"role": message.role.value, "content": message.content}
+
+
+def _apart(message: dict[str, str]) -> dict[str, str]:
+    """Return a message with its reasoning in the fields that templates know it by."""
+    if message["role"] != Role.ASSISTANT or THINK_END not in message["content"]:
+        return message
+    thought, answer = split_thought(message["content"])
+    return message | {"content": answer} | (dict.fromkeys(_REASONING_FIELDS, thought) if thought else {})
+
+
+def _reads_reasoning_apart(tokenizer: Any) -> bool:
+    """True if the template takes reasoning from a field alone, and a `<think>` of the content as the answer's text."""
+    inline = [_inline(message) for message in _REASONED]
+    try:
+        mixed, apart = (
+            _rendered(tokenizer, said, for_generation=False, thinking=True)
+            for said in (inline, [_apart(message) for message in inline])
+        )
+    except (TemplateError, TypeError, ValueError):  # a template that fails is refused where it is used
+        return False
+    return split_thought(_REASONED[1].content)[0] in apart and mixed.count(THINK_END) > apart.count(THINK_END)
+
+
+_REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+_REASONED = (
+    Message(role=Role.USER, content="question"),
+    Message(role=Role.ASSISTANT, content=f"{THINK_START}\nprobed reasoning\n{THINK_END}\n\nanswer"),
+)
+"""A conversation that shows where a template expects reasoning."""
 
 
 def _trained_spans(pieces: Sequence[Piece]) -> list[tuple[int, int]]:

@@ -2,8 +2,8 @@
 
 A trained answer is what the policy would sample: the text that the template writes from its own generation prompt to
 the token that ends the turn. The probes, conversations of several turns, must show that the template continues its
-generation prompt, keeps the answer's words, and ends every answer with one special token. Every conversation that is
-encoded is checked again.
+generation prompt, keeps the answer's words, and ends every answer with special tokens, the same each time. Every
+conversation that is encoded is checked again.
 
 Templates that rewrite earlier text when the conversation goes on (drop reasoning, end the last answer in another way)
 get one sample for each trained answer, as rollouts see them; others one sample for the whole conversation.
@@ -20,7 +20,7 @@ from tasks.models.chat_templates import THINK_END, THINK_START, Message, Piece, 
 
 Render = Callable[[Sequence[Message], bool, bool], str]
 """Function of the messages, whether the generation prompt follows, and whether reasoning is asked for."""
-_OPENED = f"{THINK_START}\n"
+_OPENINGS = (f"{THINK_START}\n", THINK_START)
 _CLOSED = f"\n{THINK_END}\n\n"
 
 
@@ -29,7 +29,7 @@ class GenericTemplate:
     """Facts about a template that the probes have proved."""
 
     end_of_turn: str
-    """Special token that ends an answer, or begins the next message of templates that end none."""
+    """Special token (or tokens) that ends an answer, or begins the next message of templates that end none."""
     rewrites: bool
     """Earlier text changes when the conversation goes on."""
     channels: bool
@@ -92,19 +92,21 @@ def _answer(template: GenericTemplate, render: Render, messages: Sequence[Messag
         raise InputError(f"{place}: expected content to learn, found an empty trained message")
     if THINK_START in content:
         raise InputError(f"{place}: expected the end of its reasoning ({THINK_END}), found none")
-    if thought and template.channels:
-        raise InputError(f"{place}: the template has channels; how it writes reasoning is not known")
     prompt, shown = _continuation(render, messages)
     written = shown[: shown.rfind(template.end_of_turn)] if template.end_of_turn in shown else shown
     lead = written.rstrip().removesuffix(content.strip())
     if lead == written.rstrip():
         raise InputError(f"{place}: the template changes the answer: found {shown[:60]!r}")
     answer = written + template.end_of_turn
-    if not prompt.endswith(_OPENED) or THINK_END in lead:
-        if thought.strip() not in lead:
+    if thought and (lead.count(THINK_END) > 1 or (template.channels and THINK_END in lead)):
+        raise InputError(f"{place}: the template writes an answer's reasoning into the answer itself")
+    if not _opening(prompt) or THINK_END in lead:
+        if thought.strip() in lead:
+            return prompt, answer
+        if not _opening(prompt) or lead.strip() != THINK_END:
             raise InputError(f"{place}: the template drops an answer's reasoning, and its prompt opens none")
-        return prompt, answer
-    # The prompt opens reasoning that the template does not write back.
+        return prompt, thought + answer
+    # The prompt opens reasoning of which the template writes nothing back, not even its end.
     if thought:
         return prompt, thought + _CLOSED + answer.lstrip("\n")
     return prompt + _CLOSED, answer
@@ -115,22 +117,37 @@ def _continuation(render: Render, messages: Sequence[Message]) -> tuple[str, str
     thinking = bool(split_thought(messages[-1].content)[0])
     prompt = render(messages[:-1], True, thinking)
     whole = render(messages, False, thinking)
-    base = prompt if whole.startswith(prompt) else prompt.removesuffix(_OPENED)
+    base = prompt if whole.startswith(prompt) else prompt.removesuffix(_opening(prompt))
     if not whole.startswith(base):
         raise InputError("the template does not continue its own generation prompt")
     return prompt, whole[len(base) :]
 
 
+def _opening(prompt: str) -> str:
+    """Return the end of a generation prompt that opens reasoning, or nothing."""
+    return next((opening for opening in _OPENINGS if prompt.endswith(opening)), "")
+
+
 def _end_of_turn(render: Render, special: Sequence[str]) -> str:
     content = _PROBE[1].content
-    for messages in (_PROBE[:2], _PROBE[:3]):
-        after = render(messages, False, False).partition(content)[2]
-        found = next((token for token in special if after.startswith(token)), None)
-        if found is not None:
-            return found
-        if after.strip():
+    newest, earlier = (render(_PROBE[:count], False, False).partition(content)[2] for count in (2, 4))
+    after = newest if newest.strip() else earlier
+    first = _leading_token(after, special)
+    if not first:
+        raise InputError(f"no special token ends an answer: found {after[:40]!r} after it")
+    # Cohere's answers end in two tokens. What follows an earlier answer alone is the next message's beginning, what
+    # follows the newest alone the conversation's end.
+    end = first
+    while newest.startswith(end) and earlier.startswith(end):
+        more = _leading_token(newest[len(end) :], special)
+        if not more or not earlier.startswith(end + more):
             break
-    raise InputError(f"no special token ends an answer: found {after[:40]!r} after it")
+        end += more
+    return end
+
+
+def _leading_token(text: str, special: Sequence[str]) -> str:
+    return next((token for token in special if text.startswith(token)), "")
 
 
 _PROBE = tuple(

@@ -8,7 +8,7 @@ import pytest
 
 from kernels_eval import Judge, JudgeConfig
 
-sys.path.insert(0, str(Path(__file__).parent))  # kernel_sources
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]  # kernel_sources, downloaded
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,6 @@ kept in this repository.
 """
 
 import ast
-import subprocess
-import sys
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -204,21 +201,6 @@ OPERATORS = (
     _gems("vector_norm", X, "torch.linalg.vector_norm(a, dim=1)", "vector_norm(a, 2, [1])"),
     _gems("tril", X, "torch.tril(a, 2)", "tril(a, 2)"),
 )
-
-
-def fetch(package: str, folder: Path) -> str | None:
-    """Download a package without what it needs and unpack it; return its version, or None if no index has it."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), package]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    except subprocess.TimeoutExpired:
-        return None
-    wheels = list(folder.glob(f"{PACKAGES[package][0]}-*.whl"))
-    if done.returncode != 0 or not wheels:
-        return None
-    with zipfile.ZipFile(wheels[0]) as archive:
-        archive.extractall(folder)
-    return wheels[0].name.split("-")[1]
 
 
 def without_imports_of(source: str, package: str) -> str:

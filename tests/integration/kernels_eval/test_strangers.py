@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import strangers
+from downloaded import fetch
 
 from kernels_eval import Judge, JudgeConfig, Problem
 
@@ -17,7 +18,7 @@ REFUSED = {("liger-kernel", "ops/sparsemax.py"): "library_compute"}
 @pytest.mark.slow
 @pytest.mark.parametrize("package", strangers.PACKAGES)
 def test_published_operators_are_correct(package: str, tmp_path: Path) -> None:
-    version = strangers.fetch(package, tmp_path)
+    version = fetch(package, tmp_path)
     if version is None:
         pytest.skip(f"no package index within reach has {package}")
     operators = [operator for operator in strangers.OPERATORS if operator.package == package]

@@ -16,15 +16,19 @@ from tasks.models.generic_template import GenericTemplate
 
 Tokenizers = Callable[[str], Any]
 FAMILIES = {
-    "mistral": GenericTemplate("<|eot_id|>", rewrites=False, channels=False),
+    "mistral": GenericTemplate("</s>", rewrites=False, channels=False),
     "gemma3": GenericTemplate("<end_of_turn>", rewrites=False, channels=False),
     "phi3.5": GenericTemplate("<|end|>", rewrites=False, channels=False),
     "phi4": GenericTemplate("<|im_end|>", rewrites=False, channels=False),
     "gpt-oss": GenericTemplate("<|return|>", rewrites=True, channels=True),
     "glm4.5": GenericTemplate("<|user|>", rewrites=False, channels=False),
+    "glm4.7": GenericTemplate("<|user|>", rewrites=False, channels=False),
+    "qwen3.8": GenericTemplate("<|im_end|>", rewrites=False, channels=False),
+    "deepseek-v3.1": GenericTemplate("<｜end▁of▁sentence｜>", rewrites=False, channels=False),
     "deepseek-r1-distill": GenericTemplate("<｜end▁of▁sentence｜>", rewrites=True, channels=False),
 }
 LEADS = {"gpt-oss": "<|channel|>final<|message|>", "glm4.5": "\n"}
+ANALYSIS = "<|channel|>analysis<|message|>"
 CONTENT = st.text("ab <|>_\n.é", min_size=1, max_size=12).filter(
     lambda text: bool(text.strip()) and "<|" not in text and text == text.strip()
 )
@@ -88,7 +92,11 @@ def test_answers_are_trained_as_they_are_sampled(
     ("family", "prompted", "sampled"),
     [
         ("qwen3.5", "<think>\n", "hm\n</think>\n\ncode<|im_end|>"),
+        ("qwen3.8", "<think>\n", "hm\n</think>\n\ncode<|im_end|>"),
         ("glm4.5", "<|assistant|>", "\n<think>hm</think>\ncode<|user|>"),
+        ("glm4.7", "<|assistant|><think>", "hm</think>code<|user|>"),
+        ("deepseek-v3.1", "<think>", "hm</think>\n\ncode<｜end▁of▁sentence｜>"),
+        ("gpt-oss", "assistant", f"{ANALYSIS}hm<|end|><|start|>assistant<|channel|>final<|message|>code<|return|>"),
         ("deepseek-r1-distill", "<think>\n", "hm\n</think>\n\ncode<｜end▁of▁sentence｜>"),
     ],
 )
@@ -105,10 +113,10 @@ def test_reasoning_is_trained_where_it_is_new_and_dropped_where_it_is_old(
         before = tokenizer.decode(sample.token_ids[: sample.loss_mask.index(True)])
         assert before == tokenizer.decode(encode_prompt(tokenizer, messages[:length], thinking=True))
         assert before.endswith(prompted)
-        assert "hm" not in before
+        assert ("hm" in before) == (family == "qwen3.8" and length == 3), "Qwen3.8 keeps what was thought before"
 
 
-@pytest.mark.parametrize("family", ["qwen3.5", "glm4.5", "deepseek-r1-distill"])
+@pytest.mark.parametrize("family", ["qwen3.5", "qwen3.8", "glm4.5", "glm4.7", "deepseek-v3.1", "deepseek-r1-distill"])
 def test_without_reasoning_an_empty_block_belongs_to_the_prompt(family_tokenizer: Tokenizers, family: str) -> None:
     tokenizer = family_tokenizer(family)
     messages = [say("user", "go"), say("assistant", "code", True)]
@@ -155,10 +163,26 @@ def test_a_template_that_behaves_on_probes_alone_is_refused_where_it_strays(fami
         encode_samples(roles, [say("user", "go"), say("user", "on"), say("assistant", "one", True)])
 
 
+@pytest.mark.parametrize(("family", "field"), [("gpt-oss", "thinking"), ("qwen3.8", "reasoning_content")])
+def test_reasoning_that_the_template_would_write_into_the_answer_is_refused(
+    family_tokenizer: Tokenizers, family: str, field: str
+) -> None:
+    tokenizer = copy.deepcopy(family_tokenizer(family))
+    tokenizer.chat_template = tokenizer.chat_template.replace(field, "unknown_field")
+    messages = [say("user", "go"), say("assistant", "<think>\nhm\n</think>\n\ncode", True)]
+    with pytest.raises(InputError, match="message 1: the template writes an answer's reasoning into the answer itself"):
+        encode_samples(tokenizer, messages)
+
+
+def test_a_system_prompt_that_moves_with_the_last_question_is_refused(family_tokenizer: Tokenizers) -> None:
+    messages = [say("system", "be brief"), say("user", "go"), say("assistant", "code", True)]
+    with pytest.raises(InputError, match="does not continue its own generation prompt"):
+        encode_samples(family_tokenizer("mistral"), messages)
+
+
 @pytest.mark.parametrize(
     ("family", "answer", "message"),
     [
-        ("gpt-oss", "<think>\nhm\n</think>\n\ncode", "the template has channels; how it writes reasoning is not known"),
         ("phi4", "<think>hm", "expected the end of its reasoning"),
         ("phi4", " \n", "found an empty trained message"),
     ],

@@ -1,9 +1,8 @@
 """SGLang for a bundle: the packages that its server imports, in an archive of their own that only the server sees.
 
 SGLang pins other versions of packages than kernelmill and the host have (Transformers, tokenizers, pydantic), so that
-they never share a folder. Its own requirements name PyTorch and much that a server for text does not import; `PACKAGES`
-are those that it does, found by starting the server of this version beside PyTorch 2.11 for CUDA 13 and naming what was
-missing.
+they never share a folder. Its own requirements name PyTorch and much that a server for text does not import; with
+`PACKAGES` a server of this version has run beside PyTorch 2.11 for CUDA 13.
 """
 
 import hashlib
@@ -68,7 +67,7 @@ _LEFT_OUT = {
     "sglang_kernel": ("include/", "lib/", "lib64/", "triton_kernels/", "_mscclpp", "test/", "tools/"),
 }
 """By folder of packages, and by the wheel's name: machine code for other GPUs than Hopper, and for attention back ends
-that are not chosen; headers and tools. They are four fifths of it."""
+that are not chosen; headers and tools."""
 _NOT_PACKAGES = ("test/", "build_backend.py", "build_utils.py")
 _IPYTHON = {
     "IPython/__init__.py": '__version__ = "0"\n',

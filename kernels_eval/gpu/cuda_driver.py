@@ -44,8 +44,9 @@ class CudaDriver:
         self._event_synchronize.argtypes = (ctypes.c_void_p,)
         self._launch = library.cuLaunchKernel
         self._launch.argtypes = (ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
-        self._wait_value = library.cuStreamWaitValue32_v2
-        self._wait_value.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint)
+        self._wait_value = getattr(library, "cuStreamWaitValue32_v2", None)  # drivers since CUDA 11.7 have it
+        if self._wait_value is not None:
+            self._wait_value.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint)
         library.cuModuleLoadData.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p)
         library.cuModuleGetFunction.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, ctypes.c_char_p)
         library.cuMemAlloc_v2.argtypes = (ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t)
@@ -102,6 +103,8 @@ class CudaDriver:
 
     def hold_until_one(self, word: int) -> None:
         """Have the default stream wait until the 32-bit word at a device address is 1. Nothing runs meanwhile."""
+        if self._wait_value is None:
+            raise CudaError("cuStreamWaitValue32: the driver is too old")
         self._check("cuStreamWaitValue32", self._wait_value(None, word, 1, _WAIT_UNTIL_EQUAL))
 
     def register_host(self, address: int, nbytes: int) -> int:

@@ -6,6 +6,8 @@ from pydantic import Field
 
 from kernels_eval.frozen import FileContent, FrozenModel
 
+Variants = Literal["single", "multi"]
+
 
 class ProblemsConfig(FrozenModel):
     """Source of the problems, and their split."""
@@ -14,7 +16,7 @@ class ProblemsConfig(FrozenModel):
     """`generated`: the bundled suite. Otherwise the format of what lies at `path`."""
     path: Annotated[str | None, FileContent] = None
     """File or folder to load; needed unless the source is `generated`. Formats: docs/problems.md."""
-    variants: Literal["single", "multi"] = "single"
+    variants: Variants = "single"
     """Arguments of robust-kbench's tasks: of its `single_…_configs`, or each combination of its `multi_…` ones."""
     seed: int = Field(default=0, ge=0)
     """Seed of the generated suite and of the split."""

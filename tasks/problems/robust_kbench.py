@@ -10,17 +10,17 @@ import ast
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem, check_problem_source
 from tasks.pipeline.json_file import read_json_object
+from tasks.problems.config import Variants
 from tasks.problems.row import Entry
 
 MODULE = "func_forward.py"
 CONFIG = "config_forward.json"
 _RENAMED = "task_inputs"
-Variants = Literal["single", "multi"]
 
 
 def load_tasks(path: Path, variants: Variants) -> Iterator[Entry]:

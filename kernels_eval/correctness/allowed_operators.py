@@ -6,10 +6,7 @@ the line of the candidate's source, and by the judge on the resulting program (k
 check is the one that counts.
 """
 
-from collections.abc import Callable
 from typing import Any
-
-import torch
 
 UNINITIALISED = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"})
 CREATIONS = frozenset(
@@ -50,17 +47,3 @@ def refusal(func: Any, name: str, strict: bool) -> str | None:
 def is_recordable(name: str, strict: bool) -> bool:
     """True if the judge executes this operator when a program names it (views are never recorded)."""
     return name in STRICT if strict else name not in _UNTRACEABLE
-
-
-def refuse_host_copies(record: Callable[[str], None]) -> None:
-    """Refuse conversions from a tensor to host memory that bypass the dispatcher (numpy, lists, DLPack)."""
-
-    def refusing(name: str) -> Callable[..., Any]:
-        def refuse(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            record(f"Tensor.{name}")
-            raise ForbiddenOperatorError(f"Tensor.{name}: results have to be computed by the kernels, not on the host")
-
-        return refuse
-
-    for name in ("numpy", "tolist", "__array__", "__dlpack__"):
-        setattr(torch.Tensor, name, refusing(name))

@@ -27,11 +27,10 @@ from typing import Any
 import torch
 
 from kernels_eval.backends import backend_named
-from kernels_eval.correctness.allowed_operators import refuse_host_copies
 from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.gate import Gate, GatePage
 from kernels_eval.gpu.limits import confine_child, confine_fork_server
-from kernels_eval.gpu.operator_guard import OperatorGuard
+from kernels_eval.gpu.operator_guard import OperatorGuard, refuse_host_copies
 from kernels_eval.gpu.rounds import Rounds
 from kernels_eval.gpu.shared_memory import MappedMemory
 from kernels_eval.gpu.warm_up import instruments, warm_up_child

@@ -5,6 +5,7 @@ with NaN only in calls that are not timed (filling costs device time); in a time
 since results that older calls left behind are wrong for them.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -88,6 +89,34 @@ class OperatorGuard(TorchDispatchMode):
             _fill(made, 0)
         self.allocations[made.untyped_storage().data_ptr()] = number
         return made
+
+
+def refuse_host_copies(record: Callable[[str], None]) -> None:
+    """Refuse conversions of a tensor that bypass the dispatcher, for good: to numpy, to lists, and of host memory to
+    DLPack.
+
+    `record`: takes the name of what was refused. A tensor on the device is handed over as DLPack: CuTe DSL takes no
+    other form, and what any library computes with it there is a kernel in the profile.
+    """
+
+    def refuse(name: str) -> Any:
+        record(f"Tensor.{name}")
+        raise ForbiddenOperatorError(f"Tensor.{name}: results have to be computed by the kernels, not on the host")
+
+    def refusing(name: str) -> Callable[..., Any]:
+        return lambda *_, **__: refuse(name)
+
+    give: Any = torch.Tensor.__dlpack__
+
+    def give_on_device(self: torch.Tensor, *, dl_device: Any = None, **options: Any) -> Any:
+        here = tuple(self.__dlpack_device__())
+        if self.device.type == "cpu" or (dl_device is not None and tuple(dl_device) != here):
+            refuse("__dlpack__")
+        return give(self, **options)
+
+    for name in ("numpy", "tolist", "__array__"):
+        setattr(torch.Tensor, name, refusing(name))
+    setattr(torch.Tensor, "__dlpack__", give_on_device)  # noqa: B010 (pyright knows the method's own signature)
 
 
 def _made_in(slot: torch.Tensor, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:

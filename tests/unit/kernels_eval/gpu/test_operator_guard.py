@@ -1,10 +1,13 @@
 """Operators of PyTorch inside a call on a GPU; the guard itself does not depend on the device."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 import torch
 
 from kernels_eval.correctness.allowed_operators import MAX_HOST_READS, ForbiddenOperatorError
-from kernels_eval.gpu.operator_guard import OperatorGuard
+from kernels_eval.gpu.operator_guard import OperatorGuard, refuse_host_copies
 
 X = torch.arange(6.0).reshape(2, 3)
 
@@ -64,3 +67,47 @@ def test_host_reads_are_counted_for_each_call() -> None:
 def test_not_enforced_everything_passes() -> None:
     with OperatorGuard(enforce=False):
         assert torch.equal(torch.mm(X, X.t()), X @ X.t())
+
+
+class _OnDevice(torch.Tensor):
+    """Claims to lie on a GPU."""
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return torch.device("cuda", 0)
+
+    def __dlpack_device__(self) -> Any:
+        return 2, 0
+
+
+@pytest.fixture
+def recorded() -> Iterator[list[str]]:
+    """Host copies are refused; what was, by name. DLPack is given as the options that PyTorch was asked with."""
+    refused: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.Tensor, "__dlpack__", lambda _, **options: options)
+        for name in ("numpy", "tolist", "__array__"):
+            patch.setattr(torch.Tensor, name, getattr(torch.Tensor, name))
+        refuse_host_copies(refused.append)
+        yield refused
+
+
+@pytest.mark.parametrize("name", ["numpy", "tolist", "__array__", "__dlpack__"])
+def test_the_host_gets_no_values(recorded: list[str], name: str) -> None:
+    with pytest.raises(ForbiddenOperatorError, match=f"Tensor.{name}"):
+        getattr(X, name)()
+    assert recorded == [f"Tensor.{name}"]
+
+
+def test_memory_of_the_device_is_handed_over(recorded: list[str]) -> None:
+    tensor: Any = X.as_subclass(_OnDevice)
+    given = tensor.__dlpack__(stream=-1, dl_device=(2, 0))
+    assert given == {"stream": -1}
+    assert recorded == []
+
+
+def test_memory_of_the_device_is_not_copied_elsewhere(recorded: list[str]) -> None:
+    tensor: Any = X.as_subclass(_OnDevice)
+    with pytest.raises(ForbiddenOperatorError, match="__dlpack__"):
+        tensor.__dlpack__(dl_device=(1, 0))
+    assert recorded == ["Tensor.__dlpack__"]

@@ -14,8 +14,9 @@ JUDGE_WORKER_BYTES = 1 * GIB
 """Host memory of a judge's worker with the processes of its candidate."""
 SERVICES_BYTES = 4 * GIB
 """Host memory of Ray, Prefect, the driver and the judge's own processes."""
-JUDGE_CONTEXT_BYTES = 0.45 * GIB
-"""GPU memory of one CUDA context; a judge's worker and its candidate have one each."""
+JUDGE_CONTEXT_GIB = 0.45
+"""GPU memory of one CUDA context, which `judge.device_memory_gb` includes. A judge's worker and its candidate have one
+each."""
 CANARY_TOKENS = 272
 """Tokens of the canary's longest sequence (tasks.rollout.engines.sglang.canary)."""
 
@@ -56,11 +57,11 @@ def gpu_memory_beside(config: RunConfig, shape: Shape, gpu_bytes: float, served_
     canary = canary_weights(config, shape) + 4.0 * CANARY_TOKENS * shape.vocabulary + CONTEXT_BYTES
     actors = max(rollout.judge_actors.count, 1)
     workers = rollout.judge_actors.workers if rollout.judge_actors.count else judge.workers
-    tensors = (judge.device_memory_gb or 0.0) * GIB
+    judged = (judge.device_memory_gb or 2 * workers * JUDGE_CONTEXT_GIB) * GIB
     return {
         "servers": servers_of(config) * (served_share * gpu_bytes + CONTEXT_BYTES),
         "canary": canary if rollout.gpus > 0 and rollout.engine == "sglang" else 0.0,
-        "judge": actors * (tensors + 2 * workers * JUDGE_CONTEXT_BYTES) if judge.device != "cpu" else 0.0,
+        "judge": actors * judged if judge.device != "cpu" else 0.0,
     }
 
 

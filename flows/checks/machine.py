@@ -53,12 +53,21 @@ def packages(_: RunConfig) -> CheckResult:
     return ok("packages", f"{len(needed)} dependencies in their declared ranges")
 
 
-def processor(config: RunConfig) -> CheckResult:
-    """Check cores and memory."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def cores_here() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def memory_here() -> int:
+    """Return the bytes of memory of this machine, or its container."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = _memory_limit()
-    memory = min(memory, limit) if limit else memory
+    return min(memory, limit) if limit else memory
+
+
+def processor(config: RunConfig) -> CheckResult:
+    """Check cores and memory."""
+    cores, memory = cores_here(), memory_here()
     found = f"{cores} cores, {memory / GIB:.1f} GiB of memory"
     if memory < LEAST_MEMORY_BYTES:
         return failed("processor", found, f"a run needs at least {LEAST_MEMORY_BYTES // GIB} GiB of memory")

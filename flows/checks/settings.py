@@ -7,11 +7,13 @@ from pathlib import Path
 
 from flows.checks.named_files import check_suites
 from flows.settings.configuration import RunConfig
+from flows.settings.plurals import counted
 from kernels_eval.backends import backend_names
 from kernels_eval.errors import InputError
 from kernels_eval.rewards import reward_bounds
 from tasks.agents.config import owners
 from tasks.pipeline.retries import STAGE_NAMES
+from tasks.problems.generated.sizes import JUDGE_WORKER_GIB
 from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.prompts import prompt_messages
 from tasks.training.config import check_heads
@@ -28,6 +30,7 @@ def check_settings(config: RunConfig) -> None:
             f"evaluation.pass_at: found {too_many[0]}, expected at most evaluation.samples_per_problem = {samples}"
         )
     check_problems(config)
+    check_device_memory(config)
     check_episode(config)
     check_credit(config)
     if config.sft.is_left_out:
@@ -58,6 +61,21 @@ def check_problems(config: RunConfig) -> None:
     for name, wanted in (("iterations", config.iterations), ("sft.joint.problems", config.sft.joint.problems)):
         if wanted:
             raise InputError(f"problems.train: found 0, with {name} = {wanted}; expected 1 or more, or {name} = 0")
+
+
+def check_device_memory(config: RunConfig) -> None:
+    """Check that problems of the chosen sizes fit into each of the judge's workers."""
+    judge, actors = config.judge, config.rollout.judge_actors
+    given, workers = judge.device_memory_gb, actors.workers if actors.count else judge.workers
+    if given is None or judge.device == "cpu" or config.problems.source != "generated":
+        return
+    sizes = config.problems.sizes
+    needed = workers * JUDGE_WORKER_GIB[sizes]
+    if given < needed:
+        raise InputError(
+            f"judge.device_memory_gb: found {given:g}, expected {needed:g} or more for {counted(workers, 'worker')} of "
+            f"the judge and problems.sizes = {sizes}"
+        )
 
 
 def check_credit(config: RunConfig) -> None:

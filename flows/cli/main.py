@@ -28,6 +28,7 @@ from flows.cli import (
     judging,
     packaging,
     planning,
+    proposing,
     serving,
     stages,
     trajectories,
@@ -54,6 +55,7 @@ app = typer.Typer(
 )
 for group in (
     stages,
+    proposing,
     planning,
     generating,
     packaging,

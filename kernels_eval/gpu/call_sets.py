@@ -55,9 +55,11 @@ class CallSets:
             sets = [first, first, *others]
             yield self._shared([values for values, _ in sets], forms), [expected for _, expected in sets]
             return
-        for _ in range(2):
-            yield self._shared([first[0]], forms), [first[1]]
-        del first
+        calls, expected_sets = self._shared([first[0]], forms), [first[1]]
+        del first  # its inputs: the round has them in memory of its own
+        yield calls, expected_sets
+        yield calls, expected_sets
+        del calls, expected_sets
         for values, expected in others:
             yield self._shared([values], forms), [expected]
 

@@ -41,7 +41,7 @@ class ReferenceTimer:
         empty_s = median(self._timed(None, [], gate)[0] for _ in range(_EMPTY_ROUNDS))
         spent = 0.0
         with torch.no_grad():
-            self._warm_up(forward, sets[: at_once + 1])
+            self._warm_up(forward, sets[: at_once + 1], changes_inputs)
             for first in range(0, len(sets), at_once):
                 part = sets[first : first + at_once]
                 given = [copied(inputs) for inputs in part] if changes_inputs else part
@@ -52,9 +52,10 @@ class ReferenceTimer:
         return spent / len(sets)
 
     @staticmethod
-    def _warm_up(forward: Any, sets: Sequence[list[Any]]) -> None:
+    def _warm_up(forward: Any, sets: Sequence[list[Any]], changes_inputs: bool) -> None:
         """Load the kernels, and have memory ready for all outputs: either may wait for the device."""
-        outputs = [value for value in flat(forward(*copied(sets[0])))[0] if isinstance(value, torch.Tensor)]
+        inputs = copied(sets[0]) if changes_inputs else sets[0]
+        outputs = [value for value in flat(forward(*inputs))[0] if isinstance(value, torch.Tensor)]
         [torch.empty_like(value) for value in outputs for _ in sets]
 
     def _timed(self, forward: Any, sets: Sequence[list[Any]], gate: Gate | None) -> tuple[float, list[Any]]:

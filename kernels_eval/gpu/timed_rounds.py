@@ -48,7 +48,7 @@ class TimedRounds:
         keeps = config.baseline == "eager" and not self._changes_inputs
         second = config.second_baseline
         return Device(
-            reference_s=self._reference_timer(config.baseline, self._known.extend if keeps else ignored),
+            reference_s=self._reference_timer(config.baseline, keeps),
             second_s=None if second is None else self._reference_timer(second),
             new_calls=self._new_calls,
             prepare=self._prepare,
@@ -62,14 +62,21 @@ class TimedRounds:
     def _changes_inputs(self) -> bool:
         return bool(self.form.changed_inputs)
 
-    def _reference_timer(
-        self, baseline: str, keep: Callable[[list[Any]], object] = ignored
-    ) -> Callable[[SharedCalls], float]:
-        """Return what times the reference under a baseline, in seconds of one call. `keep`: takes the results."""
+    def _reference_timer(self, baseline: str, keeps: bool = False) -> Callable[[SharedCalls], float]:
+        """Return what times the reference under a baseline, in seconds of one call.
+
+        `keeps`: its results, in `_known`.
+        """
         forward = self.reference.forward(True, baseline == "compile")
         launches = 4 * len(self.reference.eager_launches)  # kernels of one operator at most, nearly always
         timer, changes = self.state.reference_timer, self._changes_inputs
-        return lambda calls: timer.call_s(forward, calls.sets, launches, changes, keep)
+
+        def call_s(calls: SharedCalls) -> float:
+            if keeps:
+                self._known.clear()
+            return timer.call_s(forward, calls.sets, launches, changes, self._known.extend if keeps else ignored)
+
+        return call_s
 
     def _new_calls(self, count: int) -> SharedCalls:
         lock = self.state.lock

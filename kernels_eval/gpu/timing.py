@@ -24,6 +24,8 @@ _ROUND_S = 2e-3
 """Time of a round on the device that is aimed at: a thousand times the spread of a round without calls."""
 _SLACK_S = 5e-5
 """Time that the device may take longer than usual to change between processes, twice in a round."""
+_SLOWED = 1.2
+"""Factor by which the reference may take longer beside calls that wait. One that is slowed counts for the candidate."""
 _FIRST_CALLS = 16
 _EMPTY_ROUNDS = 5
 
@@ -143,16 +145,16 @@ class Timer:
         candidate: list[float] = []
         reference: list[float] = []
         second: list[float] = []
+        before_s = math.inf
         around: list[float] = []
         for number in range(max(plan.rounds, MIN_ROUNDS)):
             if number == plan.profiled_round:
                 self._checked(min(count, 4), RoundRequest(poison=False, profiled=True))
-            calls = device.new_calls(count)
-            with device.alone():  # before the candidate launches anything that could slow the reference
-                reference.append(device.reference_s(calls))
-                if device.second_s is not None:
-                    second.append(device.second_s(calls))
-            made = self._made(calls, self._request(gated))
+            calls, request = device.new_calls(count), self._request(gated)
+            if number == 0 and request.held:
+                with device.alone():
+                    before_s = device.reference_s(calls)
+            made = self._made(calls, request, reference, second)
             candidate.append(self._call_s(made, calls, overhead))
             around.append(made.around_s)
             settled = len(candidate) >= MIN_ROUNDS and is_settled(candidate, reference, plan.precision)
@@ -160,9 +162,11 @@ class Timer:
             if number >= plan.profiled_round and (settled or late):
                 break
         late_s = overhead.late_s(around) / count
+        reference_estimate = estimate(reference)
+        _check_not_slowed(reference_estimate.seconds, before_s)
         return Measured(
             candidate=estimate([spent + late_s for spent in candidate]),
-            reference=estimate(reference),
+            reference=reference_estimate,
             second=estimate(second) if second else None,
             rounds=len(candidate),
             calls=count,
@@ -192,16 +196,28 @@ class Timer:
             self.device.check(made, calls)
         return calls, made
 
-    def _made(self, calls: SharedCalls, request: RoundRequest) -> Round:
-        """Have a round made with the device alone; one that can be held back is prepared beside others."""
+    def _made(
+        self,
+        calls: SharedCalls,
+        request: RoundRequest,
+        reference: list[float] | None = None,
+        second: list[float] | None = None,
+    ) -> Round:
+        """Have a round made with the device alone; one that can be held back is prepared beside others.
+
+        `reference`, `second`: take the reference's times right before and after: the device is as warm for the one as
+        for the other.
+        """
         device = self.device
         with ExitStack() as stack:
-            if not request.held:
-                stack.enter_context(device.alone())
-            prepared = device.prepare(calls, request)
-            if request.held:
-                stack.enter_context(device.alone())
+            prepared = device.prepare(calls, request) if request.held else None
+            stack.enter_context(device.alone())
+            if reference is not None:
+                reference.append(device.reference_s(calls))
+            prepared = prepared or device.prepare(calls, request)
             prepared.make()
+            if second is not None and device.second_s is not None:
+                second.append(device.second_s(calls))
         return device.collect(prepared)
 
     def _request(self, gated: bool) -> RoundRequest:
@@ -222,3 +238,15 @@ class Timer:
 
     def _overhead(self, gated: bool) -> Overhead:
         return self.plan.overheads.gated if gated else self.plan.overheads.open
+
+
+def _check_not_slowed(reference_s: float, before_s: float) -> None:
+    """Raise UnreliableTimingError if the reference is slow beside a candidate that has launched its calls.
+
+    They wait; but a call may have started work on another stream, which takes its share of the device. `before_s`: the
+    reference's time before the candidate launched any.
+    """
+    if reference_s > _SLOWED * before_s:
+        took, before = f"{1e3 * reference_s:.4f} ms", f"{1e3 * before_s:.4f} ms"
+        message = f"the reference took {took} while this kernel's calls waited, {before} before"
+        raise UnreliableTimingError("slowed_reference", message)

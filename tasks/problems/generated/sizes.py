@@ -53,3 +53,6 @@ SIZES: dict[SizesName, SizeRange] = {
     ),
 }
 """`small`: 5 to 15 us on a GPU, quick to run on a CPU. `gpu`: 10 us to 1 ms on a GPU."""
+JUDGE_WORKER_GIB: dict[SizesName, float] = {"small": 2.5, "gpu": 4.5}
+"""Device memory of one of the judge's workers at least, 1.5 of it for CUDA contexts. With 3.5 on an H100, problems of
+`gpu` whose tensors have 256 MB did not fit (20 of 886 verdicts, 2026-11-23)."""

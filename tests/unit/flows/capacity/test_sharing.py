@@ -20,7 +20,7 @@ def planned(name: str, *settings: str, gpu: str = "h100") -> CapacityPlan:
 
 
 @pytest.mark.parametrize("gpu", ["rtx4090", "h100"])
-@pytest.mark.parametrize("name", ["one-gpu", "cuda-gpu"])
+@pytest.mark.parametrize("name", ["one-gpu", "cuda-gpu", "agents-gpu"])
 def test_the_configurations_for_one_gpu_fit_24_gb(name: str, gpu: str):
     found = planned(name, gpu=gpu)
     assert found.gpus == 1
@@ -32,8 +32,9 @@ def test_the_configurations_for_one_gpu_fit_24_gb(name: str, gpu: str):
 def test_on_one_gpu_everything_has_to_fit_together():
     assert not planned("one-gpu", "judge.device_memory_gb=20", gpu="rtx4090").fits
     assert planned("one-gpu", "judge.device_memory_gb=20").fits
-    more = planned("one-gpu", "judge.workers=3")
-    assert more.beside["judge"] > planned("one-gpu").beside["judge"]
+    assert planned("one-gpu").beside["judge"] == 9 * GIB, "the contexts are part of it"
+    free = [planned("one-gpu", "judge.device_memory_gb=null", f"judge.workers={count}") for count in (2, 3)]
+    assert free[1].beside["judge"] > free[0].beside["judge"], "the contexts alone"
 
 
 def test_the_canary_is_in_host_memory_unless_the_rollout_has_a_gpu():

@@ -90,3 +90,20 @@ def test_a_round_takes_its_share_of_the_memory(tmp_path: Path) -> None:
 
     of_one = 2 * made.input_bytes + 3 * 2 * 4
     assert [most_calls(memory) for memory in (of_one // 2, of_one, 5 * of_one)] == [1, 1, 5]
+
+
+@pytest.mark.parametrize("memory", [1, 1 << 30])
+def test_the_first_trial_comes_twice(tmp_path: Path, memory: int) -> None:
+    """In one round, or where memory is short in two, which then share the inputs instead of holding them twice."""
+    made = GpuReference(MEAN.replace("4194304", "4096"), 1)
+    with (tmp_path / "memory").open("w+b") as file:
+        driver: Any = None
+        sets = CallSets(made, SEED, HostTransport(driver, file.fileno()), memory)
+        sets.reserve()
+        rounds = list(sets.trials(None, 3))
+    calls = [(calls, values) for calls, _ in rounds for values in calls.sets]
+    expected = [one for _, many in rounds for one in many]
+    assert [len(rounds), len(calls), len(expected)] == [5 if memory == 1 else 1, 5, 5]
+    assert all(torch.equal(calls[0][1][0], calls[other][1][0]) is (other == 1) for other in range(1, 5))
+    assert expected[0] is expected[1]
+    assert (calls[0][1][0].data_ptr() == calls[1][1][0].data_ptr()) is (memory == 1)

@@ -123,10 +123,27 @@ def test_only_what_is_timed_keeps_others_from_the_device(can_hold: bool) -> None
         can_hold=can_hold,
     )
     Timer(PLAN, device).measure()
-    first, profiled, timed = "n<pm>ocnp<m>oc<r>", "n<pm>oc", "n<rs>p<m>oc"
+    first, clean, profiled, timed = "n<pm>ocnp<m>oc<r>", "<r>", "n<pm>oc", "np<rms>oc"
     if not can_hold:
-        first, timed = "n<pm>ocn<pm>oc<r>", "n<rs><pm>oc"
-    assert "".join(done) == first + timed + profiled + timed + timed
+        first, clean, timed = "n<pm>ocn<pm>oc<r>", "", "n<rpms>oc"
+    assert "".join(done) == first + "n" + clean + timed[1:] + profiled + timed + timed
+
+
+@pytest.mark.parametrize(
+    ("factor", "can_hold", "is_refused"), [(1.5, True, True), (1.1, True, False), (1.5, False, False)]
+)
+def test_a_reference_that_calls_in_waiting_slow_down(factor: float, can_hold: bool, is_refused: bool) -> None:
+    """The first two times are of a device without calls in waiting."""
+    times = iter([REFERENCE_S, REFERENCE_S, *[factor * REFERENCE_S] * 9])
+    device = Device(
+        lambda _: next(times), None, calls, prepared(honest(1e-4)), collected, lambda *_: None, nullcontext, can_hold
+    )
+    timer = Timer(PLAN, device)
+    if is_refused:
+        with pytest.raises(Unreliable, match=r"0\.6000 ms while this kernel's calls waited, 0\.4000 ms before"):
+            timer.measure()
+    else:
+        assert timer.measure().reference.seconds >= REFERENCE_S
 
 
 def test_noise_takes_all_rounds() -> None:

@@ -64,6 +64,7 @@ def _after_joint_epoch(run: Run, problems: ProblemSetRef, policy: CheckpointRef)
     )
     episode = config.rollout.episode
     data = make_joint_pairs(run.workspace, batch, problems, episode, config.judge.backend)
+    run.record(joint_batch=batch, joint_pairs=data)
     if not data.pairs:
         message = (
             f"joint epoch: none of {batch.trajectories} conversations found a correct kernel; the policy stays as SFT "

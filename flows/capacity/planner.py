@@ -203,7 +203,9 @@ def training_job(config: RunConfig, shape: Shape) -> TrainingJob:
 
 
 def disk_bytes(config: RunConfig, shape: Shape) -> float:
-    """Return the bytes that the policies of all iterations leave on disk (tasks.training.retention)."""
+    """Return the bytes that policies leave on disk: the first one, the one before a joint epoch, and those of the
+    iterations (tasks.training.retention).
+    """
     weights, optimizer = _published_bytes(config, training_job(config, shape))
     count, interval, weights_interval = (
         config.iterations,
@@ -212,7 +214,8 @@ def disk_bytes(config: RunConfig, shape: Shape) -> float:
     )
     kept = count if weights_interval == 1 else min(count // weights_interval + 3, count)
     whole = min(-(-count // interval), kept)
-    return config.policies * (kept * weights + whole * optimizer)
+    first = 2 if config.sft.joint.problems else 1
+    return config.policies * ((first + kept) * weights + whole * optimizer)
 
 
 def _published_bytes(config: RunConfig, job: TrainingJob) -> tuple[float, float]:

@@ -197,7 +197,7 @@ def _disk_line(settings: "RunConfig", found: "CapacityPlan") -> str:
     return (
         f"disk: {found.checkpoint_bytes / GIB:,.0f} GiB a checkpoint; "
         f"{f'{left / 2**40:,.1f} TiB' if left >= 2**39 else f'{left / GIB:,.0f} GiB'} of "
-        f"{counted(settings.iterations, 'iteration')} stay in {settings.runs_dir}/store with "
+        f"the first policy and {counted(settings.iterations, 'iteration')} stay in {settings.runs_dir}/store with "
         f"update.weights_interval = {settings.update.weights_interval} and "
         f"update.checkpoint_interval = {settings.update.checkpoint_interval}"
     )

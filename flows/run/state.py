@@ -65,6 +65,10 @@ class RunState(FrozenModel):
 
     problems: ProblemSetRef | None = None
     sft_data: SftDataRef | None = None
+    joint_batch: TrajectoryBatchRef | None = None
+    """Conversations for the joint epoch, of the policy before it. None: no joint epoch."""
+    joint_pairs: SftDataRef | None = None
+    """What came of them."""
     policies: dict[int, CheckpointRef] = Field(default_factory=dict[int, CheckpointRef])
     """By weight version; 0 is the SFT policy."""
     batches: dict[int, TrajectoryBatchRef] = Field(default_factory=dict[int, TrajectoryBatchRef])

@@ -12,6 +12,8 @@ heldout.over_control                           the same deltas for after − con
 heldout.harder                                 the same on the harder held-out problems, or null
 heldout_greedy                                 the same as `heldout` of one greedy answer a problem, or null
 corpus                                         SFT pairs, and whether they were verified; null without SFT
+joint_epoch                                    what the policy before it did on training problems, and the pairs that
+                                               came of it; null without one
 given_policy                                   the model that RL started from without SFT, else null
 sizes                                          problems, trajectories, turns, quarantined, files
 digests                                        content digest of each stage's artifact, by label: of what the run is
@@ -78,6 +80,10 @@ class ReportInputs(FrozenModel):
     """None: no SFT, RL started from a given policy."""
     sft: CheckpointRef
     """Policy 0: the result of SFT, or the given one."""
+    joint_batch: TrajectoryBatchRef | None = None
+    """Conversations for the joint epoch, of the policy before it. None: no joint epoch."""
+    joint_pairs: SftDataRef | None = None
+    """What came of them."""
     iterations: tuple[IterationEntry, ...]
     sampled: HeldoutEvaluations
     greedy: HeldoutEvaluations | None = None
@@ -118,6 +124,7 @@ def iteration_figures(entry: IterationEntry) -> dict[str, Any]:
 
 
 _ROLLOUT_FIGURES = ("mean_reward", "mean_return", "correct", "fast_1", "response_tokens", "statuses")
+_JOINT_FIGURES = ("mean_reward", "mean_return", "correct", "fast_1")
 _CORPUS_COUNTS = ("pairs", "dropped_contaminated", "dropped_faults", "quarantined")
 
 
@@ -142,6 +149,7 @@ def summarise(inputs: ReportInputs) -> dict[str, Any]:
         "heldout": _heldout(inputs.sampled, inputs.evaluation_config),
         "heldout_greedy": inputs.greedy and _heldout(inputs.greedy, inputs.evaluation_config.greedily()),
         "corpus": None if inputs.sft_data is None else _corpus(inputs.sft_data),
+        "joint_epoch": _joint_epoch(inputs.joint_batch, inputs.joint_pairs),
         "given_policy": None if inputs.sft_data is not None else read_metadata(inputs.sft.path).get("pretrained"),
         "sizes": {
             "train_problems": inputs.problems.train,
@@ -166,6 +174,17 @@ def _corpus(data: SftDataRef) -> dict[str, Any]:
     counts = read_metadata(data.path)
     named = {name: counts[name] for name in _CORPUS_COUNTS if name in counts}
     return {"verified": data.verified, **named, "used": data.pairs}
+
+
+def _joint_epoch(batch: TrajectoryBatchRef | None, pairs: SftDataRef | None) -> dict[str, Any] | None:
+    if batch is None or pairs is None:
+        return None
+    figures, counts = rollout_figures(batch), read_metadata(pairs.path)
+    return {
+        "conversations": batch.trajectories,
+        **{name: figures[name] for name in _JOINT_FIGURES},
+        **{name: counts[name] for name in ("problems", "solved", "pairs", "roles")},
+    }
 
 
 def _heldout(measured: HeldoutEvaluations, config: EvaluationConfig) -> dict[str, Any]:

@@ -94,6 +94,8 @@ def test_the_joint_epoch_learns_from_conversations_of_its_own(run_dir: Path) -> 
 def test_the_report_says_what_each_contributed(run_dir: Path) -> None:
     summary = json.loads((run_dir / "summary.json").read_text())
     assert summary["heldout"]["after"]["agents"].keys() == {"generator", "optimizer"}
+    assert summary["joint_epoch"]["conversations"] == 8 * 6
+    assert summary["joint_epoch"]["problems"] == 8
     assert "Who contributed what" in (run_dir / "report.html").read_text()
 
 

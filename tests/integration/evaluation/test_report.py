@@ -11,6 +11,8 @@ from tasks.evaluation.evaluate import read_evaluation
 from tasks.evaluation.report.examples import pick_examples
 from tasks.evaluation.report.page import write_report
 from tasks.evaluation.summary import HeldoutEvaluations, ReportInputs, summarise, write_summary
+from tasks.pipeline.references import SftDataRef
+from tasks.pipeline.store import publish, published_digest
 
 _VOID = {"meta", "br", "img", "link", "input", "hr"}
 
@@ -160,6 +162,26 @@ def test_summary_has_the_agreed_fields(fake_run: ReportInputs, tmp_path: Path) -
     assert summary["sizes"]["trajectories"] == 8 * 16 * 8
     assert len(summary["iterations"]) == 8
     assert summary["iterations"][0]["kl"] is not None
+
+
+def test_a_joint_epoch_and_the_policy_before_it(fake_run: ReportInputs, tmp_path: Path) -> None:
+    assert summarise(fake_run)["joint_epoch"] is None
+    counts = {"problems": 64, "solved": 41, "pairs": 300, "roles": {"solver": 300}}
+    batch = fake_run.iterations[0].trajectories
+    with publish(tmp_path / "pairs", counts) as folder:
+        (folder / "pairs.parquet").write_bytes(b"")
+    pairs = SftDataRef(
+        uri=str(tmp_path / "pairs"), digest=published_digest(tmp_path / "pairs"), pairs=300, verified=True
+    )
+    inputs = fake_run.model_copy(update={"joint_batch": batch, "joint_pairs": pairs})
+    summary = summarise(inputs)
+    joint = summary["joint_epoch"]
+    assert joint == {**counts, **{name: joint[name] for name in ("mean_reward", "mean_return", "fast_1")},
+                     "conversations": batch.trajectories, "correct": summary["iterations"][0]["correct"]}  # fmt: skip
+    page = write_report(tmp_path, inputs, summary).read_text(encoding="utf-8")
+    assert f"{batch.trajectories:,} conversations on 64 training problems" in page
+    assert "300 pairs from the 41 problems that it solved" in page
+    assert "joint epoch" not in write_report(tmp_path, fake_run, summarise(fake_run)).read_text(encoding="utf-8")
 
 
 def test_policies_between_are_points_of_the_curves(fake_run: ReportInputs, tmp_path: Path) -> None:

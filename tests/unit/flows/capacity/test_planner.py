@@ -29,21 +29,30 @@ def test_what_ships_fits_the_gpus_that_it_says(name: str):
 def test_some_checkpoints_keep_their_optimizer(interval: int, whole: int):
     settings = [f"update.checkpoint_interval={interval}", "update.weights_interval=1"]
     found = plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", settings), GPUS["h100"])
-    assert found.disk_bytes == (200 * 2 + whole * 12) * QWEN3.parameters
+    assert found.disk_bytes == (201 * 2 + whole * 12) * QWEN3.parameters
 
 
 @pytest.mark.parametrize(("interval", "weights", "kept", "whole"), [(50, 10, 23, 4), (1, 10, 23, 23), (50, 1000, 3, 3)])
 def test_some_checkpoints_keep_their_weights(interval: int, weights: int, kept: int, whole: int):
     settings = [f"update.checkpoint_interval={interval}", f"update.weights_interval={weights}"]
     found = plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", settings), GPUS["h100"])
-    assert found.disk_bytes == (kept * 2 + whole * 12) * QWEN3.parameters
+    assert found.disk_bytes == ((1 + kept) * 2 + whole * 12) * QWEN3.parameters
 
 
 def test_checkpoints_without_the_optimizers_state_are_weights_alone():
     settings = ["update.optimizer_state=false", "update.weights_interval=1"]
     found = plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", settings), GPUS["h100"])
     assert found.checkpoint_bytes == 2 * QWEN3.parameters
-    assert found.disk_bytes == 200 * 2 * QWEN3.parameters
+    assert found.disk_bytes == 201 * 2 * QWEN3.parameters
+
+
+def test_a_joint_epoch_leaves_another_policy():
+    settings = ["update.weights_interval=1"]
+    plain, joint = (
+        plan(load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", [*settings, *more]), GPUS["h100"])
+        for more in ([], ["sft.joint.problems=16"])
+    )
+    assert joint.disk_bytes - plain.disk_bytes == 2 * QWEN3.parameters
 
 
 def test_an_offloaded_optimizer_costs_the_host_time():

@@ -72,7 +72,7 @@ def test_a_part_of_the_optimizer_lies_in_host_memory():
 
 def test_little_disk_is_said_in_gib(capsys: pytest.CaptureFixture[str]):
     assert run(["plan", str(CONFIGS / "qwen3-8b-multi-turn.yaml"), "--set", "iterations=1"]) == 0
-    assert "107 GiB a checkpoint; 107 GiB of 1 iteration stay" in capsys.readouterr().out
+    assert "107 GiB a checkpoint; 122 GiB of the first policy and 1 iteration stay" in capsys.readouterr().out
 
 
 def test_the_command_says_it(capsys: pytest.CaptureFixture[str]):

@@ -16,7 +16,7 @@ def test_the_command_says_it_and_fails_where_it_does_not_fit(capsys: pytest.Capt
     assert "8.19 billion weights on 6 × H100" in said
     assert "ZeRO-3 on 4 ranks: fits" in said
     assert "tokens/s trained" in said
-    assert "disk: 107 GiB a checkpoint; 0.7 TiB of 200 iterations stay in runs/store" in said
+    assert "disk: 107 GiB a checkpoint; 0.7 TiB of the first policy and 200 iterations stay in runs/store" in said
     assert "update.context_parallel" not in said
     assert run(["plan", config, "--set", "update.context_parallel=1"]) == 0
     assert "puts 7,644 tokens on a rank, more than update.tokens_per_rank = 4,096" in capsys.readouterr().out

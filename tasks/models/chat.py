@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from jinja2 import TemplateError
 
@@ -251,7 +252,18 @@ def _apart(message: dict[str, str]) -> dict[str, str]:
 
 
 def _reads_reasoning_apart(tokenizer: Any) -> bool:
-    """True if the template takes reasoning from a field alone, and a `<think>` of the content as the answer's text."""
+    """True if the template takes reasoning from a field alone, and a `<think>` of the content as the answer's text.
+
+    Tried once for each template of a tokenizer.
+    """
+    template = getattr(tokenizer, "chat_template", None)
+    known = _TRIED.get(tokenizer)
+    if known is None or known[0] != template:
+        known = _TRIED[tokenizer] = (template, _tries_reasoning(tokenizer))
+    return known[1]
+
+
+def _tries_reasoning(tokenizer: Any) -> bool:
     inline = [_inline(message) for message in _REASONED]
     try:
         mixed, apart = (
@@ -263,6 +275,8 @@ def _reads_reasoning_apart(tokenizer: Any) -> bool:
     return split_thought(_REASONED[1].content)[0] in apart and mixed.count(THINK_END) > apart.count(THINK_END)
 
 
+_TRIED: WeakKeyDictionary[Any, tuple[Any, bool]] = WeakKeyDictionary()
+"""Template, and whether it reads reasoning apart, by tokenizer."""
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 _REASONED = (
     Message(role=Role.USER, content="question"),

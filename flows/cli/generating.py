@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kernels_eval.problem import Problem
     from tasks.generation.config import SearchConfig
     from tasks.generation.result import GeneratedKernel
-    from tasks.generation.search import Attempt
+    from tasks.generation.search import Attempt, Choice
     from tasks.generation.writers import Writer
 
 NOTHING_FASTER = 3
@@ -28,6 +28,7 @@ _PATIENCE_S = 120.0
 """Time in which a server that fails is asked again for one answer."""
 _SERVICE_PATIENCE_S = 900.0
 """The same in the service, which nobody watches."""
+_DRAFTS = 4
 _ANSWER_TOKENS = 8192
 """Limit of an answer where no configuration has one."""
 
@@ -70,6 +71,14 @@ def generate(
         float, typer.Option(min=0.01, help="Least speed-up over the original in eager mode.")
     ] = 1.05,
     seed: Annotated[int, typer.Option(min=0, help="Decides a policy's draws.")] = 0,
+    tester: Annotated[
+        Path | None,
+        typer.Option("--tester", metavar="FOLDER", help="Tester that chooses among drafts (`kernelmill tester`)."),
+    ] = None,
+    drafts: Annotated[
+        int | None,
+        typer.Option(min=2, max=64, help="Answers drawn for each that is judged.", show_default="4 with --tester"),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="File for ModelNew.", show_default="MODULE_kernel.py in this folder")
     ] = None,
@@ -78,21 +87,31 @@ def generate(
     set_: SetOption = None,
 ) -> None:
     """Write a fast kernel for MODULE.py: search, judge, verify. Exit code 3: nothing beats the original."""
+    from kernels_eval.errors import InputError
     from kernels_eval.jsonl import read_source
     from kernels_eval.problem import Problem, check_problem_source
     from tasks.generation.config import SearchConfig
     from tasks.generation.result import Outcome
+    from tasks.generation.search import Choice
+    from tasks.tester.training import load_tester
 
     out = out or Path(f"{module.stem}_kernel.py")
     check_output("--out", out)
+    if drafts is not None and tester is None:
+        raise InputError("--drafts: expected --tester as well, which chooses among them")
+    choice = None if tester is None else Choice(drafts or _DRAFTS, load_tester(tester).correct)
     problem = Problem(problem_id=module.stem, source=read_source(module))
     check_problem_source(problem.source, str(module))
     overrides = [*(set_ or []), *([] if turns is None else [f"rollout.episode.max_turns={turns}"])]
     settings, writer = open_model(policy, openai_base_url, model, config, overrides)
     search = SearchConfig(
-        budget=budget, seconds=seconds, conversations=conversations, min_speedup=min_speedup, seed=seed
+        budget=budget,
+        seconds=seconds,
+        conversations=conversations,
+        min_speedup=min_speedup,
+        seed=seed,
     )
-    found = asyncio.run(_generated(problem, writer, settings, search))
+    found = asyncio.run(_generated(problem, writer, settings, search, choice))
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(found.source, encoding="utf-8")
     if as_json:
@@ -184,7 +203,11 @@ async def _closing(writer: "Writer") -> AsyncGenerator[None]:
 
 
 async def _generated(
-    problem: "Problem", writer: "Writer", settings: "RunConfig", search: "SearchConfig"
+    problem: "Problem",
+    writer: "Writer",
+    settings: "RunConfig",
+    search: "SearchConfig",
+    choice: "Choice | None" = None,
 ) -> "GeneratedKernel":
     from kernels_eval import Judge
     from tasks.adapters.scoring import Scorer
@@ -210,7 +233,7 @@ async def _generated(
             Judge(judge_for(episode, settings.judge)) as judge,
             Scorer(judge, episode, backend) as scorer,
         ):
-            return await generate_kernel(problem, writer, scorer, judge, search, show)
+            return await generate_kernel(problem, writer, scorer, judge, search, show, choice=choice)
 
 
 def _progress_line(attempt: "Attempt", judged: int, budget: int, best: float | None) -> str:

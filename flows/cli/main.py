@@ -31,6 +31,7 @@ from flows.cli import (
     proposing,
     serving,
     stages,
+    tester,
     trajectories,
     watching,
 )
@@ -58,6 +59,7 @@ for group in (
     proposing,
     planning,
     generating,
+    tester,
     packaging,
     judging,
     inspecting,

@@ -17,7 +17,7 @@ from kernels_eval.verdict import TimingSource, Verdict
 from tasks.adapters.scoring import Scorer
 from tasks.generation.config import SearchConfig
 from tasks.generation.result import GeneratedKernel, finished
-from tasks.generation.search import Attempt, Search, ranked
+from tasks.generation.search import Attempt, Choice, Search, ranked
 from tasks.generation.writers import Writer
 
 VERIFICATION = {
@@ -56,15 +56,17 @@ async def generate(
     config: SearchConfig,
     on_attempt: Callable[[Attempt], None] = lambda _: None,
     earlier: Sequence[Attempt] = (),
+    choice: Choice | None = None,
 ) -> GeneratedKernel:
     """Return the fastest kernel that could be verified, or the original.
 
-    `scorer`: on the same judge, with `episode_for_search`. `earlier`: attempts of an interrupted search. Raises
-    InputError for a bad problem, InfrastructureError if judge or model do not answer, not even once in the time.
+    `scorer`: on the same judge, with `episode_for_search`. `earlier`: attempts of an interrupted search. `choice`: of
+    the answers that are judged. Raises InputError for a bad problem, InfrastructureError if judge or model do not
+    answer, not even once in the time.
     """
     check_problem_source(problem.source, problem.problem_id)
     began = time.monotonic()
-    search = Search(problem, writer, scorer, config, on_attempt, earlier)
+    search = Search(problem, writer, scorer, config, on_attempt, earlier, choice)
     stopped = await search.run()
     if not search.attempts:
         raise InfrastructureError(f"no answer was judged in {config.seconds:g} s: model or judge are too slow")

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from kernels_eval.errors import InfrastructureError, InputError, first_cause
@@ -20,6 +21,7 @@ from tasks.generation.config import SearchConfig
 from tasks.generation.writers import Draft, RefusedConversationError, Writer
 from tasks.rollout.config import EpisodeConfig
 from tasks.rollout.episode_tasks import quality
+from tasks.rollout.kernel_extraction import extract_kernel, without_reasoning
 from tasks.trajectories.schema import Termination
 
 _MOST_FAULTS = 8
@@ -52,6 +54,16 @@ class Stop(StrEnum):
     """The time is over."""
 
 
+@dataclass(frozen=True)
+class Choice:
+    """Choice among several answers before one is judged."""
+
+    drafts: int
+    """Answers drawn for each that is judged."""
+    promise: Callable[[str, Sequence[str]], Sequence[float]]
+    """How promising each kernel is, given the problem's source and the kernels' (tasks.tester)."""
+
+
 def episode_for_search(episode: EpisodeConfig) -> EpisodeConfig:
     """Return the settings of conversations that go on as long as they may, also from a fast kernel."""
     return episode.model_copy(update={"success_reward": _NEVER})
@@ -68,13 +80,15 @@ class Search:
         config: SearchConfig,
         on_attempt: Callable[[Attempt], None] = lambda _: None,
         earlier: Sequence[Attempt] = (),
+        choice: Choice | None = None,
     ) -> None:
         """`scorer.episode` should be that of `episode_for_search`.
 
-        `earlier`: attempts of a search that was interrupted; they count in budget and time.
+        `earlier`: attempts of a search that was interrupted; they count in budget and time. `choice`: of the answers
+        that are judged. None: each is judged.
         """
         self._problem, self._writer, self._scorer, self._config = problem, writer, scorer, config
-        self._on_attempt = on_attempt
+        self._on_attempt, self._choice = on_attempt, choice
         self.attempts: list[Attempt] = list(earlier)
         self._left = config.budget - len(earlier)
         """Answers that may still be asked for."""
@@ -111,7 +125,7 @@ class Search:
                 self._left -= 1
                 turn = len(episode.steps) + 1
                 try:
-                    draft = await self._writer.write(episode.messages, self._draw(number, turn), episode.agent)
+                    draft, tokens = await self._draft(episode, number, turn)
                 except RefusedConversationError:
                     if turn == 1:
                         raise
@@ -126,18 +140,40 @@ class Search:
                     self._note_fault(step.scored.verdict)
                     break
                 self._faults = 0
-                self._note(number, turn, draft, step.scored.kernel_source, step.scored.verdict, began)
+                self._note(number, turn, tokens, step.scored.kernel_source, step.scored.verdict, began)
+
+    async def _draft(self, episode: KernelEpisode, conversation: int, turn: int) -> tuple[Draft, tuple[int, int]]:
+        """Return an answer, and the tokens of prompts and answers that were drawn for it."""
+        choice = self._choice
+        drawing = [
+            self._writer.write(episode.messages, self._draw(conversation, turn, number), episode.agent)
+            for number in range(1 if choice is None else choice.drafts)
+        ]
+        drafts = list(await asyncio.gather(*drawing))
+        tokens = sum(draft.prompt_tokens for draft in drafts), sum(draft.completion_tokens for draft in drafts)
+        extracted = ((draft, extract_kernel(without_reasoning(draft.text) or "")) for draft in drafts)
+        written = [(draft, kernel) for draft, kernel in extracted if kernel is not None]
+        if choice is None or not written:
+            return drafts[0], tokens
+        promises = choice.promise(self._problem.source, [kernel for _, kernel in written])
+        return written[promises.index(max(promises))][0], tokens
 
     def _note(
-        self, number: int, turn: int, draft: Draft, kernel_source: str | None, verdict: Verdict, began: float
+        self,
+        number: int,
+        turn: int,
+        tokens: tuple[int, int],
+        kernel_source: str | None,
+        verdict: Verdict,
+        began: float,
     ) -> None:
         attempt = Attempt(
             conversation=number,
             turn=turn,
             kernel_source=kernel_source,
             verdict=verdict,
-            prompt_tokens=draft.prompt_tokens,
-            completion_tokens=draft.completion_tokens,
+            prompt_tokens=tokens[0],
+            completion_tokens=tokens[1],
             at_s=round(time.monotonic() - began, 3),
         )
         self.attempts.append(attempt)
@@ -150,9 +186,9 @@ class Search:
         if self._faults >= _MOST_FAULTS:
             raise InfrastructureError(f"kernels could not be judged: {verdict.error_message}")
 
-    def _draw(self, conversation: int, turn: int) -> int:
+    def _draw(self, conversation: int, turn: int, number: int) -> int:
         """Return the seed of one answer."""
-        key = f"{self._config.seed}/{self._problem.digest}/{conversation}/{turn}"
+        key = f"{self._config.seed}/{self._problem.digest}/{conversation}/{turn}" + (f"/{number}" if number else "")
         return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) >> 2
 
 

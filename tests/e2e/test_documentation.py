@@ -68,6 +68,10 @@ EXPECTED = (
         r"^python benchmarks/(?!orchestration\.py runs)",
         Outcome(elsewhere="wants its peers, a machine to itself, and up to an hour"),
     ),
+    (
+        r"^kernelmill (tester |generate .*--tester)",
+        Outcome(elsewhere="wants more verdicts than a small run has; test_tester.py does the same on an invented run"),
+    ),
     (r"^python docs/examples/", Outcome(elsewhere="wants a peer that is not installed here")),
     (
         r"^kernelmill (train .*agents-local|team|compare .*agents-local)",

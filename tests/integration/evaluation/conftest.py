@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kernels_eval.verdict import Status, TimingSource, Verdict
@@ -18,6 +20,7 @@ from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRe
 from tasks.pipeline.store import publish, published_digest
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.generated.suite import generate_problems
+from tasks.problems.problem_set import SCHEMA
 from tasks.problems.row import ProblemRow, Split
 from tasks.trajectories.schema import Termination, Trajectory, Turn
 from tasks.trajectories.writer import write_trajectories
@@ -88,7 +91,7 @@ def invent_trajectory(
         )
         reward = reward_by_hand(verdict)
         length = int(generator.integers(20, 60))
-        kernel = (row.reference_kernel or "pass\n").replace("fused_kernel", f"kernel_{index}")
+        kernel = (row.reference_kernel or "pass\n").replace("fused_kernel", f"kernel_{index}") + f"# {sample}\n"
         turns.append(
             Turn(
                 turn_index=index,
@@ -172,7 +175,7 @@ def publish_problems(rows: list[ProblemRow], destination: Path) -> ProblemSetRef
         ]
     )
     with publish(destination) as folder:
-        table.write_parquet(folder / "problems.parquet")
+        pq.write_table(pa.Table.from_pylist(table.to_dicts(), schema=SCHEMA), folder / "problems.parquet")
     heldout = sum(row.split is Split.HELDOUT for row in rows)
     return ProblemSetRef(
         uri=str(destination), digest=published_digest(destination), train=len(rows) - heldout, heldout=heldout

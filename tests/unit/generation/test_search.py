@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from tasks.adapters.scoring import Scorer
 from tasks.generation.config import SearchConfig
 from tasks.generation.generate import generate
 from tasks.generation.result import GeneratedKernel, Outcome
-from tasks.generation.search import Attempt, Stop
+from tasks.generation.search import Attempt, Choice, Stop
 from tasks.generation.writers import RefusedConversationError
 
 REMARKS = ["speedup 1.5", "speedup 3.0", "speedup 2.0 # lucky", "speedup 0.5", "incorrect", "nothing", "fault"]
@@ -56,6 +56,33 @@ def test_the_budget_is_kept_and_the_best_confirmed_kernel_returned(
     assert ("ModelNew = Model" in result.source) is not bool(drawn)
     assert (result.tokens.prompt, result.tokens.completion) == (100 * budget, 10 * budget)
     compile(result.source, "kernel.py", "exec")
+
+
+def test_the_most_promising_of_several_drafts_is_judged(problem: Problem, writer: Make, scorer: Scorer, judge: Any):
+    """All drafts cost tokens, one of them costs the judge's time; one without a kernel is never the choice."""
+    asked = writer(["incorrect", "speedup 3.0", "nothing", "speedup 1.5"])
+    sources: list[str] = []
+
+    def promise(source: str, kernels: Sequence[str]) -> list[float]:
+        sources.append(source)
+        return [3.0 if "3.0" in kernel else 1.0 if "1.5" in kernel else 0.0 for kernel in kernels]
+
+    search = SearchConfig(budget=4, conversations=1)
+    seen: list[Attempt] = []
+    choice = Choice(4, promise)
+    result = asyncio.run(generate(problem, asked, scorer, judge, search, seen.append, choice=choice))
+    assert [attempt.verdict.speedup for attempt in seen] == [3.0] * 4
+    assert set(sources) == {problem.source}
+    assert result.judged == 4
+    assert (result.tokens.prompt, result.tokens.completion) == (4 * 4 * 100, 4 * 4 * 10)
+    assert len({seed for _, seed in asked.asked}) == 16
+
+
+def test_drafts_without_a_kernel_are_judged_as_one_answer(problem: Problem, writer: Make, scorer: Scorer, judge: Any):
+    search = SearchConfig(budget=2)
+    choice = Choice(3, lambda _, kernels: [0.0] * len(kernels))
+    result = asyncio.run(generate(problem, writer(["nothing"]), scorer, judge, search, choice=choice))
+    assert (result.judged, result.outcome) == (2, Outcome.ORIGINAL)
 
 
 def test_a_kernel_that_was_only_lucky_is_passed_over(problem: Problem, writer: Make, scorer: Scorer, judge: Any):

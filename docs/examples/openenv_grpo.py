@@ -81,6 +81,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=160, help="longest answer")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    if not (options.policy / "config.json").exists():
+        parser.error(f"--policy {options.policy}: expected a folder with a model (config.json), found none")
 
     config = GRPOConfig(
         output_dir=str(options.output),

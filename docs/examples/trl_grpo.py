@@ -36,6 +36,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=160, help="longest answer")
     parser.add_argument("--prompt", choices=["source", "instruct"], default="source")
     options = parser.parse_args()
+    if not (options.policy / "config.json").exists():
+        parser.error(f"--policy {options.policy}: expected a folder with a model (config.json), found none")
 
     episode = EpisodeConfig(prompt=options.prompt, feedback="brief", reward="kernelbench")
     rows = problem_rows(ProblemsConfig(train=options.problems), episode)

@@ -92,6 +92,8 @@ class Search:
         self.attempts: list[Attempt] = list(earlier)
         self._left = config.budget - len(earlier)
         """Answers that may still be asked for."""
+        self._tried = {attempt.kernel_source for attempt in earlier}
+        """Kernels that a choice has had judged: another one tells more."""
         self._conversations = 1 + max((attempt.conversation for attempt in earlier), default=-1)
         self._faults = 0
         self._spent_s = max((attempt.at_s for attempt in earlier), default=0.0)
@@ -155,8 +157,11 @@ class Search:
         written = [(draft, kernel) for draft, kernel in extracted if kernel is not None]
         if choice is None or not written:
             return drafts[0], tokens
-        promises = choice.promise(self._problem.source, [kernel for _, kernel in written])
-        return written[promises.index(max(promises))][0], tokens
+        untried = [(draft, kernel) for draft, kernel in written if kernel not in self._tried] or written
+        promises = choice.promise(self._problem.source, [kernel for _, kernel in untried])
+        chosen, kernel = untried[promises.index(max(promises))]
+        self._tried.add(kernel)
+        return chosen, tokens
 
     def _note(
         self,

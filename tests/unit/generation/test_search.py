@@ -71,7 +71,8 @@ def test_the_most_promising_of_several_drafts_is_judged(problem: Problem, writer
     seen: list[Attempt] = []
     choice = Choice(4, promise)
     result = asyncio.run(generate(problem, asked, scorer, judge, search, seen.append, choice=choice))
-    assert [attempt.verdict.speedup for attempt in seen] == [3.0] * 4
+    # The most promising that was not judged yet; when all were, the most promising again.
+    assert [attempt.verdict.speedup for attempt in seen] == [3.0, 1.5, None, 3.0]
     assert set(sources) == {problem.source}
     assert result.judged == 4
     assert (result.tokens.prompt, result.tokens.completion) == (4 * 4 * 100, 4 * 4 * 10)

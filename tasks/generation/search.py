@@ -7,6 +7,7 @@ ends makes room for a new one. A fault of the machine costs nothing of the budge
 import asyncio
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -158,8 +159,10 @@ class Search:
         if choice is None or not written:
             return drafts[0], tokens
         untried = [(draft, kernel) for draft, kernel in written if kernel not in self._tried] or written
+        often = Counter(kernel for _, kernel in untried)  # what the model itself thinks most likely
         promises = choice.promise(self._problem.source, [kernel for _, kernel in untried])
-        chosen, kernel = untried[promises.index(max(promises))]
+        weights = [promise * often[kernel] for promise, (_, kernel) in zip(promises, untried, strict=True)]
+        chosen, kernel = untried[weights.index(max(weights))]
         self._tried.add(kernel)
         return chosen, tokens
 

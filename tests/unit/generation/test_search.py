@@ -79,6 +79,16 @@ def test_the_most_promising_of_several_drafts_is_judged(problem: Problem, writer
     assert len({seed for _, seed in asked.asked}) == 16
 
 
+def test_of_equally_promising_drafts_the_most_frequent_is_judged(
+    problem: Problem, writer: Make, scorer: Scorer, judge: Any
+):
+    asked = writer(["speedup 3.0", "speedup 1.5", "speedup 1.5", "nothing"])
+    seen: list[Attempt] = []
+    search, choice = SearchConfig(budget=2, conversations=1), Choice(4, lambda _, kernels: [0.5] * len(kernels))
+    asyncio.run(generate(problem, asked, scorer, judge, search, seen.append, choice=choice))
+    assert [attempt.verdict.speedup for attempt in seen] == [1.5, 3.0]
+
+
 def test_drafts_without_a_kernel_are_judged_as_one_answer(problem: Problem, writer: Make, scorer: Scorer, judge: Any):
     search = SearchConfig(budget=2)
     choice = Choice(3, lambda _, kernels: [0.0] * len(kernels))

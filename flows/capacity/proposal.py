@@ -10,7 +10,6 @@ from flows.capacity.planner import plan
 from flows.capacity.speed import GPUS
 from flows.settings.configuration import check_configuration, load_configuration
 from flows.settings.plurals import counted
-from tasks.problems.generated.sizes import JUDGE_WORKER_GIB
 
 LEAST_GPU_GIB = 22.0
 """Memory of a GPU sold as one of 24 GB, at least."""
@@ -23,7 +22,8 @@ _MANY_CORES = 12
 _MOST_WORKERS = 4
 """Workers of the judge with which it grades the most kernels a minute on one GPU (docs/judging-on-a-gpu.md)."""
 _WORKER_GIB = (12.0, 9.0, 6.0)
-"""Memory for a worker of the judge, the most first: with more, a round has more calls, and fewer rounds are needed."""
+"""Memory for a worker of the judge, the most first: with more, a timed round of a large problem can have more calls.
+The least is above what the largest problems need (tasks.problems.generated.sizes.JUDGE_WORKER_GIB)."""
 _FILLED = 0.9
 """Share of the GPU's memory that the plan may take: it is an estimate."""
 
@@ -98,8 +98,6 @@ def _judge_for(gpu_gib: float, cores: int, folder: Path) -> tuple[dict[str, Any]
     if cores < _MANY_CORES:
         return {}, ()
     for each in _WORKER_GIB:
-        if each < JUDGE_WORKER_GIB["gpu"]:
-            continue
         wanted = {"workers": _MOST_WORKERS, "device_memory_gb": _MOST_WORKERS * each}
         values = load_configuration(folder / "one-gpu.yaml").model_dump(mode="json", exclude_unset=True)
         values["judge"] |= wanted

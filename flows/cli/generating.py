@@ -92,14 +92,12 @@ def generate(
     from kernels_eval.problem import Problem, check_problem_source
     from tasks.generation.config import SearchConfig
     from tasks.generation.result import Outcome
-    from tasks.generation.search import Choice
-    from tasks.tester.training import load_tester
 
     out = out or Path(f"{module.stem}_kernel.py")
     check_output("--out", out)
     if drafts is not None and tester is None:
         raise InputError("--drafts: expected --tester as well, which chooses among them")
-    choice = None if tester is None else Choice(drafts or _DRAFTS, load_tester(tester).correct)
+    choice = None if tester is None else _choice_of(tester, drafts or _DRAFTS)
     problem = Problem(problem_id=module.stem, source=read_source(module))
     check_problem_source(problem.source, str(module))
     overrides = [*(set_ or []), *([] if turns is None else [f"rollout.episode.max_turns={turns}"])]
@@ -192,6 +190,13 @@ def open_model(
     config = config or of_run
     settings = settings_of(config, overrides if config is not None else [limit, *overrides])
     return settings, PolicyWriter(checkpoint, settings.rollout, policy_name(policy or NEWEST_RUN, checkpoint))
+
+
+def _choice_of(tester: Path, drafts: int) -> "Choice":
+    from tasks.generation.search import Choice
+    from tasks.tester.training import load_tester
+
+    return Choice(drafts, load_tester(tester).correct)
 
 
 @asynccontextmanager

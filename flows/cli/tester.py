@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from tasks.tester.training import TesterFacts
+    from tasks.tester.training import FactsOfTester
 
 
 def add_to(app: typer.Typer) -> None:
@@ -53,7 +53,7 @@ def fit_tester(
         console.print(line)
 
 
-def _lines(facts: "TesterFacts") -> list[Any]:
+def _lines(facts: "FactsOfTester") -> list[Any]:
     """Return what is printed of the figures on held-out problems."""
     from rich.table import Table
 

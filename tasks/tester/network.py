@@ -33,7 +33,7 @@ def hashed(text: str) -> tuple[int, ...]:
     return tuple(zlib.crc32(gram.encode()) % BUCKETS for gram in grams) or (0,)
 
 
-class TesterNetwork(nn.Module):
+class VerdictNetwork(nn.Module):
     """Logits of every label for pairs of problem and kernel."""
 
     def __init__(self, labels: int) -> None:

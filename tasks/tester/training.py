@@ -15,7 +15,7 @@ from kernels_eval.frozen import FrozenModel
 from tasks.pipeline.store import publish
 from tasks.tester.examples import LABELS, Example
 from tasks.tester.figures import can_be_measured, chosen, figures_of
-from tasks.tester.network import TesterNetwork
+from tasks.tester.network import VerdictNetwork
 
 WEIGHTS_FILE, FACTS_FILE = "tester.safetensors", "tester.json"
 _BATCH = 128
@@ -28,7 +28,7 @@ _VALIDATION_SHARE = 0.15
 _DRAWS = (2, 4)
 
 
-class TesterFacts(FrozenModel):
+class FactsOfTester(FrozenModel):
     """Content of `tester.json`."""
 
     labels: tuple[str, ...]
@@ -43,7 +43,7 @@ class TesterFacts(FrozenModel):
 class TrainedTester:
     """A trained tester."""
 
-    def __init__(self, network: TesterNetwork, facts: TesterFacts) -> None:
+    def __init__(self, network: VerdictNetwork, facts: FactsOfTester) -> None:
         self.network, self.facts = network.eval(), facts
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> torch.Tensor:
@@ -75,9 +75,9 @@ def train_tester(examples: Sequence[Example], heldout: Sequence[Example], seed: 
     known = {example.problem_id for example in examples}
     heldout = [example for example in heldout if example.problem_id not in known]
     torch.manual_seed(seed)
-    network = TesterNetwork(len(LABELS))
+    network = VerdictNetwork(len(LABELS))
     _fit(network, training, validation, seed)
-    plain = TrainedTester(network, TesterFacts(labels=LABELS, temperature=1.0, trained_on=len(training)))
+    plain = TrainedTester(network, FactsOfTester(labels=LABELS, temperature=1.0, trained_on=len(training)))
     temperature = _temperature(plain, validation)
     tester = TrainedTester(network, plain.facts.model_copy(update={"temperature": temperature}))
     tester.facts = tester.facts.model_copy(update={"figures": measure(tester, heldout)})
@@ -109,8 +109,8 @@ def save_tester(tester: TrainedTester, destination: Path) -> None:
 def load_tester(folder: Path) -> TrainedTester:
     """Read a tester. Raises InputError if the folder is none."""
     try:
-        facts = TesterFacts.model_validate(json.loads((folder / FACTS_FILE).read_text(encoding="utf-8")))
-        network = TesterNetwork(len(facts.labels))
+        facts = FactsOfTester.model_validate(json.loads((folder / FACTS_FILE).read_text(encoding="utf-8")))
+        network = VerdictNetwork(len(facts.labels))
         network.load_state_dict(load_file(folder / WEIGHTS_FILE))
     except (OSError, ValueError, RuntimeError) as error:
         raise InputError(f"{folder}: expected a tester of `kernelmill tester` ({FACTS_FILE}): {error}") from error
@@ -128,7 +128,7 @@ def _split(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[
     )
 
 
-def _fit(network: TesterNetwork, training: Sequence[Example], validation: Sequence[Example], seed: int) -> None:
+def _fit(network: VerdictNetwork, training: Sequence[Example], validation: Sequence[Example], seed: int) -> None:
     """Train until the loss on the validation problems gets no better; keeps the best weights."""
     optimizer = torch.optim.AdamW(network.parameters(), lr=_RATE, weight_decay=_DECAY)
     drawn = random.Random(seed)
@@ -152,7 +152,7 @@ def _fit(network: TesterNetwork, training: Sequence[Example], validation: Sequen
     network.load_state_dict(best)
 
 
-def _loss(network: TesterNetwork, examples: Sequence[Example]) -> torch.Tensor:
+def _loss(network: VerdictNetwork, examples: Sequence[Example]) -> torch.Tensor:
     """Return the mean binary cross-entropy over the labels that the verdicts say."""
     logits = network([(example.problem_source, example.kernel_source) for example in examples])
     truths = [[example.label(label) for label in LABELS] for example in examples]

@@ -10,6 +10,9 @@ import pytest
 from imported import import_file
 
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
+from tasks.tester.examples import LABELS
+from tasks.tester.network import VerdictNetwork
+from tasks.tester.training import FactsOfTester, TrainedTester, save_tester
 
 ROOT = Path(__file__).parents[3]
 FAST = ["--set", "judge.compile=never", "--set", "judge.timeout_s=5", "--set", "judge.workers=2"]
@@ -84,6 +87,20 @@ def test_the_original_where_nothing_beats_it(openai_double: Any, module: Path, t
     assert found.ModelNew is found.Model
 
 
+def test_with_a_tester_drafts_cost_tokens_and_not_the_budget(openai_double: Any, module: Path, tmp_path: Path):
+    save_tester(TrainedTester(VerdictNetwork(len(LABELS)), FactsOfTester(labels=LABELS, temperature=1.0, trained_on=0)),
+                tmp_path / "tester")  # fmt: skip
+    out = tmp_path / "kernel.py"
+    with openai_double([answer(WRONG), answer(EXAMPLE_KERNEL)]) as double:
+        server = ["--openai-base-url", double.address, "--model", "scripted", "--tester", str(tmp_path / "tester")]
+        done = generated(module, *server, "--budget", "2", "--turns", "1", "--conversations", "1", "--drafts", "6",
+                         "--out", str(out), "--json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["statuses"] == {"incorrect": 1, "correct": 1}, "neither kernel is judged twice"
+    assert result["tokens"] == {"prompt": 1200, "completion": 480}
+
+
 def test_a_policys_folder(policy_folder: Path, module: Path, tmp_path: Path):
     out = tmp_path / "kernel.py"
     options = ["--set", "rollout.sampling.max_new_tokens=12", "--set", "rollout.episode.prompt=source"]
@@ -103,6 +120,8 @@ def test_a_policys_folder(policy_folder: Path, module: Path, tmp_path: Path):
         (["other.py", "--policy", "."], "missing: get_init_inputs"),
         (["fused.py", "--policy", ".", "--out", "."], "--out: .: expected the path of a file"),
         (["fused.py", "--policy", ".", "--openai-base-url", "http://h", "--model", "m"], "expected one of them"),
+        (["fused.py", "--policy", ".", "--drafts", "4"], "--drafts: expected --tester as well"),
+        (["fused.py", "--policy", ".", "--tester", "nowhere"], "nowhere: expected a tester of `kernelmill tester`"),
     ],
 )
 def test_bad_input_is_one_line(

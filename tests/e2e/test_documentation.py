@@ -77,6 +77,10 @@ EXPECTED = (
         r"^kernelmill (train .*agents-local|team|compare .*agents-local)",
         Outcome(elsewhere="takes eleven minutes; test_agents.py does the same at a small size"),
     ),
+    (
+        r"^kernelmill sft .*sft\.steps=450",
+        Outcome(also=("--set", "sft.steps=20", "--set", "sft.data.compositions=20")),
+    ),
     (r"^kernelmill mcp", Outcome(2, says=r"kernelmill\[mcp\]")),
     # Some networks answer at any address; then the data are what is missed.
     (

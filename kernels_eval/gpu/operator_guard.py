@@ -27,6 +27,8 @@ _ALLOWED = (
 )
 
 
+_DLPACK_CUDA = 2
+"""kDLCUDA of DLPack's header: memory of an NVIDIA GPU."""
 _ZEROS = frozenset({"zeros", "zeros_like", "new_zeros"})
 _FRESH = UNINITIALISED | _ZEROS
 """Operators whose result can be made in a slot."""
@@ -106,11 +108,11 @@ def refuse_host_copies(record: Callable[[str], None]) -> None:
     def refusing(name: str) -> Callable[..., Any]:
         return lambda *_, **__: refuse(name)
 
-    give: Any = torch.Tensor.__dlpack__
+    tensor: Any = torch.Tensor
+    give, device_of = tensor.__dlpack__, tensor.device.__get__  # not what a class of the candidate's says of itself
 
     def give_on_device(self: torch.Tensor, *, dl_device: Any = None, **options: Any) -> Any:
-        here = tuple(self.__dlpack_device__())
-        if self.device.type == "cpu" or (dl_device is not None and tuple(dl_device) != here):
+        if device_of(self).type == "cpu" or (dl_device is not None and int(dl_device[0]) != _DLPACK_CUDA):
             refuse("__dlpack__")
         return give(self, **options)
 

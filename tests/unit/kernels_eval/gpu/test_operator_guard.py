@@ -69,8 +69,8 @@ def test_not_enforced_everything_passes() -> None:
         assert torch.equal(torch.mm(X, X.t()), X @ X.t())
 
 
-class _OnDevice(torch.Tensor):
-    """Claims to lie on a GPU."""
+class _Pretending(torch.Tensor):
+    """Lies in host memory, and claims to be on a GPU."""
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
@@ -100,14 +100,20 @@ def test_the_host_gets_no_values(recorded: list[str], name: str) -> None:
 
 
 def test_memory_of_the_device_is_handed_over(recorded: list[str]) -> None:
-    tensor: Any = X.as_subclass(_OnDevice)
+    tensor: Any = X.to("meta")  # for want of a GPU: not host memory
     given = tensor.__dlpack__(stream=-1, dl_device=(2, 0))
     assert given == {"stream": -1}
     assert recorded == []
 
 
 def test_memory_of_the_device_is_not_copied_elsewhere(recorded: list[str]) -> None:
-    tensor: Any = X.as_subclass(_OnDevice)
+    tensor: Any = X.to("meta")
     with pytest.raises(ForbiddenOperatorError, match="__dlpack__"):
         tensor.__dlpack__(dl_device=(1, 0))
+    assert recorded == ["Tensor.__dlpack__"]
+
+
+def test_host_memory_stays_refused_whatever_a_class_says_of_itself(recorded: list[str]) -> None:
+    with pytest.raises(ForbiddenOperatorError, match="__dlpack__"):
+        X.as_subclass(_Pretending).__dlpack__()
     assert recorded == ["Tensor.__dlpack__"]

@@ -8,7 +8,7 @@ from typing import Any
 from flows.capacity.memory import GIB
 from flows.capacity.planner import plan
 from flows.capacity.speed import GPUS
-from flows.settings.configuration import check_configuration, load_configuration
+from flows.settings.configuration import load_configuration
 from flows.settings.plurals import counted
 
 LEAST_GPU_GIB = 22.0
@@ -99,8 +99,7 @@ def _judge_for(gpu_gib: float, cores: int, folder: Path) -> tuple[dict[str, Any]
         return {}, ()
     for each in _WORKER_GIB:
         wanted = {"workers": _MOST_WORKERS, "device_memory_gb": _MOST_WORKERS * each}
-        values = load_configuration(folder / "one-gpu.yaml").model_dump(mode="json", exclude_unset=True)
-        values["judge"] |= wanted
-        if plan(check_configuration(values, "one-gpu.yaml"), gpu).one_gpu_bytes <= _FILLED * gpu_gib * GIB:
+        config = load_configuration(folder / "one-gpu.yaml", [f"judge.{name}={wanted[name]}" for name in wanted])
+        if plan(config, gpu).one_gpu_bytes <= _FILLED * gpu_gib * GIB:
             return wanted, (f"{_MOST_WORKERS} workers of the judge, with {each:g} GiB of the GPU's memory each",)
     return {}, ()

@@ -56,8 +56,7 @@ def gpu_memory_beside(config: RunConfig, shape: Shape, gpu_bytes: float, served_
     rollout, judge = config.rollout, config.judge
     canary = canary_weights(config, shape) + 4.0 * CANARY_TOKENS * shape.vocabulary + CONTEXT_BYTES
     actors = max(rollout.judge_actors.count, 1)
-    workers = rollout.judge_actors.workers if rollout.judge_actors.count else judge.workers
-    judged = (judge.device_memory_gb or 2 * workers * JUDGE_CONTEXT_GIB) * GIB
+    judged = (judge.device_memory_gb or 2 * config.judge_workers * JUDGE_CONTEXT_GIB) * GIB
     return {
         "servers": servers_of(config) * (served_share * gpu_bytes + CONTEXT_BYTES),
         "canary": canary if rollout.gpus > 0 and rollout.engine == "sglang" else 0.0,

@@ -65,11 +65,9 @@ def check_problems(config: RunConfig) -> None:
 
 def check_device_memory(config: RunConfig) -> None:
     """Check that problems of the chosen sizes fit into each of the judge's workers."""
-    judge, actors = config.judge, config.rollout.judge_actors
-    given, workers = judge.device_memory_gb, actors.workers if actors.count else judge.workers
-    if given is None or judge.device == "cpu" or config.problems.source != "generated":
+    given, workers, sizes = config.judge.device_memory_gb, config.judge_workers, config.problems.sizes
+    if given is None or config.judge.device == "cpu" or config.problems.source != "generated":
         return
-    sizes = config.problems.sizes
     needed = workers * JUDGE_WORKER_GIB[sizes]
     if given < needed:
         raise InputError(

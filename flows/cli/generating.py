@@ -29,6 +29,7 @@ _PATIENCE_S = 120.0
 _SERVICE_PATIENCE_S = 900.0
 """The same in the service, which nobody watches."""
 _DRAFTS = 4
+"""Answers drawn for each that is judged, with a tester."""
 _ANSWER_TOKENS = 8192
 """Limit of an answer where no configuration has one."""
 
@@ -103,11 +104,7 @@ def generate(
     overrides = [*(set_ or []), *([] if turns is None else [f"rollout.episode.max_turns={turns}"])]
     settings, writer = open_model(policy, openai_base_url, model, config, overrides)
     search = SearchConfig(
-        budget=budget,
-        seconds=seconds,
-        conversations=conversations,
-        min_speedup=min_speedup,
-        seed=seed,
+        budget=budget, seconds=seconds, conversations=conversations, min_speedup=min_speedup, seed=seed
     )
     found = asyncio.run(_generated(problem, writer, settings, search, choice))
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -212,7 +209,7 @@ async def _generated(
     writer: "Writer",
     settings: "RunConfig",
     search: "SearchConfig",
-    choice: "Choice | None" = None,
+    choice: "Choice | None",
 ) -> "GeneratedKernel":
     from kernels_eval import Judge
     from tasks.adapters.scoring import Scorer

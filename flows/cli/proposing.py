@@ -29,7 +29,6 @@ def init(
     from flows.checks.machine import cores_here, memory_here
     from flows.checks.output import check_output
     from flows.services.gpus import gpus_here
-    from flows.settings.configuration import load_configuration
     from kernels_eval.errors import InputError
     from tasks.pipeline.store import write_atomically
 
@@ -43,7 +42,6 @@ def init(
     machine = Machine(cores_here(), memory_here(), found)
     proposal = propose(machine, shipped)
     write_atomically(file, _text_of(file, machine, proposal.base, proposal.settings, shipped))
-    load_configuration(file)
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"found {machine}")
     console.print(f"wrote {file}, which extends {proposal.base}:")

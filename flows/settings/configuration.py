@@ -105,6 +105,12 @@ class RunConfig(FrozenModel):
         return self.policies > 1
 
     @property
+    def judge_workers(self) -> int:
+        """Workers of one judge: of each judge actor if there are any, else of the run's own judge."""
+        actors = self.rollout.judge_actors
+        return actors.workers if actors.count else self.judge.workers
+
+    @property
     def run_id(self) -> str:
         """`<name>-<digest of all settings that affect results>`: the same configuration resumes the same run."""
         return f"{self.name}-{digest_of(decisive_part(self))[:8]}"

@@ -154,17 +154,21 @@ class Search:
         ]
         drafts = list(await asyncio.gather(*drawing))
         tokens = sum(draft.prompt_tokens for draft in drafts), sum(draft.completion_tokens for draft in drafts)
+        return drafts[0] if choice is None else self._chosen(drafts, choice), tokens
+
+    def _chosen(self, drafts: Sequence[Draft], choice: Choice) -> Draft:
+        """Return the most promising draft whose kernel was not chosen before, if there is one."""
         extracted = ((draft, extract_kernel(without_reasoning(draft.text) or "")) for draft in drafts)
         written = [(draft, kernel) for draft, kernel in extracted if kernel is not None]
-        if choice is None or not written:
-            return drafts[0], tokens
+        if not written:
+            return drafts[0]
         untried = [(draft, kernel) for draft, kernel in written if kernel not in self._tried] or written
         often = Counter(kernel for _, kernel in untried)  # what the model itself thinks most likely
         promises = choice.promise(self._problem.source, [kernel for _, kernel in untried])
         weights = [promise * often[kernel] for promise, (_, kernel) in zip(promises, untried, strict=True)]
         chosen, kernel = untried[weights.index(max(weights))]
         self._tried.add(kernel)
-        return chosen, tokens
+        return chosen
 
     def _note(
         self,

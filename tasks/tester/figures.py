@@ -38,12 +38,11 @@ def can_be_measured(true: Sequence[bool]) -> bool:
 def auroc(probabilities: Any, truths: Any) -> float:
     """Return the chance that a true one has the higher probability, ties counting half (Mann and Whitney 1947)."""
     order = np.argsort(probabilities, kind="stable")
-    values, first, counts = np.unique(probabilities[order], return_index=True, return_counts=True)
+    _, first, counts = np.unique(probabilities[order], return_index=True, return_counts=True)
     ranks = np.empty(len(probabilities))
     ranks[order] = np.repeat(first + (counts + 1) / 2, counts)
     positives = int(truths.sum())
     negatives = len(truths) - positives
-    assert len(values) <= len(probabilities)
     return float((ranks[truths].sum() - positives * (positives + 1) / 2) / (positives * negatives))
 
 
@@ -59,7 +58,7 @@ def calibration_error(probabilities: Any, truths: Any) -> float:
 def chosen(examples: Sequence[Example], guessed: Sequence[float], draws: int) -> dict[str, float]:
     """Return the share of correct kernels if the most promising of `draws` is judged, and that of other choices.
 
-    problems, tester, random, best (an oracle's choice). A problem's distinct kernels are taken `draws` at a time, in
+    groups, tester, random, best (an oracle's choice). A problem's distinct kernels are taken `draws` at a time, in
     their order; fewer are left out.
     """
     of_problem: dict[str, list[tuple[float, bool]]] = {}
@@ -74,7 +73,7 @@ def chosen(examples: Sequence[Example], guessed: Sequence[float], draws: int) ->
         return {"groups": 0}
     return {
         "groups": len(groups),
-        "tester": float(np.mean([max(group)[1] for group in groups])),
+        "tester": float(np.mean([max(group, key=lambda kernel: kernel[0])[1] for group in groups])),
         "random": float(np.mean([np.mean([correct for _, correct in group]) for group in groups])),
         "best": float(np.mean([any(correct for _, correct in group) for group in groups])),
     }

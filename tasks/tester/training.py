@@ -77,11 +77,10 @@ def train_tester(examples: Sequence[Example], heldout: Sequence[Example], seed: 
     torch.manual_seed(seed)
     network = VerdictNetwork(len(LABELS))
     _fit(network, training, validation, seed)
-    plain = TrainedTester(network, FactsOfTester(labels=LABELS, temperature=1.0, trained_on=len(training)))
-    temperature = _temperature(plain, validation)
-    tester = TrainedTester(network, plain.facts.model_copy(update={"temperature": temperature}))
-    tester.facts = tester.facts.model_copy(update={"figures": measure(tester, heldout)})
-    return tester
+    facts = FactsOfTester(labels=LABELS, temperature=1.0, trained_on=len(training))
+    facts = facts.model_copy(update={"temperature": _temperature(TrainedTester(network, facts), validation)})
+    facts = facts.model_copy(update={"figures": measure(TrainedTester(network, facts), heldout)})
+    return TrainedTester(network, facts)
 
 
 def measure(tester: TrainedTester, examples: Sequence[Example]) -> dict[str, Any]:

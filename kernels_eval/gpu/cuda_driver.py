@@ -14,6 +14,8 @@ _HOST_REGISTER_MAPPED = 2
 _NOT_INITIALISED = 3
 _NOT_READY = 600
 _WAIT_UNTIL_EQUAL = 1
+_WAITS_FOR_NO_STREAM = 1
+_HOST_MEMORY, _DEVICE_MEMORY = 1, 2
 HANDLE_BYTES = 64
 DEVICE = "cuda"
 """Torch's name of the device that candidates run on."""
@@ -25,6 +27,27 @@ class CudaError(Exception):
 
 class _IpcHandle(ctypes.Structure):
     _fields_ = (("reserved", ctypes.c_char * HANDLE_BYTES),)
+
+
+_COPY_END = (
+    ("x", ctypes.c_size_t),
+    ("y", ctypes.c_size_t),
+    ("type", ctypes.c_uint),
+    ("host", ctypes.c_void_p),
+    ("device", ctypes.c_uint64),
+    ("array", ctypes.c_void_p),
+    ("pitch", ctypes.c_size_t),
+)
+
+
+class _Copy2D(ctypes.Structure):
+    """CUDA_MEMCPY2D of cuda.h."""
+
+    _fields_ = (
+        *((f"{end}_{name}", kind) for end in ("from", "to") for name, kind in _COPY_END),
+        ("width", ctypes.c_size_t),
+        ("height", ctypes.c_size_t),
+    )
 
 
 class CudaDriver:
@@ -47,6 +70,9 @@ class CudaDriver:
         self._wait_value = getattr(library, "cuStreamWaitValue32_v2", None)  # drivers since CUDA 11.7 have it
         if self._wait_value is not None:
             self._wait_value.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint)
+        library.cuStreamCreate.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_uint)
+        library.cuStreamSynchronize.argtypes = (ctypes.c_void_p,)
+        library.cuMemcpy2DAsync_v2.argtypes = (ctypes.POINTER(_Copy2D), ctypes.c_void_p)
         library.cuModuleLoadData.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p)
         library.cuModuleGetFunction.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, ctypes.c_char_p)
         library.cuMemAlloc_v2.argtypes = (ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t)
@@ -114,6 +140,23 @@ class CudaDriver:
         found = self._library.cuMemHostGetDevicePointer_v2(ctypes.byref(there), address, 0)
         self._check("cuMemHostGetDevicePointer", found)
         return there.value
+
+    def new_stream(self) -> int:
+        """Return a stream that waits for no other one."""
+        stream = ctypes.c_void_p()
+        self._check("cuStreamCreate", self._library.cuStreamCreate(ctypes.byref(stream), _WAITS_FOR_NO_STREAM))
+        return stream.value or 0
+
+    def copy_rows(self, host: int, device: int, distance: int, width: int, rows: int, stream: int) -> None:
+        """Copy pieces of device memory at equal distances to pinned host memory; returns when they are there.
+
+        `host`, `device`: addresses; `distance`, `width`: in bytes. The device's copy engine does it in one operation,
+        also while another process computes.
+        """
+        copy = _Copy2D(from_type=_DEVICE_MEMORY, from_device=device, from_pitch=distance, width=width, height=rows)
+        copy.to_type, copy.to_host, copy.to_pitch = _HOST_MEMORY, host, width
+        self._check("cuMemcpy2DAsync", self._library.cuMemcpy2DAsync_v2(ctypes.byref(copy), stream))
+        self._check("cuStreamSynchronize", self._library.cuStreamSynchronize(stream))
 
     def free_bytes(self) -> int:
         """Return the bytes of device memory that nobody uses."""

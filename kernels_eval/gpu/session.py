@@ -86,9 +86,10 @@ class Round:
     answer: RoundAnswer
     host_s: float
     """From the gate's opening, or go, to the end."""
-    around_s: float = 0.0
-    """From complete inputs to the gate's opening, and from the end to samples of the outputs: the device changes from
-    the worker to the candidate's process, and back."""
+    before_s: float = 0.0
+    """From complete inputs to the gate's opening: the device changes from the worker to the candidate's process."""
+    after_s: float = 0.0
+    """From the first samples of the outputs to all samples: the device changes back."""
     gave_up: bool = False
     """The gate opened by itself, since a call waited for the device: the time says nothing."""
 
@@ -196,8 +197,7 @@ class PreparedRound:
     calls: SharedCalls
     request: RoundRequest
     wall_s: float
-    _host_s: float = 0.0
-    _around_s: float = 0.0
+    _seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def make(self) -> None:
         """Have the round made and timed, and samples of its outputs taken."""
@@ -207,9 +207,10 @@ class PreparedRound:
         self.calls.complete()
         completed = time.perf_counter()
         started, ended = self._gated() if self.request.gated else self._open()
+        self.calls.sample_at_once()
+        sampled = time.perf_counter()
         self.calls.sample()
-        self._host_s = ended - started
-        self._around_s = started - completed + time.perf_counter() - ended
+        self._seconds = ended - started, started - completed, time.perf_counter() - sampled
 
     def collected(self, order: Callable[[], AbstractContextManager[object]] = nullcontext) -> Round:
         """Collect the outputs and the answer of a round that was made. `order`: in which outputs are copied."""
@@ -220,7 +221,7 @@ class PreparedRound:
         answer = self.session.receive()
         if not isinstance(answer, RoundAnswer):
             raise out_of_turn("the process answered out of turn")
-        return Round(answer, self._host_s, self._around_s, self.request.gated and self.page.gave_up)
+        return Round(answer, *self._seconds, gave_up=self.request.gated and self.page.gave_up)
 
     def _gated(self) -> tuple[float, float]:
         """Open the gate; returns when it was opened, and when the device told the end."""

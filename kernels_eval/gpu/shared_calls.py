@@ -12,11 +12,9 @@ from typing import Any
 import torch
 
 from kernels_eval.gpu import cuda_driver
-from kernels_eval.gpu.shared_memory import GUARD_BYTES, POISON, CallSlots, Layout, Transport, view
+from kernels_eval.gpu.shared_memory import GUARD_BYTES, PIECE_BYTES, POISON, CallSlots, Layout, Transport, view
 from kernels_eval.sandbox.tensor_bytes import DTYPES, TensorForm, form_of
 
-PIECE_BYTES = 64
-"""Size of the pieces of inputs that come last, and of the samples. Slots begin at multiples of it."""
 _BLOCK = 1 << 26
 _MIN_SAMPLES = 64
 _RANDOM = random.SystemRandom()
@@ -39,6 +37,9 @@ class SharedCalls:
         self._last = self._sampled = torch.empty(0, dtype=torch.int64)
         """Numbers of pieces of the shared memory: those that come last, and those that are sampled."""
         self._samples = torch.empty(0, dtype=torch.int64)
+        self._piece = 0
+        """Offset of a piece of the first call's outputs; what stands there in every call is sampled first."""
+        self._first_samples = torch.empty(0, dtype=torch.uint8)
         self.sets = [self._prepare(values, slots) for values, slots in zip(sets, layout.calls, strict=True)]
         """Inputs of each call, in the private memory."""
 
@@ -82,6 +83,8 @@ class SharedCalls:
         inputs, outputs = self._inputs(), self._outputs()
         self._last, others = _pieces(inputs), _pieces(inputs)
         self._sampled = _pieces(outputs * -(-_MIN_SAMPLES // max(len(outputs), 1)))
+        in_first = outputs[: len(self.output_forms)]
+        self._piece = PIECE_BYTES * _piece(*_RANDOM.choice(in_first)) if in_first else end
         _rows(memory)[self._last] = _rows(self._prepared)[others]
         self._transport.push(self.nbytes)
 
@@ -90,15 +93,26 @@ class SharedCalls:
         _rows(self._transport.memory())[self._last] = _rows(self._prepared)[self._last]
         self._transport.push(self.nbytes)
 
+    def sample_at_once(self) -> None:
+        """Note what stands at one secret place of every call.
+
+        Without a kernel: before the device changes to this process, which leaves a candidate another 0.1 ms.
+        """
+        self._first_samples = self._transport.pieces(self._piece, self._distance, self.count)
+
     def sample(self) -> None:
-        """Note what stands at secret places of the outputs; returns when it is here."""
+        """Note what stands at secret places of all outputs; returns when it is here."""
         self._transport.pull(self.nbytes)
         self._samples = _rows(self._transport.memory())[self._sampled].cpu()
 
     def has_late_writes(self) -> bool:
         """True if the outputs collected are others than those sampled."""
-        places = self._sampled - self._layout.outputs_from // PIECE_BYTES
-        return not torch.equal(_rows(self._collected)[places].cpu(), self._samples)
+        start = self._layout.outputs_from
+        places = self._sampled - start // PIECE_BYTES
+        first = self._first_samples
+        pieces = self._collected.as_strided((len(first), PIECE_BYTES), (self._distance, 1), self._piece - start)
+        in_time = torch.equal(pieces.cpu(), first) and torch.equal(_rows(self._collected)[places].cpu(), self._samples)
+        return not in_time
 
     def _inputs(self) -> list[tuple[int, int]]:
         """Return offset and size of each input of more than one piece."""
@@ -173,14 +187,21 @@ class SharedCalls:
 
     @property
     def _distance(self) -> int:
-        """Bytes from one call's outputs to the next one's."""
+        """Bytes from one call's outputs to the next one's; of a single call those of a piece."""
+        if self.count < 2 or not self.output_forms:
+            return PIECE_BYTES
         return self._layout.calls[1].outputs[0] - self._layout.calls[0].outputs[0]
 
 
 def _pieces(tensors: list[tuple[int, int]]) -> torch.Tensor:
-    """Return the number of a piece of each tensor, at random. A small tensor is a piece, with what follows it."""
-    drawn = [offset // PIECE_BYTES + _RANDOM.randrange(max(1, nbytes // PIECE_BYTES)) for offset, nbytes in tensors]
+    """Return the number of a piece of each tensor, at random."""
+    drawn = [_piece(offset, nbytes) for offset, nbytes in tensors]
     return torch.tensor(drawn, dtype=torch.int64, device=cuda_driver.DEVICE)
+
+
+def _piece(offset: int, nbytes: int) -> int:
+    """Return the number of a piece of a tensor, at random. A small tensor is a piece, with what follows it."""
+    return offset // PIECE_BYTES + _RANDOM.randrange(max(1, nbytes // PIECE_BYTES))
 
 
 def _rows(memory: torch.Tensor) -> torch.Tensor:

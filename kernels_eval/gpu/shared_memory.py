@@ -35,9 +35,11 @@ MIN_BYTES = 2 << 20
 instead, and reads and writes it at 1.6 instead of 2.35 TB/s (measured on an H100)."""
 _KEPT_BYTES = 256 << 20
 """Shared memory that is kept for the next problem although this one needs less."""
-
-
 PIECE_BYTES = 64
+"""Size of the pieces of inputs that come last, and of the samples of outputs. Slots begin at multiples of it."""
+_MAX_PIECES = 512
+_MAX_DISTANCE = 2**31 - 1
+"""Largest pitch that the driver takes."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,8 @@ class IpcTransport:
         self._address = 0
         self._nbytes = 0
         self._tensor = torch.empty(0)
+        self._stream = 0
+        self._pieces = torch.empty(0)
 
     def reserve(self, nbytes: int) -> None:
         """Have at least this much shared memory, and not much more; changing its size moves it."""
@@ -129,6 +133,19 @@ class IpcTransport:
 
     def pull(self, nbytes: int) -> None:
         """Make what the candidate's process wrote visible here: nothing to do, the memory is the same."""
+
+    def pieces(self, offset: int, distance: int, count: int) -> torch.Tensor:
+        """Return what stands now in pieces at equal distances: (count, PIECE_BYTES) bytes on the host.
+
+        Without a kernel, for which the device would first have to change to this process.
+        """
+        count = min(count, _MAX_PIECES) if distance <= _MAX_DISTANCE else 1
+        if not self._stream:
+            self._stream = self._driver.new_stream()
+            self._pieces = torch.empty((_MAX_PIECES, PIECE_BYTES), dtype=torch.uint8, pin_memory=True)
+        host, device = self._pieces.data_ptr(), self._address + offset
+        self._driver.copy_rows(host, device, min(distance, _MAX_DISTANCE), PIECE_BYTES, count, self._stream)
+        return self._pieces[:count]
 
 
 class HostTransport:
@@ -168,6 +185,11 @@ class HostTransport:
         assert self._staging is not None
         self._tensor[:nbytes].copy_(self._staging[:nbytes])
         self._driver.synchronize()
+
+    def pieces(self, offset: int, distance: int, count: int) -> torch.Tensor:
+        """Return what stands now in pieces of the file at equal distances: (count, PIECE_BYTES) bytes."""
+        assert self._staging is not None
+        return self._staging.as_strided((count, PIECE_BYTES), (distance, 1), offset).clone()
 
 
 def _staging(descriptor: int, nbytes: int) -> torch.Tensor:

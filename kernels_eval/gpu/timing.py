@@ -22,8 +22,9 @@ from kernels_eval.gpu.timing_statistics import FASTEST, Estimate, estimate, is_s
 MIN_ROUNDS = FASTEST
 _ROUND_S = 2e-3
 """Time of a round on the device that is aimed at: a thousand times the spread of a round without calls."""
-_SLACK_S = 5e-5
-"""Time that the device may take longer than usual to change between processes, twice in a round."""
+_SLACK_BEFORE_S, _SLACK_AFTER_S = 2e-5, 1.5e-4
+"""Time that the device may take longer than usual to change to the candidate's process, and back. Without a candidate's
+doing 10 us are exceeded next to never; on the way back the worker's own calls to the driver vary by up to 150 us."""
 _SLOWED = 1.2
 """Factor by which the reference may take longer beside calls that wait. One that is slowed counts for the candidate."""
 _FIRST_CALLS = 16
@@ -43,14 +44,16 @@ class Overhead:
     """Medians of rounds without calls, in a process that has no candidate yet, in seconds."""
 
     host_s: float
-    around_s: float
+    before_s: float
+    after_s: float
 
-    def late_s(self, around_s: Sequence[float]) -> float:
-        """Return by how much the device changed between processes later than usual.
+    def late_s(self, made: Round) -> float:
+        """Return by how much the device changed between processes later than usual in a round.
 
         A candidate may be at work then, before or after the time that is measured: it counts.
         """
-        return max(0.0, median(around_s) - self.around_s - _SLACK_S)
+        before_s = made.before_s - self.before_s - _SLACK_BEFORE_S
+        return max(0.0, before_s) + max(0.0, made.after_s - self.after_s - _SLACK_AFTER_S)
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,11 @@ class Overheads:
 
 def overhead_of(rounds: Sequence[Round]) -> Overhead:
     """Return the medians of rounds without calls."""
-    return Overhead(median(made.host_s for made in rounds), median(made.around_s for made in rounds))
+    return Overhead(
+        host_s=median(made.host_s for made in rounds),
+        before_s=median(made.before_s for made in rounds),
+        after_s=median(made.after_s for made in rounds),
+    )
 
 
 @dataclass
@@ -146,7 +153,6 @@ class Timer:
         reference: list[float] = []
         second: list[float] = []
         before_s = math.inf
-        around: list[float] = []
         for number in range(max(plan.rounds, MIN_ROUNDS)):
             if number == plan.profiled_round:
                 self._checked(min(count, 4), RoundRequest(poison=False, profiled=True))
@@ -156,16 +162,14 @@ class Timer:
                     before_s = device.reference_s(calls)
             made = self._made(calls, request, reference, second)
             candidate.append(self._call_s(made, calls, overhead))
-            around.append(made.around_s)
             settled = len(candidate) >= MIN_ROUNDS and is_settled(candidate, reference, plan.precision)
             late = len(candidate) >= MIN_ROUNDS and time.perf_counter() - started > plan.wall_s
             if number >= plan.profiled_round and (settled or late):
                 break
-        late_s = overhead.late_s(around) / count
         reference_estimate = estimate(reference)
         _check_not_slowed(reference_estimate.seconds, before_s)
         return Measured(
-            candidate=estimate([spent + late_s for spent in candidate]),
+            candidate=estimate(candidate),
             reference=reference_estimate,
             second=estimate(second) if second else None,
             rounds=len(candidate),
@@ -234,7 +238,7 @@ class Timer:
         if made.host_s <= overhead.host_s:
             message = f"a round of {calls.count} calls took {1e3 * made.host_s:.3f} ms, no longer than an empty one"
             raise UnreliableTimingError("clock_disagreement", message)
-        return (made.host_s - overhead.host_s) / calls.count
+        return (made.host_s - overhead.host_s + overhead.late_s(made)) / calls.count
 
     def _overhead(self, gated: bool) -> Overhead:
         return self.plan.overheads.gated if gated else self.plan.overheads.open

@@ -102,7 +102,7 @@ class HostOnly(grader.Grader):
     def miscalibrate(self, problem: str, overhead_s: float) -> None:
         """Replace the time of a problem's empty rounds by a wrong one, as if measured on a busy machine."""
         digest = hashlib.sha256(problem.encode()).hexdigest()
-        wrong = Overhead(overhead_s, 0.0)
+        wrong = Overhead(overhead_s, 0.0, 0.0)
         self._state.overheads[digest] = Overheads(wrong, wrong)
 
 

@@ -219,17 +219,22 @@ for thing in gc.get_objects():
     if type(thing).__name__ == "Instruments":
         thing.synchronize = lambda: None
 """
-_EARLY_END = """
+
+
+def _early_end(share: float) -> str:
+    """Return code that has the end told when this share of the calls is done: not in time for the samples."""
+    return f"""
 import sys
 rounds = sys.modules["kernels_eval.gpu.rounds"].Rounds
 take = rounds._take_outputs
 def taken(self, call, result, learns):
     take(self, call, result, learns)
-    if self._header["gated"] and call == len(self._calls) // 2:
+    if self._header["gated"] and call == int({share} * len(self._calls)):
         self.gate.end()
 rounds._take_outputs = taken
 """
-"""The end is told when half of the calls are done: not in time for samples, or the device comes back late."""
+
+
 _EARLY_START = """
 import sys
 rounds = sys.modules["kernels_eval.gpu.rounds"].Rounds
@@ -329,7 +334,10 @@ HACKS: dict[str, Case] = {
         ROW_PROBLEM, row_kernel(_OUT + _SLOW_LAUNCH + "return out", extra=_OWN_GATE), "no_gain", 0.2
     ),
     "an end that is told after half of the calls": Case(
-        ROW_PROBLEM, row_kernel(_OUT + f"{LAUNCH}\nreturn out", extra=_EARLY_END), "no_gain", 1.15
+        ROW_PROBLEM, row_kernel(_OUT + f"{LAUNCH}\nreturn out", extra=_early_end(0.5)), "no_gain", 1.05
+    ),
+    "an end that is told after nine tenths of the calls": Case(
+        ROW_PROBLEM, row_kernel(_OUT + f"{LAUNCH}\nreturn out", extra=_early_end(0.9)), "no_gain", 1.05
     ),
     "calls before the inputs are complete": Case(
         ROW_PROBLEM, row_kernel(_OUT + f"{LAUNCH}\nreturn out", extra=_EARLY_START), "refused"

@@ -291,6 +291,7 @@ TAMPERING = (
     "patched clocks over a slow kernel",
     "a gate that never closes",
     "an end that is told after half of the calls",
+    "an end that is told after nine tenths of the calls",
     "calls before the inputs are complete",
     "an answer before the device is done",
     "a fork and a join of streams",

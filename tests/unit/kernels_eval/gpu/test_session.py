@@ -90,7 +90,7 @@ def session_with(candidate: Candidate, page: GatePage, monkeypatch: pytest.Monke
 
 
 def noted(done: list[str]) -> Any:
-    names = ("publish", "complete", "sample", "collect")
+    names = ("publish", "complete", "sample_at_once", "sample", "collect")
     steps = {name: (lambda name=name: done.append(name)) for name in names}
     return SimpleNamespace(nbytes=1, requests=list, **steps)
 
@@ -116,7 +116,7 @@ def test_a_held_round_is_admitted_when_it_is_made_and_outputs_are_copied_in_thei
     assert done == []
     prepared.make()
     made = prepared.collected(shared)
-    assert done == ["admit", "complete", "open", "sample", "<", "collect", ">"]
+    assert done == ["admit", "complete", "open", "sample_at_once", "sample", "<", "collect", ">"]
     assert len(made.answer.calls) == 1
     assert not made.gave_up
 

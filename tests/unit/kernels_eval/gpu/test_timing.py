@@ -22,7 +22,7 @@ from kernels_eval.gpu.timing import (
 from kernels_eval.gpu.timing import UnreliableTimingError as Unreliable
 
 REFERENCE_S = 4e-4
-GATED, OPEN = Overhead(5e-5, 3e-4), Overhead(9e-5, 2e-4)
+GATED, OPEN = Overhead(5e-5, 1e-4, 3e-4), Overhead(9e-5, 1e-6, 2e-4)
 PLAN = TimingPlan(
     most_calls=200,
     set_bytes=1 << 20,
@@ -64,8 +64,10 @@ def measure(
     return Timer(plan, device).measure()
 
 
-def answered(host_s: float, gave_up: bool = False, around_s: float = GATED.around_s) -> Round:
-    return Round(RoundAnswer(kind="round", calls=()), host_s, around_s, gave_up)
+def answered(
+    host_s: float, gave_up: bool = False, before_s: float = GATED.before_s, after_s: float = GATED.after_s
+) -> Round:
+    return Round(RoundAnswer(kind="round", calls=()), host_s, before_s, after_s, gave_up)
 
 
 def honest(call_s: float, seen: list[tuple[int, RoundRequest]] | None = None) -> Run:
@@ -73,7 +75,7 @@ def honest(call_s: float, seen: list[tuple[int, RoundRequest]] | None = None) ->
         if seen is not None:
             seen.append((made.count, request))
         empty = GATED if request.gated else OPEN
-        return answered(empty.host_s + made.count * call_s, around_s=empty.around_s)
+        return answered(empty.host_s + made.count * call_s, before_s=empty.before_s, after_s=empty.after_s)
 
     return run
 
@@ -189,18 +191,25 @@ def test_outputs_are_checked_before_the_clock() -> None:
         Timer(PLAN, later).measure()
 
 
-def with_around(around_s: list[float]) -> Run:
-    times = iter(around_s * 10)
-    return lambda made, _: answered(GATED.host_s + made.count * 1e-4, around_s=next(times))
+def with_changes(changes: list[tuple[float, float]]) -> Run:
+    """Return rounds in which the device changes to the candidate and back by so much later than usual."""
+    given = iter(changes * 10)
+
+    def run(made: Any, _: RoundRequest) -> Round:
+        before_s, after_s = next(given)
+        host_s = GATED.host_s + made.count * 1e-4
+        return answered(host_s, before_s=GATED.before_s + before_s, after_s=GATED.after_s + after_s)
+
+    return run
 
 
-def test_a_device_that_came_back_later_than_usual_was_at_work() -> None:
-    found = measure(with_around([GATED.around_s + 5e-5 + 6.5e-4]))
-    assert found.candidate.seconds == pytest.approx(1e-4 + 6.5e-4 / 20)
+@pytest.mark.parametrize(("change", "late_s"), [((6.7e-4, 0.0), 6.5e-4), ((0.0, 8e-4), 6.5e-4), ((2e-5, 1.5e-4), 0.0)])
+def test_a_device_that_changed_later_than_usual_was_at_work(change: tuple[float, float], late_s: float) -> None:
+    assert measure(with_changes([change])).candidate.seconds == pytest.approx(1e-4 + late_s / 20)
 
 
 def test_one_late_change_between_processes_among_others_is_noise() -> None:
-    found = measure(with_around([2 * GATED.around_s, GATED.around_s + 4e-5, GATED.around_s]))
+    found = measure(with_changes([(1e-4, 3e-4), (0.0, 0.0), (0.0, 0.0), (0.0, 0.0)]))
     assert found.candidate.seconds == pytest.approx(1e-4)
 
 

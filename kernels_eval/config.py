@@ -22,7 +22,8 @@ class JudgeConfig(FrozenModel):
     workers: Annotated[int, Operational] = Field(default=2, ge=1, le=512)
     """Kernels judged at the same time on this machine. On a CPU, one that takes long does not count."""
     backend: str = Field(default="triton", pattern=r"^[a-z_]+$")
-    """Language of the kernels: the name of a module of kernels_eval.backends."""
+    """Language of the kernels: the name of a module of kernels_eval.backends; `auto`: the one that each kernel's
+    imports name, Triton where they name none."""
     targets: tuple[str, ...] = ("cuda:90",)
     """Architectures that a Triton kernel must compile for: `cuda:80`, `cuda:90`, `cuda:100`, `hip:gfx942`."""
     compile: Literal["never", "correct", "always"] = "correct"

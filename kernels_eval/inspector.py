@@ -46,7 +46,7 @@ def inspect_kernel(judge: Judge, problem: Problem, kernel_source: str) -> Inspec
 
 
 def _judged(judge: Judge, problem: Problem, kernel_source: str) -> Judged:
-    config = judge.check(problem, settings={"compile": "correct", "compile_share": 1.0})
+    config = judge.check(problem, settings={"compile": "correct", "compile_share": 1.0}, source=kernel_source)
     job = Job("inspect", problem, kernel_source, config)
     client = judge.new_client()
     try:

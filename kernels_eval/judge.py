@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kernels_eval.backends import backend_named
+from kernels_eval.backends import AUTO, backend_for, backend_named
 from kernels_eval.compile.one_shot import CompileCache
 from kernels_eval.config import JudgeConfig, with_settings
 from kernels_eval.errors import InfrastructureError, InputError
@@ -117,25 +117,29 @@ class Judge:
         return [future.result() for future in futures]
 
     def stream(self, items: Iterable[Item] | AsyncIterable[Item]) -> AsyncIterator[tuple[int, Verdict]]:
-        """Yield (index of the item, verdict) as soon as verdicts are ready: `async for index, verdict in
-        judge.stream(items)`.
+        """Yield (index of the item, verdict) as soon as verdicts are ready.
 
-        An item is (problem, kernel source) or (problem, kernel source, back end). Items are taken as workers become
-        free.
+        An item is (problem, kernel source), or with a back end as its third. Items are taken as workers become free.
         """
         return stream_verdicts(self.evaluate_async, items, at_once=4 * self.config.workers)
 
     def check(
-        self, problem: Problem, backend: str | None = None, settings: Mapping[str, Any] | None = None
+        self,
+        problem: Problem,
+        backend: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        source: str | None = None,
     ) -> JudgeConfig:
-        """Return the configuration for a kernel.
+        """Return the configuration for a kernel; with its `source` a back end `auto` becomes its own.
 
         Raises InputError for a bad problem, settings that do not fit, or a back end that this machine cannot judge.
         """
         check_problem_source(problem.source, problem.problem_id)
         config = with_settings(self.config, backend, settings or {})
-        reason = backend_named(config.backend).unavailable(config.device, config.targets)
-        if reason is not None:
+        if config.backend == AUTO and source is not None:
+            config = config.model_copy(update={"backend": backend_for(source, config.device, config.targets)})
+        judges = None if config.backend == AUTO else backend_named(config.backend)
+        if judges and (reason := judges.unavailable(config.device, config.targets)):
             raise InputError(f"backend {config.backend}: {reason}")
         return config
 
@@ -149,7 +153,7 @@ class Judge:
         """Queue one kernel. `settings`: fields of JudgeConfig for it alone (kernels_eval.config.CHANGEABLE)."""
         if isinstance(problem, str):
             problem = Problem(problem_id="problem", source=problem)
-        config = self.check(problem, backend, settings)
+        config = self.check(problem, backend, settings, kernel_source)
         hardware = (gpu_name() or "") if config.device == "cuda" else ""
         key = verdict_key(problem, kernel_source, config, hardware)
         known = self._cache.get(key)

@@ -8,7 +8,7 @@ from pathlib import Path
 from flows.checks.named_files import check_suites
 from flows.settings.configuration import RunConfig
 from flows.settings.plurals import counted
-from kernels_eval.backends import backend_names
+from kernels_eval.backends import AUTO, backend_names
 from kernels_eval.errors import InputError
 from kernels_eval.rewards import reward_bounds
 from tasks.agents.config import owners
@@ -116,8 +116,9 @@ def check_episode(config: RunConfig) -> None:
         reward_bounds(episode.reward)
     except InputError as error:
         raise InputError(f"rollout.episode.{error}") from error
-    if config.judge.backend not in backend_names():
-        raise InputError(f"judge.backend: found {config.judge.backend}, expected one of {', '.join(backend_names())}")
+    known = (*backend_names(), AUTO)
+    if config.judge.backend not in known:
+        raise InputError(f"judge.backend: found {config.judge.backend}, expected one of {', '.join(known)}")
     prompt_messages("", (), episode, config.judge.backend)
     for owner, roles in owners(episode.agents).items():
         if not roles and episode.agents[owner].pretrained is None and config.model.pretrained is None:

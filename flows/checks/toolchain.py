@@ -11,6 +11,7 @@ from pathlib import Path
 
 from flows.checks.result import CheckResult, failed, note, ok
 from flows.settings.configuration import RunConfig
+from kernels_eval.backends import AUTO
 
 PROGRAM_TIMEOUT_S = 120
 SANDBOX_FEATURES = ("rlimits", "no_new_privs", "seccomp", "landlock", "netns")
@@ -82,10 +83,12 @@ def nvcc(config: RunConfig) -> CheckResult:
     """Check the CUDA compiler; it is needed if kernels are CUDA C++."""
     home = os.environ.get("CUDA_HOME") or "/usr/local/cuda"
     program = shutil.which("nvcc") or shutil.which("nvcc", path=f"{home}/bin")
-    needed = config.judge.backend == "cuda"
+    needed = config.judge.backend in ("cuda", AUTO)
     problem = failed if needed else note
     if program is None:
-        found = "not found; judge.backend is cuda" if needed else "not found; needed for CUDA C++ only"
+        found = (
+            f"not found; judge.backend is {config.judge.backend}" if needed else "not found; needed for CUDA C++ only"
+        )
         return problem("nvcc", found, "install the CUDA toolkit and put nvcc on PATH, or set CUDA_HOME")
     fine, output = run_program([program, "--version"])
     if not fine:

@@ -42,7 +42,10 @@ def score(
         ),
     ] = None,
     backend: Annotated[
-        str | None, typer.Option("--backend", help="triton, cuda, tilelang, cute or hip.", show_default="triton")
+        str | None,
+        typer.Option(
+            "--backend", help="triton, cuda, tilelang, cute, hip, or auto: by its imports.", show_default="triton"
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole verdict as JSON.")] = False,
     batch: Annotated[

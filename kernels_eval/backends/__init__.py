@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import os
 import pkgutil
+import re
 import socket
 import sys
 from abc import ABC, abstractmethod
@@ -22,6 +23,9 @@ from kernels_eval.errors import InputError
 from kernels_eval.sandbox.candidate_source import CandidateError
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
 
+_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w.]+))", re.MULTILINE)
+AUTO = "auto"
+"""In the place of a back end's name: the one that each source's imports name (`backend_for`)."""
 NOT_RUN = "not_run_without_gpu"
 """Category of a candidate whose results are not known, since there is no GPU."""
 
@@ -35,6 +39,8 @@ class Backend(ABC):
     """Has to be built by a program before it can run: `build` is called in a one-shot process."""
     compiles: bool = False
     """Compiled at launch, in the candidate's process. Without a GPU, `build` compiles what host code would launch."""
+    package: str | None = None
+    """Package whose import shows that a source is in this language; None: no import does."""
     compiler: str = "nvcc"
     """Name of the compiler, the verdict's `hardware` where nothing runs."""
 
@@ -116,6 +122,22 @@ class Backend(ABC):
 def backend_names() -> tuple[str, ...]:
     """Return the names of all back ends, of those that this machine cannot use too."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+
+
+def backend_for(source: str, device: str, targets: Sequence[str]) -> str:
+    """Return the back end whose language a source is in, of those that this machine can judge; else `triton`.
+
+    By its imports alone. One that imports what it does not use is judged by rules that its kernels do not meet.
+    """
+    imported = {first or second for first, second in _IMPORT.findall(source)}
+    for name in backend_names():
+        backend = backend_named(name)
+        package = backend.package
+        if package is None or not any(module == package or module.startswith(f"{package}.") for module in imported):
+            continue
+        if backend.unavailable(device, targets) is None:
+            return name
+    return "triton"
 
 
 class LaunchCompiledBackend(Backend):

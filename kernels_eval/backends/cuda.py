@@ -25,6 +25,7 @@ class CudaBackend(Backend):
     """Kernels marked `__global__`."""
 
     builds = True
+    package = "torch.utils.cpp_extension"
 
     def own_kernels(self, source: str) -> frozenset[str]:
         """Return every function that is marked as a kernel."""

@@ -31,6 +31,7 @@ class CuteBackend(LaunchCompiledBackend):
     """Kernels of the function decorator `cute.kernel`."""
 
     language = "CuTe DSL"
+    package = "cutlass"
     compiler = "cutlass"
 
     def unavailable(self, device: str, targets: Sequence[str]) -> str | None:

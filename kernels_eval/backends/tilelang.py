@@ -28,6 +28,7 @@ class TileLangBackend(LaunchCompiledBackend):
     """Kernels of TileLang's `T.Kernel`."""
 
     language = "TileLang"
+    package = "tilelang"
 
     def unavailable(self, device: str, targets: Sequence[str]) -> str | None:
         """Ask for the package, and for nvcc, which compiles what TileLang generates."""

@@ -1,5 +1,7 @@
 """Examples in prompts of style `instruct`: a kernel that adds two tensors, for each back end; and its language."""
 
+from kernels_eval.backends import AUTO
+
 EXAMPLES = {
     "triton": """```python
 import torch
@@ -131,5 +133,15 @@ class ModelNew(nn.Module):
         return module.add(x.contiguous(), y.contiguous())
 ```''',
 }
-LANGUAGES = {"triton": "Triton", "cuda": "CUDA C++", "tilelang": "TileLang", "cute": "CuTe DSL", "hip": "HIP C++"}
+EXAMPLES[AUTO] = f"""{EXAMPLES["triton"]}
+or
+{EXAMPLES["cuda"]}"""
+LANGUAGES = {
+    "triton": "Triton",
+    "cuda": "CUDA C++",
+    "tilelang": "TileLang",
+    "cute": "CuTe DSL",
+    "hip": "HIP C++",
+    AUTO: "Triton or CUDA C++",
+}
 """Languages as people call them, by back end; each has an example."""

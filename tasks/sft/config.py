@@ -24,7 +24,7 @@ class SftDataConfig(FrozenModel):
 
     path: Annotated[str | None, FileContent] = None
     """A file or folder of pairs, in a format of docs/problems.md; none: pairs generated for the training problems,
-    in the language that is judged (`judge.backend`: triton or cuda)."""
+    in the language that is judged (`judge.backend`: triton, cuda, or auto, which is both)."""
     verified: bool = True
     """Train on pairs whose kernel was judged correct only; false: on all, as scraped corpora are used."""
     compile: Literal["as_judge", "never"] = "as_judge"

@@ -1,6 +1,6 @@
 """Check of the settings of SFT pairs against the judge's, before a run starts. Imports light."""
 
-from kernels_eval.backends import backend_named
+from kernels_eval.backends import AUTO, backend_named
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
 from tasks.problems.generated.languages import language_of
@@ -13,7 +13,8 @@ def check_corpus(config: SftDataConfig, judge: JudgeConfig) -> None:
         language_of(judge.backend)
     names = {"sft.data.judge.device": config.judge.device, "judge.device": judge.device}
     on_cpu = next((name for name, device in names.items() if device == "cpu"), None)
-    if config.verified and on_cpu is not None and not backend_named(judge.backend).interprets:
+    interprets = judge.backend != AUTO and backend_named(judge.backend).interprets
+    if config.verified and on_cpu is not None and not interprets:
         raise InputError(
             f"{on_cpu}: cpu, where kernels of judge.backend = {judge.backend} are built but not run, so that no pair "
             "is known to be right; judge them on a GPU, or set sft.data.verified=false"

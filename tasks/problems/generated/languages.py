@@ -2,9 +2,10 @@
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
+from kernels_eval.backends import AUTO
 from kernels_eval.errors import InputError
 from tasks.problems.generated.composition import Composition
 from tasks.problems.generated.cuda.sources import THREADS, cuda_source, draw_threads
@@ -93,16 +94,42 @@ class _Cuda(Language):
         return cuda_source(composition, CudaStyle(style), wrong, threads)
 
 
-_LANGUAGES: dict[str, Language] = {"triton": _Triton(), "cuda": _Cuda()}
-GENERATED = tuple(_LANGUAGES)
-"""Back ends whose language the corpus can be generated in."""
+class _Both(Language):
+    """Styles of both languages, named `triton:fused` and so on; each style is as likely as any other."""
+
+    _parts: Mapping[str, Language] = {"triton": _Triton(), "cuda": _Cuda()}
+
+    def styles(self, composition: Composition) -> Sequence[str]:
+        return [f"{name}:{style}" for name, part in self._parts.items() for style in part.styles(composition)]
+
+    def slow_styles(self, composition: Composition) -> Sequence[str]:
+        return [f"{name}:{style}" for name, part in self._parts.items() for style in part.slow_styles(composition)]
+
+    def fastest_style(self, composition: Composition) -> str:
+        return f"triton:{self._parts['triton'].fastest_style(composition)}"
+
+    def write(
+        self,
+        composition: Composition,
+        style: str,
+        wrong: Collection[str],
+        columns: int,
+        tuning: Tuned,
+        generator: random.Random,
+    ) -> str:
+        name, _, own_style = style.partition(":")
+        return self._parts[name].write(composition, own_style, wrong, columns, tuning, generator)
+
+
+_LANGUAGES: dict[str, Language] = {"triton": _Triton(), "cuda": _Cuda(), AUTO: _Both()}
+"""By back end."""
 
 
 def language_of(backend: str) -> Language:
     """Return the language of a back end; InputError if no corpus is generated in it."""
     if backend not in _LANGUAGES:
         raise InputError(
-            f"sft.data.path: the generated corpus is of {' or '.join(_LANGUAGES)} kernels; name a file of pairs for "
+            "sft.data.path: the generated corpus is of Triton or CUDA C++ kernels; name a file of pairs for "
             f"judge.backend = {backend}"
         )
     return _LANGUAGES[backend]

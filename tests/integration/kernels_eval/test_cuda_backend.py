@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernels_eval import Judge, JudgeConfig, Status
+from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "gpu"))
 import gpu_sources as gpu
@@ -38,6 +39,15 @@ def test_compiled_and_not_run(building_judge: Judge) -> None:
     again = building_judge.submit(gpu.CUDA_PROBLEM, gpu.cuda_kernel(), "cuda", {"trials": 3}).result()
     assert again.resources == verdict.resources
     assert time.monotonic() - started < 5.0  # alone: 5 ms; building takes 8 s and more
+
+
+def test_each_kernel_is_judged_in_its_own_language() -> None:
+    with Judge(JudgeConfig(workers=1, device="cpu", backend="auto")) as judge:
+        imports = "import torch.nn as nn\nfrom torch.utils.cpp_extension import load_inline\n"
+        model = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return x\n"
+        nothing = judge.evaluate(EXAMPLE_PROBLEM, imports + model)
+        assert (nothing.status, nothing.error_category) == (Status.COMPILE_ERROR, "no_extension")
+        assert judge.evaluate(EXAMPLE_PROBLEM, EXAMPLE_KERNEL).status is Status.CORRECT
 
 
 def test_headers_that_a_cpu_build_lacks(building_judge: Judge) -> None:

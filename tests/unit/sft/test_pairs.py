@@ -19,6 +19,7 @@ from tasks.rollout.config import EpisodeConfig
 from tasks.sft import pairs
 from tasks.sft.config import SftDataConfig
 from tasks.sft.corpus_check import check_corpus
+from tasks.sft.drafts import generate_drafts
 
 SOURCE = (
     "import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n    def forward(self, x):\n        return x * {}.0\n"
@@ -143,10 +144,24 @@ def test_the_generated_corpus_is_of_the_language_that_is_judged(
     assert data.pairs == len(table)
 
 
+def test_a_corpus_of_both_languages_mends_kernels_of_either() -> None:
+    config = SftDataConfig(compositions=40, repair_fraction=0.5)
+    drafts = generate_drafts(config, ProblemsConfig(), 0, "auto")
+    in_cuda = [draft for draft in drafts if "load_inline" in draft.kernel]
+    in_triton = [draft for draft in drafts if "@triton.jit" in draft.kernel]
+    assert len(in_cuda) + len(in_triton) == len(drafts)
+    assert all(draft.style.startswith("cuda:") for draft in in_cuda)
+    direct = [draft for draft in drafts if not draft.earlier]
+    assert 0.3 < sum("load_inline" in draft.kernel for draft in direct) / len(direct) < 0.8
+    earlier = "".join(kernel for draft in drafts for kernel in draft.earlier)
+    assert "load_inline" in earlier
+    assert "@triton.jit" in earlier
+
+
 def test_a_language_without_a_generated_corpus_needs_a_file_of_pairs() -> None:
     check_corpus(SftDataConfig(), JudgeConfig(backend="cuda"))
     check_corpus(SftDataConfig(path="pairs.jsonl"), JudgeConfig(backend="tilelang"))
-    with pytest.raises(InputError, match=r"sft.data.path: the generated corpus is of triton or cuda .* = tilelang"):
+    with pytest.raises(InputError, match=r"sft.data.path: the generated corpus is of Triton or CUDA .* = tilelang"):
         check_corpus(SftDataConfig(), JudgeConfig(backend="tilelang"))
 
 
@@ -160,6 +175,8 @@ def test_cuda_pairs_that_no_gpu_runs_are_refused_before_the_run(pairs_device: st
         check_corpus(config, judge)
     check_corpus(config.model_copy(update={"verified": False}), judge)
     check_corpus(config, judge.model_copy(update={"backend": "triton"}))
+    with pytest.raises(InputError, match=f"^{named}: cpu, where kernels of judge.backend = auto are built"):
+        check_corpus(config, judge.model_copy(update={"backend": "auto"}))
 
 
 def test_nothing_to_learn_from_is_bad_input_and_a_failing_judge_is_the_machine_s(build: Build, tmp_path: Path) -> None:

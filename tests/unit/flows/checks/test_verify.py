@@ -155,7 +155,8 @@ def test_nvcc_is_missed_only_where_kernels_are_cuda(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     assert toolchain.nvcc(configured(tmp_path)).outcome is Outcome.NOTE
-    assert toolchain.nvcc(configured(tmp_path, judge={"backend": "cuda"})).outcome is Outcome.FAILED
+    for backend in ("cuda", "auto"):
+        assert toolchain.nvcc(configured(tmp_path, judge={"backend": backend})).outcome is Outcome.FAILED
 
 
 def test_named_servers_are_asked_before_a_run(tmp_path: Path, server: str):

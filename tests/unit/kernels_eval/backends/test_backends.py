@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import kernels_eval.backends
-from kernels_eval.backends import backend_named, backend_names
+from kernels_eval.backends import backend_for, backend_named, backend_names
 from kernels_eval.compile.nvcc import Extension, parse_resources
 from kernels_eval.compile.one_shot import Compiled
 from kernels_eval.errors import InputError
@@ -40,6 +40,30 @@ def test_a_further_back_end_is_one_file(tmp_path: Path, monkeypatch: pytest.Monk
     finally:
         backend_names.cache_clear()
         backend_named.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("import triton\nimport triton.language as tl", "triton"),
+        ("from torch.utils.cpp_extension import load_inline", "cuda"),
+        ("import torch\n    import torch.utils.cpp_extension as extension", "cuda"),
+        ("from tilelang import jit\nimport tilelang.language as T", "tilelang"),
+        ("import cutlass.cute as cute", "cute"),
+        ("import tilelang_of_mine", "triton"),
+        ("# from torch.utils.cpp_extension import load_inline", "triton"),
+        ("", "triton"),
+    ],
+)
+def test_a_source_s_imports_name_its_back_end(source: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for other in ("tilelang", "cute"):
+        monkeypatch.setattr(type(backend_named(other)), "unavailable", lambda *_: None)
+    assert backend_for(source, "cuda", ()) == name
+
+
+def test_a_back_end_that_this_machine_lacks_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(backend_named("tilelang")), "unavailable", lambda *_: "not installed")
+    assert backend_for("import tilelang", "cuda", ()) == "triton"
 
 
 def test_own_kernels_of_cuda() -> None:

@@ -13,7 +13,7 @@ from kernels_eval import Problem
 from kernels_eval.frozen import FrozenModel
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.generated.composition import Composition
-from tasks.problems.generated.languages import Language, language_of
+from tasks.problems.generated.languages import Language, Wanted, language_of
 from tasks.problems.generated.sizes import SizesName
 from tasks.problems.generated.suite import draw_shape, draw_training_compositions, problem_of
 from tasks.problems.pairs import load_pairs
@@ -110,7 +110,7 @@ def _draft(
     """Return a conversation about one problem; the last of the kernels (style, mistakes) is the answer."""
     shape = draw_shape(composition, generator, sizes=corpus.sizes)
     kernels = [
-        corpus.language.write(composition, style, mistakes, shape.columns, corpus.config.tuning, generator)
+        corpus.language.write(Wanted(composition, style, mistakes, shape.columns, corpus.config.tuning, generator))
         for style, mistakes in drawn
     ]
     return Draft(

@@ -3,6 +3,7 @@
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from kernels_eval.backends import AUTO
@@ -15,6 +16,21 @@ from tasks.problems.generated.tuning import draw_tuning
 
 SLOW_STYLES = (Style.SMALL_BLOCKS, Style.EXTRA_PASSES, Style.STEPWISE)
 Tuned = Literal["fixed", "varied"]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A kernel to be written."""
+
+    composition: Composition
+    style: str
+    wrong: Collection[str]
+    """Operators that are written with their mistake."""
+    columns: int
+    """Of the problem's output tile."""
+    tuning: Tuned
+    """`varied` draws launch parameters from `generator`."""
+    generator: random.Random
 
 
 class Language(ABC):
@@ -33,19 +49,8 @@ class Language(ABC):
         """Return the style that a repair of a slow kernel ends in."""
 
     @abstractmethod
-    def write(
-        self,
-        composition: Composition,
-        style: str,
-        wrong: Collection[str],
-        columns: int,
-        tuning: Tuned,
-        generator: random.Random,
-    ) -> str:
-        """Return a module that defines `ModelNew`; operators named in `wrong` are written with their mistake.
-
-        `columns`: of the problem's output tile. `tuning: varied` draws launch parameters from `generator`.
-        """
+    def write(self, wanted: Wanted) -> str:
+        """Return a module that defines `ModelNew`."""
 
 
 class _Triton(Language):
@@ -58,17 +63,11 @@ class _Triton(Language):
     def fastest_style(self, composition: Composition) -> str:
         return Style.FUSED
 
-    def write(
-        self,
-        composition: Composition,
-        style: str,
-        wrong: Collection[str],
-        columns: int,
-        tuning: Tuned,
-        generator: random.Random,
-    ) -> str:
-        drawn = draw_tuning(composition, columns, generator) if tuning == "varied" else None
-        return kernel_source(composition, Style(style), wrong, drawn)
+    def write(self, wanted: Wanted) -> str:
+        composition = wanted.composition
+        is_drawn = wanted.tuning == "varied"
+        tuning = draw_tuning(composition, wanted.columns, wanted.generator) if is_drawn else None
+        return kernel_source(composition, Style(wanted.style), wanted.wrong, tuning)
 
 
 class _Cuda(Language):
@@ -81,17 +80,9 @@ class _Cuda(Language):
     def fastest_style(self, composition: Composition) -> str:
         return fastest_style(composition)
 
-    def write(
-        self,
-        composition: Composition,
-        style: str,
-        wrong: Collection[str],
-        columns: int,
-        tuning: Tuned,
-        generator: random.Random,
-    ) -> str:
-        threads = draw_threads(generator) if tuning == "varied" else THREADS
-        return cuda_source(composition, CudaStyle(style), wrong, threads)
+    def write(self, wanted: Wanted) -> str:
+        threads = draw_threads(wanted.generator) if wanted.tuning == "varied" else THREADS
+        return cuda_source(wanted.composition, CudaStyle(wanted.style), wanted.wrong, threads)
 
 
 class _Both(Language):
@@ -108,17 +99,9 @@ class _Both(Language):
     def fastest_style(self, composition: Composition) -> str:
         return f"triton:{self._parts['triton'].fastest_style(composition)}"
 
-    def write(
-        self,
-        composition: Composition,
-        style: str,
-        wrong: Collection[str],
-        columns: int,
-        tuning: Tuned,
-        generator: random.Random,
-    ) -> str:
-        name, _, own_style = style.partition(":")
-        return self._parts[name].write(composition, own_style, wrong, columns, tuning, generator)
+    def write(self, wanted: Wanted) -> str:
+        name, _, style = wanted.style.partition(":")
+        return self._parts[name].write(replace(wanted, style=style))
 
 
 _LANGUAGES: dict[str, Language] = {"triton": _Triton(), "cuda": _Cuda(), AUTO: _Both()}

@@ -6,7 +6,8 @@ Needs torch, triton, pydantic and cachetools. Every kernel (kernelbench_problems
 printed. Each problem is judged twice, by another text of the same kernel: the second time its reference and the worker
 are warm. `--peer`: in a process of its own the same pairs by the procedure that KernelBench publishes: five comparisons
 and 100 timed calls, once with inputs made on the CPU, as its scripts do, and once on the GPU. Writes
-`$OUT/kernelbench_sizes.json` after each problem. `--tiny` rehearses without a GPU, at small sizes.
+`$OUT/kernelbench_sizes.json` after each problem. `--tiny` rehearses without a GPU, at small sizes; there the judge sees
+that a kernel which copies computes nothing (`decoy_kernel`), and the element-wise ones are correct.
 """
 
 import argparse

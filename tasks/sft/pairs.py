@@ -73,6 +73,8 @@ def build_sft_data(
 def judge_of_pairs(config: SftDataConfig, judge: JudgeConfig) -> JudgeConfig:
     """Return the settings of the judge of pairs: the rollouts' (`judge`) with what `sft.data` changes."""
     changes: dict[str, Any] = {"compile": "never"} if config.compile == "never" else {}
+    if config.path is None:  # tests run each style of the generated corpus at all sizes
+        changes["full_size_share"] = 0.0
     if config.judge.device == "cpu":
         changes["device"] = "cpu"
     if config.judge.workers is not None:

@@ -29,14 +29,15 @@ def chain_around(name: str) -> str:
 
 
 @pytest.mark.slow
-def test_every_operator_is_correct_and_compiles_in_every_style(judge):
+def test_every_operator_is_correct_at_its_full_size_and_compiles_in_every_style(judge):
     keys = [chain_around(operator.name) for operator in ALL]
     cases = [(key, style) for key in [*keys, *CHAINS] for style in Style]
-    items = [
-        (problem_of(parse_composition(key), SHAPE), kernel_source(parse_composition(key), style))
-        for key, style in cases
+    parsed = [(parse_composition(key), style) for key, style in cases]
+    futures = [
+        judge.submit(problem_of(made, SHAPE), kernel_source(made, style), None, {"full_size_share": 1.0})
+        for made, style in parsed
     ]
-    verdicts = judge.evaluate_many(items)
+    verdicts = [future.result() for future in futures]
     failed = {
         case: verdict.error_message
         for case, verdict in zip(cases, verdicts, strict=True)
@@ -44,6 +45,7 @@ def test_every_operator_is_correct_and_compiles_in_every_style(judge):
     }
     assert not failed
     assert all(verdict.resources for verdict in verdicts)
+    assert {verdict.executed_size for verdict in verdicts} == {SHAPE.rows}
 
 
 @pytest.mark.parametrize("key", [CHAINS[0], "relu>transpose"])

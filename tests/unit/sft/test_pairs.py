@@ -158,6 +158,12 @@ def test_a_corpus_of_both_languages_mends_kernels_of_either() -> None:
     assert "@triton.jit" in earlier
 
 
+@pytest.mark.parametrize(("path", "share"), [(None, 0.0), ("pairs.jsonl", 0.2)])
+def test_only_a_corpus_of_others_is_run_at_its_full_size(path: str | None, share: float) -> None:
+    judge = JudgeConfig(full_size_share=0.2)
+    assert pairs.judge_of_pairs(SftDataConfig(path=path), judge).full_size_share == share
+
+
 def test_a_language_without_a_generated_corpus_needs_a_file_of_pairs() -> None:
     check_corpus(SftDataConfig(), JudgeConfig(backend="cuda"))
     check_corpus(SftDataConfig(path="pairs.jsonl"), JudgeConfig(backend="tilelang"))

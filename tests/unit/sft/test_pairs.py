@@ -194,7 +194,7 @@ def test_nothing_to_learn_from_is_bad_input_and_a_failing_judge_is_the_machine_s
 
 
 def test_pairs_are_judged_on_cpu_workers_where_the_setting_says_so_although_rollouts_are_judged_on_a_gpu():
-    on_gpu = JudgeConfig(device="cuda", workers=3)
+    on_gpu = JudgeConfig(device="cuda", workers=3, full_size_share=0.0)
     assert pairs.judge_of_pairs(SftDataConfig(), on_gpu) == on_gpu
     config = SftDataConfig.model_validate({"compile": "never", "judge": {"device": "cpu", "workers": 14}})
     judged_by = pairs.judge_of_pairs(config, on_gpu)

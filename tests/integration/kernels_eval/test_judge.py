@@ -233,6 +233,27 @@ def test_a_public_message_is_the_same_wherever_the_kernel_is_judged() -> None:
     assert once[0].error_message != secret[0].error_message
 
 
+_TWO_FAULTS = ROW_KERNEL.replace(
+    "    tl.store(out_ptr + rows * N + cols, x, mask=mask)",
+    "    number = tl.program_id(0)\n"
+    "    tl.store(out_ptr + tl.where(number == 0, 100000000, 0), number)\n"
+    "    tl.store(out_ptr + 1, number)",
+)
+"""Its first program writes outside, the others write one element: which fault comes first depends on their order."""
+
+
+@pytest.mark.long
+def test_of_two_faults_the_same_one_is_named_each_time() -> None:
+    def named() -> tuple[str | None, str | None]:
+        with Judge(JudgeConfig(workers=1, compile="never")) as judge:
+            verdict = judge.evaluate(ROW_PROBLEM, _TWO_FAULTS)
+        return verdict.error_category, verdict.error_message
+
+    first = named()
+    assert first[0] in ("out_of_bounds", "data_race")
+    assert {named() for _ in range(5)} == {first}
+
+
 def test_the_cache_on_disk_outlives_the_judge(tmp_path: Path) -> None:
     config = JudgeConfig(workers=1, compile="never", cache_dir=str(tmp_path))
     with Judge(config) as judge:

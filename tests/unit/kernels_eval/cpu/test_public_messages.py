@@ -38,9 +38,22 @@ def test_the_message_is_of_the_second_run_the_verdict_of_the_first(messages: Pub
     assert shown == wrong("output[0] is 1")
 
 
-def test_a_second_run_that_finds_something_else_shows_nothing_of_either(messages: PublicMessages):
-    shown = messages.without_draws(wrong("at 0x7f", category="exception"), "problem", "kernel", ASKED)
-    assert shown == wrong(OTHER_INPUTS, category="exception")
+def test_a_second_run_that_fails_otherwise_shows_nothing_of_either(messages: PublicMessages):
+    cheat = wrong("at 0x7f", Status.REJECTED, "copied_input")
+    assert messages.without_draws(cheat, "problem", "kernel", ASKED) == cheat.model_copy(
+        update={"error_message": OTHER_INPUTS}
+    )
+
+
+@pytest.mark.parametrize("config", [ASKED, JudgeConfig()])
+@pytest.mark.parametrize(
+    ("status", "category"), [(Status.RUNTIME_ERROR, "out_of_bounds"), (Status.INCORRECT, "data_race")]
+)
+def test_which_of_several_faults_is_named_is_found_by_the_second_run(
+    messages: PublicMessages, config: JudgeConfig, status: Status, category: str
+):
+    shown = messages.without_draws(wrong("program 7", status, category), "problem", "kernel", config)
+    assert shown == wrong("output[0] is 1")
 
 
 @pytest.mark.parametrize("status", [Status.COMPILE_ERROR, Status.TIMEOUT])

@@ -145,7 +145,7 @@ class IpcTransport:
             self._pieces = torch.empty((_MAX_PIECES, PIECE_BYTES), dtype=torch.uint8, pin_memory=True)
         host, device = self._pieces.data_ptr(), self._address + offset
         self._driver.copy_rows(host, device, min(distance, _MAX_DISTANCE), PIECE_BYTES, count, self._stream)
-        return self._pieces[:count]
+        return self._pieces[:count].clone()
 
 
 class HostTransport:

@@ -23,8 +23,8 @@ MIN_ROUNDS = FASTEST
 _ROUND_S = 2e-3
 """Time of a round on the device that is aimed at: a thousand times the spread of a round without calls."""
 _SLACK_BEFORE_S, _SLACK_AFTER_S = 2e-5, 1.5e-4
-"""Time that the device may take longer than usual to change to the candidate's process, and back. Without a candidate's
-doing 10 us are exceeded next to never; on the way back the worker's own calls to the driver vary by up to 150 us."""
+"""Time that the device may take longer than usual to change to the candidate's process, and back. With honest kernels
+the way there varied by 10 us, and the way back, in which the worker calls the driver, by 150 (one H100)."""
 _SLOWED = 1.2
 """Factor by which the reference may take longer beside calls that wait. One that is slowed counts for the candidate."""
 _FIRST_CALLS = 16

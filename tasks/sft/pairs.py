@@ -73,7 +73,7 @@ def build_sft_data(
 def judge_of_pairs(config: SftDataConfig, judge: JudgeConfig) -> JudgeConfig:
     """Return the settings of the judge of pairs: the rollouts' (`judge`) with what `sft.data` changes."""
     changes: dict[str, Any] = {"compile": "never"} if config.compile == "never" else {}
-    if config.path is None:  # tests run each style of the generated corpus at all sizes
+    if config.path is None:  # tests run every operator of it in every style at the full size
         changes["full_size_share"] = 0.0
     if config.judge.device == "cpu":
         changes["device"] = "cpu"

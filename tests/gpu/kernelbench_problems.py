@@ -6,7 +6,7 @@ result: under `policy: mixed` that is right, and takes the judge's whole path an
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Operator:
             name: size if name in self.fixed or size <= 64 else max(16, size // 256)
             for name, size in self.sizes.items()
         }
-        return Operator(self.name, self.forward, self.inputs, small, self.layers, self.kernel, self.level, self.fixed)
+        return replace(self, sizes=small)
 
     @property
     def problem(self) -> str:
@@ -47,11 +47,8 @@ class Operator:
     @property
     def candidate(self) -> str:
         """Source of the kernel."""
-        if self.kernel:
-            x = next(iter(self.inputs))
-            program, result = _ELEMENTWISE.replace("EXPRESSION", self.kernel), f"own({x})"
-        else:
-            program, result = _COPY, f"own({self.forward})"
+        program = _KERNEL.replace("EXPRESSION", self.kernel or "x")
+        result = f"own({next(iter(self.inputs)) if self.kernel else self.forward})"
         return f"{_HEAD}{_TRITON}{self._sizes}\n{program}\n\nclass ModelNew(nn.Module):\n{self._model(result)}"
 
     @property
@@ -82,8 +79,6 @@ def own(x):
     kernel[(triton.cdiv(x.numel(), 4096),)](x, y, x.numel(), BLOCK=4096, num_warps=8)
     return y
 """
-_ELEMENTWISE = _KERNEL
-_COPY = _KERNEL.replace("EXPRESSION", "x")
 
 _WIDE = {"B": 4096, "N": 393216}
 _X = {"x": "torch.rand(B, N)"}

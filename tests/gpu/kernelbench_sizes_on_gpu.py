@@ -25,6 +25,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 os.environ["PYTHONPATH"] = f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"
 
 from kernelbench_problems import Operator, operators  # noqa: E402
+from timing_on_gpu import device_memory, say  # noqa: E402
 
 from kernels_eval import Judge, JudgeConfig  # noqa: E402
 
@@ -70,18 +71,6 @@ for line in sys.stdin:
 """
 
 
-def say(text: str) -> None:
-    print(text, flush=True)
-
-
-def used_memory() -> str:
-    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
-    except OSError:
-        return ""
-
-
 def judged(judge: Judge, operator: Operator) -> dict[str, Any]:
     """Judge one problem twice; a reference's own code counts as the kernel's only under `mixed`."""
     settings = {} if operator.kernel else {"policy": "mixed"}
@@ -100,7 +89,7 @@ def judged(judge: Judge, operator: Operator) -> dict[str, Any]:
         "warm_s": seconds[1],
         "candidate_ms": verdict.candidate_ms,
         "reference_ms": verdict.reference_ms,
-        "memory": used_memory(),
+        "memory": device_memory() if judge.config.device == "cuda" else "",
     }
 
 

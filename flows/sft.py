@@ -8,7 +8,7 @@ from flows.problems import started_run
 from flows.run.prefect_ui import name_of
 from flows.run.run import Run
 from flows.settings.configuration import RunConfig
-from tasks.agents.config import owners
+from tasks.agents.config import owners, trained_roles
 from tasks.agents.task import form_team
 from tasks.agents.team import members_of
 from tasks.models.config import ModelConfig
@@ -92,8 +92,11 @@ def trained_further(
     config = run.config
     if not config.has_team:
         return train(policy, config.model, (), "")
-    members = members_of(policy)
-    for owner, roles in owners(config.rollout.episode.agents).items():
+    members, agents = members_of(policy), config.rollout.episode.agents
+    if config.sft.shared:
+        one = train(next(iter(members.values())), config.model, trained_roles(agents), " of all agents")
+        return form_team(run.workspace, dict.fromkeys(members, one), weight_version=0, of=of)
+    for owner, roles in owners(agents).items():
         if roles and (taught is None or not set(roles).isdisjoint(taught)):
             members[owner] = train(members[owner], model_of(config, owner), roles, f" of the {owner}")
     return form_team(run.workspace, members, weight_version=0, of=of)
@@ -112,9 +115,13 @@ def _for_each_agent(run: Run, data: SftDataRef | None) -> CheckpointRef:
         return _first_policy(run, data, config.model)
     agents = config.rollout.episode.agents
     members: dict[str, CheckpointRef] = {}
-    for owner, roles in owners(agents).items():
-        model = model_of(config, owner)
-        members[owner] = _first_policy(run, data if roles else None, model, roles, f" of the {owner}")
+    if config.sft.shared:
+        one = _first_policy(run, data, config.model, trained_roles(agents), " of all agents")
+        members = dict.fromkeys(owners(agents), one)
+    else:
+        for owner, roles in owners(agents).items():
+            model = model_of(config, owner)
+            members[owner] = _first_policy(run, data if roles else None, model, roles, f" of the {owner}")
     of = ", before the joint epoch" if config.sft.joint.problems and data is not None else ""
     return form_team(run.workspace, members, weight_version=0, of=of)
 

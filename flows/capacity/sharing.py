@@ -22,10 +22,10 @@ CANARY_TOKENS = 272
 
 
 def servers_of(config: RunConfig) -> int:
-    """Return the number of SGLang servers that the run starts itself: so many for each policy."""
+    """Return the number of SGLang servers that the run starts itself: for each policy, or for all as adapters."""
     rollout = config.rollout
     starts = rollout.engine == "sglang" and not rollout.sglang_urls
-    return rollout.sglang.servers * config.policies if starts else 0
+    return rollout.sglang.servers * (1 if rollout.sglang.adapter_rank else config.policies) if starts else 0
 
 
 def host_memory(config: RunConfig, shape: Shape, job: TrainingJob) -> dict[str, float]:

@@ -166,10 +166,11 @@ def check_servers(config: RunConfig) -> None:
     """Check that SGLang servers named by address are healthy."""
     if config.rollout.engine != "sglang":
         return
-    if config.has_team and config.rollout.sglang_urls:
+    if config.has_team and config.rollout.sglang_urls and not config.rollout.sglang.adapter_rank:
         raise InputError(
             "rollout.sglang_urls: agents with weights of their own need servers of their own, which the run starts; "
-            "leave it empty, or let the agents share weights (rollout.episode.agents)"
+            "leave it empty, let the agents share weights (rollout.episode.agents), or serve them as adapters "
+            "(rollout.sglang.adapter_rank)"
         )
     starts_here = not config.rollout.sglang_urls and config.ray.address is None
     if starts_here and config.rollout.sglang.command is None and find_installation() is None:

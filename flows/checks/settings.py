@@ -33,6 +33,8 @@ def check_settings(config: RunConfig) -> None:
     check_device_memory(config)
     check_episode(config)
     check_credit(config)
+    check_shared_base(config)
+    check_served_adapters(config)
     if config.sft.is_left_out:
         check_given_policy(config)
     if config.model.pretrained is None and config.model.heads % config.model.key_value_heads:
@@ -105,6 +107,45 @@ def check_given_policy(config: RunConfig) -> None:
     if config.sft.joint.problems:
         raise InputError(
             f"sft.joint.problems: found {config.sft.joint.problems}, expected 0 without SFT (sft.steps: 0)"
+        )
+
+
+def check_shared_base(config: RunConfig) -> None:
+    """Check that agents which begin with the same weights are several, and name no models of their own."""
+    if not config.sft.shared:
+        return
+    if not config.has_team:
+        raise InputError("sft.shared: true, but no agents with weights of their own (rollout.episode.agents)")
+    own = [name for name, agent in config.rollout.episode.agents.items() if agent.pretrained is not None]
+    if own:
+        raise InputError(
+            f"rollout.episode.agents.{own[0]}.pretrained: with sft.shared all agents begin with model.pretrained"
+        )
+
+
+def check_served_adapters(config: RunConfig) -> None:
+    """Check that servers which take adapters are given some that they can hold, on one base."""
+    rank, lora = config.rollout.sglang.adapter_rank, config.update.lora
+    if not rank:
+        return
+    if lora is None or rank < lora.rank:
+        found = "no update.lora" if lora is None else f"update.lora.rank = {lora.rank}"
+        raise InputError(f"rollout.sglang.adapter_rank: {rank}, with {found}; expected adapters of at most that rank")
+    targets = set[str]() if lora.targets == "all-linear" else {*lora.targets}
+    # SGLang holds q, k and v as one matrix, gate and up as another, and fills up what an adapter lacks of them.
+    missing = {"q_proj", "v_proj"} - targets if targets & {"q_proj", "k_proj", "v_proj"} else set[str]()
+    missing |= {"gate_proj"} - targets if "up_proj" in targets else set[str]()
+    if missing:
+        raise InputError(
+            f"update.lora.targets: found {', '.join(sorted(targets))}; with rollout.sglang.adapter_rank SGLang needs "
+            f"{', '.join(sorted(missing))} too"
+        )
+    agents = config.rollout.episode.agents
+    models = {agents[owner].pretrained for owner in owners(agents) if owner in agents}
+    if config.has_team and (len(models) > 1 or not (config.sft.shared or config.sft.is_left_out)):
+        raise InputError(
+            f"rollout.sglang.adapter_rank: {rank}, but the agents do not begin with the same weights; expected "
+            "sft.shared: true, or sft: none and one pretrained model; or 0, for servers of each agent's own"
         )
 
 

@@ -68,6 +68,12 @@ def owners(agents: Agents) -> dict[str, tuple[str, ...]]:
     }
 
 
+def trained_roles(agents: Agents) -> tuple[str, ...]:
+    """Return the roles whose turns are trained on, in the order of names."""
+    named = with_solver(agents)
+    return tuple(role for role in sorted(named) if named[role].trained)
+
+
 def check_agents(agents: Agents, max_turns: int) -> None:
     """Raise ValueError, with what was expected, for agents that cannot hold a conversation together."""
     if not agents:

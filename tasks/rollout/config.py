@@ -112,6 +112,9 @@ class SglangConfig(FrozenModel):
     """Way in which new weights reach a server. `disk`: it reads the checkpoint's folder. `tensors`: the process that
     rolls out reads it and hands the tensors over, in GPU memory if it has a GPU (`rollout.gpus`), by value otherwise.
     `auto`: in GPU memory if a server that the pipeline started uses the same GPU, from disk otherwise."""
+    adapter_rank: int = Field(default=0, ge=0)
+    """Highest rank of adapters that servers take. With it they hold the base of the policy (`update.lora`), after an
+    update they get the adapter alone, and agents on one base share the servers. 0: they get the merged weights."""
     canary_prompts: int = Field(default=4, ge=1, le=64)
     """Fixed prompts on which each server is compared with the checkpoint after each change of weights."""
     canary_threshold: float = Field(default=0.1, gt=0)

@@ -69,6 +69,9 @@ class SftConfig(FrozenModel):
 
     data: SftDataConfig = SftDataConfig()
     joint: JointConfig = JointConfig()
+    shared: bool = False
+    """Agents with weights of their own begin with the same ones, trained on the turns of all of them, and part in RL.
+    False: SFT trains each on its own turns."""
     steps: int = Field(default=600, ge=0)
     """Optimizer steps, unless `epochs` is set. 0 (or `sft: none`): no SFT data and no SFT; RL starts from
     `model.pretrained`, a model that is fine-tuned already."""

@@ -8,7 +8,7 @@ number of optimizer steps as metadata, whatever the ZeRO stage and the number of
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,17 +17,15 @@ from torch import Tensor
 from kernels_eval.errors import InputError
 from tasks.convert.safetensors_stream import Planned, SafetensorsFile
 from tasks.models.policy import save_policy
+from tasks.training.adapter_files import AdapterBase
 from tasks.training.deepspeed_config import import_deepspeed
 from tasks.training.engine import TrainingEngine
-
-if TYPE_CHECKING:  # PEFT takes two seconds to import
-    from tasks.training.lora import AdapterBase
 
 OPTIMIZER_FILE = "optimizer/state.safetensors"
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-def save_weights(engine: TrainingEngine, tokenizer: Any, folder: Path, base: "AdapterBase | None" = None) -> None:
+def save_weights(engine: TrainingEngine, tokenizer: Any, folder: Path, base: AdapterBase | None = None) -> None:
     """Write the model in Hugging Face format into `folder`; rank 0 writes, the others take part in gathering.
 
     An adapted model is written merged, with its adapter, which belongs to `base`, beside it.
@@ -41,7 +39,7 @@ def save_weights(engine: TrainingEngine, tokenizer: Any, folder: Path, base: "Ad
             if engine.settings.lora is None or base is None:
                 save_policy(engine.model, tokenizer, folder, whole)
             else:
-                from tasks.training.lora import merged_state, save_adapter
+                from tasks.training.lora import merged_state, save_adapter  # PEFT takes two seconds to import
 
                 save_policy(engine.model, tokenizer, folder, merged_state(engine.model))
                 save_adapter(engine.model, engine.settings.lora, base, folder)

@@ -9,6 +9,8 @@ from kernels_eval.frozen import FileContent, FrozenModel, Operational
 
 ATTENTION_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 """Linear modules of a model with experts that take adapters."""
+MLP_PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
+"""Those of the other half of a dense layer."""
 
 
 class LoraConfig(FrozenModel):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from kernels_eval.errors import InfrastructureError
 from tasks.models.policy import load_policy
 from tasks.models.tokenizer import load_tokenizer
 from tasks.pipeline.references import CheckpointRef
+from tasks.training.adapter_files import AdapterBase
 from tasks.training.batches import MicroBatch
 from tasks.training.checkpoint import restore_optimizer, save_optimizer, save_weights
 from tasks.training.engine import EngineSettings, PolicyEngine, engine_settings, prepare_model
@@ -31,9 +32,6 @@ from tasks.update.credit_assignment import Sample, SampleSet
 from tasks.update.critic import CRITIC_FOLDER, CriticEngine, critic_settings, load_critic
 from tasks.update.precompute import Scorer, load_prepared, prepare, save_prepared
 from tasks.update.step import optimizer_step, throughput
-
-if TYPE_CHECKING:  # PEFT takes two seconds to import
-    from tasks.training.lora import AdapterBase
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class UpdateJob:
     seed: int
     folder: Path
     """Where rank 0 writes the new checkpoint."""
-    base: "AdapterBase | None" = None
+    base: AdapterBase | None = None
     """With LoRA: the policy that the adapters belong to."""
     interim: Interim | None = None
     problems_refilled: int = 0
@@ -75,7 +73,7 @@ class Engines:
     policy: PolicyEngine
     critic: CriticEngine | None
     tokenizer: Any
-    base: "AdapterBase | None"
+    base: AdapterBase | None
 
     def save(self, folder: Path, tokenizer: Any = None, optimizer_state: bool = True) -> None:
         """Write policy, critic if there is one, and their optimizer states. Every rank calls it; rank 0 writes."""
@@ -224,7 +222,7 @@ def _engines(rank: RankContext, job: UpdateJob) -> Engines:
     if settings.lora is None or job.base is None:
         model = load_policy(source, job.dtype)
     else:
-        from tasks.training.lora import add_adapters, load_adapter
+        from tasks.training.lora import add_adapters, load_adapter  # PEFT takes two seconds to import
 
         model = load_policy(job.base.uri, job.dtype)
         add_adapters(model, settings.lora, job.seed)

@@ -23,6 +23,7 @@ from tasks.pipeline.store import digest_of, measured, publish, published_digest
 from tasks.pipeline.tables import METRICS_FILE
 from tasks.rollout.curriculum import MANIFEST_KEY, record_of
 from tasks.rollout.refill import refill_record
+from tasks.training.adapter_files import base_of
 from tasks.training.config import check_adapters, check_heads
 from tasks.training.faults import with_smaller_batches
 from tasks.training.metrics import record
@@ -78,11 +79,7 @@ def update_policy(
     check_heads(heads, shape["num_key_value_heads"] or heads, config.context_parallel)
     check_adapters(config.lora, shape.get("num_experts", 0))
     samples = read_samples(batch, config, vocabulary=int(shape["vocab_size"]), roles=roles)
-    base = None
-    if config.lora is not None:
-        from tasks.training.lora import base_of  # PEFT takes two seconds to import
-
-        base = base_of(policy, config.lora)
+    base = None if config.lora is None else base_of(policy, config.lora)
     metadata: dict[str, Any] = {"policy": policy.digest, "batch": batch.digest, "iteration": iteration}
     decisive = [metadata, reference and reference.digest, decisive_part(config), total_iterations, seed, *roles]
     fingerprint = digest_of(decisive)

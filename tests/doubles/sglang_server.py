@@ -5,6 +5,7 @@ arguments of `sglang.launch_server` that the pipeline gives: `python sglang_serv
 
 Quirks that are SGLang's own: the length limit is looked at before the end of turn; log-probabilities come after the
 temperature; requests wait while generation is paused, and /health is 503 meanwhile; the cache is flushed only when idle;
+adapters have names of their own, and a request for one that is not there is refused;
 every `*.safetensors` of a checkpoint is loaded; of a message of tensors only what is harmless is unpickled, and anything else
 ends the process; a seed needs deterministic inference (on here).
 """
@@ -12,6 +13,7 @@ ends the process; a seed needs deterministic inference (on here).
 import argparse
 import asyncio
 import base64
+import copy
 import io
 import json
 import os
@@ -33,6 +35,7 @@ from fastapi.responses import JSONResponse
 GENERATE_FIELDS = {
     "rid", "text", "input_ids", "sampling_params", "return_logprob", "logprob_start_len", "top_logprobs_num",
     "token_ids_logprob", "return_text_in_logprobs", "stream", "routing_key", "extra_key", "priority", "log_metrics",
+    "lora_path",
 }  # fmt: skip
 SAMPLING_FIELDS = {
     "max_new_tokens", "stop", "stop_token_ids", "stop_regex", "temperature", "top_p", "top_k", "min_p",
@@ -74,6 +77,8 @@ class Pending:
     logprob_start_len: int
     answer: "asyncio.Future[dict[str, Any]]"
     cached_tokens: int
+    policy: Any
+    """The server's, or one of its adapters."""
     aborted: bool = False
 
 
@@ -115,6 +120,21 @@ class ModelPolicy:
         missing = whole and set(report.missing_keys) - {"lm_head.weight"}
         if not found or report.unexpected_keys or missing:
             raise RuntimeError(f"other weights than the model's: {report}")
+
+    def adapted(self, folder: str) -> "ModelPolicy":
+        """Return the same policy with an adapter: a product of two matrices is added to each of its modules."""
+        from safetensors.torch import load_file
+
+        settings = json.loads((Path(folder) / "adapter_config.json").read_text())
+        factors = load_file(Path(folder) / "adapter_model.safetensors")
+        other = copy.copy(self)
+        other.model = copy.deepcopy(self.model)
+        weights = dict(other.model.named_parameters())
+        for name, first in factors.items():
+            if ".lora_A." in name:
+                second = factors[name.replace(".lora_A.", ".lora_B.")]
+                weights[name.replace(".lora_A.", ".")].data += settings["lora_alpha"] / settings["r"] * (second @ first)
+        return other
 
     def sample(self, group: Sequence[Pending], ended: Callable[[Pending, Drawn], None]) -> None:
         from tasks.rollout.config import SamplingConfig
@@ -170,6 +190,9 @@ class ScriptedPolicy:
     def load_tensors(self, found: dict[str, Any], whole: bool = False) -> None:
         pass
 
+    def adapted(self, folder: str) -> "ScriptedPolicy":
+        return self
+
     def sample(self, group: Sequence[Pending], ended: Callable[[Pending, Drawn], None]) -> None:
         for request in group:
             ids = self.respond(request.input_ids, request.sampling["sampling_seed"])
@@ -202,6 +225,7 @@ class Double:
         self.active: dict[str, Pending] = {}
         self.prefixes: list[tuple[int, ...]] = []
         self.weights_lock = threading.Lock()
+        self.adapters: dict[str, Any] = {}
         self.batcher: asyncio.Task[None] | None = None
         self.app = FastAPI()
         for path, methods, endpoint in (
@@ -217,6 +241,9 @@ class Double:
             ("/update_weights_from_disk", ["POST"], self.update_weights_from_disk),
             ("/update_weights_from_tensor", ["POST"], self.update_weights_from_tensor),
             ("/update_weight_version", ["POST"], self.update_weight_version),
+            ("/v1/models", ["GET"], self.models),
+            ("/load_lora_adapter", ["POST"], self.load_lora_adapter),
+            ("/unload_lora_adapter", ["POST"], self.unload_lora_adapter),
         ):
             self.app.add_api_route(path, endpoint, methods=methods, response_model=None)
 
@@ -242,6 +269,8 @@ class Double:
         ids = body["input_ids"]
         if len(ids) + sampling["max_new_tokens"] > self.policy.context_tokens:
             return _refusal(f"Requested token count exceeds the model's context length of {self.policy.context_tokens}")
+        if body.get("lora_path") not in (None, *self.adapters):
+            return _refusal(f"Got LoRA adapter that has never been loaded: {body['lora_path']}")
         fault = self._draw_fault()
         if fault == "error":
             return Response("scheduler hit an exception", status_code=500)
@@ -268,7 +297,7 @@ class Double:
         shared = [_common_prefix(ids, known) for known in self.prefixes]
         pending = Pending(
             body.get("rid") or os.urandom(8).hex(), ids, sampling, start, asyncio.get_running_loop().create_future(),
-            min(reach, max(shared, default=0)),
+            min(reach, max(shared, default=0)), self.adapters.get(body.get("lora_path"), self.policy),
         )  # fmt: skip
         self.active[pending.rid] = pending
         self.queue.put_nowait(pending)
@@ -295,7 +324,7 @@ class Double:
             groups: dict[str, list[Pending]] = {}
             for pending in waiting:
                 shape = {key: value for key, value in pending.sampling.items() if key != "sampling_seed"}
-                groups.setdefault(json.dumps(shape, sort_keys=True), []).append(pending)
+                groups.setdefault(f"{id(pending.policy)} {json.dumps(shape, sort_keys=True)}", []).append(pending)
 
             def ended(pending: Pending, drawn: Drawn) -> None:
                 answer = self._answer(pending, drawn)
@@ -303,7 +332,7 @@ class Double:
 
             def run(group: list[Pending], ended: Any = ended) -> None:
                 with self.weights_lock:
-                    self.policy.sample(group, ended)
+                    group[0].policy.sample(group, ended)
 
             for group in groups.values():
                 await asyncio.to_thread(run, group)
@@ -321,7 +350,7 @@ class Double:
         scored: list[list[Any]] = []
         start = pending.logprob_start_len
         if start >= 0 and ids:
-            scores = [None, *self.policy.score(pending.input_ids)[start:]]
+            scores = [None, *pending.policy.score(pending.input_ids)[start:]]
             scored = [[value, token, None] for value, token in zip(scores, pending.input_ids[start:], strict=True)]
         return {
             "text": "never to be looked at",
@@ -413,6 +442,25 @@ class Double:
     async def update_weight_version(self, request: Request) -> dict[str, Any]:
         self.weight_version = (await request.json())["new_version"]
         return {"success": True, "message": "", "new_version": self.weight_version}
+
+    async def models(self) -> dict[str, Any]:
+        base = {"id": self.model_path, "parent": None}
+        return {"data": [base, *({"id": name, "parent": self.model_path} for name in self.adapters)]}
+
+    async def load_lora_adapter(self, request: Request) -> Response:
+        body = await request.json()
+        self.calls.append("load_lora_adapter")
+        if body["lora_name"] in self.adapters:
+            return JSONResponse({"success": False, "error_message": "it is already loaded"}, status_code=400)
+        self.adapters[body["lora_name"]] = await asyncio.to_thread(self.policy.adapted, body["lora_path"])
+        return JSONResponse({"success": True, "error_message": ""})
+
+    async def unload_lora_adapter(self, request: Request) -> Response:
+        body = await request.json()
+        self.calls.append("unload_lora_adapter")
+        if self.adapters.pop(body["lora_name"], None) is None:
+            return JSONResponse({"success": False, "error_message": "it does not exist"}, status_code=400)
+        return JSONResponse({"success": True, "error_message": ""})
 
     def _load(self, folder: str) -> None:
         with self.weights_lock:

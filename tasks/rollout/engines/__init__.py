@@ -152,6 +152,10 @@ def open_engine(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) ->
     open_one = ENGINES[config.engine]
     if not is_team(policy):
         return open_one(policy, tokenizer, config)
+    if config.engine == "sglang" and config.sglang.adapter_rank:
+        from tasks.rollout.engines.sglang.team import open_team
+
+        return open_team(policy, tokenizer, config)
     from tasks.rollout.engines.team import team_engine
 
     return team_engine({agent: open_one(member, tokenizer, config) for agent, member in members_of(policy).items()})

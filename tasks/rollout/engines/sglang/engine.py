@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -25,10 +25,15 @@ from kernels_eval.errors import InfrastructureError
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import RolloutConfig, SamplingConfig, SglangConfig
 from tasks.rollout.engines import FinishReason, Generation, GenerationRequest
-from tasks.rollout.engines.sglang.api import FailureKind, SampledResponse, ServerError, SglangApi
+from tasks.rollout.engines.sglang.api import SglangApi
+from tasks.rollout.engines.sglang.canary import CanaryResult
+from tasks.rollout.engines.sglang.generation import FailureKind, SampledResponse, ServerError
 from tasks.rollout.engines.sglang.pool import Member, Pool
+from tasks.rollout.engines.sglang.served_policy import ServedPolicy
 from tasks.rollout.engines.sglang.servers import start_on_ray
-from tasks.rollout.engines.sglang.weights import ServedPolicy, WeightSync
+from tasks.rollout.engines.sglang.weights import WeightSync
+
+_Opened = TypeVar("_Opened")
 
 logger = logging.getLogger("kernelmill.rollout")
 
@@ -60,6 +65,16 @@ class SglangEngine:
         """Smallest context of all servers and the policy."""
         self._served()
         return self._weights.context_tokens
+
+    @property
+    def canary_results(self) -> dict[str, CanaryResult]:
+        """Last result of the canary, by the server's address."""
+        return dict(self._weights.results)
+
+    @property
+    def pushes(self) -> Counter[str]:
+        """Pushes so far: from `disk`, as `tensors`, of an `adapter`."""
+        return Counter(self._weights.pushes)
 
     async def serve(self, policy: CheckpointRef, tokenizer: Any) -> None:
         """Push the weights to every server, then compare each with the checkpoint on fixed prompts; pauses generation.
@@ -108,9 +123,13 @@ class SglangEngine:
         await asyncio.gather(*self._returning.values(), return_exceptions=True)
         if self._client is not None:
             await self._client.aclose()
-        supervisors = [member.supervisor for member in self._pool.members if member.supervisor is not None]
-        await asyncio.gather(*(supervisor.stop() for supervisor in supervisors))
+        own = [member.supervisor for member in self._pool.members if not member.is_borrowed]
+        await asyncio.gather(*(supervisor.stop() for supervisor in own if supervisor is not None))
         self._weights.close()
+
+    def beside(self) -> "SglangEngine":
+        """Return an engine for another policy on the same servers, which holds none yet: where they take adapters."""
+        return SglangEngine([member.borrowed() for member in self._pool.members], self._config)
 
     async def _answer(self, request: GenerationRequest, sampling: SamplingConfig) -> Generation:
         """Request one response, from another server after each failure."""
@@ -219,10 +238,11 @@ def open_sglang(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) ->
 
     Blocks until they are ready. Raises InputError, InfrastructureError.
     """
-    return _run_on_thread(_open(policy, tokenizer, config))
+    return run_on_thread(open_for(policy, tokenizer, config))
 
 
-async def _open(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> SglangEngine:
+async def open_for(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> SglangEngine:
+    """Return an engine as `open_sglang` does."""
     weights = WeightSync(config.sglang)
     served = await weights.prepare(policy, tokenizer)
     if config.sglang_urls:
@@ -240,7 +260,7 @@ async def _open(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) ->
     return engine
 
 
-def _run_on_thread(opening: Coroutine[Any, Any, SglangEngine]) -> SglangEngine:
+def run_on_thread(opening: Coroutine[Any, Any, _Opened]) -> _Opened:
     """Run to completion on a thread: the caller may be inside an event loop."""
     with ThreadPoolExecutor(max_workers=1) as thread:
         return thread.submit(asyncio.run, opening).result()

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from tasks.models.config import expert_count
+from tasks.pipeline.json_file import read_json_object
 from tasks.rollout.config import SglangConfig
+from tasks.training.config import ATTENTION_PROJECTIONS, MLP_PROJECTIONS
 
 VARIABLE = "KERNELMILL_SGLANG"
 """Environment variable with SGLang's folder."""
@@ -76,14 +79,19 @@ def _version(sites: list[Path]) -> tuple[int, ...]:
     return tuple(int(part) for part in match.groups()) if match else ()
 
 
-def server_command(config: SglangConfig) -> tuple[str, ...]:
-    """Return the command of a server without model and address: the configured one, or that of what is found here."""
+def server_command(config: SglangConfig, model: Path | None = None) -> tuple[str, ...]:
+    """Return the command of a server without model and address: the configured one, or that of what is found here.
+
+    `model`: folder of what it will hold, from which it follows where it takes adapters.
+    """
     found = find_installation() if config.command is None else None
     command = config.command or (found.command if found else ("python3", "-m", MODULE))
     if MODULE not in command:
         return (*command, *config.flags)
     given = {flag.partition("=")[0] for flag in config.flags}
     defaults = default_flags(config, found, compute_capability(), cuda_home())
+    if config.adapter_rank:
+        defaults += adapter_flags(config.adapter_rank, model)
     return (*command, *(part for name, *rest in defaults if name not in given for part in (name, *rest)), *config.flags)
 
 
@@ -110,6 +118,14 @@ def default_flags(
     if config.memory_share is not None:
         flags.append(("--mem-fraction-static", f"{config.memory_share:g}"))
     return flags
+
+
+def adapter_flags(rank: int, model: Path | None) -> list[tuple[str, ...]]:
+    """Return the flags of a server that takes adapters of at most this rank on every module that can have one."""
+    modules = ATTENTION_PROJECTIONS
+    if model is None or not expert_count(read_json_object(model / "config.json")):
+        modules += MLP_PROJECTIONS
+    return [("--enable-lora",), ("--max-lora-rank", str(rank)), ("--lora-target-modules", *modules)]
 
 
 def server_environment(config: SglangConfig) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.frozen import FrozenModel
-from tasks.rollout.engines.sglang.api import FailureKind, ServerError
+from tasks.rollout.engines.sglang.generation import FailureKind, ServerError
 
 logger = logging.getLogger("kernelmill.rollout")
 
@@ -55,6 +55,8 @@ class Member:
         self.url = url
         self.supervisor = supervisor
         self.slots = asyncio.Semaphore(concurrency)
+        self.changing = asyncio.Lock()
+        """Held while its weights change and are compared."""
         self.load = 0
         """Requests under way or waiting for a slot."""
         self.is_up = False
@@ -66,6 +68,14 @@ class Member:
         """Reason it is not up."""
         self.failures = 0
         """In a row."""
+        self.is_borrowed = False
+        """True if another engine has the server too, and stops it."""
+
+    def borrowed(self) -> "Member":
+        """Return the same server for another engine, which sends it other requests and has its own view of it."""
+        other = Member(self.url, self.supervisor, 1)
+        other.slots, other.changing, other.is_borrowed = self.slots, self.changing, True
+        return other
 
 
 class Pool:

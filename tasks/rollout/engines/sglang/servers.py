@@ -114,7 +114,7 @@ class SglangServer:
     def _start(self) -> subprocess.Popen[bytes]:
         folder, version = self._model
         command = [
-            *server_command(self._config),
+            *server_command(self._config, Path(folder)),
             "--model-path", folder,
             "--weight-version", version,
             "--host", "127.0.0.1",

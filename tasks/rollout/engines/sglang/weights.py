@@ -3,17 +3,17 @@
 A push: pause generation (running requests are aborted), flush the cache, load the weights (`rollout.sglang.push`: from
 the checkpoint's folder, or as tensors), flush again, resume. The label is the checkpoint's digest; every answer
 carries it.
+
+Where servers take adapters (`rollout.sglang.adapter_rank`) they hold the policy's base, which is pushed so where they
+hold another one. Then each policy's adapter is loaded beside it, without a pause, under a name that each request says;
+earlier ones of the same engine are removed. The label is that of the base.
 """
 
 import asyncio
 import logging
-import re
-import shutil
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,52 +21,31 @@ import httpx
 from kernels_eval.errors import InfrastructureError, KernelmillError
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import SamplingConfig, SglangConfig
-from tasks.rollout.engines import stop_token_ids
-from tasks.rollout.engines.sglang.api import FailureKind, ServerError, ServerRequest, SglangApi
+from tasks.rollout.engines.sglang.api import SglangApi
 from tasks.rollout.engines.sglang.canary import (
     NEW_TOKENS,
     Answer,
     CanaryResult,
     VerifiedWeights,
-    canary_prompts,
     compare,
     reference_logprobs,
     verified_weights,
 )
+from tasks.rollout.engines.sglang.generation import FailureKind, ServerError
 from tasks.rollout.engines.sglang.pool import Member
+from tasks.rollout.engines.sglang.served_policy import ServedPolicy, read_policy
 
 logger = logging.getLogger("kernelmill.rollout")
 
 _FLUSH_S = 10.0
 _POLL_S = 0.5
-_WEIGHTS = re.compile(r"model(-\d+-of-\d+)?\.safetensors")
 
-_verified: dict[str, VerifiedWeights] = {}
-"""By address, the weights that a server was last verified to hold. Lives as long as the process, not the engine: a
-server that was refused is measured against the same weights when the rollout is tried again."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServedPolicy:
-    """A policy as servers load it."""
-
-    path: Path
-    """The checkpoint."""
-    folder: Path
-    """Folder for the servers: the checkpoint, or links to its model files."""
-    version: str
-    """Label of the weights: the checkpoint's digest."""
-    stop_token_ids: tuple[int, ...]
-    """Sorted: tokens that end a turn."""
-    prompts: tuple[tuple[int, ...], ...]
-    """The canary's."""
-    context_tokens: int
-
-    def request(self, prompt_token_ids: tuple[int, ...], seed: int, sampling: SamplingConfig) -> ServerRequest:
-        """Return a new request that only this policy may answer."""
-        return ServerRequest(
-            uuid.uuid4().hex, prompt_token_ids, seed, sampling, self.stop_token_ids, weight_version=self.version
-        )
+_verified: dict[tuple[str, str], VerifiedWeights] = {}
+"""By address and beginning of adapters' names, the policy that a server was last verified to answer with. Lives as long
+as the process, not the engine: a server that was refused is measured against the same weights when the rollout is tried
+again."""
+_labels: dict[str, str] = {}
+"""By address, the label under which it was so verified."""
 
 
 class WeightSync:
@@ -75,10 +54,11 @@ class WeightSync:
     def __init__(self, config: SglangConfig) -> None:
         self._config = config
         self._current: ServedPolicy | None = None
+        self._prefix = f"{uuid.uuid4().hex[:8]}-" if config.adapter_rank else ""
         self.push = config.push
         """Way in which weights reach servers (`rollout.sglang.push`)."""
         self.pushes: Counter[str] = Counter()
-        """Pushes so far: from `disk`, as `tensors`."""
+        """Pushes so far: from `disk`, as `tensors`, of an `adapter`."""
         self._capacities: dict[str, int] = {}
         self.results: dict[str, CanaryResult] = {}
         """By address: last result of the canary."""
@@ -92,11 +72,13 @@ class WeightSync:
     async def prepare(self, policy: CheckpointRef, tokenizer: Any) -> ServedPolicy:
         """Read a policy before it is served. Raises InputError if it is not one."""
         current = self._current
-        if current is not None and (current.path, current.version) == (policy.path.resolve(), policy.digest):
+        if current is not None and (current.path, current.digest) == (policy.path.resolve(), policy.digest):
             return current
-        served = await asyncio.to_thread(_read_policy, policy, tokenizer, self._config.canary_prompts)
+        served = await asyncio.to_thread(
+            read_policy, policy, tokenizer, self._config.canary_prompts, self._prefix or None
+        )
         if current is not None:
-            _remove_links(current)
+            current.remove_links()
         self._current = served
         return served
 
@@ -120,26 +102,42 @@ class WeightSync:
     def close(self) -> None:
         """Remove written links."""
         if self._current is not None:
-            _remove_links(self._current)
+            self._current.remove_links()
 
     async def _sync(
         self, api: SglangApi, member: Member, policy: ServedPolicy, patience_s: float
     ) -> list[Answer] | ServerError:
         try:
-            if member.supervisor is not None:
-                # First, because a server that dies from here on must restart with the new weights.
-                await member.supervisor.set_model(str(policy.folder), policy.version)
-            if not member.is_verified:
-                await self._wait_until_healthy(api, member, patience_s)
-            before = _verified.get(member.url)
-            # The label alone is not trusted if the server was last verified to hold other weights.
-            if await api.weight_version() != policy.version or (before and before.version != policy.version):
-                await self._push(api, member, policy)
-            self._capacities[member.url] = await api.context_tokens()
-            # Sequentially: sharing a batch changes the last bits.
-            return [await self._canary_answer(api, policy, number) for number in range(len(policy.prompts))]
+            async with member.changing:
+                return await self._changed(api, member, policy, patience_s)
         except ServerError as error:
             return error
+
+    async def _changed(self, api: SglangApi, member: Member, policy: ServedPolicy, patience_s: float) -> list[Answer]:
+        """Have the server hold the policy, and return its answers to the canary."""
+        if member.supervisor is not None:
+            # First, because a server that dies from here on must restart with the new weights.
+            await member.supervisor.set_model(str(policy.folder), policy.version)
+        if not member.is_verified:
+            await self._wait_until_healthy(api, member, patience_s)
+        # The label alone is not trusted if the server was last verified to hold other weights.
+        if {await api.weight_version(), _labels.get(member.url, policy.version)} != {policy.version}:
+            await self._push(api, member, policy)
+        if self._prefix:
+            await self._load_adapter(api, policy)
+        self._capacities[member.url] = await api.context_tokens()
+        # Sequentially: sharing a batch changes the last bits.
+        return [await self._canary_answer(api, policy, number) for number in range(len(policy.prompts))]
+
+    async def _load_adapter(self, api: SglangApi, policy: ServedPolicy) -> None:
+        """Load the policy's adapter, if it has one and the server does not hold it; remove this engine's other ones."""
+        wanted, held = policy.adapter, await api.adapters()
+        if wanted is not None and wanted.name not in held:
+            await api.load_adapter(wanted.name, str(wanted.folder), self._config.start_timeout_s)
+            self.pushes["adapter"] += 1
+        for name in held:
+            if name.startswith(self._prefix) and (wanted is None or name != wanted.name):
+                await api.unload_adapter(name, self._config.request_timeout_s)
 
     async def _wait_until_healthy(self, api: SglangApi, member: Member, patience_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -194,7 +192,7 @@ class WeightSync:
         from tasks.cluster.devices import has_gpu
         from tasks.rollout.engines.sglang.tensors import messages
 
-        waiting = messages(policy.path, "cuda" if has_gpu() else "cpu")
+        waiting = messages(policy.weights, "cuda" if has_gpu() else "cpu")
         try:
             message = await asyncio.to_thread(next, waiting, None)
             while message is not None:
@@ -233,52 +231,14 @@ class WeightSync:
         outcomes: dict[Member, InfrastructureError | None] = {}
         for member, given in answers.items():
             expected = [by_sequence[answer.token_ids] for answer in given]
-            before = _verified.get(member.url)
-            result = compare(given, expected, before if before and before.version != policy.version else None)
+            slot = (member.url, self._prefix)
+            before = _verified.get(slot)
+            result = compare(given, expected, before if before and before.version != policy.digest else None)
             self.results[member.url] = result
             refusal = result.refusal(self._config.canary_threshold)
             if refusal is None:
-                _verified[member.url] = verified_weights(policy.version, given, expected)
+                _verified[slot] = verified_weights(policy.digest, given, expected)
+                _labels[member.url] = policy.version
             outcomes[member] = InfrastructureError(f"SGLang server {member.url}: {refusal}") if refusal else None
             logger.info("canary of %s: %s", member.url, result)
         return outcomes
-
-
-def _read_policy(policy: CheckpointRef, tokenizer: Any, prompts: int) -> ServedPolicy:
-    from transformers import AutoConfig
-
-    from tasks.models.policy import architecture_of
-
-    path = policy.path.resolve()
-    architecture_of(path)
-    positions = int(AutoConfig.from_pretrained(str(path)).max_position_embeddings)
-    return ServedPolicy(
-        path=path,
-        folder=_loadable(path),
-        version=policy.digest,
-        stop_token_ids=stop_token_ids(path, tokenizer),
-        prompts=tuple(canary_prompts(tokenizer, prompts, positions)),
-        context_tokens=positions,
-    )
-
-
-def _loadable(path: Path) -> Path:
-    """Return the checkpoint, or, if it holds more than the model's weights, a folder of links without the rest.
-
-    The server loads every `*.safetensors` that it finds, and fails at the optimizer's state. The links lie beside the
-    checkpoint, so that whoever sees the one sees the other.
-    """
-    others = {file.name for file in path.glob("*.safetensors") if not _WEIGHTS.fullmatch(file.name)}
-    if not others or not any(_WEIGHTS.fullmatch(file.name) for file in path.glob("*.safetensors")):
-        return path
-    links = path.parent / f".serving-{path.name}-{uuid.uuid4().hex[:8]}"
-    links.mkdir()
-    for file in path.iterdir():
-        if file.name not in others:
-            (links / file.name).symlink_to(file)
-    return links
-
-
-def _remove_links(policy: ServedPolicy) -> None:
-    if policy.folder != policy.path:
-        shutil.rmtree(policy.folder, ignore_errors=True)

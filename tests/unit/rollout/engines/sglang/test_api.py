@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tasks.rollout.config import SamplingConfig
 from tasks.rollout.engines import FinishReason
-from tasks.rollout.engines.sglang.api import (
+from tasks.rollout.engines.sglang.generation import (
     FailureKind,
     ServerError,
     ServerRequest,

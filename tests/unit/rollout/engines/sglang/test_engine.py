@@ -1,20 +1,17 @@
 """The SGLang engine against a double of the server that samples with the real policy."""
 
 import asyncio
-import importlib.util
 import itertools
 import shutil
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
 from kernels_eval.errors import InfrastructureError
-from tasks.models.policy import load_policy, save_policy
+from tasks.models.policy import load_policy
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import RolloutConfig, SamplingConfig, SglangConfig
 from tasks.rollout.engines import FinishReason, Generation, GenerationRequest, PolicyServer, open_engine, stop_tokens
@@ -22,54 +19,6 @@ from tasks.rollout.engines.local.engine import load_engine
 from tasks.rollout.engines.sglang import tensors as sglang_tensors
 
 QUICK = SglangConfig(start_timeout_s=5, backoff_s=0.01, request_timeout_s=20)
-
-
-@pytest.fixture(scope="session")
-def doubles() -> ModuleType:
-    path = Path(__file__).parents[4] / "doubles" / "sglang_server.py"
-    spec = importlib.util.spec_from_file_location("sglang_double", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules["sglang_double"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="session")
-def policies(
-    small_policy_folder: Path, small_policy: Any, small_tokenizer: Any, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, CheckpointRef]:
-    """A policy; the same after a small update (with its optimizer's state); quite another one."""
-    folder = tmp_path_factory.mktemp("policies")
-    made = {"first": CheckpointRef(uri=str(small_policy_folder), digest="digest-first")}
-    for name, size in (("updated", 1e-4), ("other", 1.0)):
-        model = load_policy(small_policy_folder)
-        generator = torch.Generator().manual_seed(1)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(size * torch.randn(parameter.shape, generator=generator))
-        save_policy(model, small_tokenizer, folder / name)
-        made[name] = CheckpointRef(uri=str(folder / name), digest=f"digest-{name}")
-    (folder / "updated" / "optimizer").mkdir()
-    shutil.copy(folder / "updated" / "model.safetensors", folder / "updated" / "optimizer" / "state.safetensors")
-    return made
-
-
-@pytest.fixture
-def servers(doubles: ModuleType, policies: dict[str, CheckpointRef]) -> Iterator[Callable[..., list[Any]]]:
-    """Starts doubles that hold the first policy."""
-    running: list[Any] = []
-
-    def start(count: int = 1, **faults: Any) -> list[Any]:
-        uri = policies["first"].uri
-        for _ in range(count):
-            double = doubles.Double(doubles.ModelPolicy(uri), uri, faults=doubles.Faults(**faults))
-            running.append(doubles.RunningDouble(double).__enter__())
-        return running
-
-    yield start
-    for server in running:
-        server.stop()
 
 
 def opened(servers: Sequence[Any], policy: CheckpointRef, tokenizer: Any, settings: SglangConfig = QUICK) -> Any:
@@ -146,7 +95,7 @@ def test_an_end_of_turn_at_the_limit_is_the_same_to_both(servers: Any, policies:
 
 
 def test_both_engines_stop_at_the_same_tokens(servers: Any, policies: Any, small_tokenizer: Any) -> None:
-    from tasks.rollout.engines.sglang.weights import stop_token_ids
+    from tasks.rollout.engines import stop_token_ids
 
     path = policies["first"].path
     expected = stop_tokens(load_policy(path).generation_config, small_tokenizer)

@@ -17,7 +17,7 @@ from tasks.rollout.config import EpisodeConfig, SamplingConfig, SglangConfig
 from tasks.rollout.engines import FinishReason, GenerationRequest
 from tasks.rollout.engines.sglang.engine import SglangEngine
 from tasks.rollout.engines.sglang.pool import Member
-from tasks.rollout.engines.sglang.weights import ServedPolicy
+from tasks.rollout.engines.sglang.served_policy import ServedPolicy
 from tasks.rollout.episode import RolloutContext, plan_episodes
 from tasks.rollout.episode_loop import EpisodeLoop
 from tasks.rollout.judge_client import JudgeClient
@@ -67,7 +67,7 @@ def play(
         return list(script.respond(GenerationRequest("", tuple(prompt), seed)).token_ids)
 
     config = SglangConfig(backoff_s=0.001, request_timeout_s=0.5, start_timeout_s=20, **settings)
-    policy = ServedPolicy(Path(), Path(), "default", (tokenizer.eos_token_id,), (), CONTEXT)
+    policy = ServedPolicy(Path(), "default", Path(), Path(), "default", None, (tokenizer.eos_token_id,), (), CONTEXT)
 
     async def scenario(urls: list[str]) -> tuple[list[Trajectory], EpisodeLoop]:
         weights: Any = SteadyWeights(policy)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kernels_eval.errors import InfrastructureError
-from tasks.rollout.engines.sglang.api import FailureKind, ServerError
+from tasks.rollout.engines.sglang.generation import FailureKind, ServerError
 from tasks.rollout.engines.sglang.pool import FAILURES_IN_A_ROW, Member, Pool
 
 

@@ -45,6 +45,8 @@ class Graded:
     alternative_kernels: list[KernelSource] = field(default_factory=list)
     work: Work = field(default_factory=Work)
     """What the reference cannot do without."""
+    is_drawn: bool = True
+    """True if secret draws may have had a part in the verdict: kernels ran, or host code got more than tensors."""
 
 
 def timed(

@@ -34,6 +34,7 @@ from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
+from kernels_eval.sandbox.tensor_bytes import TensorForm
 from kernels_eval.verdict import Status, Verdict
 
 _MAX_REFERENCES = 128
@@ -104,6 +105,7 @@ class Grader:
         while (larger := larger_sizes(reference, sizes, graded.verdict, graded.follow_up)) is not None:
             sizes, smaller = larger, graded
             graded = self._grade_at(reference, kernel_source, config, seed, sizes, configurations)
+            graded.is_drawn |= smaller.is_drawn
             if graded.verdict.status is Status.TIMEOUT and smaller.verdict.correct and not smaller.needs_follow_up:
                 return smaller
         return graded
@@ -197,10 +199,10 @@ class Grader:
         counted: dict[int | None, list[Launch]] = {}
         errors = Errors()
         compiled = False
+        servers = self._tracing_server, self._interpreter_server
+        session = Session(*servers, limits, strict, seed.number("order"), configurations)
         try:
-            order = seed.number("order")
-            servers = self._tracing_server, self._interpreter_server
-            with Session(*servers, limits, strict, order, configurations) as session:
+            with session:
                 session.load(kernel_source, reference.arguments, reference.weight_seed)
                 first = 0 if trials > 1 else 1  # a single trial is not drawn from the problem's own distribution
                 numbers = range(first, first + trials)
@@ -250,7 +252,8 @@ class Grader:
                     for call in repeats.with_values():
                         finish(session, call.trace, call.expected, strict, errors)
         except CandidateFailedError as failed:
-            return Graded(failed.verdict(compiled))
+            only_tensors = all(isinstance(form, TensorForm) for form in reference.full_forms)
+            return Graded(failed.verdict(compiled), is_drawn=session.has_run or not only_tensors)
         if true is None or not sizes:
             failed = limit_failure(counted[None], config.targets)
             if failed is not None:

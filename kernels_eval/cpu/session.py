@@ -68,6 +68,8 @@ class Session:
         self._children = [self._tracing]
         self._inputs: list[Any] = []
         self._asked: deque[bool] = deque()
+        self.has_run = False
+        """True once a part of a program was run: what follows may depend on values and on the order of programs."""
         self.has_read = False
         """True once host code has read a value."""
         self.reads: list[View] = []
@@ -249,6 +251,7 @@ class Session:
 
     def executed(self, max_bytes: int) -> tuple[ExecutedAnswer, bytearray]:
         """Wait for the interpreter process's answer and the bytes of the requested outputs."""
+        self.has_run = True
         answer, _, payload = self._interpreter.receive(max_bytes + _SPARE_PAYLOAD)
         assert isinstance(answer, ExecutedAnswer)
         self.wrote_weights |= answer.wrote_weights

@@ -51,7 +51,7 @@ def serve_worker(judge: socket.socket) -> None:
     def grade(request: dict[str, Any]) -> dict[str, Any]:
         problem, kernel, config = request["problem"], request["kernel"], JudgeConfig(**request["config"])
         graded = grader.grade(problem, kernel, config)
-        verdict = messages.without_draws(graded.verdict, problem, kernel, config)
+        verdict = messages.without_draws(graded, problem, kernel, config)
         return {
             "verdict": verdict.model_dump(mode="json"),
             "launches": [launch.model_dump(mode="json") for launch in graded.launches],

@@ -52,7 +52,7 @@ class FullSize:
         self._seen = seen
         self.trace = self._traced()
         """None if host code failed at the full size."""
-        if session.has_read and self.trace is not None:  # the programs of trials end where values were read: compare those without values
+        if session.has_read and self.trace:  # programs of trials end where values were read: compare those without
             self._smaller, self._seen = (self._without_values(program) for program in (smaller, seen))
         self.launches = launches_at_full_size(self.trace, session) if self.trace else []
         self.given_bytes = given_bytes(self.trace, session, reference) if self.trace else []

@@ -46,7 +46,9 @@ class Graded:
     work: Work = field(default_factory=Work)
     """What the reference cannot do without."""
     is_drawn: bool = True
-    """True if secret draws may have had a part in the verdict: kernels ran, or host code got more than tensors."""
+    """True if secret draws had a part in the verdict or its message: kernels ran, or host code got plain numbers."""
+    is_certain: bool = False
+    """True if a kernel that ran is wrong in the same way whatever is drawn: only its message depends on that."""
 
 
 def timed(

@@ -106,6 +106,7 @@ class Grader:
             sizes, smaller = larger, graded
             graded = self._grade_at(reference, kernel_source, config, seed, sizes, configurations)
             graded.is_drawn |= smaller.is_drawn
+            graded.is_certain &= smaller.is_certain  # why it came here may have been drawn
             if graded.verdict.status is Status.TIMEOUT and smaller.verdict.correct and not smaller.needs_follow_up:
                 return smaller
         return graded
@@ -252,8 +253,8 @@ class Grader:
                     for call in repeats.with_values():
                         finish(session, call.trace, call.expected, strict, errors)
         except CandidateFailedError as failed:
-            only_tensors = all(isinstance(form, TensorForm) for form in reference.full_forms)
-            return Graded(failed.verdict(compiled), is_drawn=session.has_run or not only_tensors)
+            is_drawn = session.has_run or not all(isinstance(form, TensorForm) for form in reference.full_forms)
+            return Graded(failed.verdict(compiled), is_drawn=is_drawn, is_certain=failed.is_certain)
         if true is None or not sizes:
             failed = limit_failure(counted[None], config.targets)
             if failed is not None:

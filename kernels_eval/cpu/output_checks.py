@@ -14,6 +14,8 @@ from kernels_eval.trace.schema import FIRST_OWN, LaunchKernel, TraceAnswer, View
 from kernels_eval.verdict import Status
 
 _MIN_KERNEL_SHARE = 0.3
+_CERTAIN_SHARE, _CERTAIN_COUNT = 0.1, 16
+"""Share and number of wrong elements that show that a kernel is wrong whatever its inputs are."""
 
 
 def check_trace(trace: TraceAnswer, expected: Expected) -> None:
@@ -113,7 +115,9 @@ def check_values(
         offset += form.nbytes
         comparison = compare(actual, expected.oracle[index], native, label)
         if not comparison.agrees:
-            raise CandidateFailedError(Status.INCORRECT, "wrong_values", comparison.message)
+            wrong = comparison.wrong_share * actual.numel()
+            is_certain = comparison.wrong_share >= _CERTAIN_SHARE and wrong >= _CERTAIN_COUNT
+            raise CandidateFailedError(Status.INCORRECT, "wrong_values", comparison.message, is_certain)
         _check_origins(facts.origins, native, label, strict)
         worst_absolute = max(worst_absolute, comparison.max_abs_error or 0.0)
         worst_relative = max(worst_relative, comparison.max_rel_error or 0.0)

@@ -2,10 +2,10 @@
 
 The message on a wrong kernel names an element and its values, which depend on the inputs. Where a policy reads it, the
 next prompt would depend on secret draws, and the same rollout would never be drawn again. Such a message comes from a
-second run of the kernel on inputs and weights that follow from the problem and the kernel. So does the cause of every
-failure of a kernel that was run: of several faults the first ends a run, and which one that is depends on the order of
-programs and on the inputs. Whether a kernel is right is decided by the first run: it gains nothing by recognising the
-second.
+second run of the kernel on inputs and weights that follow from the problem and the kernel. So does the cause of a
+failure wherever draws may have had a part in it: the first of several faults ends a run, and which one that is depends
+on the order of programs and on the inputs. Whether a kernel is right is decided by the first run: it gains nothing by
+recognising the second.
 """
 
 from kernels_eval.config import JudgeConfig
@@ -36,7 +36,8 @@ class PublicMessages:
         second run would hide that it cheats.
         """
         verdict = graded.verdict
-        if verdict.status not in _FAILED or not graded.is_drawn:
+        asked = config.public_messages or not graded.is_certain
+        if verdict.status not in _FAILED or not graded.is_drawn or not asked:
             return verdict
         again = self._again(problem, kernel, config)
         if again is None or not _counts_the_same(verdict, again):

@@ -22,11 +22,13 @@ from kernels_eval.verdict import Resources, Status, Verdict
 class CandidateFailedError(Exception):
     """The candidate failed; holds the verdict on it."""
 
-    def __init__(self, status: Status, category: str, message: str) -> None:
+    def __init__(self, status: Status, category: str, message: str, is_certain: bool = False) -> None:
+        """`is_certain`: on other inputs, or in another order of programs, it would have failed in the same way."""
         super().__init__(message)
         self.status = status
         self.category = category
         self.message = message
+        self.is_certain = is_certain
 
     def verdict(self, compiled: bool, resources: tuple[Resources, ...] = ()) -> Verdict:
         """Return the verdict on the candidate. `compiled`: it had compiled before it failed."""

@@ -84,8 +84,11 @@ def test_a_child_that_ends_is_explained_by_its_ending(
 ) -> None:
     server.ending = ending
     server.theirs.close()
-    with child_of(server) as child, pytest.raises(CandidateFailedError) as caught:
-        child.send({"kind": "execute"}, [bytes(1 << 20)]) if sending else child.receive(10)
+    with child_of(server) as child:
+        if sending:
+            child.send({"kind": "execute"}, [bytes(1 << 20)])
+        with pytest.raises(CandidateFailedError) as caught:
+            child.receive(10)
     assert (caught.value.status, caught.value.category) == (status, category)
     assert words in caught.value.message
     assert (server.stopped, server.dismissed) == (1, 0)
@@ -110,12 +113,28 @@ def test_a_reported_failure_is_the_verdict(server: OneChild) -> None:
     assert (caught.value.status, caught.value.category) == (Status.REJECTED, "library_call")
 
 
-def test_a_failure_reported_before_the_end_explains_a_request_that_cannot_be_sent(server: OneChild) -> None:
-    send_frame(server.theirs, {"kind": "executed"})
+@pytest.mark.parametrize("ended", [False, True])
+def test_what_a_child_answered_counts_in_its_order_whenever_it_ended(server: OneChild, ended: bool) -> None:
+    """A request may meet a child that runs or one that has ended: the verdict is the same."""
+    send_frame(server.theirs, {"kind": "executed", "value": 3})
     send_frame(server.theirs, FAILED)
-    server.theirs.shutdown(socket.SHUT_RDWR)
-    with child_of(server) as child, pytest.raises(CandidateFailedError, match="library call"):
-        child.send({"kind": "execute"}, [bytes(1 << 20)])
+    if ended:
+        server.theirs.close()
+    with child_of(server) as child:
+        child.send({"kind": "execute"}, [bytearray()])
+        assert child.receive(10)[0].value == 3
+        with pytest.raises(CandidateFailedError, match="library call"):
+            child.receive(10)
+
+
+def test_how_a_child_ended_is_asked_once(server: OneChild) -> None:
+    """The fork server tells it once: a second question would wait for a minute."""
+    server.theirs.close()
+    with child_of(server) as child:
+        for _ in range(2):
+            with pytest.raises(CandidateFailedError, match="without an answer"):
+                child.receive(10)
+    assert (server.stopped, server.dismissed) == (1, 0)
 
 
 MALFORMED: list[bytes] = [

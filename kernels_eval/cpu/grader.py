@@ -254,7 +254,8 @@ class Grader:
                         finish(session, call.trace, call.expected, strict, errors)
         except CandidateFailedError as failed:
             is_drawn = session.has_run or not all(isinstance(form, TensorForm) for form in reference.full_forms)
-            return Graded(failed.verdict(compiled), is_drawn=is_drawn, is_certain=failed.is_certain)
+            is_certain = failed.is_certain and not session.has_read  # host code may go by the value
+            return Graded(failed.verdict(compiled), is_drawn=is_drawn, is_certain=is_certain)
         if true is None or not sizes:
             failed = limit_failure(counted[None], config.targets)
             if failed is not None:

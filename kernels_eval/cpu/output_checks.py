@@ -115,7 +115,7 @@ def check_values(
         offset += form.nbytes
         comparison = compare(actual, expected.oracle[index], native, label)
         if not comparison.agrees:
-            wrong = comparison.wrong_share * actual.numel()
+            wrong = round(comparison.wrong_share * actual.numel())
             is_certain = comparison.wrong_share >= _CERTAIN_SHARE and wrong >= _CERTAIN_COUNT
             raise CandidateFailedError(Status.INCORRECT, "wrong_values", comparison.message, is_certain)
         _check_origins(facts.origins, native, label, strict)

@@ -110,6 +110,19 @@ def test_computed_values_are_checked(values: torch.Tensor, origin: Origin, chang
     assert found == refused
 
 
+@pytest.mark.parametrize(
+    ("size", "wrong", "is_certain"), [(100, 16, True), (100, 15, False), (320, 16, False), (1, 1, False)]
+)
+def test_many_wrong_elements_are_no_chance(size: int, wrong: int, is_certain: bool) -> None:
+    right = torch.ones(size)
+    computed = torch.where(torch.arange(size) < wrong, 2.0, right)
+    answer, content = executed(computed)
+    wanted = Expected([right], [right.double()], frozenset(), ONE, (False,), (False,))
+    with pytest.raises(CandidateFailedError) as caught:
+        check_values(trace(view(shape=(size,), strides=(1,))), answer, content, wanted, set(), strict=True)
+    assert caught.value.is_certain is is_certain
+
+
 def test_who_wrote_does_not_matter_where_libraries_are_allowed() -> None:
     answer, content = executed(RIGHT, Origin.LIBRARY)
     check_values(trace(view()), answer, content, expected(), set(), strict=False)

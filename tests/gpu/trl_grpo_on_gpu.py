@@ -262,13 +262,14 @@ def elapsed() -> float:
 
 
 def save_policy(trainer: GRPOTrainer, sft: Path, folder: Path) -> Path:
-    """Save model and tokenizer as a policy's folder, with the generation settings of the SFT policy."""
+    """Save model and tokenizer as a policy's folder, with the configuration and generation settings of the SFT policy."""
     shutil.rmtree(folder, ignore_errors=True)
     trainer.save_model(str(folder))
-    for name in ("training_args.bin", "generation_config.json"):
+    (folder / "training_args.bin").unlink(missing_ok=True)
+    for name in ("config.json", "generation_config.json"):  # the trainer turns the cache off in the first
         (folder / name).unlink(missing_ok=True)
-    if (sft / "generation_config.json").exists():
-        shutil.copy(sft / "generation_config.json", folder)
+        if (sft / name).exists():
+            shutil.copy(sft / name, folder)
     return folder
 
 

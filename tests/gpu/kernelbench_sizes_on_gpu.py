@@ -1,12 +1,12 @@
 """Judge problems at KernelBench's sizes on a real GPU: which are judged, in which time and memory, beside its procedure.
 
-    python3 tests/gpu/kernelbench_sizes_on_gpu.py [--workers 1] [--budget 500] [--peer] [--every 1]
+    python3 tests/gpu/kernelbench_sizes_on_gpu.py [--workers 1] [--budget 500] [--peer] [--as-is 10] [--every 1]
 
 Needs torch, triton, pydantic and cachetools. Every kernel (kernelbench_problems.py) should be `correct`; what is not is
 printed. Each problem is judged twice, by another text of the same kernel: the second time its reference and the worker
 are warm. `--peer`: in a process of its own the same pairs by the procedure that KernelBench publishes: five comparisons
-and 100 timed calls, once with inputs made on the CPU, as its scripts do, and once on the GPU. Writes
-`$OUT/kernelbench_sizes.json` after each problem. `--tiny` rehearses without a GPU, at small sizes; there the judge sees
+and 100 timed calls, with inputs made on the GPU; on every so many problems (`--as-is`) with inputs made on the CPU too,
+as its scripts do, which takes a minute for the largest. Writes `$OUT/kernelbench_sizes.json` after each problem. `--tiny` rehearses without a GPU, at small sizes; there the judge sees
 that a kernel which copies computes nothing (`decoy_kernel`), and the element-wise ones are correct.
 """
 
@@ -58,9 +58,9 @@ def evaluate(problem, kernel, where):
     del inputs, model, new; torch.cuda.empty_cache()
     return {"seconds": round(time.perf_counter() - started, 2), "right": right, "ms": last}
 for line in sys.stdin:
-    problem, kernel = json.loads(line)
+    problem, kernel, places = json.loads(line)
     found = {}
-    for where in ("cuda", "cpu"):
+    for where in places:
         try:
             evaluate(problem, kernel + "# warm", where) if where == "cuda" else None
             found[where] = evaluate(problem, kernel, where)
@@ -99,6 +99,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=500.0, help="seconds; no problem starts later")
     parser.add_argument("--every", type=int, default=1, help="every so many problems")
     parser.add_argument("--peer", action="store_true")
+    parser.add_argument("--as-is", type=int, default=0, help="with --peer: on every so many problems; 0: on none")
     parser.add_argument("--tiny", action="store_true")
     given = parser.parse_args()
     out = Path(os.environ.get("OUT", ".")) / "kernelbench_sizes.json"
@@ -113,12 +114,13 @@ def main() -> None:
     # The share of own kernels is small by construction: what they copy, a library computed.
     config = JudgeConfig(workers=given.workers, device=device, min_own_time=0.0, timeout_s=60.0, compile_timeout_s=60.0)
     with Judge(config) as judge:
-        for operator in chosen:
+        for number, operator in enumerate(chosen):
             if time.monotonic() - began > given.budget:
                 break
             row = rows[operator.name] = judged(judge, operator)
             if peer is not None and peer.stdin is not None and peer.stdout is not None:
-                peer.stdin.write(json.dumps([operator.problem, operator.candidate]) + "\n")
+                places = ["cuda", "cpu"] if given.as_is and number % given.as_is == 0 else ["cuda"]
+                peer.stdin.write(json.dumps([operator.problem, operator.candidate, places]) + "\n")
                 row["peer"] = json.loads(peer.stdout.readline() or "{}")
             say(f"  {operator.name}: {json.dumps(row)}")
             out.write_text(json.dumps(rows, indent=1), encoding="utf-8")

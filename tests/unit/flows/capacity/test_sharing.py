@@ -20,7 +20,7 @@ def planned(name: str, *settings: str, gpu: str = "h100") -> CapacityPlan:
 
 
 @pytest.mark.parametrize("gpu", ["rtx4090", "h100"])
-@pytest.mark.parametrize("name", ["one-gpu", "cuda-gpu", "agents-gpu"])
+@pytest.mark.parametrize("name", ["one-gpu", "cuda-gpu", "agents-gpu", "agents-adapters-gpu"])
 def test_the_configurations_for_one_gpu_fit_24_gb(name: str, gpu: str):
     found = planned(name, gpu=gpu)
     assert found.gpus == 1
@@ -81,3 +81,9 @@ def test_the_command_says_it(capsys: pytest.CaptureFixture[str]):
     assert "host memory, estimated:" in said
     assert "GPU memory beside the update, estimated, GiB: servers" in said
     assert "all on one GPU: fits" in said
+
+
+def test_agents_that_are_adapters_share_the_servers():
+    apart, together = planned("agents-adapters-gpu", "rollout.sglang.adapter_rank=0"), planned("agents-adapters-gpu")
+    assert apart.generation_gpus - together.generation_gpus == pytest.approx(0.3)
+    assert apart.beside["servers"] == pytest.approx(2 * together.beside["servers"])

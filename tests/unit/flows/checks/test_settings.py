@@ -37,3 +37,42 @@ def test_each_worker_has_memory_for_the_problems(overrides: list[str]) -> None:
 )
 def test_memory_that_suffices_or_does_not_matter(overrides: list[str]) -> None:
     check_settings(load_configuration(ONE_GPU, overrides))
+
+
+ADAPTERS = Path("deployments/configs/agents-adapters-gpu.yaml")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["update.lora=null"], r"rollout\.sglang\.adapter_rank: 16, with no update\.lora"),
+        (["update.lora.rank=32"], r"adapter_rank: 16, with update\.lora\.rank = 32; expected .* at most that rank"),
+        (["sft.shared=false"], r"adapter_rank: 16, but the agents do not begin with the same weights"),
+        (["update.lora.targets=[q_proj]"], r"update\.lora\.targets: found q_proj; .* SGLang needs v_proj too"),
+        (["update.lora.targets=[down_proj, up_proj]"], r"SGLang needs gate_proj too"),
+        (["rollout.episode.agents.optimizer.weights=generator"], r"sft\.shared: true, but no agents with weights"),
+        (
+            ["rollout.episode.agents.optimizer.pretrained=models/other"],
+            r"agents\.optimizer\.pretrained: with sft\.shared all agents begin with model\.pretrained",
+        ),
+    ],
+)
+def test_adapters_that_servers_cannot_hold_are_refused_at_the_start(overrides: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check_settings(load_configuration(ADAPTERS, overrides))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["update.lora.rank=8"],
+        ["update.lora.targets=[q_proj, v_proj, gate_proj]"],
+        ["update.lora.targets=[o_proj, down_proj]"],
+        ["sft.shared=false", "sft=none", "model.pretrained=models/base"],
+        ["sft.shared=false", "rollout.episode.agents={}"],
+        ["rollout.sglang.adapter_rank=0", "sft.shared=false"],
+    ],
+)
+def test_adapters_that_servers_can_hold(overrides: list[str]) -> None:
+    check_settings(load_configuration(ADAPTERS, overrides))

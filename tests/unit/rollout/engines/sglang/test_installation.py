@@ -1,5 +1,6 @@
 """SGLang is found without settings, started with flags that suit the machine, and the user's flags win."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -97,3 +98,19 @@ def test_another_command_is_taken_as_it_is() -> None:
     assert server_command(SglangConfig(command=("python", "double.py"), flags=("--fast",))) == (
         "python", "double.py", "--fast",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "modules"),
+    [
+        ({}, "q_proj k_proj v_proj o_proj gate_proj up_proj down_proj"),
+        ({"num_experts": 8}, "q_proj k_proj v_proj o_proj"),
+    ],
+)
+def test_servers_that_take_adapters_are_told_rank_and_modules(
+    config: dict[str, int], modules: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    command = " ".join(server_command(SglangConfig(adapter_rank=24), tmp_path))
+    assert f"--enable-lora --max-lora-rank 24 --lora-target-modules {modules}" in command
+    assert "--enable-lora" not in server_command(SglangConfig(), tmp_path)

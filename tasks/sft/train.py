@@ -23,7 +23,7 @@ from tasks.sft.program import SftJob, sft_program
 from tasks.training.config import EngineConfig, check_heads
 from tasks.training.faults import with_smaller_batches
 from tasks.training.metrics import record
-from tasks.training.ranks import replace_ranks, run_on_ranks
+from tasks.training.ranks import make_room, run_on_ranks
 from tasks.training.retention import find_interim
 
 
@@ -95,8 +95,8 @@ def train_sft(
             return run_on_ranks(engine, sft_program, job)
 
         record(with_smaller_batches(engine, run), folder, progress)
-    if engine.gpus_per_rank > 0:  # the update's engine does not fit beside this one
-        replace_ranks(engine)
+    if engine.gpus_per_rank > 0:  # the update's engine may not fit beside this one
+        make_room(engine)
     return CheckpointRef(
         uri=str(destination),
         digest=published_digest(destination),

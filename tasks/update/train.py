@@ -27,7 +27,7 @@ from tasks.training.adapter_files import base_of
 from tasks.training.config import check_adapters, check_heads
 from tasks.training.faults import with_smaller_batches
 from tasks.training.metrics import record
-from tasks.training.ranks import replace_ranks, run_on_ranks
+from tasks.training.ranks import make_room, replace_ranks, run_on_ranks
 from tasks.training.retention import find_interim, has_weights
 from tasks.update.config import UpdateConfig
 from tasks.update.dataset import read_samples
@@ -119,10 +119,10 @@ def update_policy(
     if work_dir is not None:
         shutil.rmtree(work_dir / "interim", ignore_errors=True)
     digest = published_digest(destination)
-    if config.optimizer_state and not (roles and config.gpus_per_rank > 0):
-        list(run_on_ranks(config, adopt_program, digest))
-    else:  # the next update loads its weights anew: another agent's do not fit beside these
+    if not config.optimizer_state:  # the next update loads its weights anew
         replace_ranks(config)
+    elif not roles or config.gpus_per_rank == 0 or make_room(config):  # for another agent's beside these
+        list(run_on_ranks(config, adopt_program, digest))
     return CheckpointRef(uri=str(destination), digest=digest, weight_version=policy.weight_version + 1)
 
 

@@ -60,7 +60,7 @@ def test_learns_and_publishes_a_policy(tmp_path: Path, make_pairs: Callable[...,
     assert (untrained / "tokenizer.json").read_bytes() == (policy.path / "tokenizer.json").read_bytes()
 
 
-def test_ranks_on_gpus_end_with_sft(
+def test_ranks_on_gpus_make_room_after_sft(
     tmp_path: Path, make_pairs: Callable[..., SftDataRef], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The RL update loads an engine of its own, and a process does not get rid of one."""
@@ -70,7 +70,7 @@ def test_ranks_on_gpus_end_with_sft(
 
     ended: list[EngineConfig] = []
     monkeypatch.setattr(train_module, "run_on_ranks", on_cpu)
-    monkeypatch.setattr(train_module, "replace_ranks", ended.append)
+    monkeypatch.setattr(train_module, "make_room", ended.append)
     config = CONFIG.model_copy(update={"steps": 1})
     on_gpu = ENGINE.model_copy(update={"gpus_per_rank": 0.5})
     data = make_pairs()

@@ -21,7 +21,7 @@ from kernels_eval.interpreter.data_races import DataRaceError
 from kernels_eval.interpreter.device_counters import DeviceCounters
 from kernels_eval.interpreter.kernel_runs import KernelRuns
 from kernels_eval.interpreter.memory_accesses import OutOfBoundsError
-from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
+from kernels_eval.interpreter.tensor_store import LEAST_GAP, ProgramError, TensorStore
 from kernels_eval.interpreter.triton_patches import libdevice
 from kernels_eval.interpreter.triton_patches.interpreter import KernelError
 from kernels_eval.sandbox.candidate_model import candidate_session
@@ -54,7 +54,7 @@ class _Executor:
         self._state = TensorStore(strict=header["strict"])
         self._runs = KernelRuns(self._state, header["order"])
         self._counters = DeviceCounters(self._state)
-        weights = aligned(payload)
+        weights = aligned(payload, spare=LEAST_GAP)
         for item in header["weights"]:
             form = TensorForm(**item["form"])
             self._state.give(item["storage"], tensor_from(weights, form, item["offset"]), form.nbytes)

@@ -9,13 +9,20 @@ from kernels_eval.correctness.allowed_operators import COPIES, CREATIONS, MOVES,
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.operators import count_operator
 from kernels_eval.interpreter.memory_accesses import Origin, Storage
-from kernels_eval.sandbox.tensor_bytes import DTYPES, aligned
+from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, Operate, Plain, Sequence, TypeName, Upload, View
 
 _COUNTED = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64)
 """Types in which kernels may count."""
 _PATTERN = 0x55
 """Content of fresh memory of a type without NaN."""
+LEAST_GAP, _MOST_GAP = 96 << 10, 1 << 20
+"""Bytes after the memory of a storage, never touched. With less than 128 KiB in all the C library needs no system call
+for it, which a verdict's CPU time shows (6 %)."""
+_MANY = 64
+"""Storages beyond which the gap is the least: it takes address space, which is limited."""
+_MOST_COPIED = 1 << 24
+"""Bytes of an operator's result up to which it is copied to memory with gaps."""
 
 
 class ProgramError(Exception):
@@ -32,6 +39,8 @@ class TensorStore:
     def __init__(self, strict: bool) -> None:
         self.strict = strict
         self._storages: dict[int, Storage] = {}
+        self._largest = 0
+        """Bytes of the largest storage so far."""
 
     def __getitem__(self, number: int) -> Storage:
         """Return a storage; raises ProgramError if the number is unknown."""
@@ -64,6 +73,7 @@ class TensorStore:
 
     def give(self, number: int, tensor: torch.Tensor, nbytes: int) -> None:
         """Use memory that the judge filled as a storage (no copy)."""
+        self._largest = max(self._largest, nbytes)
         flat = torch.empty(0, dtype=torch.uint8)
         if nbytes:
             start = int(tensor.storage_offset()) * tensor.element_size()
@@ -75,7 +85,9 @@ class TensorStore:
         content = payload[command.start : command.start + command.size]
         if len(content) != command.size:
             raise ProgramError("a program uploads more than it sent")
-        memory = torch.frombuffer(aligned(content), dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
+        memory = self._memory_apart(len(content))
+        if content:
+            memory.copy_(torch.frombuffer(content, dtype=torch.uint8))
         self._storages[command.storage] = Storage(command.storage, memory, Origin.GIVEN)
 
     def free(self, numbers: tuple[int, ...]) -> None:
@@ -137,7 +149,7 @@ class TensorStore:
         view = command.results[0]
         assert view is not None
         dtype = DTYPES[view.dtype]
-        memory = torch.empty(view.reach * dtype.itemsize, dtype=torch.uint8)
+        memory = self._memory_apart(view.reach * dtype.itemsize)
         if dtype.is_floating_point or dtype.is_complex:
             memory.view(dtype).fill_(float("nan"))
         elif dtype is not torch.bool:
@@ -146,6 +158,16 @@ class TensorStore:
             memory[::2] = 1
             memory[1::2] = 0
         self._storages[view.storage] = Storage(view.storage, memory, Origin.NOBODY)
+
+    def _memory_apart(self, nbytes: int) -> torch.Tensor:
+        """Return memory with a gap behind it, for a kernel that takes it for the largest storage so far.
+
+        An access past its end must not fall into another storage: it would be a data race, or no fault at all, instead
+        of an access out of bounds, depending on where memory happened to be.
+        """
+        self._largest = max(self._largest, nbytes)
+        gap = LEAST_GAP if len(self._storages) > _MANY else min(max(LEAST_GAP, 2 * self._largest), _MOST_GAP)
+        return torch.empty(nbytes + gap, dtype=torch.uint8)[:nbytes]
 
     def _keep(self, command: Operate, view: View, tensor: torch.Tensor) -> None:
         """Store a result as the storage that the program names, in the layout that the tracing process assumed."""
@@ -157,13 +179,15 @@ class TensorStore:
                 and tuple(tensor.shape) == view.shape
                 and tensor.dtype is DTYPES[view.dtype]
             )
+            nbytes = view.reach * DTYPES[view.dtype].itemsize
+            is_kept = fits and nbytes > _MOST_COPIED
             memory = torch.empty(0, dtype=torch.uint8)
-            if fits:
+            if is_kept:
                 memory.set_(tensor.untyped_storage())
             else:
-                memory = torch.empty(view.reach * DTYPES[view.dtype].itemsize, dtype=torch.uint8)
+                memory = self._memory_apart(nbytes)
             self._storages[view.storage] = Storage(view.storage, memory, Origin.NOBODY)
-            if not fits:
+            if not is_kept:
                 self.tensor(view).copy_(tensor)
         if command.name in COPIES:
             self._copy_origins(command, view)

@@ -42,12 +42,14 @@ def tensor_from(memory: bytearray | memoryview, form: TensorForm, offset: int = 
     return torch.frombuffer(memory, dtype=dtype, count=count, offset=offset).reshape(form.shape)
 
 
-def aligned(payload: bytearray) -> memoryview:
+def aligned(payload: bytearray, spare: int = 0) -> memoryview:
     """Return the same bytes in memory that begins where a sector of a device does, wherever the payload lies.
+
+    `spare`: bytes of memory behind them that nothing else uses.
 
     Which sectors an access touches, and so the estimate of its time, must not depend on where memory happened to be.
     """
-    memory = torch.empty(len(payload), dtype=torch.uint8)  # at a multiple of 64 bytes
+    memory = torch.empty(len(payload) + spare, dtype=torch.uint8)[: len(payload)]  # at a multiple of 64 bytes
     content = memoryview(_to_numpy(memory))
     content[:] = payload
     return content

@@ -1,12 +1,15 @@
 """Operators of PyTorch in the interpreter process: their results, and the origins of what they wrote."""
 
+import itertools
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kernels_eval.interpreter.memory_accesses import Origin
-from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
+from kernels_eval.interpreter.tensor_store import LEAST_GAP, ProgramError, TensorStore
 from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, Operate, Plain, Sequence, TypeName, Upload, View
 
 X, OUT, OTHER = 0, FIRST_OWN, FIRST_OWN + 1
@@ -136,3 +139,33 @@ def test_writes_to_weights_are_noticed(store: TensorStore) -> None:
 def test_operators_that_do_not_exist_are_refused(store: TensorStore) -> None:
     with pytest.raises(ProgramError, match="does not exist"):
         TensorStore(strict=False).operate(operate("nonsense", result=view(OUT, 1)))
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["empty", "zeros", "upload", "free"]), st.integers(0, 30_000)),
+        min_size=2,
+        max_size=60,
+    )
+)
+def test_memory_behind_a_storage_is_nobody_elses(steps: list[tuple[str, int]]) -> None:
+    """An access past the end is out of bounds wherever the memory of others lies."""
+    store, sizes = TensorStore(strict=True), dict[int, int]()
+    for number, (kind, count) in enumerate(steps, start=FIRST_OWN):
+        shape = Sequence(items=(Plain(value=count),))
+        if kind == "upload":
+            store.upload(Upload(storage=number, start=0, size=4 * count), bytearray(4 * count))
+        elif kind == "free":
+            store.free(tuple(sizes)[: count % 3])
+            sizes = dict(list(sizes.items())[count % 3 :])
+            continue
+        else:
+            result = view(number, count, dtype="float32")
+            store.operate(
+                operate(kind, shape, result=result, overload="memory_format" if kind == "empty" else "default")
+            )
+        sizes[number] = 4 * count
+    places = sorted((store[number].base, size) for number, size in sizes.items() if size)
+    for (start, size), (following, _) in itertools.pairwise(places):
+        assert following >= start + size + LEAST_GAP

@@ -47,7 +47,8 @@ def run_sft(run: Run, problems: ProblemSetRef, rolls_out_next: bool = False) -> 
     )
     data = check_sft_data(run.workspace, data, config.validation, config.rollout.episode.reward)
     run.record(sft_data=data)
-    if rolls_out_next and run.state.newest_policy is None and not config.has_team:
+    shares_servers = not config.has_team or config.rollout.sglang.adapter_rank > 0
+    if rolls_out_next and run.state.newest_policy is None and shares_servers:
         start_servers_beside_sft(data, config.model, config.rollout, config.update.engine)
     policy = _for_each_agent(run, data)
     return run.add_policy(_after_joint_epoch(run, problems, policy) if config.sft.joint.problems else policy)

@@ -73,13 +73,18 @@ class TeamServer(TeamEngine):
 
     async def serve(self, policy: CheckpointRef, tokenizer: Any) -> None:
         """Switch every agent to its policy of this team, all at once."""
-        members = members_of(policy)
-        if members.keys() != self._engines.keys():
-            raise InputError(f"{policy.path}: agents {list(members)}, expected {list(self._engines)}")
+        members = self.members(policy)
         servers = {agent: engine for agent, engine in self._engines.items() if isinstance(engine, PolicyServer)}
         async with asyncio.TaskGroup() as group:
             for agent, server in servers.items():
                 group.create_task(server.serve(members[agent], tokenizer))
+
+    def members(self, policy: CheckpointRef) -> dict[str, CheckpointRef]:
+        """Return a team's policies by agent. Raises InputError if it has other agents."""
+        members = members_of(policy)
+        if members.keys() != self._engines.keys():
+            raise InputError(f"{policy.path}: agents {list(members)}, expected {list(self._engines)}")
+        return members
 
 
 def team_engine(engines: Mapping[str, Engine]) -> Engine:

@@ -7,7 +7,7 @@ the weights.
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from tasks.rollout.config import RolloutConfig
 from tasks.rollout.engines.sglang.engine import SglangEngine
 from tasks.rollout.engines.sglang.pool import Member
 from tasks.rollout.engines.sglang.servers import start_on_ray
+from tasks.rollout.engines.sglang.team import TeamOnOneBase
 
 logger = logging.getLogger("kernelmill.rollout")
 
@@ -33,13 +34,17 @@ class EarlyServers:
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._members = self._thread.submit(self._start, write_model)
 
-    def engine(self) -> SglangEngine | None:
-        """Return an engine of these servers, which holds no policy yet; None, with a warning, if they did not start."""
+    def engine(self, agents: Collection[str] = ()) -> SglangEngine | TeamOnOneBase | None:
+        """Return an engine of these servers, which holds no policy yet; None, with a warning, if they did not start.
+
+        `agents`: those of a team, if it is one on a common base.
+        """
         import torch
 
         torch.set_num_threads(self.config.threads)  # of the canary
         try:
-            return SglangEngine(self._members.result(), self.config.sglang)
+            engine = SglangEngine(self._members.result(), self.config.sglang)
+            return TeamOnOneBase(engine, agents) if agents else engine
         except KernelmillError as error:
             logger.warning("SGLang's servers could not start beside SFT, and are started now: %s", error)
             return None

@@ -1,6 +1,6 @@
 """A team on shared servers: they hold the agents' common base, and each agent is an adapter beside it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kernels_eval.errors import InputError
@@ -15,10 +15,20 @@ from tasks.training.adapter_files import adapter_base
 class TeamOnOneBase(TeamServer):
     """Engines by agent, all on the same servers."""
 
+    def __init__(self, first: SglangEngine, agents: Iterable[str]) -> None:
+        """`first`: an engine of the servers, which becomes that of the first agent."""
+        self._sharing = {agent: first.beside() if number else first for number, agent in enumerate(agents)}
+        super().__init__(self._sharing)
+
     async def serve(self, policy: CheckpointRef, tokenizer: Any) -> None:
-        """Switch every agent to its policy of this team. Raises InputError if their bases differ."""
-        check_one_base(members_of(policy))
-        await super().serve(policy, tokenizer)
+        """Switch the agents to their policies of this team, one after the other, since their servers are the same.
+
+        Raises InputError if their bases differ.
+        """
+        members = self.members(policy)
+        check_one_base(members)
+        for agent, engine in self._sharing.items():
+            await engine.serve(members[agent], tokenizer)
 
 
 def open_team(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> TeamOnOneBase:
@@ -26,25 +36,19 @@ def open_team(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> T
 
     Blocks until they are ready. Raises InputError if the agents' bases differ, InfrastructureError.
     """
+    check_one_base(members_of(policy))
+    return run_on_thread(_open(policy, tokenizer, config))
+
+
+async def _open(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> TeamOnOneBase:
     members = members_of(policy)
-    check_one_base(members)
-    return run_on_thread(_open(members, tokenizer, config))
-
-
-async def _open(members: Mapping[str, CheckpointRef], tokenizer: Any, config: RolloutConfig) -> TeamOnOneBase:
-    engines: dict[str, SglangEngine] = {}
+    team = TeamOnOneBase(await open_for(next(iter(members.values())), tokenizer, config), members)
     try:
-        for agent, member in members.items():
-            if not engines:
-                engines[agent] = await open_for(member, tokenizer, config)
-                continue
-            engines[agent] = next(iter(engines.values())).beside()
-            await engines[agent].serve(member, tokenizer)
+        await team.serve(policy, tokenizer)
     except BaseException:
-        for engine in engines.values():
-            await engine.close()
+        await team.close()
         raise
-    return TeamOnOneBase(engines)
+    return team
 
 
 def check_one_base(members: Mapping[str, CheckpointRef]) -> None:

@@ -1,8 +1,6 @@
 """Whatever servers do, no turn is lost, played twice, or rewarded without a response."""
 
 import asyncio
-import importlib.util
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -26,17 +24,6 @@ from tasks.trajectories.schema import Trajectory
 CONTEXT = 4096
 EPISODE = EpisodeConfig(prompt="source", feedback="brief")
 PROMPTS = 24
-
-
-@pytest.fixture(scope="session")
-def doubles() -> ModuleType:
-    path = Path(__file__).parents[4] / "doubles" / "sglang_server.py"
-    spec = importlib.util.spec_from_file_location("sglang_double", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules["sglang_double"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class SteadyWeights:

@@ -21,7 +21,7 @@ import ray
 from kernels_eval.config import JudgeConfig, changes_between
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
-from tasks.agents.team import is_team, lead_of, members_of
+from tasks.agents.team import lead_of
 from tasks.pipeline.references import CheckpointRef, ProblemSetRef, TrajectoryBatchRef
 from tasks.problems.row import Split
 from tasks.rollout.config import JudgeActorsConfig, JudgingPlace, RolloutConfig
@@ -237,8 +237,7 @@ class RolloutWorker:
         opened, self._opened = self._opened, None  # kept only on success
         early, self._early = self._early, None
         if early is not None and opened is None:
-            agents = tuple(members_of(request.policy)) if is_team(request.policy) else ()
-            engine = await asyncio.to_thread(early.engine, agents)
+            engine = await asyncio.to_thread(early.engine, request.policy)
             opened = None if engine is None else _Opened(_settings_of(early.config), None, engine, None)
         if opened is not None and opened.settings == settings and opened.policy == request.policy:
             self._opened = opened

@@ -7,11 +7,13 @@ the weights.
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kernels_eval.errors import KernelmillError
+from tasks.agents.team import is_team, members_of
+from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.engines.sglang.engine import SglangEngine
 from tasks.rollout.engines.sglang.pool import Member
@@ -34,17 +36,17 @@ class EarlyServers:
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._members = self._thread.submit(self._start, write_model)
 
-    def engine(self, agents: Collection[str] = ()) -> SglangEngine | TeamOnOneBase | None:
-        """Return an engine of these servers, which holds no policy yet; None, with a warning, if they did not start.
+    def engine(self, policy: CheckpointRef) -> SglangEngine | TeamOnOneBase | None:
+        """Return an engine of these servers for a policy, or for a team on a common base; it holds none yet.
 
-        `agents`: those of a team, if it is one on a common base.
+        None, with a warning, if they did not start.
         """
         import torch
 
         torch.set_num_threads(self.config.threads)  # of the canary
         try:
             engine = SglangEngine(self._members.result(), self.config.sglang)
-            return TeamOnOneBase(engine, agents) if agents else engine
+            return TeamOnOneBase(engine, members_of(policy)) if is_team(policy) else engine
         except KernelmillError as error:
             logger.warning("SGLang's servers could not start beside SFT, and are started now: %s", error)
             return None

@@ -46,8 +46,8 @@ def _plan(run: Run) -> ControlState:
     """Return the number of SFT steps, of each agent, that fit into the measured seconds of all RL stages so far."""
     seconds = sum(timing.seconds for timing in run.state.timings.values() if timing.stage in RL_STAGES)
     metrics = pl.read_parquet(run.state.policies[0].path / "metrics.parquet")  # resumed steps among them
-    trained = sum(bool(roles) for roles in owners(run.config.rollout.episode.agents).values())
-    trained = 1 if run.config.sft.shared else trained
+    each = sum(bool(roles) for roles in owners(run.config.rollout.episode.agents).values())
+    trained = 1 if run.config.sft.shared else each
     step = trained * float(metrics.get_column("seconds").to_numpy().mean())
     return ControlState(
         steps=max(1, round(seconds / step)), rl_seconds=seconds, step_seconds=step, after=max(run.state.policies)

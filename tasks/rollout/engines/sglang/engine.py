@@ -32,6 +32,7 @@ from tasks.rollout.engines.sglang.pool import Member, Pool
 from tasks.rollout.engines.sglang.served_policy import ServedPolicy
 from tasks.rollout.engines.sglang.servers import start_on_ray
 from tasks.rollout.engines.sglang.weights import WeightSync
+from tasks.rollout.engines.team import TeamServer
 
 _Opened = TypeVar("_Opened")
 
@@ -238,11 +239,17 @@ def open_sglang(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) ->
 
     Blocks until they are ready. Raises InputError, InfrastructureError.
     """
-    return run_on_thread(open_for(policy, tokenizer, config))
+    return run_on_thread(_open(policy, tokenizer, config))
 
 
-async def open_for(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> SglangEngine:
-    """Return an engine as `open_sglang` does."""
+async def _open(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> SglangEngine:
+    engine = await start_engine(policy, tokenizer, config)
+    await serve_or_close(engine, policy, tokenizer)
+    return engine
+
+
+async def start_engine(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> SglangEngine:
+    """Return an engine of the configured servers, new ones with the weights of `policy`, before it serves anything."""
     weights = WeightSync(config.sglang)
     served = await weights.prepare(policy, tokenizer)
     if config.sglang_urls:
@@ -251,13 +258,16 @@ async def open_for(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig)
     else:
         # On a thread: waiting for actors would block the loop.
         members = await asyncio.to_thread(start_on_ray, config.sglang, str(served.folder), served.version)
-    engine = SglangEngine(members, config.sglang, weights)
+    return SglangEngine(members, config.sglang, weights)
+
+
+async def serve_or_close(engine: SglangEngine | TeamServer, policy: CheckpointRef, tokenizer: Any) -> None:
+    """Have an engine serve its first policy; close it, with its servers, where that fails."""
     try:
         await engine.serve(policy, tokenizer)
     except BaseException:
         await engine.close()
         raise
-    return engine
 
 
 def run_on_thread(opening: Coroutine[Any, Any, _Opened]) -> _Opened:

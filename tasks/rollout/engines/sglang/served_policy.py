@@ -69,10 +69,10 @@ class ServedPolicy:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def read_policy(policy: CheckpointRef, tokenizer: Any, prompts: int, adapter_prefix: str | None = None) -> ServedPolicy:
+def read_policy(policy: CheckpointRef, tokenizer: Any, prompts: int, adapter_prefix: str = "") -> ServedPolicy:
     """Read a policy for servers; `prompts`: number of the canary's.
 
-    `adapter_prefix`: beginning of its adapter's name, if the servers take adapters. Raises InputError if the folder
+    `adapter_prefix`: beginning of its adapter's name; empty if the servers take none. Raises InputError if the folder
     holds no policy.
     """
     from transformers import AutoConfig
@@ -82,7 +82,7 @@ def read_policy(policy: CheckpointRef, tokenizer: Any, prompts: int, adapter_pre
     path = policy.path.resolve()
     architecture_of(path)
     positions = int(AutoConfig.from_pretrained(str(path)).max_position_embeddings)
-    base = None if adapter_prefix is None else adapter_base(path)
+    base = adapter_base(path) if adapter_prefix else None
     weights = path if base is None else Path(base.uri).resolve()
     name = f"{adapter_prefix}{policy.digest[:_SHOWN_DIGITS]}"
     return ServedPolicy(

@@ -7,7 +7,7 @@ from kernels_eval.errors import InputError
 from tasks.agents.team import members_of
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import RolloutConfig
-from tasks.rollout.engines.sglang.engine import SglangEngine, open_for, run_on_thread
+from tasks.rollout.engines.sglang.engine import SglangEngine, run_on_thread, serve_or_close, start_engine
 from tasks.rollout.engines.team import TeamServer
 from tasks.training.adapter_files import adapter_base
 
@@ -42,12 +42,8 @@ def open_team(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> T
 
 async def _open(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) -> TeamOnOneBase:
     members = members_of(policy)
-    team = TeamOnOneBase(await open_for(next(iter(members.values())), tokenizer, config), members)
-    try:
-        await team.serve(policy, tokenizer)
-    except BaseException:
-        await team.close()
-        raise
+    team = TeamOnOneBase(await start_engine(next(iter(members.values())), tokenizer, config), members)
+    await serve_or_close(team, policy, tokenizer)
     return team
 
 

@@ -74,9 +74,7 @@ class WeightSync:
         current = self._current
         if current is not None and (current.path, current.digest) == (policy.path.resolve(), policy.digest):
             return current
-        served = await asyncio.to_thread(
-            read_policy, policy, tokenizer, self._config.canary_prompts, self._prefix or None
-        )
+        served = await asyncio.to_thread(read_policy, policy, tokenizer, self._config.canary_prompts, self._prefix)
         if current is not None:
             current.remove_links()
         self._current = served

@@ -61,7 +61,10 @@ class CallSets:
         yield calls, expected_sets
         del calls, expected_sets
         for values, expected in others:
-            yield self._shared([values], forms), [expected]
+            drawn = self._shared([values], forms), [expected]
+            del values, expected  # as above, and the next set needs what this one expects
+            yield drawn
+            del drawn
 
     def _others(self, size: int | None, trials: int) -> Iterator[tuple[list[Any], Expected]]:
         """Draw the sets beside the first: other distributions, and one with a few large elements."""

@@ -17,7 +17,7 @@ from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import Expected
 from kernels_eval.gpu.call_sets import CallSets
 from kernels_eval.gpu.profiling import Attribution, attribution_of, kernel_times, profile_of
-from kernels_eval.gpu.reference import GpuReference, release_unused_memory
+from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.gpu.round_checks import (
     LargestErrors,
     check_attribution,
@@ -40,6 +40,7 @@ from kernels_eval.gpu.timing import (
     overhead_of,
 )
 from kernels_eval.gpu.timing_statistics import floor_s
+from kernels_eval.gpu.worker_memory import keep_within, release_unused_memory
 from kernels_eval.gpu.worker_state import WorkerState
 from kernels_eval.inspection.issues import issues_of_profile
 from kernels_eval.reference.inputs import SecretSeed
@@ -50,6 +51,8 @@ from kernels_eval.verdict import KernelTime, Resources, Status, TimingSource, Ve
 _EMPTY_ROUNDS = 9
 _SETS_SHARE = 0.4
 """Share of a worker's device memory for the sets of one round; the rest is for the models and their oracles."""
+_CANDIDATES_COPIES = 2
+"""Device memory that is left to the candidate's process, in multiples of all inputs or all outputs of a call."""
 _PROFILED_CALLS = 2
 
 
@@ -92,6 +95,7 @@ class CandidateRun:
             with state.lock.shared():
                 inputs = self._sets.reserve()
             release_unused_memory()
+            keep_within(self._own_bytes())
             with Session(state.fork_server, limits, state.descriptor, state.page) as session:
                 overheads = self._load(session, inputs)
                 del inputs  # the trials need their memory
@@ -101,6 +105,11 @@ class CandidateRun:
                 return self._correct(self._timed(session, overheads))
         except CandidateFailedError as failed:
             return failed.verdict(compiled, self._resources)
+
+    def _own_bytes(self) -> int:
+        """Return what is left of the worker's share beside the shared memory and the candidate's process."""
+        largest = max(self._reference.input_bytes, self._sets.output_bytes)
+        return self._state.memory_bytes - self._state.transport.nbytes - _CANDIDATES_COPIES * largest
 
     def _load(self, session: Session, inputs: list[Any]) -> Overheads:
         """Load the candidate and give it the reference's weights; returns the overhead of its rounds."""

@@ -21,11 +21,13 @@ from kernels_eval.gpu.candidate_run import CandidateRun
 from kernels_eval.gpu.cuda_driver import CudaDriver
 from kernels_eval.gpu.device import DeviceLock, device_facts, share_of_memory
 from kernels_eval.gpu.gate import Gate, GatePage, new_page
-from kernels_eval.gpu.reference import GpuReference, release_unused_memory, set_precision
+from kernels_eval.gpu.precision import set_precision
+from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.gpu.reference_timer import ReferenceTimer
 from kernels_eval.gpu.session import JUDGE_WALL_S, Session
 from kernels_eval.gpu.shared_memory import MIN_BYTES, HostTransport, IpcTransport
 from kernels_eval.gpu.timing import Measured, UnreliableTimingError
+from kernels_eval.gpu.worker_memory import keep_within, release_unused_memory
 from kernels_eval.gpu.worker_state import MAX_REFERENCES, WorkerState
 from kernels_eval.reference.inputs import SecretSeed, seed_cpu_and_gpu
 from kernels_eval.sandbox.child import CandidateFailedError
@@ -71,8 +73,7 @@ class Grader:
             free = self._driver.free_bytes()
             share = share_of_memory(self._folder, config.workers, config.device_memory_gb, free)
             self._state.memory_bytes = share
-            total = torch.cuda.get_device_properties(0).total_memory
-            torch.cuda.set_per_process_memory_fraction(min(1.0, share / total))
+            keep_within(share)
 
     @property
     def sandbox(self) -> list[str]:

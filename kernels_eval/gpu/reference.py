@@ -1,34 +1,25 @@
 """Reference of one problem on a GPU, in the judge's worker: inputs, reference and float64 oracle are on the device.
 
 Shapes and the reduced leading size are found on the CPU (kernels_eval.reference.reference); models move to the device
-when first used. PyTorch's TF32 and reduced-precision sums are off: they would change the reference, not the oracle.
+when first used.
 """
 
 import copy
-import math
 from typing import Any
 
 import torch
 
 from kernels_eval.correctness.outputs import flat
 from kernels_eval.gpu import cuda_driver
+from kernels_eval.gpu.worker_memory import available_bytes
 from kernels_eval.reference.factories import PlainDraws
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
 from kernels_eval.sandbox.tensor_bytes import TensorForm
 
 SPIKES = 64
-_KEPT_BYTES = 2 << 30
 _ORACLE_COPIES = 3
 """Inputs, outputs and intermediate results in float64, in multiples of inputs and outputs."""
-
-
-def set_precision() -> None:
-    """Have this process compute matrix products in the precision of their operands."""
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
 
 class GpuReference(Reference):
@@ -101,7 +92,7 @@ class GpuReference(Reference):
     def _oracle(self, inputs: list[Any], perturbed: bool, native: list[torch.Tensor]) -> list[torch.Tensor]:
         """Return the outputs in float64, or the native ones if that takes too much memory."""
         widened = 8 * sum(value.numel() for value in (*inputs, *native) if isinstance(value, torch.Tensor))
-        if _ORACLE_COPIES * widened > _free_bytes():
+        if _ORACLE_COPIES * widened > available_bytes():
             return native
         return super()._oracle(inputs, perturbed, native)
 
@@ -113,12 +104,6 @@ class GpuReference(Reference):
         return self._on_device[perturbed]
 
 
-def release_unused_memory() -> None:
-    """Give back memory that torch keeps in this process without need, if it is much."""
-    if cuda_driver.DEVICE == "cuda" and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > _KEPT_BYTES:
-        torch.cuda.empty_cache()
-
-
 def _add_spikes(value: torch.Tensor, factor: float, generator: torch.Generator) -> None:
     part = value.numel() // SPIKES
     if part < 2 or not value.is_contiguous():
@@ -127,12 +112,3 @@ def _add_spikes(value: torch.Tensor, factor: float, generator: torch.Generator) 
     places = within + part * torch.arange(SPIKES, device=value.device)
     size = value.abs().mean(dtype=torch.float32) * factor
     value.view(-1)[places] = size.clamp(max=torch.finfo(value.dtype).max / 4).to(value.dtype)
-
-
-def _free_bytes() -> float:
-    """Return the bytes that this process can still take: within its share of the device, if that is limited."""
-    if cuda_driver.DEVICE != "cuda":
-        return math.inf
-    free, total = torch.cuda.mem_get_info()
-    share = torch.cuda.get_per_process_memory_fraction() * total - torch.cuda.memory_allocated()
-    return min(free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated(), share)

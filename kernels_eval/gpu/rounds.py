@@ -113,6 +113,7 @@ class Rounds:
             unjoined.append(self.instruments.unjoined_s())
             del result  # its memory is reused
         self.instruments.synchronize()
+        self.instruments.release_unused_memory()
         return min(unjoined, default=0.0)
 
     def _learn(self, outputs: list[Any]) -> None:

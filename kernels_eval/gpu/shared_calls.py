@@ -13,9 +13,9 @@ import torch
 
 from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.shared_memory import GUARD_BYTES, PIECE_BYTES, POISON, CallSlots, Layout, Transport, view
+from kernels_eval.reference.inputs import same_bytes
 from kernels_eval.sandbox.tensor_bytes import DTYPES, TensorForm, form_of
 
-_BLOCK = 1 << 26
 _MIN_SAMPLES = 64
 _RANDOM = random.SystemRandom()
 
@@ -37,6 +37,8 @@ class SharedCalls:
         self._last = self._sampled = torch.empty(0, dtype=torch.int64)
         """Numbers of pieces of the shared memory: those that come last, and those that are sampled."""
         self._samples = torch.empty(0, dtype=torch.int64)
+        self._untouched: bool | None = None
+        """None: not looked at since `publish`."""
         self._piece = 0
         """Offset of a piece of the first call's outputs; what stands there in every call is sampled first."""
         self._first_samples = torch.empty(0, dtype=torch.uint8)
@@ -77,6 +79,7 @@ class SharedCalls:
 
     def publish(self) -> None:
         """Copy inputs, guards and poison into the shared memory; a piece of each input has wrong values."""
+        self._untouched = None
         memory, end = self._transport.memory(), self._layout.outputs_from
         memory[end : self.nbytes].fill_(POISON)
         memory[:end].copy_(self._prepared)
@@ -161,7 +164,7 @@ class SharedCalls:
             for index, (value, offset) in enumerate(zip(values, slots.inputs, strict=True)):
                 if offset is not None and value.numel():
                     here = slice(offset, offset + form_of(value).nbytes)
-                    if not _same(self._transport.memory()[here], self._prepared[here]):
+                    if not same_bytes(self._transport.memory()[here], self._prepared[here]):
                         changed.add(index)
         return changed
 
@@ -177,7 +180,9 @@ class SharedCalls:
 
     def _inputs_are_untouched(self) -> bool:
         """True if inputs and the guards between them are as they were prepared."""
-        return _same(self._transport.memory()[: self._layout.outputs_from], self._prepared)
+        if self._untouched is None:
+            self._untouched = same_bytes(self._transport.memory()[: self._layout.outputs_from], self._prepared)
+        return self._untouched
 
     def _has_broken_guard_before(self, start: int) -> bool:
         """Look at the guards before one output of all calls."""
@@ -208,11 +213,3 @@ def _rows(memory: torch.Tensor) -> torch.Tensor:
     """Return bytes as pieces: (pieces, words), without copying. A rest at the end is left out."""
     words = memory[: memory.numel() // PIECE_BYTES * PIECE_BYTES].view(torch.int64)
     return words.view(-1, PIECE_BYTES // 8)
-
-
-def _same(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """True if two ranges of bytes are equal. A block at a time: comparing makes a truth value of each element."""
-    if first.numel() % 8 or first.data_ptr() % 8 or second.data_ptr() % 8:
-        return torch.equal(first, second)
-    pairs = zip(first.view(torch.int64).split(_BLOCK), second.view(torch.int64).split(_BLOCK), strict=True)
-    return all(torch.equal(a, b) for a, b in pairs)

@@ -119,6 +119,11 @@ class IpcTransport:
             self._nbytes = nbytes
             self._tensor = torch.as_tensor(DeviceRegion(self._address, nbytes), device=cuda_driver.DEVICE)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory that are taken beside torch's in this process."""
+        return self._nbytes
+
     def memory(self) -> torch.Tensor:
         """Return the shared memory as bytes on the device."""
         return self._tensor
@@ -165,6 +170,11 @@ class HostTransport:
             self._tensor = torch.empty(nbytes, dtype=torch.uint8, device=cuda_driver.DEVICE)
             os.ftruncate(self._descriptor, PAGE_BYTES + nbytes)
             self._staging = _staging(self._descriptor, nbytes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory that are taken beside torch's in this process: the candidate's copy."""
+        return self._tensor.numel()
 
     def memory(self) -> torch.Tensor:
         """Return the worker's memory."""

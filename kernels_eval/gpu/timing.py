@@ -163,6 +163,7 @@ class Timer:
             made = self._made(calls, request, reference, second)
             candidate.append(self._call_s(made, calls, overhead))
             settled = len(candidate) >= MIN_ROUNDS and is_settled(candidate, reference, plan.precision)
+            del calls  # the next round's inputs need its memory
             late = len(candidate) >= MIN_ROUNDS and time.perf_counter() - started > plan.wall_s
             if number >= plan.profiled_round and (settled or late):
                 break

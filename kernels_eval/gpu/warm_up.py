@@ -17,7 +17,9 @@ from kernels_eval.cpu.worker import WARM_UP_PROBLEM
 from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.cuda_driver import CudaDriver, CudaError
 from kernels_eval.gpu.operator_guard import OperatorGuard
+from kernels_eval.gpu.precision import set_precision
 from kernels_eval.gpu.profiling import Profiler
+from kernels_eval.gpu.worker_memory import KEPT_BYTES
 from kernels_eval.interpreter.triton_patches.names import load_driver
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
@@ -62,6 +64,7 @@ class Instruments:
 
     def __init__(self) -> None:
         torch.set_num_threads(1)
+        set_precision()
         torch.cuda.init()
         some = torch.zeros(1, device=cuda_driver.DEVICE)
         self.driver = CudaDriver()
@@ -75,10 +78,18 @@ class Instruments:
         if os.environ.get("KERNELS_EVAL_WARM_PROFILER", "1") == "1":
             self.profiler.warm_up()
         load_driver()
+        self._memory: Any = torch.cuda.memory_reserved, torch.cuda.memory_allocated, torch.cuda.empty_cache
 
     def use_default_stream(self) -> None:
         """Make the default stream the current one."""
         self._set_stream(self._stream)
+
+    def release_unused_memory(self) -> None:
+        """Give back what torch keeps in this process if it is more than the device has left for the worker."""
+        reserved, allocated, release = self._memory
+        unused = reserved() - allocated()
+        if unused > KEPT_BYTES and unused > self.driver.free_bytes():
+            release()
 
     def unjoined_s(self) -> float:
         """Wait for the default stream, then for the device; returns the time for which other streams went on."""

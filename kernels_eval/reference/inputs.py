@@ -20,6 +20,7 @@ _TURN = 8
 """Of so many rows one has negative values alone, and one positive ones."""
 _FROM_ZERO = 0.25
 """Least magnitude of values in such rows."""
+_BLOCK_BYTES = 1 << 28
 Distribution = Callable[[Shape, torch.Generator], torch.Tensor]
 
 
@@ -146,11 +147,17 @@ def copied(values: list[Any]) -> list[Any]:
 
 
 def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """True if two tensors of one shape hold the same bits (NaN equals NaN)."""
+    """True if two tensors of one shape hold the same bits (NaN equals NaN).
+
+    A block at a time if they are large: on a GPU comparing makes a truth value of each element.
+    """
     if first.numel() == 0:
         return True
-    flat = (first.contiguous().reshape(-1).view(torch.uint8), second.contiguous().reshape(-1).view(torch.uint8))
-    return torch.equal(*flat)
+    flat = [value.contiguous().reshape(-1).view(torch.uint8) for value in (first, second)]
+    if flat[0].numel() <= _BLOCK_BYTES or any(value.numel() % 8 or value.storage_offset() % 8 for value in flat):
+        return torch.equal(*flat)
+    parts = [value.view(torch.int64).split(_BLOCK_BYTES // 8) for value in flat]
+    return all(torch.equal(*pair) for pair in zip(*parts, strict=True))
 
 
 def seed_cpu_only() -> None:

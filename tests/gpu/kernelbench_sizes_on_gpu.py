@@ -5,9 +5,11 @@
 Needs torch, triton, pydantic and cachetools. Every kernel (kernelbench_problems.py) should be `correct`; what is not is
 printed. Each problem is judged twice, by another text of the same kernel: the second time its reference and the worker
 are warm. `--peer`: in a process of its own the same pairs by the procedure that KernelBench publishes: five comparisons
-and 100 timed calls, with inputs made on the GPU; on every so many problems (`--as-is`) with inputs made on the CPU too,
-as its scripts do, which takes a minute for the largest. Writes `$OUT/kernelbench_sizes.json` after each problem. `--tiny` rehearses without a GPU, at small sizes; there the judge sees
-that a kernel which copies computes nothing (`decoy_kernel`), and the element-wise ones are correct.
+and 100 timed calls, with inputs made on the GPU, warm as the judge is; once more with the kernel's machine code from
+Triton's cache (`compiled`), which has no new kernel's; on every so many problems (`--as-is`) with inputs made on the
+CPU too, as its scripts do, which takes a minute for the largest. Writes `$OUT/kernelbench_sizes.json` after each
+problem. `--tiny` rehearses without a GPU, at small sizes; there the judge sees that a kernel which copies computes
+nothing (`decoy_kernel`), and the element-wise ones are correct.
 """
 
 import argparse
@@ -62,8 +64,11 @@ for line in sys.stdin:
     found = {}
     for where in places:
         try:
-            evaluate(problem, kernel + "# warm", where) if where == "cuda" else None
+            if where == "cuda":
+                evaluate(problem, kernel.replace("BLOCK: tl.constexpr):", "BLOCK: tl.constexpr):  # warm"), where)
             found[where] = evaluate(problem, kernel, where)
+            if where == "cuda":
+                found["compiled"] = evaluate(problem, kernel, where)
         except Exception as error:
             found[where] = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
             torch.cuda.empty_cache()
@@ -133,16 +138,14 @@ def main() -> None:
         "correct": len(right),
         "warm_s": median(row["warm_s"] for row in right) if right else None,
     }
-    for where in ("cuda", "cpu"):
+    for where in ("cuda", "compiled", "cpu"):
         pairs = [
             (row["peer"][where]["seconds"], row["warm_s"])
             for row in right
             if "seconds" in row.get("peer", {}).get(where, {})
         ]
         if pairs:
-            summary[f"peer, inputs made on the {where}, over ours: median"] = median(
-                peer / ours for peer, ours in pairs
-            )
+            summary[f"peer ({where}) over ours: median"] = median(peer / ours for peer, ours in pairs)
     say(json.dumps(summary))
 
 

@@ -74,7 +74,7 @@ def test_the_oracle_is_left_out_where_it_does_not_fit(monkeypatch: pytest.Monkey
     made = GpuReference(MEAN.replace("4194304", "64"), 1)
     inputs = made.draw(None, 1, SEED, own=True)
     assert made.expected(inputs, False).oracle[0].dtype is torch.float64
-    monkeypatch.setattr(reference, "_free_bytes", lambda: 2 * 64 * 8)
+    monkeypatch.setattr(reference, "available_bytes", lambda: 2 * 64 * 8)
     assert made.expected(inputs, False).oracle[0].dtype is torch.float32
 
 

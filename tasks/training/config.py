@@ -44,7 +44,7 @@ class EngineConfig(FrozenModel):
     ranks: Annotated[int, Operational] = Field(default=1, ge=1, validate_default=True)
     """Workers, each a Ray actor; data-parallel but for those that share sequences."""
     zero_stage: Annotated[Literal[0, 1, 2, 3], Operational] = 2
-    """What the ranks share: 1: the optimizer's state; 2: gradients; 3: weights, which one rank alone keeps whole."""
+    """Shared by the ranks: 1: the optimizer's state; 2: gradients; 3: weights, which one rank alone keeps whole."""
     deepspeed: Annotated[str | None, FileContent] = None
     """A DeepSpeed JSON (deployments/deepspeed); missing keys are generated, its ZeRO stage replaces `zero_stage`."""
     keep_checkpoints: Annotated[int, Operational] = Field(default=2, ge=1)

@@ -47,7 +47,7 @@ class UpdateJob:
     total_iterations: int
     seed: int
     folder: Path
-    """Where rank 0 writes the new checkpoint."""
+    """Folder in which rank 0 writes the new checkpoint."""
     base: AdapterBase | None = None
     """With LoRA: the policy that the adapters belong to."""
     interim: Interim | None = None

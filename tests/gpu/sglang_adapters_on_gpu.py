@@ -37,7 +37,7 @@ LORA = LoraConfig(rank=RANK, alpha=2 * RANK)
 
 
 class Run:
-    """What the parts share."""
+    """State that the parts share."""
 
     def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
         self.proof = Proof(arguments.out, arguments.budget, patience=20 if arguments.double else 1)

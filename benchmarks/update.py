@@ -196,7 +196,8 @@ def ours(given: argparse.Namespace) -> dict[str, Any]:
     batch = recorded(given)
     samples = batch.samples()
     plain: dict[str, Any] = {"kl_coefficient": 0.0, "entropy_coefficient": 0.0, "dual_clip": None}
-    config = UpdateConfig(**plain, clip_low=CLIP_LOW, clip_high=CLIP_HIGH, tokens_per_rank=given.budget, packing=given.packing)
+    plain |= {"clip_low": CLIP_LOW, "clip_high": CLIP_HIGH, "tokens_per_rank": given.budget, "packing": given.packing}
+    config = UpdateConfig(**plain)
     engine = PolicyEngine(load_policy(given.folder / "policy"), engine_settings(config, "float32"))
     old = [torch.tensor(row) for row in json.loads((given.folder / "old_log_probs.json").read_text())]
     advantages = [torch.full((sample.responded,), sample.score) for sample in samples]

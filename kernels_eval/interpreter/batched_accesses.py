@@ -23,7 +23,6 @@ from kernels_eval.interpreter.memory_accesses import (
     Storage,
     sectors_touched,
 )
-from kernels_eval.interpreter.triton_patches.batch_handle import UnbatchableError
 
 _Numbers = np.ndarray[Any, np.dtype[np.int64]]
 _SIZE_BITS, _PROGRAM_BITS = 20, 26
@@ -31,6 +30,10 @@ _SIZE_BITS, _PROGRAM_BITS = 20, 26
 _SHIFT = np.uint64(SECTOR_BYTES.bit_length() - 1)
 _MANY = -1
 """In `readers`: several programs."""
+
+
+class UnbatchableError(Exception):
+    """Raised if programs cannot be interpreted together: they branch apart, or use what only one at a time can."""
 
 
 @dataclass

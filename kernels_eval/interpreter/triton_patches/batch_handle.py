@@ -4,13 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from kernels_eval.interpreter.batched_accesses import UnbatchableError
 from kernels_eval.interpreter.triton_patches.names import upstream
 
 _MOST_LANES = 1 << 22
-
-
-class UnbatchableError(Exception):
-    """Raised if programs cannot be interpreted together: they branch apart, or use what only one at a time can."""
 
 
 class BatchHandle(upstream.TensorHandle):

@@ -16,10 +16,10 @@ import numpy as np
 import triton.language as tl
 
 from kernels_eval.cost.launch import Operation
-from kernels_eval.interpreter.batched_accesses import BatchedAccesses
+from kernels_eval.interpreter.batched_accesses import BatchedAccesses, UnbatchableError
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.triton_patches import operation_counts
-from kernels_eval.interpreter.triton_patches.batch_handle import BatchHandle, UnbatchableError, spread
+from kernels_eval.interpreter.triton_patches.batch_handle import BatchHandle, spread
 from kernels_eval.interpreter.triton_patches.names import upstream
 from kernels_eval.interpreter.triton_patches.undefined_lanes import undefined
 
@@ -153,7 +153,11 @@ class BatchedBuilder(_builder):
         dtype = ptrs.get_element_ty()
         if not any(type(operand) is BatchHandle for operand in (ptrs, mask, other)):
             lanes = None if mask is None else np.asarray(mask.data, dtype=bool)
-            rest = undefined(ptrs.data.shape, dtype, _element(ptrs)) if other is None else other.data.astype(_element(ptrs), copy=False)
+            rest = (
+                undefined(ptrs.data.shape, dtype, _element(ptrs))
+                if other is None
+                else other.data.astype(_element(ptrs), copy=False)
+            )
             return _Handle(self.accesses.load_shared(ptrs.data, lanes, rest), dtype)
         sizes = _sizes(ptrs)
         addresses = self.in_all(ptrs, sizes)
@@ -209,7 +213,11 @@ def _noting_index(compute: Callable[..., Any], operand: int) -> Callable[..., An
     def noting(self: Any, *operands: Any, **named: Any) -> Any:
         result = compute(self, *operands, **named)
         index = operands[operand]
-        if type(index) is BatchHandle and index.lanes.dtype == np.int32 and result.lanes.itemsize > index.lanes.itemsize:
+        if (
+            type(index) is BatchHandle
+            and index.lanes.dtype == np.int32
+            and result.lanes.itemsize > index.lanes.itemsize
+        ):
             rows = index.lanes.reshape(len(self.programs), -1)
             largest = max(int(rows[:, 0].max()), int(rows[:, -1].max()))
             OPERATION_LOG.largest_index = max(OPERATION_LOG.largest_index, largest)
@@ -229,19 +237,15 @@ def _reduction(reduce: Callable[..., Any]) -> Callable[..., Any]:
         if function is None or len(inputs) > 1 or handle.dtype in _ROUNDED:
             raise UnbatchableError("a reduction by a function of its own")
         lanes, dtype = handle.lanes, inputs[0].dtype
-        axis = tuple(range(1, lanes.ndim)) if self.axis is None else self.axis % len(handle.shape) + 1
-        if self.axis is None:
-            flat = lanes.reshape(lanes.shape[0], -1)
-            found = function(flat, axis=1)
-        else:
-            found = function(lanes, axis=axis)
         operation_counts.count_reduction(handle.shape, self.axis, lanes.itemsize)
-        found = found.astype(upstream._get_np_dtype(dtype), copy=False)
-        sizes = found.shape[1:]
-        if self.keep_dims:
-            sizes = tuple(1 if self.axis is None or place == axis - 1 else size for place, size in enumerate(handle.shape))
-        builder: BatchedBuilder = upstream.interpreter_semantic.builder
-        values = builder.made(found.reshape((lanes.shape[0], *(sizes or (1,)))), dtype.scalar)
+        if self.axis is None:
+            found = function(lanes.reshape(lanes.shape[0], -1), axis=1)
+            sizes = (1,) * len(handle.shape) if self.keep_dims else ()
+        else:
+            found = function(lanes, axis=self.axis % len(handle.shape) + 1, keepdims=self.keep_dims)
+            sizes = found.shape[1:]
+        found = found.astype(upstream._get_np_dtype(dtype), copy=False).reshape((lanes.shape[0], *(sizes or (1,))))
+        values = upstream.interpreter_semantic.builder.made(found, dtype.scalar)
         return [tl.tensor(values, tl.block_type(dtype, list(sizes)) if sizes else dtype)]
 
     return reduced

@@ -88,7 +88,9 @@ def test_programs_that_do_the_same_run_together(outcomes: dict[str, Any], name: 
     assert together["in_batches"], together
     assert not apart["in_batches"]
     for tensor, expected in apart["tensors"].items():
-        assert together["tensors"][tensor] == pytest.approx(expected, rel=1e-6), "sums are added up in another order"
+        assert together["tensors"][tensor] == pytest.approx(expected, rel=1e-5, abs=1e-5), (
+            "sums are added up in another order"
+        )
     _assert_same_counts(together["launch"], apart["launch"])
 
 

@@ -16,23 +16,25 @@ from typing import Any
 import torch
 
 from kernels_eval.correctness.allowed_operators import MAX_HOST_READS
+from kernels_eval.cpu.input_layout import bytes_needed, items, offsets_of
 from kernels_eval.reference.inputs import same_bytes
 from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.messages import INTERPRETER_ANSWER, ExecutedAnswer, StateAnswer
-from kernels_eval.sandbox.tensor_bytes import TensorForm, bytes_of, form_of, tensor_from
+from kernels_eval.sandbox.tensor_bytes import bytes_of, form_of, tensor_from
 from kernels_eval.trace.schema import FIRST_WEIGHT, TRACING_ANSWER, KernelSource, ReadAnswer, TraceAnswer, Upload, View
 from kernels_eval.verdict import Status
 
 Configurations = Mapping[int, int]
 """Autotuners, by number, and the place of a configuration in the list of each."""
-_ALIGNMENT = 256
-_GAP, _WEIGHT_GAP = 1 << 20, 1 << 12
-"""Bytes between two inputs (never touched, which costs no memory) and between two weights: an access past the end of
-one must not fall into another."""
+_ALIGNMENT, _WEIGHT_GAP = 256, 1 << 12
+"""Bytes; the gap lies between two weights, as that between two inputs (kernels_eval.cpu.input_layout)."""
 _TRACING_SHARE = 0.5
 """CPU time of the tracing process, as a share of the candidate's wall time."""
+_STEP_SHARE, _LEAST_STEP_S = 0.1, 0.3
+"""CPU time of the tracing process from one operator to the next, as a share of the same, and the least limit on it: a
+hundred times what a whole call of a small model takes."""
 _SPARE_PAYLOAD = 1 << 20
 _MAX_UPLOAD = 1 << 31
 
@@ -61,10 +63,12 @@ class Session:
         self._mapping: mmap.mmap | None = None
         # The tracing process does not get the inputs' memory: it could map it and compute.
         # It computes nothing. Half of the time is more than it needs, and it bounds host code that loops forever.
-        tracing_limits = replace(limits, cpu_s=_TRACING_SHARE * limits.wall_s)
+        step_cpu_s = max(_LEAST_STEP_S, _STEP_SHARE * limits.wall_s)
+        tracing_limits = replace(limits, cpu_s=_TRACING_SHARE * limits.wall_s, step_cpu_s=step_cpu_s)
         self._tracing = Child(tracing_server, tracing_limits, None, TRACING_ANSWER)
         self._start_interpreter = lambda: Child(interpreter_server, limits, self._memory, INTERPRETER_ANSWER)
         self._interpreter: Child
+        self._step_cpu_s = step_cpu_s
         self._children = [self._tracing]
         self._inputs: list[Any] = []
         self._asked: deque[bool] = deque()
@@ -99,7 +103,13 @@ class Session:
 
     def load(self, source: str, arguments: list[Any], weight_seed: int) -> None:
         """Send the source to be loaded; the answer is `ready()`."""
-        job = {"source": source, "arguments": arguments, "weight_seed": weight_seed, "strict": self.strict}
+        job = {
+            "source": source,
+            "arguments": arguments,
+            "weight_seed": weight_seed,
+            "strict": self.strict,
+            "step_cpu_s": self._step_cpu_s,
+        }
         self._tracing.send({"kind": "load"}, [pickle.dumps(job)])
 
     def ready(self) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -150,7 +160,7 @@ class Session:
             {
                 "kind": "trace",
                 "has_values": has_values,
-                "inputs": _items(inputs),
+                "inputs": items(inputs),
                 "configurations": {str(tuner): place for tuner, place in chosen.items()},
                 "tried": {str(tuner): place for tuner, place in (tried or {}).items()},
                 "ahead": ahead,
@@ -164,7 +174,7 @@ class Session:
         if self._mapping is None or len(self._mapping) < size:
             os.ftruncate(self._memory, size)
             self._mapping = mmap.mmap(self._memory, size) if size else None
-        for value, offset in zip(inputs, _offsets(inputs), strict=True):
+        for value, offset in zip(inputs, offsets_of(inputs), strict=True):
             if isinstance(value, torch.Tensor) and value.numel():
                 assert self._mapping is not None
                 content = bytes_of(value)
@@ -239,7 +249,7 @@ class Session:
         self._interpreter.send(
             {
                 "kind": "execute",
-                "inputs": _items(self._inputs),
+                "inputs": items(self._inputs),
                 "part": {"kernels": kernels, "commands": part["commands"]},
                 "outputs": outputs,
                 "read": read,
@@ -262,7 +272,7 @@ class Session:
         """Return the indices of inputs whose values in shared memory have changed since `put()`."""
         return {
             index
-            for index, (value, offset) in enumerate(zip(self._inputs, _offsets(self._inputs), strict=True))
+            for index, (value, offset) in enumerate(zip(self._inputs, offsets_of(self._inputs), strict=True))
             if isinstance(value, torch.Tensor)
             and value.numel()
             and self._mapping is not None
@@ -272,29 +282,3 @@ class Session:
 
 def _float_count(value: Any) -> int:
     return value.numel() if isinstance(value, torch.Tensor) and value.dtype.is_floating_point else 0
-
-
-def _items(inputs: list[Any]) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = []
-    for value, offset in zip(inputs, _offsets(inputs), strict=True):
-        form = form_of(value) if isinstance(value, torch.Tensor) else value
-        is_form = isinstance(form, TensorForm)
-        items.append({"form": form.model_dump(), "offset": offset} if is_form else {"value": value})
-    return items
-
-
-def _offsets(inputs: list[Any]) -> list[int]:
-    offsets = [0]
-    for value in inputs:
-        offsets.append(offsets[-1] + _size(value))
-    return offsets[:-1]
-
-
-def bytes_needed(inputs: list[Any]) -> int:
-    """Return the size in bytes of an input set in shared memory."""
-    return sum(_size(value) for value in inputs)
-
-
-def _size(value: Any) -> int:
-    form = form_of(value) if isinstance(value, torch.Tensor) else value
-    return -(-form.nbytes // _ALIGNMENT) * _ALIGNMENT + _GAP if isinstance(form, TensorForm) else 0

@@ -15,6 +15,7 @@ from kernels_eval.interpreter.kernel_loading import KernelLibrary, interpreted
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, SECTOR_BYTES, Origin, Region
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.tensor_store import ProgramError, TensorStore
+from kernels_eval.interpreter.triton_patches.batches import interpret_in_batches
 from kernels_eval.interpreter.triton_patches.interpreter import DeviceFunction, KernelError, pointer
 from kernels_eval.interpreter.triton_patches.names import runtime_value
 from kernels_eval.interpreter.triton_patches.programs import interpret
@@ -40,6 +41,8 @@ class KernelRuns:
         """True if the last launch only passed on its arguments."""
         self._computing: set[str] = set()
         """Kernels, with the constants that they were launched with, that are known to compute."""
+        self._one_by_one: set[str] = set()
+        """Those whose programs cannot be interpreted together."""
         self._touched: set[int] = set()
         """Numbers of the storages that launches of this call have read or written."""
 
@@ -62,8 +65,7 @@ class KernelRuns:
         if missing:
             raise ProgramError(f"a launch of {function.fn.__name__} and its parameters differ in {sorted(missing)[0]}")
         described = describe_launch(launch, function.fn.__name__, function.constexprs)
-        ACCESS_LOG.start(self._regions(launch.arguments))
-        OPERATION_LOG.start(launch.options.get("num_warps", 4))
+        self._start(launch)
         views = _distinct(launch.arguments)
         for view in views:
             self._memory[view.storage].dtype = DTYPES[view.dtype]
@@ -75,7 +77,7 @@ class KernelRuns:
                 name: self._library.value_of(value) if name in function.constexprs else self._argument(value)
                 for name, value in launch.arguments.items()
             }
-            interpret(function, arguments, launch.grid, self._in_secret_order(launch.grid))
+            self._interpret(function, arguments, launch, constants)
         except Exception as error:
             raise KernelError(function.fn.__name__) from error
         counted = Launch(
@@ -102,6 +104,19 @@ class KernelRuns:
             if moved.asked and not self._is_copy:
                 self._computing.add(constants)
         return counted.model_copy(update={"is_copy": self._is_copy})
+
+    def _interpret(self, function: DeviceFunction, arguments: dict[str, Any], launch: LaunchKernel, name: str) -> None:
+        """Run all programs of a launch: in batches, if none depends on another one, else in a secret order."""
+        if name not in self._one_by_one and math.prod(launch.grid) > 1:
+            if interpret_in_batches(function, arguments, launch.grid):
+                return
+            self._one_by_one.add(name)
+            self._start(launch)
+        interpret(function, arguments, launch.grid, self._in_secret_order(launch.grid))
+
+    def _start(self, launch: LaunchKernel) -> None:
+        ACCESS_LOG.start(self._regions(launch.arguments))
+        OPERATION_LOG.start(launch.options.get("num_warps", 4))
 
     def scramble(self, launch: LaunchKernel) -> None:
         """Replace the results of the last launch: floats by noise, other values by one another's."""

@@ -215,7 +215,7 @@ def record_access(
             break
     else:
         _record_scattered(flat, lanes)
-    ACCESS_LOG.l2_bytes += SECTOR_BYTES * _sectors_touched(addresses, flat, mask)
+    ACCESS_LOG.l2_bytes += SECTOR_BYTES * sectors_touched(addresses, flat, mask)
 
 
 def _record_scattered(flat: Addresses, lanes: _Lanes) -> None:
@@ -282,7 +282,7 @@ def _check_races(region: Region, offsets: Any, lanes: _Lanes, inside: Flags | No
         RACES.load(storage.shadow, access, is_recorded=not is_given)
 
 
-def _sectors_touched(addresses: Addresses, flat: Addresses, mask: Flags | None) -> int:
+def sectors_touched(addresses: Addresses, flat: Addresses, mask: Flags | None) -> int:
     """Return the sectors of one access; neighbours in one sector count once.
 
     Of the two orders that a layout can take, the better one counts.

@@ -1,7 +1,11 @@
 """Interpreter process: operations of a launch by unit, and how evenly its programs share them."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from kernels_eval.cost.launch import Operation
 
@@ -50,6 +54,17 @@ class OperationLog:
         self.most_reductions = max(self.most_reductions, reductions - self._reductions)
         self._work, self._accesses, self._reductions = work, accesses, reductions
         self._ended += 1
+
+    def end_batch(self, each: Mapping[Operation, float], l2_bytes: np.ndarray[Any, Any]) -> None:
+        """Note that programs ended together. `each`: operations of every one of them. `l2_bytes`: traffic of each."""
+        work = sum(_WEIGHTS.get(unit, 1.0) * count for unit, count in each.items())
+        for unit, count in each.items():
+            self.counts[unit] += count * l2_bytes.size
+        self._most_work = max(self._most_work, work + int(l2_bytes.max()))
+        self._work += work * l2_bytes.size + int(l2_bytes.sum())
+        self.most_accesses = max(self.most_accesses, each.get("access", 0.0))
+        self.most_reductions = max(self.most_reductions, each.get("reduction", 0.0))
+        self._ended += l2_bytes.size
 
     @property
     def busy_share(self) -> float:

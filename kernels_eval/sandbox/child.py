@@ -123,6 +123,9 @@ class Child:
         if ending.cause == "timeout" and ending.code == signal.SIGXCPU and self._limits.cpu_s is not None:
             message = f"took more than {self._limits.cpu_s:g} s of CPU time, where no kernel is run"
             return CandidateFailedError(Status.TIMEOUT, "timeout", message)
+        if (ending.cause, ending.code) == ("signal", signal.SIGPROF) and self._limits.step_cpu_s:
+            message = f"took more than {self._limits.step_cpu_s:g} s of CPU time between two operators of host code"
+            return CandidateFailedError(Status.TIMEOUT, "timeout", message)
         if ending.cause == "timeout":
             return CandidateFailedError(Status.TIMEOUT, "timeout", f"ran longer than {self._limits.wall_s:g} s")
         if ending.cause == "signal":

@@ -40,6 +40,8 @@ class Limits:
     """Size of any file that it writes."""
     cpu_s: float | None = None
     """CPU time, from the fork on; None: as much as fits into the wall time."""
+    step_cpu_s: float = 0.0
+    """CPU time of one step of what it does, which it limits itself (SIGPROF); 0: no limit."""
     folder: str | None = None
     """The one folder that a child may change that starts programs; None: such a child is not kept from files."""
 

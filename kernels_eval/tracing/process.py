@@ -79,6 +79,7 @@ class _Host:
         _, payload = receive_frame(self._channel)
         job: dict[str, Any] = pickle.loads(payload)
         self._tracer.strict = job["strict"]
+        self._tracer.step_limit.seconds = job["step_cpu_s"]
         self._chance = Chance()
         self._chance.install()
         before = global_state()
@@ -143,6 +144,7 @@ class _Host:
         tracer = self._tracer
         tracer.start()
         self._recorder.start()
+        tracer.step_limit.begin()
         try:
             with torch.no_grad(), tracer:
                 result = model(*inputs)
@@ -158,6 +160,8 @@ class _Host:
             if tracer.violations:
                 raise CandidateError("rejected", "library_compute", ", ".join(tracer.violations[:5])) from error
             raise CandidateError("runtime_error", "exception", describe(error)) from error
+        finally:
+            tracer.step_limit.end()
         if tracer.violations:
             used = ", ".join(sorted(set(tracer.violations))[:_DIFFERENCE_NAMES])
             raise CandidateError("rejected", "library_compute", f"used {used}")

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes as _disable_mode
 from kernels_eval.correctness.allowed_operators import MAX_HOST_READS, ForbiddenOperatorError, refusal
 from kernels_eval.sandbox.tensor_bytes import NAMES, bytes_of
 from kernels_eval.trace.schema import FIRST_OWN, MAX_COMMANDS
+from kernels_eval.tracing.step_limit import StepLimit
 from kernels_eval.tracing.traced_tensor import DEVICE, Memory, TracedTensor
 
 _META = torch.device("meta")
@@ -43,6 +44,7 @@ class Tracer(TorchDispatchMode):
         """Number of forward calls so far."""
         self.captured: list[dict[str, Any]] | None = None
         """Commands of the CUDA graph that is being captured, or None. They are not added to `commands`."""
+        self.step_limit = StepLimit()
         self._read = read
         self._host_reads = 0
         self._next = FIRST_OWN
@@ -119,6 +121,7 @@ class Tracer(TorchDispatchMode):
 
     def command(self, command: dict[str, Any]) -> None:
         """Append one command."""
+        self.step_limit.renew()
         if len(self.commands) >= MAX_COMMANDS:
             raise RuntimeError(f"more than {MAX_COMMANDS} operations in one forward call")
         if self.captured is not None and command["kind"] in ("operate", "launch"):
@@ -137,6 +140,7 @@ class Tracer(TorchDispatchMode):
 
     def operate(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operator on shapes alone and record it."""
+        self.step_limit.renew()
         name: str = func.overloadpacket.__name__
         if name == "_local_scalar_dense":
             return self._read_value(args[0])

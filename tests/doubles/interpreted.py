@@ -4,8 +4,10 @@ Reads a JSON list of launches on standard input, and prints a JSON list of outco
     source        functions, the kernel last; they may use `tl`, `triton` and `libdevice`
     arguments     by name: {"dtype": ..., "shape": [...], "data": [...]} for a tensor, else a number, boolean or null
     grid          three numbers
-    order         optional: seed of the order of programs
-An outcome is {"tensors": {name: [values as float64 or None for NaN]}} or {"error": type, "message": text}.
+    fresh         optional: names of tensors that are memory of the kernel's own; the others were given to it
+    one_by_one    optional: run one program after the other, as if they could not be interpreted together
+An outcome is {"tensors": {name: [values as float64 or None for NaN]}, "launch": counts, "in_batches": programs were
+interpreted together} or {"error": type, "message": text}.
 """
 
 import ast
@@ -18,13 +20,16 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 
+from kernels_eval.interpreter import kernel_runs
 from kernels_eval.interpreter.kernel_runs import KernelRuns
+from kernels_eval.interpreter.memory_accesses import Origin
 from kernels_eval.interpreter.tensor_store import TensorStore
 from kernels_eval.interpreter.triton_patches import interpreter, libdevice
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.kernel_syntax import free_names
 from kernels_eval.trace.schema import KernelReference, KernelSource, LaunchKernel, ModuleName, Plain, View
 
+_in_batches = kernel_runs.interpret_in_batches
 _MODULES = {"tl": "triton.language", "triton": "triton", "libdevice": "libdevice", "math": "math"}
 
 
@@ -38,20 +43,30 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
             tensors[name] = tensor = tensor_of(value)
             number = len(tensors) - 1
             store.give(number, tensor, tensor.numel() * tensor.element_size())
+            if name in case.get("fresh", ()):
+                store[number].default_origin = Origin.NOBODY
             arguments[name] = View(
                 storage=number, dtype=value["dtype"], shape=tuple(tensor.shape), strides=tuple(tensor.stride())
             )
         else:
             arguments[name] = Plain(value=value)
+    together: list[bool] = []
+
+    def watched(*launch: Any) -> bool:
+        together.append(not case.get("one_by_one") and _in_batches(*launch))
+        return together[-1]
+
+    kernel_runs.interpret_in_batches = watched
     runs = KernelRuns(store)
     kernels = sources(case["source"])
     try:
         runs.load(kernels)
-        runs.run(LaunchKernel(kernel=kernels[-1].number, arguments=arguments, grid=tuple(case["grid"])))
+        launch = runs.run(LaunchKernel(kernel=kernels[-1].number, arguments=arguments, grid=tuple(case["grid"])))
     except Exception as error:  # noqa: BLE001
         cause = error.__cause__ or error
         return {"error": type(cause).__name__, "message": str(cause)}
-    return {"tensors": {name: values(tensor) for name, tensor in tensors.items()}}
+    written = {name: values(tensor) for name, tensor in tensors.items()}
+    return {"tensors": written, "launch": launch.model_dump(mode="json"), "in_batches": any(together)}
 
 
 def sources(text: str) -> list[KernelSource]:

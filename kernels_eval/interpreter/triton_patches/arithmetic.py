@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 import triton.language as tl
 
 from kernels_eval.interpreter.triton_patches.names import upstream
@@ -35,6 +36,7 @@ def install() -> None:
     for name in _WIDENED:
         setattr(builder, name, _in_float32(getattr(builder, name)))
     builder.cast_impl = _cast(builder.cast_impl)
+    builder.create_erf = _erf
     builder.create_fp_to_ui = _to_unsigned
     builder.create_umulhi = _of_unsigned(builder.create_umulhi)
     for operations in (upstream.ReduceOps, upstream.ScanOps):
@@ -76,6 +78,12 @@ def _cast(convert: Callable[..., Any]) -> Callable[..., Any]:
         return _narrowed(convert(self, value, tl.float32))
 
     return converted
+
+
+def _erf(self: Any, value: Any) -> Any:
+    """Compute in float64, as upstream does one element at a time, and round."""
+    wide = torch.from_numpy(value.data.astype(np.float64))
+    return upstream.TensorHandle(torch.erf(wide).numpy().astype(value.data.dtype), value.dtype.scalar)
 
 
 def _to_unsigned(self: Any, value: Any, wanted: Any) -> Any:

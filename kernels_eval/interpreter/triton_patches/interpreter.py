@@ -7,7 +7,6 @@
 """
 
 import dataclasses
-import itertools
 import types as python_types
 from typing import Any
 
@@ -17,6 +16,7 @@ import triton.language as tl
 from kernels_eval.interpreter.memory_accesses import record_access
 from kernels_eval.interpreter.triton_patches import (
     arithmetic,
+    batched_builder,
     control_flow,
     float8,
     operation_counts,
@@ -24,6 +24,7 @@ from kernels_eval.interpreter.triton_patches import (
     types,
 )
 from kernels_eval.interpreter.triton_patches.names import upstream
+from kernels_eval.interpreter.triton_patches.undefined_lanes import undefined
 
 
 class KernelError(Exception):
@@ -84,6 +85,7 @@ def install() -> None:
         for function in list(vars(library).values()):
             if isinstance(function, upstream.InterpretedFunction):
                 function.rewrite()
+    batched_builder.install()
 
 
 def _patch_builtin_directly(owner: Any, name: str, member: Any, builder: Any, scope: Any) -> None:
@@ -125,31 +127,9 @@ def _masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *hints: Any, **nam
     dtype_tt = ptrs.get_element_ty()
     dtype_np = upstream._get_np_dtype(dtype_tt)
     if other is None:
-        other = upstream.TensorHandle(_undefined(ptrs.data.shape, dtype_tt, dtype_np), dtype_tt)
+        other = upstream.TensorHandle(undefined(ptrs.data.shape, dtype_tt, dtype_np), dtype_tt)
     loaded = upstream._interpreter.load(ptrs.data, lanes, other.data, dtype_np)
     return upstream.TensorHandle(loaded, dtype_tt)
-
-
-def _undefined(shape: tuple[int, ...], dtype: Any, numpy_type: Any) -> np.ndarray[Any, Any]:
-    """Return what lanes hold that are masked off without `other`: by turns NaN and both infinities, or the extremes.
-
-    Compiled code leaves their registers as they are, often but not always zero. NaN alone would not show in
-    `tl.max` and `tl.min`, which pass over it. A block of one lane gets each of the values in some load.
-    """
-    if numpy_type.kind == "b":
-        turns: tuple[Any, ...] = (True, False)
-    elif numpy_type.kind == "f":
-        turns = (np.nan, np.inf, -np.inf)
-    elif dtype.scalar.is_floating():
-        turns = _UNDEFINED_BITS[dtype.scalar.primitive_bitwidth]
-    else:
-        turns = (np.iinfo(numpy_type).max, np.iinfo(numpy_type).min)
-    values = np.empty(shape, numpy_type)
-    flat = values.reshape(-1)
-    shift = next(_undefined_loads)
-    for index in range(len(turns)):
-        flat[index :: len(turns)] = turns[(index + shift) % len(turns)]
-    return values
 
 
 def _masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *hints: Any, **named: Any) -> Any:
@@ -202,7 +182,4 @@ _NUMPY_TYPES: dict[str, np.dtype[Any]] = {
     )
 }  # fmt: skip
 _POINTERS: dict[str, Any] = {}
-_UNDEFINED_BITS = {16: (0x7FC0, 0x7F80, 0xFF80), 8: (0x7F, 0x7E, 0xFE)}
-"""Bits of NaN, and of both infinities or the largest values, in the types that NumPy lacks, by their width."""
-_undefined_loads = itertools.count()
 _upstream_dot = upstream.InterpreterBuilder.create_dot

@@ -41,6 +41,8 @@ _ADDRESSES = (
     "create_add", "create_sub", "create_and", "create_or", "create_addptr", "create_int_cast",
     *(f"create_icmp{kind}" for kind in ("SLE", "SLT", "SGE", "SGT", "ULE", "ULT", "UGE", "UGT", "EQ", "NE")),
 )  # fmt: skip
+ELEMENTWISE = (*_NAMES, *_ADDRESSES)
+"""Operations that compute each element of their result from the elements at its place."""
 _LOADS = ("create_masked_load", "create_atomic_rmw", "create_atomic_cas")
 
 
@@ -68,8 +70,23 @@ def count_product(left: Any, right: Any, input_precision: Any, allow_tf32: Any) 
     if precision is None:
         precision = "ieee" if getattr(allow_tf32, "value", allow_tf32) is False else "tf32"
     unit, each = product_operation(str(left.dtype.scalar), str(precision).lower())
-    shape = left.handle.data.shape
-    OPERATION_LOG.counts[unit] += each * math.prod(shape) * int(right.handle.data.shape[-1])
+    shape, last = left.type.shape, right.type.shape[-1]
+    OPERATION_LOG.counts[unit] += each * math.prod(map(int, shape)) * int(last)
+
+
+def count_reduction(shape: tuple[int, ...], axis: int | None, itemsize: int) -> None:
+    """Count a reduction by one of NumPy's functions, along an axis or, if it is None, of all elements."""
+    size = math.prod(shape)
+    OPERATION_LOG.counts["fp64" if itemsize == _WIDE else "fp32"] += max(size, OPERATION_LOG.threads)
+    _count_exchanges(size, size if axis is None else shape[axis], False, 1)
+
+
+def _count_exchanges(size: int, along: int, is_scan: bool, inputs: int) -> None:
+    """Count what lanes exchange in a reduction of `along` of so many elements each."""
+    lanes = min(OPERATION_LOG.threads, max(1, along // _VECTOR))
+    stages = math.ceil(math.log2(min(lanes, _LANES))) if lanes > 1 else 0
+    OPERATION_LOG.counts["exchange"] += (2 if is_scan else 1) * inputs * max(1, size // max(along, 1)) * lanes * stages
+    OPERATION_LOG.counts["reduction"] += 1
 
 
 def _counted(compute: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -131,16 +148,10 @@ def _counted_reduction(reduce: Callable[..., Any], is_scan: bool) -> Callable[..
         counts = OPERATION_LOG.counts
         before = counts["fp32"] + counts["alu"] + counts["fp64"] + counts["integer"]
         result = reduce(self, inputs)
-        size = max(inputs[0].handle.data.size, OPERATION_LOG.threads)
+        block = inputs[0].handle.data
         if counts["fp32"] + counts["alu"] + counts["fp64"] + counts["integer"] == before:
-            unit = "fp64" if inputs[0].handle.data.itemsize == _WIDE else "fp32"
-            counts[unit] += size
-        along = inputs[0].handle.data.size if self.axis is None else inputs[0].handle.data.shape[self.axis]
-        lanes = min(OPERATION_LOG.threads, max(1, along // _VECTOR))
-        stages = math.ceil(math.log2(min(lanes, _LANES))) if lanes > 1 else 0
-        groups = max(1, inputs[0].handle.data.size // max(along, 1))
-        counts["exchange"] += (2 if is_scan else 1) * len(inputs) * groups * lanes * stages
-        counts["reduction"] += 1
+            counts["fp64" if block.itemsize == _WIDE else "fp32"] += max(block.size, OPERATION_LOG.threads)
+        _count_exchanges(block.size, block.size if self.axis is None else block.shape[self.axis], is_scan, len(inputs))
         return result
 
     return counted

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels_eval.interpreter.triton_patches.batch_handle import BatchHandle, spread
 from kernels_eval.interpreter.triton_patches.names import language, semantic, upstream
 
 _UNPROMOTED = {"fp32": float, "fp64": float, "int32": int, "int64": int}
@@ -193,6 +194,8 @@ def _broadcasted(self: Any, lhs: Any, rhs: Any) -> Any:
 def _splat(self: Any, value: Any, shape: _Shape) -> Any:
     kind = _block(self, value.type, shape)
     handle = value.handle
+    if type(handle) is BatchHandle:
+        return self.tensor(spread(handle, shape.sizes), kind)
     values = np.empty(shape.sizes, upstream._get_np_dtype(handle.dtype))
     values[...] = handle.data
     return self.tensor(upstream.TensorHandle(values, handle.dtype.scalar), kind)
@@ -214,6 +217,8 @@ def _spread(self: Any, value: Any, sizes: tuple[int, ...]) -> Any:
     if value.type.known_shape.sizes == sizes:
         return value
     shape, handle = _shape(sizes), value.handle
+    if type(handle) is BatchHandle:
+        return self.tensor(spread(handle, sizes), _block(self, value.type.scalar, shape))
     if shape.numel > _MOST_SHARED:
         values = np.broadcast_to(handle.data, sizes)
     else:  # of a small block a copy is made faster than a view

@@ -18,6 +18,13 @@ BUSY = with_forward(
     LAUNCH + "        import time\n        end = time.process_time() + 0.02\n        while time.process_time() < end:\n"
     "            pass\n        return out\n"
 )
+STEP = with_forward(
+    # Once, 0.2 s of the 0.3 s that a step of host code has.
+    "        if not hasattr(self, 'table'):\n            import time\n            end = time.process_time() + 0.2\n"
+    "            while time.process_time() < end:\n                pass\n            self.table = 1\n"
+    + LAUNCH
+    + "        return out\n"
+)
 ASLEEP = with_forward("        import time\n        time.sleep(600)\n")
 
 
@@ -43,10 +50,12 @@ def test_time_that_others_took_does_not_count(crowded_core: None) -> None:
         began = time.monotonic()
         busy = judge.evaluate(ROW_PROBLEM, BUSY)
         took = time.monotonic() - began
+        step = judge.evaluate(ROW_PROBLEM, STEP)
         began = time.monotonic()
         asleep = judge.evaluate(ROW_PROBLEM, ASLEEP)
     assert took > TIMEOUT_S, "the core was not crowded"
     assert busy.status is Status.CORRECT, busy
+    assert step.status is Status.CORRECT, step
     assert asleep.status is Status.TIMEOUT
     assert time.monotonic() - began < 5 * TIMEOUT_S
 

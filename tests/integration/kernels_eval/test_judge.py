@@ -18,6 +18,7 @@ from kernels_eval import Judge, JudgeConfig, Problem, Status, Verdict
 from kernels_eval.errors import InputError
 from kernels_eval.pool.worker_client import WorkerClient
 
+_HALF = "took more than 1 s of CPU time, where no kernel is run"
 HONEST = {
     "row tile": (ROW_PROBLEM, ROW_KERNEL),
     "linear with epilogue": (sources.LINEAR_PROBLEM, sources.LINEAR_KERNEL),
@@ -321,10 +322,27 @@ def test_killed_processes_lose_nothing_and_closing_leaves_nothing() -> None:
 @pytest.mark.long
 def test_host_code_that_spins_has_half_of_the_time() -> None:
     spinning = with_forward("        while True:\n            pass\n")
+    unlimited = "        import signal\n        signal.setitimer(signal.ITIMER_PROF, 0)\n"
+    told = {
+        spinning: "took more than 0.3 s of CPU time between two operators of host code",
+        with_forward(unlimited + "        while True:\n            pass\n"): _HALF,
+        with_forward("        while True:\n            x = x.view(M, N)\n"): _HALF,
+        "while True:\n    pass\n" + spinning: _HALF,
+    }
     with Judge(JudgeConfig(workers=1, compile="never", timeout_s=2.0)) as judge:
-        verdict = judge.evaluate(ROW_PROBLEM, spinning)
-    assert verdict.status is Status.TIMEOUT
-    assert verdict.error_message == "took more than 1 s of CPU time, where no kernel is run"
+        verdicts = judge.evaluate_many([(ROW_PROBLEM, kernel) for kernel in told])
+    assert [verdict.status for verdict in verdicts] == [Status.TIMEOUT] * len(told)
+    assert [verdict.error_message for verdict in verdicts] == list(told.values())
+
+
+def test_host_code_may_compute_in_a_step() -> None:
+    table = (
+        "        if not hasattr(self, 'table'):\n            import time\n            end = time.process_time() + 0.2\n"
+    )
+    table += "            while time.process_time() < end:\n                pass\n            self.table = 1\n"
+    with Judge(JudgeConfig(workers=1, compile="never", timeout_s=2.0)) as judge:
+        verdict = judge.evaluate(ROW_PROBLEM, with_forward(table + LAUNCH + "        return out\n"))
+    assert verdict.status is Status.CORRECT, verdict
 
 
 def test_without_the_sandbox_that_is_required_it_does_not_start(

@@ -1,0 +1,255 @@
+"""Interpreter process: memory accesses of programs that are interpreted together, in batches.
+
+Counts what `memory_accesses` counts. Programs of a batch run in step: no program may depend on another. An access that
+could (an element that one program writes and another one touches, or two lanes of one program do), that leaves its
+tensor, or that meets elements of two sizes, raises UnbatchableError. What the launch has written is then taken back,
+and its programs run one after the other, where each such access is judged and named.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from kernels_eval.interpreter.memory_accesses import (
+    ACCESS_LOG,
+    SECTOR_BYTES,
+    Addresses,
+    Flags,
+    Origin,
+    Origins,
+    Region,
+    Storage,
+    sectors_touched,
+)
+
+_Numbers = np.ndarray[Any, np.dtype[np.int64]]
+_SIZE_BITS, _PROGRAM_BITS = 20, 26
+"""A lane's number: from bit 0 its place in the block, then the size of the block, then the program."""
+_SHIFT = np.uint64(SECTOR_BYTES.bit_length() - 1)
+_MANY = -1
+"""In `readers`: several programs."""
+
+
+class UnbatchableError(Exception):
+    """Raised if programs cannot be interpreted together: they branch apart, or use what only one at a time can."""
+
+
+@dataclass
+class _Touched:
+    """Accesses to one region, by element; 0: none."""
+
+    shift: int
+    """Logarithm of the size of an element."""
+    is_given: bool
+    """True for memory that no kernel has ever written. Its readers are not recorded, and a store ends the batch."""
+    writers: _Numbers | None = None
+    """Lane that wrote it."""
+    readers: _Numbers | None = None
+    """Program that read it."""
+
+
+class BatchedAccesses:
+    """Accesses of one launch."""
+
+    def __init__(self) -> None:
+        self.l2_bytes: _Numbers = np.zeros(0, np.int64)
+        """Traffic of each program of the current batch."""
+        self._first = 1
+        self._touched: dict[int, _Touched] = {}
+        self._saved: dict[int, tuple[Storage, torch.Tensor, Origins | None]] = {}
+        self._lanes: dict[int, _Numbers] = {}
+
+    def begin(self, count: int) -> None:
+        """Begin a batch of programs."""
+        self._first += self.l2_bytes.size
+        self.l2_bytes = np.zeros(count, np.int64)
+        self._lanes = {}
+
+    def undo(self) -> None:
+        """Restore what the launch has written."""
+        for storage, memory, origins in self._saved.values():
+            storage.memory.copy_(memory)
+            storage.origins = origins
+
+    def load_shared(self, addresses: Addresses, mask: Flags | None, rest: Any) -> Any:
+        """Load from the same addresses in all programs of the batch. `rest`: values of lanes that are masked off."""
+        itemsize = rest.itemsize
+        flat, mask = _taking_part(addresses, mask)
+        self._count_lanes(addresses.size * self.l2_bytes.size, flat.size * self.l2_bytes.size, itemsize)
+        if not flat.size:
+            return rest
+        region, touched, offsets = self._found(flat, itemsize)
+        places = offsets >> touched.shift
+        if not touched.is_given:
+            if touched.writers is not None and touched.writers[places].any():
+                raise UnbatchableError("programs read what one of them wrote")
+            self._readers(region, touched)[places] = _MANY
+        _flags(region, "read")[offsets >> int(_SHIFT)] = True
+        self.l2_bytes += SECTOR_BYTES * sectors_touched(addresses, flat, mask)
+        return _loaded(region, places, mask, rest)
+
+    def load(self, addresses: Addresses, mask: Flags | None, rest: Any) -> Any:
+        """Load; all arrays have an axis of programs before the others. `rest`: values of lanes that are masked off."""
+        flat, mask = _taking_part(addresses, mask)
+        self._count_lanes(addresses.size, flat.size, rest.itemsize)
+        if not flat.size:
+            return rest
+        region, touched, offsets = self._found(flat, rest.itemsize)
+        places = offsets >> touched.shift
+        if not touched.is_given:
+            self._note_readers(region, touched, places, self._who(addresses, mask))
+        _flags(region, "read")[offsets >> int(_SHIFT)] = True
+        self.l2_bytes += SECTOR_BYTES * _sectors_by_program(addresses, flat, mask)
+        return _loaded(region, places, mask, rest)
+
+    def store(self, addresses: Addresses, mask: Flags | None, values: Any) -> None:
+        """Store; all arrays have an axis of programs before the others."""
+        flat, mask = _taking_part(addresses, mask)
+        self._count_lanes(addresses.size, flat.size, values.itemsize)
+        if not flat.size:
+            return
+        region, touched, offsets = self._found(flat, values.itemsize)
+        if touched.is_given:
+            raise UnbatchableError("a program writes to what it was given")
+        places = offsets >> touched.shift
+        self._note_writers(region, touched, places, self._who(addresses, mask))
+        _flags(region, "written")[offsets >> int(_SHIFT)] = True
+        region.storage.all_origins()[offsets] = Origin.KERNEL
+        self.l2_bytes += SECTOR_BYTES * _sectors_by_program(addresses, flat, mask)
+        _elements_of(region, values.dtype)[places] = values.ravel() if mask is None else values[mask]
+
+    def _found(self, flat: Addresses, itemsize: int) -> tuple[Region, _Touched, _Numbers]:
+        lowest, highest = int(flat.min()), int(flat.max()) + itemsize
+        for region in ACCESS_LOG.regions:
+            if region.base <= lowest and highest <= region.base + region.size:
+                break
+        else:
+            raise UnbatchableError("an access that no single tensor covers")
+        touched = self._touched.get(region.storage.number)
+        shift = itemsize.bit_length() - 1
+        if touched is None:
+            is_given = region.storage.default_origin is Origin.GIVEN and region.storage.origins is None
+            touched = self._touched[region.storage.number] = _Touched(shift, is_given)
+        if touched.shift != shift or (lowest - region.base) % itemsize:
+            raise UnbatchableError("elements of two sizes")
+        return region, touched, (flat - np.uint64(region.base)).view(np.int64)
+
+    def _note_writers(self, region: Region, touched: _Touched, places: _Numbers, who: _Numbers) -> None:
+        storage = region.storage
+        if storage.number not in self._saved:
+            origins = None if storage.origins is None else storage.origins.copy()
+            self._saved[storage.number] = storage, storage.memory.clone(), origins
+        if touched.writers is None:
+            touched.writers = _elements(region, touched)
+        if touched.readers is not None:
+            _require_own(touched.readers[places], who >> _PROGRAM_BITS)
+        _require_own(touched.writers[places], who)
+        touched.writers[places] = who
+        if (touched.writers[places] != who).any():
+            raise UnbatchableError("lanes write to the same element")
+
+    def _note_readers(self, region: Region, touched: _Touched, places: _Numbers, who: _Numbers) -> None:
+        if touched.writers is not None:
+            _require_own(touched.writers[places], who)
+        readers, programs = self._readers(region, touched), who >> _PROGRAM_BITS
+        prior = readers[places]
+        noted = np.where((prior == 0) | (prior == programs), programs, _MANY)
+        readers[places] = noted
+        several = readers[places] != noted
+        if several.any():
+            readers[places[several]] = _MANY
+
+    def _readers(self, region: Region, touched: _Touched) -> _Numbers:
+        if touched.readers is None:
+            touched.readers = _elements(region, touched)
+        return touched.readers
+
+    def _who(self, addresses: Addresses, mask: Flags | None) -> _Numbers:
+        lanes = self._lane_numbers(addresses[0].size)
+        return lanes.ravel() if mask is None else lanes[mask.reshape(lanes.shape)]
+
+    def _lane_numbers(self, size: int) -> _Numbers:
+        """Return a number for each lane of each program, with a row for each program."""
+        known = self._lanes.get(size)
+        if known is None:
+            programs = np.arange(self._first, self._first + self.l2_bytes.size, dtype=np.int64) << _PROGRAM_BITS
+            known = programs[:, None] + (np.arange(size, dtype=np.int64) + (size.bit_length() << _SIZE_BITS))
+            self._lanes[size] = known
+        return known
+
+    def _count_lanes(self, all_lanes: int, active: int, itemsize: int) -> None:
+        ACCESS_LOG.lane_bytes += itemsize * all_lanes
+        ACCESS_LOG.asked_bytes += itemsize * active
+
+
+def _taking_part(addresses: Addresses, mask: Flags | None) -> tuple[Addresses, Flags | None]:
+    """Return the addresses of the lanes that take part, in one row, and the mask, None if all do."""
+    if mask is None or bool(mask.all()):
+        return addresses.ravel(), None
+    mask = np.broadcast_to(mask, addresses.shape)
+    return addresses[mask], mask
+
+
+def _elements_of(region: Region, dtype: Any) -> Any:
+    """Return a storage as an array of elements."""
+    content = region.storage.content
+    return content[: content.size // dtype.itemsize * dtype.itemsize].view(dtype)
+
+
+def _loaded(region: Region, places: _Numbers, mask: Flags | None, rest: Any) -> Any:
+    found = _elements_of(region, rest.dtype)[places]
+    if mask is None:
+        return found.reshape(rest.shape)
+    loaded = np.array(rest)
+    loaded[mask] = found
+    return loaded
+
+
+def _elements(region: Region, touched: _Touched) -> _Numbers:
+    return np.zeros((region.size >> touched.shift) + 1, np.int64)
+
+
+def _require_own(prior: _Numbers, own: _Numbers) -> None:
+    if not ((prior == own) | (prior == 0)).all():
+        raise UnbatchableError("an element that another program, or lane, has touched")
+
+
+def _flags(region: Region, name: str) -> Flags:
+    flags = getattr(region, name)
+    if flags is None:
+        flags = np.zeros(region.size // SECTOR_BYTES + 1, dtype=bool)
+        setattr(region, name, flags)
+    return flags
+
+
+def _sectors_by_program(addresses: Addresses, flat: Addresses, mask: Flags | None) -> _Numbers:
+    """Return what `sectors_touched` returns, for each program."""
+    count = addresses.shape[0]
+    if mask is None:
+        active = np.full(count, flat.size // count)
+        touched = _changes(flat.reshape(count, -1), None)
+    else:
+        active = np.count_nonzero(mask.reshape(count, -1), axis=1)
+        touched = _changes(flat, np.repeat(np.arange(count), active), count)
+    is_scattered = (touched > active // 2) & (active > 1)
+    if addresses.ndim <= 2 or not is_scattered.any():
+        return touched
+    axes = (0, *range(addresses.ndim - 1, 0, -1))
+    turned = addresses.transpose(axes)
+    if mask is None:
+        again = _changes(turned.reshape(count, -1), None)
+    else:
+        again = _changes(turned[mask.transpose(axes)], np.repeat(np.arange(count), active), count)
+    return np.where(is_scattered, np.minimum(touched, again), touched)
+
+
+def _changes(addresses: Addresses, programs: Any, count: int = 0) -> _Numbers:
+    """Count, for each program, the neighbours that lie in different sectors, and one. `programs`: of each address."""
+    sectors = addresses >> _SHIFT
+    if programs is None:
+        return 1 + np.count_nonzero(sectors[:, 1:] != sectors[:, :-1], axis=1)
+    is_new = np.ones(sectors.size, dtype=bool)
+    is_new[1:] = (sectors[1:] != sectors[:-1]) | (programs[1:] != programs[:-1])
+    return np.bincount(programs[is_new], minlength=count)

@@ -110,6 +110,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--budget", type=float, default=500.0, help="seconds; no problem starts later")
     parser.add_argument("--every", type=int, default=1, help="every so many problems")
+    parser.add_argument("--names", default="", help="of the problems, separated by semicolons; all by default")
     parser.add_argument("--peer", action="store_true")
     parser.add_argument("--compiled", action="store_true", help="with --peer: also with compiled kernels")
     parser.add_argument(
@@ -120,6 +121,8 @@ def main() -> None:
     out = Path(os.environ.get("OUT", ".")) / "kernelbench_sizes.json"
     began = time.monotonic()
     chosen = [operator.small() if given.tiny else operator for operator in operators()][:: given.every]
+    if given.names:
+        chosen = [operator for operator in chosen if operator.name in given.names.split(";")]
     peer = None
     if given.peer:
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}

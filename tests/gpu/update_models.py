@@ -64,6 +64,12 @@ def a_batch(smoke: bool, size: int = 32) -> Any:
     return recorded_batch(size // 4, 4, 151000, 512, 8192)
 
 
+def an_equal_batch(smoke: bool) -> Any:
+    """Return sequences of equal length, half of each a prompt that eight of them share."""
+    lengths = (128, 128) if smoke else (2048, 2048)
+    return recorded_batch(4, 8, 1000 if smoke else 151000, *lengths, prompt_share=0.5)
+
+
 def an_engine(shape: str, **settings: Any) -> tuple[Any, Callable[[Sequence[Any]], dict[str, float]]]:
     """Return an engine on a new model, and what runs one optimizer step on samples."""
     join_alone()
@@ -84,7 +90,7 @@ def an_engine(shape: str, **settings: Any) -> tuple[Any, Callable[[Sequence[Any]
         began = now()
         figures = optimizer_step(engine, None, config, samples, rows, prepared, 1e-6, longest)
         seconds = now() - began
-        return figures | throughput(engine, samples, seconds, 1) | {"seconds": seconds}
+        return figures | throughput(engine, samples, seconds, 1, figures["shared_fraction"]) | {"seconds": seconds}
 
     return engine, step
 
@@ -118,6 +124,7 @@ def report_steps(
             "gradient_norm",
             "micro_batches",
             "padding_fraction",
+            "shared_fraction",
         )
         found = {name: short(figures[name]) for name in kept if name in figures}
         if number == 0:

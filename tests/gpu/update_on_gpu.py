@@ -48,9 +48,12 @@ PARTS = (
     ("ours_compiled", 150),
     ("offload_exact", 60),
     ("offload_8b", 240),
+    ("equal", 90),
+    ("equal_shared", 90),
+    ("trl_equal", 100),
 )
 """Name, time limit in seconds; in order of what matters. What is not begun within the budget can be asked for with --parts."""
-OF_TRL = ("trl", "agreement", "trl_small_rows", "trl_bf16")
+OF_TRL = ("trl", "trl_equal", "agreement", "trl_small_rows", "trl_bf16")
 
 
 def main() -> None:

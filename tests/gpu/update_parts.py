@@ -15,6 +15,7 @@ from update_models import (
     a_batch,
     allocated_gib,
     an_engine,
+    an_equal_batch,
     device,
     device_gib,
     device_name,
@@ -35,6 +36,7 @@ from tasks.models.policy import save_policy
 from tasks.models.tokenizer import train_tokenizer
 from tasks.pipeline.references import CheckpointRef
 from tasks.training.attention import packed_attention
+from tasks.training.batches import rounded_up
 from tasks.training.config import LoraConfig
 from tasks.training.deepspeed_config import import_deepspeed
 from tasks.training.program import RankContext
@@ -77,20 +79,29 @@ def exact(smoke: bool) -> None:
     q, k, v = (torch.randn(1, h, total, width, device=place, dtype=half) for h in (heads, key_heads, key_heads))
     weights = torch.randn(1, total, heads, width, device=place)
 
-    def attend(query: Any, key: Any, value: Any) -> tuple[Any, list[Any]]:
+    # The first segment is a beginning that the second and the fourth share.
+    places = [[*(range(lengths[0]) if number in (1, 3) else ()), *range(*boundaries[number : number + 2].tolist())]
+              for number in range(len(lengths))]  # fmt: skip
+    shared = (
+        torch.tensor([0, *torch.tensor([len(one) for one in places]).cumsum(0).tolist()], dtype=torch.int32).to(place),
+        rounded_up(max(map(len, places))),
+        torch.tensor([at for one in places for at in one]).to(place),
+    )
+
+    def attend(keys: tuple[Any, ...], query: Any, key: Any, value: Any) -> tuple[Any, list[Any]]:
         inputs = [tensor.detach().clone().requires_grad_() for tensor in (query, key, value)]
-        longest = 1 << (max(lengths) - 1).bit_length()
-        out, _ = packed_attention(torch.nn.Module(), *inputs, None, None, boundaries, longest)
+        out, _ = packed_attention(torch.nn.Module(), *inputs, None, None, boundaries, rounded_up(max(lengths)), *keys)
         (out.float() * weights).sum().backward()
         return out, [tensor.grad for tensor in inputs]
 
-    expected, expected_gradients = attend(q.double(), k.double(), v.double())  # one sequence after the other
-    for name, dtype in (("bfloat16", half), ("float32", torch.float32)):
-        found, gradients = attend(*(tensor.to(dtype) for tensor in (q, k, v)))
-        result[f"attention_error_{name}"] = relative_error(found, expected)
-        result[f"attention_gradient_errors_{name}"] = [
-            relative_error(a, b) for a, b in zip(gradients, expected_gradients, strict=True)
-        ]
+    for layout, keys in (("attention", ()), ("shared_attention", shared)):
+        expected, expected_gradients = attend(keys, q.double(), k.double(), v.double())  # one after the other
+        for name, dtype in (("bfloat16", half), ("float32", torch.float32)):
+            found, gradients = attend(keys, *(tensor.to(dtype) for tensor in (q, k, v)))
+            result[f"{layout}_error_{name}"] = relative_error(found, expected)
+            result[f"{layout}_gradient_errors_{name}"] = [
+                relative_error(a, b) for a, b in zip(gradients, expected_gradients, strict=True)
+            ]
     say(result)
     rows, hidden_size, vocabulary = (64, 32, 1000) if smoke else (4096, 1024, 151936)
     hidden = torch.randn(rows, hidden_size, device=place)
@@ -150,6 +161,13 @@ def ours(smoke: bool, **settings: Any) -> None:
         longest = 256 if smoke else 16384
         long = recorded_batch(1, 3, 1000 if smoke else 151000, longest - 1, longest, prompt_share=0.01).samples()
         report_steps(engine, lambda: step(long), long, {}, steps=2, under=("anchor_16k", result))
+
+
+def equal(smoke: bool, **settings: Any) -> None:
+    """Our engine on sequences of equal length, half of each a prompt that eight of them share."""
+    samples = an_equal_batch(smoke).samples()
+    engine, step = an_engine("smoke" if smoke else "0.6B", tokens_per_rank=16384, **settings)
+    report_steps(engine, lambda: step(samples), samples, {"settings": settings}, steps=3)
 
 
 def program(smoke: bool) -> None:
@@ -269,6 +287,9 @@ PARTS: dict[str, Callable[[bool], None]] = {
     "trl": lambda smoke: update_peers.trl(smoke, rows=8),
     "trl_small_rows": lambda smoke: update_peers.trl(smoke, rows=2),
     "trl_bf16": lambda smoke: update_peers.trl(smoke, rows=4, half=True),
+    "equal": lambda smoke: equal(smoke),
+    "equal_shared": lambda smoke: equal(smoke, packing="shared"),
+    "trl_equal": update_peers.trl_equal,
     "agreement": update_peers.agreement,
     "full_logits": update_peers.full_logits,
     "lora_8b": lora,

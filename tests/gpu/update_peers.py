@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
-from update_models import a_batch, device, join_alone, new_model, now, peak_gib, reset_peak, say, short
+from update_models import a_batch, an_equal_batch, device, join_alone, new_model, now, peak_gib, reset_peak, say, short
 
 from benchmarks.recorded_batch import recorded_batch
 from tasks.models.tokenizer import train_tokenizer
@@ -57,6 +57,31 @@ def trl(smoke: bool, rows: int, half: bool = False) -> None:
             "tokens_per_s": round(batch.tokens / best.seconds),
             "first_step_s": round(steps[0].seconds, 2),
             "step_s": round(best.seconds, 2),
+            "loss": best.loss,
+            "gradient_norm": best.gradient_norm,
+            "peak_gib": round(peak_gib(), 2),
+        }
+    )
+
+
+def trl_equal(smoke: bool) -> None:
+    """TRL without activation checkpointing on sequences of equal length, eight at a time."""
+    from benchmarks.trl_peer import run_trl
+
+    batch = an_equal_batch(smoke)
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer = train_tokenizer(["x = 1\n"] * 9, 300, Path(folder))
+        model = new_model("smoke" if smoke else "0.6B", torch.float32)
+        on_gpu = torch.cuda.is_available()
+        steps = run_trl(
+            model, tokenizer, batch, 8, steps=3, before_step=reset_peak, bf16=on_gpu, gradient_checkpointing=False
+        )
+    best = min(steps[1:], key=lambda step: step.seconds)
+    say(
+        {
+            "tokens": batch.tokens,
+            "tokens_per_s": round(batch.tokens / best.seconds),
+            "step_s": round(best.seconds, 3),
             "loss": best.loss,
             "gradient_norm": best.gradient_norm,
             "peak_gib": round(peak_gib(), 2),

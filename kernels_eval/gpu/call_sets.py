@@ -36,12 +36,14 @@ class CallSets:
         self.forms: list[TensorForm] = []
         """Forms of the outputs at the full size: known after `reserve`."""
 
-    def reserve(self) -> list[Any]:
-        """Have the shared memory ready, which must not move once a candidate has mapped it; returns one input set."""
-        inputs = self._reference.draw(None, 0, self._seed, own=True)
-        self.forms = [form_of(tensor) for tensor in self._reference.results(inputs)]
+    def reserve(self) -> None:
+        """Have the shared memory ready, which must not move once a candidate has mapped it."""
+        self.forms = [form_of(tensor) for tensor in self._reference.results(self.one())]
         self._transport.reserve(self._layout(self.most_calls).nbytes)
-        return inputs
+
+    def one(self) -> list[Any]:
+        """Draw one input set, the same each time."""
+        return self._reference.draw(None, 0, self._seed, own=True)
 
     def trials(self, size: int | None, trials: int) -> Iterator[tuple[SharedCalls, list[Expected]]]:
         """Yield rounds of sets of different distributions, the first set twice.

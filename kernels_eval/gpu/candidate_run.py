@@ -94,12 +94,11 @@ class CandidateRun:
         state = self._state
         try:
             with state.lock.shared():
-                inputs = self._sets.reserve()
+                self._sets.reserve()
             release_unused_memory()
             keep_within(self._own_bytes())
             with Session(state.fork_server, limits, state.descriptor, state.page) as session:
-                overheads = self._load(session, inputs)
-                del inputs  # the trials need their memory
+                overheads = self._load(session)
                 compiled = True
                 self._try(session, None, resources=True)
                 self._try_hidden_size(session)
@@ -114,11 +113,14 @@ class CandidateRun:
         )
         return self._state.memory_bytes - self._state.transport.nbytes - candidates
 
-    def _load(self, session: Session, inputs: list[Any]) -> Overheads:
+    def _load(self, session: Session) -> Overheads:
         """Load the candidate and give it the reference's weights; returns the overhead of its rounds."""
         session.start({**self._job, "memory": self._state.transport.mapping()})
         overheads = self._overheads(session)
-        session.set_weights(self._reference.weights_for(session.load(), inputs))
+        state = session.load()
+        with self._state.lock.shared():
+            weights = self._reference.weights_for(state, self._sets.one())
+        session.set_weights(weights)
         return overheads
 
     def _overheads(self, session: Session) -> Overheads:

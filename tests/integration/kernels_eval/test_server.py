@@ -16,11 +16,12 @@ from typing import Any
 
 import httpx
 import pytest
-from kernel_sources import LAUNCH, ROW_KERNEL, ROW_PROBLEM, with_forward
+from kernel_sources import ROW_KERNEL, ROW_PROBLEM, with_forward
 
 ROOT = Path(__file__).parents[3]
 ASLEEP = with_forward("        import time\n        time.sleep(600)\n")
-SPINNING = with_forward(LAUNCH + "        while True:\n            pass\n")
+SPINNING = ROW_KERNEL.replace("    tl.store(", "    while N > 0:\n        x += 1.0\n    tl.store(")
+"""On the device, until its time is over: in host code it would be ended earlier."""
 TIMEOUT_S = 10.0
 QUEUE = 12
 

@@ -14,7 +14,7 @@ from kernels_eval.interpreter.triton_patches.operation_counts import count_produ
 
 
 def block(dtype: Any, *shape: int) -> Any:
-    return SimpleNamespace(dtype=tl.block_type(dtype, list(shape)), handle=SimpleNamespace(data=np.zeros(shape)))
+    return tl.tensor(SimpleNamespace(data=np.zeros(shape)), tl.block_type(dtype, list(shape)))
 
 
 def counted(dtype: Any, m: int, n: int, k: int, precision: Any = None, allow_tf32: Any = None) -> dict[str, float]:

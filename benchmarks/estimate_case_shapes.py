@@ -96,12 +96,12 @@ def _transpose(rows: int, columns: int) -> str:
     )
 
 
-def _gather(load: str, rows: int = 4, columns: int = 256) -> str:
+def _gather(load: str) -> str:
     return (
         TRITON_HEADER
         + _TILE.format(extra="index_ptr, ")
         + f"    x = {load}\n    tl.store(out_ptr + m * N + n, x, mask=mask)\n"
-        + _tile_model("torch.empty_like(x)", "x, index, out", ", index", rows, columns)
+        + _tile_model("torch.empty_like(x)", "x, index, out", ", index", rows=4, columns=256)
     )
 
 

@@ -42,7 +42,7 @@ class Entry:
     truth: str = "unknown"
     """`equal`, `wrong`, `fails` (it raises, crashes or does not end), or `unknown`."""
     cause: str = ""
-    """What shows that it is wrong, or why nothing is known: its kernel is `unfit` or `slow`."""
+    """Proof that it is wrong, or why nothing is known: its kernel is `unfit` or `slow`."""
     status: str = ""
     category: str = ""
     message: str = ""

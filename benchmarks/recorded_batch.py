@@ -50,13 +50,13 @@ class RecordedBatch:
 
 
 def recorded_batch(
-    groups: int, samples: int, vocabulary: int, shortest: int, longest: int, prompt_share: float = 0.25, seed: int = 0
+    groups: int, samples: int, vocabulary: int, shortest: int, longest: int, prompt_share: float = 0.25
 ) -> RecordedBatch:
     """Draw a batch whose sequences (prompt and response) have log-uniform lengths from `shortest` to `longest` tokens.
 
     A prompt takes `prompt_share` of its group's shortest sequence. Both extremes of the lengths occur.
     """
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     lengths = np.exp(random.uniform(np.log(shortest), np.log(longest), (groups, samples))).astype(int)
     lengths[0, 0], lengths[-1, -1] = shortest, longest
     prompts: list[list[int]] = []

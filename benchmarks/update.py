@@ -1,7 +1,8 @@
 """Our update against TRL's GRPOTrainer: loss, gradient norm, tokens/s, memory on one model and recorded batch.
 
     taskset -c 0,1 python benchmarks/update.py [--rounds 3] [--steps 3] [--groups 8] [--samples 8]
-                                               [--shortest 32] [--longest 640]
+                                               [--shortest 32] [--longest 640] [--prompt-share 0.25]
+                                               [--packing shared]
 
 Each side takes whole optimizer steps (forward, backward, clip, AdamW) in separate processes, alternately; the median
 step counts, in wall and in processor time. TRL runs twice: with its defaults (activation checkpointing), and without,
@@ -39,6 +40,8 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=8, help="responses a prompt")
     parser.add_argument("--shortest", type=int, default=32, help="tokens of the shortest sequence, prompt included")
     parser.add_argument("--longest", type=int, default=640)
+    parser.add_argument("--prompt-share", type=float, default=0.25, help="prompt's part of a group's shortest sequence")
+    parser.add_argument("--packing", choices=("auto", "packed", "padded", "shared"), default="auto")
     parser.add_argument("--vocabulary", type=int, default=2048)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--budget", type=int, default=8192, help="update.tokens_per_rank")
@@ -103,9 +106,9 @@ def compare(found: dict[str, list[dict[str, Any]]], tokens: int) -> dict[str, An
 def run_side(side: str, given: argparse.Namespace) -> dict[str, Any]:
     """Run one side in a separate process."""
     settings = {name: value for name, value in vars(given).items() if name not in ("one", "json") and value is not None}
-    arguments = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
+    arguments = [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", str(value))]
     environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "OMP_NUM_THREADS": str(given.threads),
         "DS_ACCELERATOR": "cpu",
         "GOMP_SPINCOUNT": "10000",
@@ -136,7 +139,8 @@ def one(given: argparse.Namespace) -> None:
 def recorded(given: argparse.Namespace) -> Any:
     from benchmarks.recorded_batch import recorded_batch
 
-    return recorded_batch(given.groups, given.samples, given.vocabulary, given.shortest, given.longest)
+    lengths = given.shortest, given.longest
+    return recorded_batch(given.groups, given.samples, given.vocabulary, *lengths, given.prompt_share)
 
 
 def prepare(given: argparse.Namespace) -> dict[str, Any]:
@@ -192,7 +196,8 @@ def ours(given: argparse.Namespace) -> dict[str, Any]:
     batch = recorded(given)
     samples = batch.samples()
     plain: dict[str, Any] = {"kl_coefficient": 0.0, "entropy_coefficient": 0.0, "dual_clip": None}
-    config = UpdateConfig(**plain, clip_low=CLIP_LOW, clip_high=CLIP_HIGH, tokens_per_rank=given.budget)
+    plain |= {"clip_low": CLIP_LOW, "clip_high": CLIP_HIGH, "tokens_per_rank": given.budget, "packing": given.packing}
+    config = UpdateConfig(**plain)
     engine = PolicyEngine(load_policy(given.folder / "policy"), engine_settings(config, "float32"))
     old = [torch.tensor(row) for row in json.loads((given.folder / "old_log_probs.json").read_text())]
     advantages = [torch.full((sample.responded,), sample.score) for sample in samples]
@@ -210,6 +215,7 @@ def ours(given: argparse.Namespace) -> dict[str, Any]:
     return measurements(seconds, cpu_seconds, before, figures[0]["loss"], figures[0]["gradient_norm"]) | {
         "clip_fraction": figures[0]["clip_fraction"],
         "padding_fraction": figures[0]["padding_fraction"],
+        "shared_fraction": figures[0]["shared_fraction"],
     }
 
 

@@ -58,7 +58,7 @@ class JudgeConfig(FrozenModel):
     require_sandbox: Annotated[bool, Operational] = False
     """Refuse to start if the operating system lacks a part of the sandbox."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where kernels run: `cpu`, in Triton's interpreter; `cuda`, on a GPU; `auto`: on a GPU if there is one."""
+    """Device that runs kernels: `cpu`, in Triton's interpreter; `cuda`, on a GPU; `auto`: on a GPU if there is one."""
     roofline_hardware: Literal["h100", "a100", "mi300x"] = "h100"
     """GPU whose speed is estimated on a machine without a GPU."""
     baseline: Literal["eager", "compile"] = "eager"

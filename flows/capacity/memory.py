@@ -93,9 +93,9 @@ class Shape:
         """Weights of the embedding."""
         return self.vocabulary * self.hidden
 
-    def cache_bytes(self, bytes_per_value: int = 2) -> int:
-        """Return the bytes of one token's keys and values in the cache."""
-        return 2 * self.layers * self.key_value_heads * self.head_dim * bytes_per_value
+    def cache_bytes(self) -> int:
+        """Return the bytes of one token's keys and values in the cache, in 16 bits."""
+        return 2 * 2 * self.layers * self.key_value_heads * self.head_dim
 
 
 _QWEN3_30B = Shape(

@@ -50,7 +50,7 @@ class Proposal:
     base: str
     """File name of the shipped configuration."""
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What differs from it, nested."""
+    """Settings that differ from it, nested."""
     reasons: tuple[str, ...] = ()
     """Sentences for the user."""
 

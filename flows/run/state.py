@@ -68,7 +68,7 @@ class RunState(FrozenModel):
     joint_batch: TrajectoryBatchRef | None = None
     """Conversations for the joint epoch, of the policy before it. None: no joint epoch."""
     joint_pairs: SftDataRef | None = None
-    """What came of them."""
+    """Their result."""
     policies: dict[int, CheckpointRef] = Field(default_factory=dict[int, CheckpointRef])
     """By weight version; 0 is the SFT policy."""
     batches: dict[int, TrajectoryBatchRef] = Field(default_factory=dict[int, TrajectoryBatchRef])
@@ -171,7 +171,7 @@ class PolicyChoice(FrozenModel):
     """A policy to compare, with its name in tables."""
 
     name: str
-    """What the policy is called in the comparison, e.g. `SFT` or `multi-turn RL`."""
+    """Name of the policy in the comparison, e.g. `SFT` or `multi-turn RL`."""
     checkpoint: str | None = None
     """A policy's folder, or the folder of a run (`runs/<run id>`). None: the run of this configuration."""
     version: int | None = None

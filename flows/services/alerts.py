@@ -52,7 +52,7 @@ def check_webhook(url: str, token: str | None = None) -> None:
         raise InputError("the webhook's token: expected printable ASCII characters on one line")
 
 
-def call_webhook_on_failure(url: str, token: str | None = None, template: Path = WEBHOOK_TEMPLATE) -> str:
+def call_webhook_on_failure(url: str, token: str | None = None) -> str:
     """Have the server call `url` on failures; return the automation's id. `token` is sent as a bearer token.
 
     Everything is checked before the stored address is replaced.
@@ -62,12 +62,12 @@ def call_webhook_on_failure(url: str, token: str | None = None, template: Path =
     from pydantic import SecretStr
 
     check_webhook(url, token)
-    load_template(template, "checked before the block is saved")
+    load_template(WEBHOOK_TEMPLATE, "checked before the block is saved")
     headers: dict[str, Any] = {"Content-Type": "application/json"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
     block: Any = Webhook(method="POST", url=SecretStr(url), headers=SecretDict(headers))
-    return _replace_automation(load_template(template, str(block.save(BLOCK_NAME, overwrite=True))))
+    return _replace_automation(load_template(WEBHOOK_TEMPLATE, str(block.save(BLOCK_NAME, overwrite=True))))
 
 
 def _replace_automation(content: dict[str, Any]) -> str:

@@ -32,9 +32,9 @@ class _WithoutAliases(yaml.SafeDumper):
         return True
 
 
-def deployment_file(source: Path = SOURCE) -> str:
-    """Return the text of prefect.yaml for a configuration. Settings that it leaves out follow the code."""
-    config = load_configuration(source)
+def deployment_file() -> str:
+    """Return the text of prefect.yaml for `SOURCE`. Settings that it leaves out follow the code."""
+    config = load_configuration(SOURCE)
     deployments: list[dict[str, Any]] = []
     for deployed in FLOWS:
         deployment: dict[str, Any] = {

@@ -107,7 +107,7 @@ class RayCluster:
         self.needs = needs
         self._started = False
         self._folder: Path | None = None
-        """Where Ray keeps logs and sockets of a local cluster that this object started."""
+        """Folder of logs and sockets of a local cluster that this object started."""
 
     def start(self, note: Note = lambda _text: None) -> None:
         """Start or join, and reserve the resources of `ray.placement`; a later call starts anew if Ray has died.

@@ -29,11 +29,14 @@ _STRICTER = 0.98
 """Room for the rounding of a difference in the output's own type: half a unit in the last place, 0.4 % of bfloat16."""
 UNWRITTEN = "never written, or computed so"
 """End of the message on outputs that are NaN where they should not be."""
-_SURELY = 1.0 - 1e-9
-"""Room for the rounding of a quotient."""
+_SURELY = 1.0 - 1e-6
+"""Room for the rounding of a quotient, in float32 where the oracle is no wider."""
 _BLOCK = 1 << 22
-"""Elements that are compared at once. Each takes about 100 bytes meanwhile, and what is made of a block of this size
-stays in the L2 cache of a large GPU."""
+"""Elements that are compared at once in float64. Each takes about 100 bytes meanwhile, and what is made of a block of
+this size stays in the L2 cache of a large GPU."""
+_NARROW_BLOCK = 1 << 24
+"""Elements that are compared at once in their own precision: some 20 bytes each. With smaller blocks a GPU spends more
+time on beginning operations than on 6 GB of elements."""
 _SAMPLED = 1 << 24
 """Elements, at most, of which the reference's own error is taken."""
 
@@ -124,7 +127,7 @@ def _rows_agree_exactly(actual: torch.Tensor, native: torch.Tensor) -> torch.Ten
 
 def _row_agrees(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
     """Return if one row agrees, as `_rows_agree` does, a block of it at a time."""
-    pairs = _split((actual, native))
+    pairs = _split((actual, native), _NARROW_BLOCK)
     sums = torch.stack([torch.linalg.vector_norm(near, 1, dtype=torch.float64) for _, near in pairs])
     largest = torch.stack([torch.linalg.vector_norm(found - near, math.inf) for found, near in pairs]).amax().double()
     scale = sums.sum() / native.numel()
@@ -132,6 +135,7 @@ def _row_agrees(actual: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
     if bool(agrees):
         return agrees
     exact, _ = _scale(native)
+    pairs = _split((actual, native), _BLOCK)
     close = [_close(found.double(), near.double(), TOLERANCES[actual.dtype], exact).all() for found, near in pairs]
     return torch.stack(close).all()
 
@@ -142,7 +146,7 @@ def _scale(exact: torch.Tensor) -> tuple[float, bool]:
     Mostly zeros have the scale of the others. Nothing is taken out of a block: on a GPU that takes longer than all the
     rest.
     """
-    parts = exact.split(_BLOCK)
+    parts = exact.split(_block_of(exact))
     total = torch.stack([torch.linalg.vector_norm(part, 1, dtype=torch.float64) for part in parts]).sum().item()
     is_finite = math.isfinite(total)
     if is_finite:
@@ -161,7 +165,7 @@ def _finite_sum_and_count(part: torch.Tensor) -> torch.Tensor:
 
 def _mask(flat: tuple[torch.Tensor, ...], tolerance: float, wider: float, scale: float) -> torch.Tensor:
     """Return the mask of right elements: near the reference, or within `wider` of the oracle."""
-    return torch.cat([_block_mask(parts, tolerance, wider, scale) for parts in _split(flat)])
+    return torch.cat([_block_mask(parts, tolerance, wider, scale) for parts in _split(flat, _BLOCK)])
 
 
 def _block_mask(parts: tuple[torch.Tensor, ...], tolerance: float, wider: float, scale: float) -> torch.Tensor:
@@ -174,7 +178,8 @@ def _errors(
     actual: torch.Tensor, oracle: torch.Tensor, scale: float, is_finite: bool
 ) -> tuple[float | None, float | None]:
     """Return the largest absolute and relative error where the oracle is finite; None if the answer is not there."""
-    found = [_largest_errors(a, b.double(), scale, is_finite) for a, b in _split((actual, oracle))]
+    pairs = _split((actual, oracle), _block_of(oracle))
+    found = [_largest_errors(part, exact, scale, is_finite) for part, exact in pairs]
     largest, relative = torch.stack(found).amax(dim=0).tolist()
     return (largest, relative) if math.isfinite(largest) else (None, None)
 
@@ -182,18 +187,26 @@ def _errors(
 def _largest_errors(actual: torch.Tensor, exact: torch.Tensor, scale: float, is_finite: bool) -> torch.Tensor:
     """Return the largest absolute and relative error of a block where the oracle is finite, or 0: [2], float64.
 
-    An answer that is not finite there has an error that is not either.
+    An answer that is not finite there has an error that is not either. The mean of magnitude and scale is finite also
+    where their sum is not.
     """
-    error, size = (exact - actual).abs_(), exact.abs().add_(scale)
+    if exact.dtype is not torch.float64:
+        actual, exact = actual.float(), exact.float()
+    error, size = (exact - actual).abs_(), exact.abs().lerp_(exact.new_full((), scale), 0.5)
     if not is_finite:
         finite = exact.isfinite()
         error, size = torch.where(finite, error, 0.0), torch.where(finite, size, 1.0)
-    return torch.stack([error.amax(), error.div_(size).amax()])
+    return torch.stack([error.amax().double(), 0.5 * error.div_(size).amax().double()])
 
 
-def _split(tensors: tuple[torch.Tensor, ...]) -> list[tuple[torch.Tensor, ...]]:
+def _block_of(exact: torch.Tensor) -> int:
+    """Return the number of elements of an oracle's output that are compared at once."""
+    return _BLOCK if exact.dtype is torch.float64 else _NARROW_BLOCK
+
+
+def _split(tensors: tuple[torch.Tensor, ...], block: int) -> list[tuple[torch.Tensor, ...]]:
     """Return the blocks of some tensors of equal length, those of one place together."""
-    return list(zip(*(tensor.split(_BLOCK) for tensor in tensors), strict=True))
+    return list(zip(*(tensor.split(block) for tensor in tensors), strict=True))
 
 
 def _own_error(exact: torch.Tensor, near: torch.Tensor) -> float:

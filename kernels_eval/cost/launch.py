@@ -18,7 +18,7 @@ Operation = Literal[
     "fp32", "alu", "integer", "sfu", "fp64", "exchange", "atomic", "dot_half", "dot_tf32", "dot_byte", "dot_fp32",
     "dot_fp64", "access", "reduction",
 ]  # fmt: skip
-"""What a processor executes, by the unit that limits its rate.
+"""Operations of a processor, by the unit that limits its rate.
 
 `fp32`, `alu`, `sfu`, `fp64`: instructions of one lane in the floating-point pipe, in the pipe of comparisons,
 selections and bits, in the special function unit, in double precision. `integer`: additions and comparisons of

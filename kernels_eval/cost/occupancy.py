@@ -31,7 +31,7 @@ class Occupancy(NamedTuple):
     share: float
     """Their warps over those that a processor can hold."""
     limited_by: Limiter
-    """What allows the fewest; `warps` and `blocks` are the processor's own limits."""
+    """Resource that allows the fewest; `warps` and `blocks` are the processor's own limits."""
 
 
 def resident_programs(warps: int, usage: Usage | None, architecture: str) -> int:

@@ -72,9 +72,9 @@ def launch_times(
     ]
 
 
-def time_of(launch: Launch, hardware: Hardware, usage: Usage | None = None) -> float:
-    """Return the seconds of one launch. `usage`: registers, shared memory and spills, where it was compiled."""
-    return total_s([launch], hardware, [usage])
+def time_of(launch: Launch, hardware: Hardware) -> float:
+    """Return the seconds of one launch."""
+    return total_s([launch], hardware)
 
 
 def _launch_time(launch: Launch, hardware: Hardware, usage: Usage | None, traffic: float) -> LaunchTime:

@@ -44,7 +44,7 @@ class Graded:
     """Launches at the full size in other configurations of autotuned kernels, those with the least time first."""
     alternative_kernels: list[KernelSource] = field(default_factory=list)
     work: Work = field(default_factory=Work)
-    """What the reference cannot do without."""
+    """Work that the reference cannot do without."""
     is_drawn: bool = True
     """True if secret draws had a part in the verdict or its message: kernels ran, or host code got plain numbers."""
     is_certain: bool = False

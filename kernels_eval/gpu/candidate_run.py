@@ -51,8 +51,9 @@ from kernels_eval.verdict import KernelTime, Resources, Status, TimingSource, Ve
 _EMPTY_ROUNDS = 9
 _SETS_SHARE = 0.4
 """Share of a worker's device memory for the sets of one round; the rest is for the models and their oracles."""
-_CANDIDATES_COPIES = 2
-"""Device memory that is left to the candidate's process, in multiples of all inputs or all outputs of a call."""
+_CANDIDATES_INPUTS, _CANDIDATES_OUTPUTS = 1, 2
+"""Device memory that is left to the candidate's process: the larger of these multiples of a call's inputs and outputs.
+Inputs of 17 GB (KernelBench's largest) leave it no second copy on a GPU of 80 GB."""
 _PROFILED_CALLS = 2
 
 
@@ -108,8 +109,10 @@ class CandidateRun:
 
     def _own_bytes(self) -> int:
         """Return what is left of the worker's share beside the shared memory and the candidate's process."""
-        largest = max(self._reference.input_bytes, self._sets.output_bytes)
-        return self._state.memory_bytes - self._state.transport.nbytes - _CANDIDATES_COPIES * largest
+        candidates = max(
+            _CANDIDATES_INPUTS * self._reference.input_bytes, _CANDIDATES_OUTPUTS * self._sets.output_bytes
+        )
+        return self._state.memory_bytes - self._state.transport.nbytes - candidates
 
     def _load(self, session: Session, inputs: list[Any]) -> Overheads:
         """Load the candidate and give it the reference's weights; returns the overhead of its rounds."""

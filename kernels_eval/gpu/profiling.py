@@ -109,7 +109,6 @@ class Attribution:
 
     own_ns: int
     library_ns: int
-    copy_ns: int
     library_names: tuple[str, ...]
     """Distinct library kernels that compute."""
     launches: int
@@ -129,14 +128,13 @@ class Attribution:
 
 
 def attribution_of(records: Sequence[KernelRecord], own_names: Collection[str]) -> Attribution:
-    """Sort records into own, library and copies. `own_names`: the kernels that the candidate's source defines."""
-    own = library = copies = 0
+    """Sort records into own and library, without copies. `own_names`: kernels that the candidate's source defines."""
+    own = library = 0
     names: list[str] = []
     uses_side_streams = False
     for record in records:
         mine = is_own(record.name, own_names)
         if not mine and _COPIES.search(record.name):
-            copies += record.duration_ns
             continue
         uses_side_streams |= record.stream != 0
         if mine:
@@ -145,7 +143,7 @@ def attribution_of(records: Sequence[KernelRecord], own_names: Collection[str]) 
             library += record.duration_ns
             if record.name not in names:
                 names.append(record.name)
-    return Attribution(own, library, copies, tuple(names), len(records), uses_side_streams)
+    return Attribution(own, library, tuple(names), len(records), uses_side_streams)
 
 
 def kernel_times(records: Sequence[KernelRecord], calls: int, own_names: Collection[str]) -> tuple[KernelTime, ...]:

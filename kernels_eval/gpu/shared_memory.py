@@ -56,7 +56,7 @@ class Layout:
 
     calls: tuple[CallSlots, ...]
     outputs_from: int
-    """Where the outputs begin, with a guard zone."""
+    """Start of the outputs, with a guard zone."""
     nbytes: int
 
 

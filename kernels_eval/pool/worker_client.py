@@ -47,7 +47,7 @@ class Judged(NamedTuple):
     launches: Sequence[Launch] = ()
     """In the configuration of autotuned kernels that the verdict states."""
     usages: Sequence[Usage | None] = ()
-    """What each of them uses, as far as it was compiled."""
+    """Resources of each of them, as far as it was compiled."""
     work: Work = Work()
 
 

@@ -1,6 +1,7 @@
 """Worker process: draws a problem's inputs secretly, and encodes them for the candidate.
 
-Input sets beyond the first come from other distributions: with uniform [0, 1) alone, ReLU would be an identity.
+Input sets beyond the first come from other distributions: with uniform [0, 1) alone, ReLU would be an identity. They
+are drawn in place: an input may take a fifth of a GPU.
 """
 
 import hashlib
@@ -33,22 +34,22 @@ def _normal(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
     if len(shape) > 1 and shape[0] > 1:
         turn = min(_TURN, shape[0])
         first = int(torch.randint(turn, (), generator=generator))
-        values[first::turn] = -values[first::turn].abs() - _FROM_ZERO
+        values[first::turn].abs_().neg_().sub_(_FROM_ZERO)
         second = (first + turn // 2) % turn
-        values[second::turn] = values[second::turn].abs() + _FROM_ZERO
+        values[second::turn].abs_().add_(_FROM_ZERO)
     return values
 
 
 def _wide(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
-    return 3.0 * torch.randn(shape, generator=generator)
+    return torch.randn(shape, generator=generator).mul_(3.0)
 
 
 def _negative(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
-    return torch.randn(shape, generator=generator) - 1.0
+    return torch.randn(shape, generator=generator).sub_(1.0)
 
 
 def _signed_uniform(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
-    return 4.0 * torch.rand(shape, generator=generator) - 2.0
+    return torch.rand(shape, generator=generator).mul_(4.0).sub_(2.0)
 
 
 NORMAL, WIDE = _normal, _wide

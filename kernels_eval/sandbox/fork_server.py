@@ -63,7 +63,7 @@ class _Child:
     deadline: float = 0.0
     """When it may have used up its wall time or its CPU time."""
     code: int = 0
-    """What is reported as the code of a `timeout`: SIGXCPU if it was the CPU time."""
+    """Reported code of a `timeout`: SIGXCPU if it was the CPU time."""
     cpu_waits_before: dict[int, float] = field(default_factory=dict[int, float])
 
 

@@ -29,7 +29,7 @@ _READABLE = (
     "/proc/version", "/proc/driver", "/proc/sys",
     "/sys/devices", "/sys/class", "/sys/bus", "/sys/module", "/sys/fs/cgroup",
 )  # fmt: skip
-"""What compilers and CUDA's library read besides what every candidate may (kernels_eval.sandbox.landlock)."""
+"""Files that compilers and CUDA's library read besides what every candidate may (kernels_eval.sandbox.landlock)."""
 
 
 INTERPRETER = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[1]))

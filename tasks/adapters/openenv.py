@@ -51,7 +51,7 @@ class KernelObservation(Observation):
     problem_id: str
     level: int
     messages: list[ChatMessage]
-    """What the policy continues, as chat templates take it."""
+    """Messages that the policy continues, as chat templates take it."""
     status: str | None = None
     """Status of the last verdict; None before the first answer."""
     correct: bool = False

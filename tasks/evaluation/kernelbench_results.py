@@ -38,10 +38,10 @@ class Place(NamedTuple):
     file: str
 
 
-def export_kernelbench(trajectories: Sequence[Trajectory], destination: Path, ks: Sequence[int] = ()) -> int:
+def export_kernelbench(trajectories: Sequence[Trajectory], destination: Path) -> int:
     """Write the files of one policy's held-out trajectories below `destination`; returns the number of samples.
 
-    `ks`: k of pass@k; by default 1 and the fewest samples that a problem has.
+    The k of pass@k are 1 and the fewest samples that a problem has.
 
     Raises InputError if there is no held-out trajectory, or they are of several policies.
     """
@@ -56,7 +56,7 @@ def export_kernelbench(trajectories: Sequence[Trajectory], destination: Path, ks
     judged = [one for one in heldout if not any(turn.verdict.is_fault for turn in one.turns)]
     results = eval_results(judged, places)
     fewest = min((len(entries) for problems in results.values() for entries in problems.values()), default=1)
-    ks = ks or sorted({1, fewest})
+    ks = sorted({1, fewest})
     for level, problems in results.items():
         _write(destination / f"level{level}" / "eval_results.json", problems)
         _write(destination / f"level{level}" / "pass_at_k_results.json", pass_at_k_results(problems, ks))

@@ -83,7 +83,7 @@ class ReportInputs(FrozenModel):
     joint_batch: TrajectoryBatchRef | None = None
     """Conversations for the joint epoch, of the policy before it. None: no joint epoch."""
     joint_pairs: SftDataRef | None = None
-    """What came of them."""
+    """Their result."""
     iterations: tuple[IterationEntry, ...]
     sampled: HeldoutEvaluations
     greedy: HeldoutEvaluations | None = None

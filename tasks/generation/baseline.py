@@ -8,14 +8,13 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from kernels_eval.config import JudgeConfig
-from kernels_eval.errors import InfrastructureError, first_cause
+from kernels_eval.errors import first_cause
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import Verdict
@@ -27,7 +26,7 @@ from tasks.generation.writers.openai import KEY_VARIABLE, OpenAIWriter
 from tasks.generation.writers.remembered import RememberedWriter
 from tasks.pipeline.references import ProblemSetRef, Progress, TrajectoryBatchRef
 from tasks.problems.row import Split
-from tasks.rollout.collect import relay
+from tasks.rollout.collect import published_batch
 from tasks.rollout.config import JudgingPlace, RolloutConfig
 from tasks.rollout.engines import FinishReason
 from tasks.rollout.episode import EpisodePlan, plan_episodes
@@ -63,15 +62,7 @@ def collect_answers(request: BaselineRequest, progress: Progress) -> TrajectoryB
     place = JudgingPlace(gpus=request.config.gpus, judge_actors=request.config.judge_actors)
     judge = judge_for(request.config.episode, request.judge)
     work = partial(_answered, request, os.environ.get(KEY_VARIABLE))
-    batch: TrajectoryBatchRef | None = None
-    with closing(messages_of("with_judge", place.gpus, work, judge, place)) as messages:
-        for message in messages:
-            if isinstance(message, TrajectoryBatchRef):
-                batch = message
-            else:
-                relay(message, progress)
-    if batch is None:
-        raise InfrastructureError("the rollout's process ended without a result")
+    batch = published_batch(messages_of("with_judge", place.gpus, work, judge, place), progress)
     request.answers.unlink(missing_ok=True)
     return batch
 
@@ -162,7 +153,7 @@ class Baseline:
                 self.refused.append(refused)
                 termination = Termination.CONTEXT_LIMIT
         self.finished += 1
-        return self._trajectory(plan, turns, termination) if turns else None
+        return plan.trajectory(self.run_id, self.writer.digest, turns, termination) if turns else None
 
     async def _turn(self, episode: KernelEpisode, index: int, seed: int) -> tuple[Turn, Termination | None]:
         asked = time.perf_counter()
@@ -194,20 +185,3 @@ class Baseline:
         self.turns += 1
         self.prompt_tokens += draft.prompt_tokens
         self.generated_tokens += draft.completion_tokens
-
-    def _trajectory(self, plan: EpisodePlan, turns: Sequence[Turn], termination: Termination) -> Trajectory:
-        problem = plan.row.problem
-        return Trajectory(
-            run_id=self.run_id,
-            iteration=plan.iteration,
-            policy_digest=self.writer.digest,
-            problem_id=problem.problem_id,
-            problem_digest=problem.digest,
-            split=plan.row.split.value,
-            level=problem.level,
-            group_id=plan.group_id,
-            trajectory_id=plan.trajectory_id,
-            sample_index=plan.sample_index,
-            turns=tuple(turns),
-            termination=termination,
-        )

@@ -40,7 +40,7 @@ Template = TemplateFamily | GenericTemplate
 GENERIC = "generic"
 """Name of every template that is recognised by probes alone."""
 _FIRST_PLACEHOLDER = 0xF0000
-"""Where Unicode's plane of characters without a meaning begins."""
+"""Start of Unicode's plane of characters without a meaning."""
 
 
 class EscapedMessages:

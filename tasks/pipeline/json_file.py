@@ -1,6 +1,7 @@
-"""JSON files that others wrote: read as an object, with errors that name the file."""
+"""JSON files: one object that others wrote, read with errors that name the file; objects line by line, of our own."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,3 +23,21 @@ def read_json_object(file: Path, where: str = "") -> dict[str, Any]:
     if not isinstance(stored, dict):
         raise InputError(f"{named}: expected an object, found {type(stored).__name__}")
     return stored
+
+
+def json_lines(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file to which lines are appended; none if there is no file.
+
+    A line that a kill has torn is left out, as is one that holds no object.
+    """
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return
+    for line in content.split(b"\n"):
+        try:
+            stored = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(stored, dict):
+            yield stored

@@ -1,6 +1,7 @@
 """Collects trajectories, in the run's process: sends a request to the rollout worker and relays its reports."""
 
 import logging
+from collections.abc import Generator
 from contextlib import closing
 
 from kernels_eval.errors import InfrastructureError
@@ -19,8 +20,18 @@ def collect_trajectories(request: RolloutRequest, progress: Progress) -> Traject
     """
     turn_lines = logging.getLogger(TURN_LINES).isEnabledFor(logging.INFO)
     request = request.model_copy(update={"destination": request.destination.resolve(), "turn_lines": turn_lines})
+    return published_batch(messages_of("collect", request.config.gpus, request), progress)
+
+
+def published_batch(
+    messages: Generator[RolloutProgress | TrajectoryBatchRef], progress: Progress
+) -> TrajectoryBatchRef:
+    """Relay the reports of a rollout's process, and return the batch that it published.
+
+    Raises InfrastructureError if the process ended without one.
+    """
     batch: TrajectoryBatchRef | None = None
-    with closing(messages_of("collect", request.config.gpus, request)) as messages:
+    with closing(messages):
         for message in messages:
             if isinstance(message, TrajectoryBatchRef):
                 batch = message

@@ -58,6 +58,26 @@ class EpisodePlan:
         key = f"{self.seed}/{self._name}/{turn_index}"
         return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) >> 2
 
+    def trajectory(
+        self, run_id: str, policy_digest: str, turns: Sequence[Turn], termination: Termination
+    ) -> Trajectory:
+        """Return the trajectory of the episode as it was played."""
+        problem = self.row.problem
+        return Trajectory(
+            run_id=run_id,
+            iteration=self.iteration,
+            policy_digest=policy_digest,
+            problem_id=problem.problem_id,
+            problem_digest=problem.digest,
+            split=self.row.split.value,
+            level=problem.level,
+            group_id=self.group_id,
+            trajectory_id=self.trajectory_id,
+            sample_index=self.sample_index,
+            turns=tuple(turns),
+            termination=termination,
+        )
+
 
 def plan_episodes(
     rows: Sequence[ProblemRow], split: Split, problems: int, samples: int, iteration: int, seed: int, skip: int = 0
@@ -169,23 +189,10 @@ class Episode:
 
     def trajectory(self) -> Trajectory:
         """Return the finished episode."""
-        plan, problem = self.plan, self.plan.row.problem
+        plan = self.plan
         if self.termination is None or not self.turns:
             raise InfrastructureError(f"{plan.trajectory_id}: the episode was lost on the way")
-        return Trajectory(
-            run_id=self._context.run_id,
-            iteration=plan.iteration,
-            policy_digest=self._context.policy_digest,
-            problem_id=problem.problem_id,
-            problem_digest=problem.digest,
-            split=plan.row.split.value,
-            level=problem.level,
-            group_id=plan.group_id,
-            trajectory_id=plan.trajectory_id,
-            sample_index=plan.sample_index,
-            turns=tuple(self.turns),
-            termination=self.termination,
-        )
+        return plan.trajectory(self._context.run_id, self._context.policy_digest, self.turns, self.termination)
 
     def details(self) -> dict[str, Any]:
         """Return the place of the episode in the run, for logs of turns."""

@@ -106,33 +106,12 @@ class ModelNew(nn.Module):
         self.compiled[x.shape](*tensors)
         return out
 ```""",
-    "hip": '''```python
-import torch
-import torch.nn as nn
-from torch.utils.cpp_extension import load_inline
-
-source = """
-#include <hip/hip_runtime.h>
-__global__ void add_kernel(const float* x, const float* y, float* out, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) out[i] = x[i] + y[i];
 }
-torch::Tensor add(torch::Tensor x, torch::Tensor y) {
-    auto out = torch::empty_like(x);
-    int n = x.numel();
-    add_kernel<<<(n + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), out.data_ptr<float>(), n);
-    return out;
-}
-"""
-module = load_inline("add", cpp_sources="torch::Tensor add(torch::Tensor x, torch::Tensor y);",
-                     cuda_sources=source, functions=["add"])
-
-
-class ModelNew(nn.Module):
-    def forward(self, x, y):
-        return module.add(x.contiguous(), y.contiguous())
-```''',
-}
+EXAMPLES["hip"] = (  # HIP compiles CUDA's example as it stands, with a header of its own
+    EXAMPLES["cuda"]
+    .replace('cuda_source = """', 'source = """\n#include <hip/hip_runtime.h>')
+    .replace("cuda_sources=cuda_source", "cuda_sources=source")
+)
 EXAMPLES[AUTO] = f"""{EXAMPLES["triton"]}
 or
 {EXAMPLES["cuda"]}"""

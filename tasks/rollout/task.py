@@ -27,23 +27,10 @@ def roll_out(
     refill: Refill | None = None,
 ) -> TrajectoryBatchRef:
     """Let the policy write kernels for training problems, have them judged, and publish the raw trajectories."""
-    from tasks.rollout.collect import collect_trajectories
-    from tasks.rollout.worker import RolloutRequest
-
-    request = RolloutRequest(
-        policy=policy,
-        problems=problems,
-        split=Split.TRAIN,
-        config=config,
-        judge=judge,
-        iteration=iteration,
-        seed=seed,
-        run_id=stage.workspace.run_id,
-        destination=stage.destination,
-        curriculum=curriculum,
-        refill=refill,
+    split = Split.TRAIN
+    return _collect(
+        stage, policy, problems, split, config, judge, iteration, seed, curriculum=curriculum, refill=refill
     )
-    return collect_trajectories(request, stage.progress)
 
 
 @stage_task(
@@ -61,21 +48,8 @@ def play_conversations(
     seed: int,
 ) -> TrajectoryBatchRef:
     """Let the policy that SFT made solve training problems: what SFT goes on with, before the first iteration."""
-    from tasks.rollout.collect import collect_trajectories
-    from tasks.rollout.worker import RolloutRequest
-
-    request = RolloutRequest(
-        policy=policy,
-        problems=problems,
-        split=Split.TRAIN,
-        config=config,
-        judge=judge,
-        iteration=0,
-        seed=seed,
-        run_id=f"{stage.workspace.run_id}-joint",  # ids of trajectories are unique in a run
-        destination=stage.destination,
-    )
-    return collect_trajectories(request, stage.progress)
+    run_id = f"{stage.workspace.run_id}-joint"  # ids of trajectories are unique in a run
+    return _collect(stage, policy, problems, Split.TRAIN, config, judge, 0, seed, run_id)
 
 
 @stage_task(
@@ -96,18 +70,37 @@ def answer_heldout(
     name: str,
 ) -> TrajectoryBatchRef:
     """Let the policy write kernels for every held-out problem; nothing of this is ever trained on."""
+    return _collect(stage, policy, problems, Split.HELDOUT, config, judge, version, seed)
+
+
+def _collect(
+    stage: Stage,
+    policy: CheckpointRef,
+    problems: ProblemSetRef,
+    split: Split,
+    config: RolloutConfig,
+    judge: JudgeConfig,
+    iteration: int,
+    seed: int,
+    run_id: str = "",
+    curriculum: CurriculumState | None = None,
+    refill: Refill | None = None,
+) -> TrajectoryBatchRef:
+    """Have the rollout worker collect the trajectories of a stage. `run_id`: by default the run's."""
     from tasks.rollout.collect import collect_trajectories
     from tasks.rollout.worker import RolloutRequest
 
     request = RolloutRequest(
         policy=policy,
         problems=problems,
-        split=Split.HELDOUT,
+        split=split,
         config=config,
         judge=judge,
-        iteration=version,
+        iteration=iteration,
         seed=seed,
-        run_id=stage.workspace.run_id,
+        run_id=run_id or stage.workspace.run_id,
         destination=stage.destination,
+        curriculum=curriculum,
+        refill=refill,
     )
     return collect_trajectories(request, stage.progress)

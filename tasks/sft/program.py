@@ -45,7 +45,7 @@ class SftJob:
     seed: int
     interim: Interim
     folder: Path
-    """Where rank 0 writes the policy."""
+    """Folder in which rank 0 writes the policy."""
 
 
 def sft_program(rank: RankContext, job: SftJob) -> Iterator[dict[str, Any]]:

@@ -83,14 +83,7 @@ def make_joint_pairs(
     return build_joint_pairs(batch, problems, episode, backend, stage.destination)
 
 
-@stage_task(
-    "joint_epoch",
-    code="tasks.sft.train",
-    label="joint epoch{of}",
-    ignored=("of",),
-    detail="{config.length} of {data.pairs} pairs",
-)
-def fine_tune_jointly(
+def _fine_tune_further(
     stage: Stage,
     data: SftDataRef,
     model: ModelConfig,
@@ -101,47 +94,28 @@ def fine_tune_jointly(
     roles: tuple[str, ...] = (),
     of: str = "",
 ) -> CheckpointRef:
-    """Go on with SFT on the pairs of the joint epoch. `roles`, `of`: as for `fine_tune`."""
-    return _further(stage, data, model, config, engine, seed, initial, roles)
-
-
-@stage_task(
-    "control",
-    code="tasks.sft.train",
-    label="control: more SFT{of}",
-    ignored=("of",),
-    detail="{config.length} from policy {initial.weight_version}",
-)
-def fine_tune_further(
-    stage: Stage,
-    data: SftDataRef,
-    model: ModelConfig,
-    config: SftConfig,
-    engine: EngineConfig,
-    seed: int,
-    initial: CheckpointRef,
-    roles: tuple[str, ...] = (),
-    of: str = "",
-) -> CheckpointRef:
-    """Go on with SFT from a policy, for `config.steps` steps more: what the time of RL is compared with.
-
-    `roles`, `of`: as for `fine_tune`.
-    """
-    return _further(stage, data, model, config, engine, seed, initial, roles)
-
-
-def _further(
-    stage: Stage,
-    data: SftDataRef,
-    model: ModelConfig,
-    config: SftConfig,
-    engine: EngineConfig,
-    seed: int,
-    initial: CheckpointRef,
-    roles: tuple[str, ...],
-) -> CheckpointRef:
+    """Go on with SFT from a policy. `roles`, `of`: as for `fine_tune`."""
     from tasks.sft.train import train_sft
 
     return train_sft(
         data, model, config, engine, seed, stage.destination, stage.work_dir, stage.progress, initial, roles
     )
+
+
+fine_tune_jointly = stage_task(
+    "joint_epoch",
+    code="tasks.sft.train",
+    label="joint epoch{of}",
+    ignored=("of",),
+    detail="{config.length} of {data.pairs} pairs",
+)(_fine_tune_further)
+"""SFT that goes on with the pairs of the joint epoch."""
+
+fine_tune_further = stage_task(
+    "control",
+    code="tasks.sft.train",
+    label="control: more SFT{of}",
+    ignored=("of",),
+    detail="{config.length} from policy {initial.weight_version}",
+)(_fine_tune_further)
+"""SFT that goes on for `config.steps` steps more: what the time of RL is compared with."""

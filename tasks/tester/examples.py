@@ -13,7 +13,7 @@ from tasks.trajectories.reader import read_turns_file
 from tasks.trajectories.schema import TURNS_FILE
 
 LABELS = ("compiled", "correct", *(kind.value for kind in IssueKind))
-"""What is guessed. Issues are known of correct kernels alone."""
+"""Labels that are guessed. Issues are known of correct kernels alone."""
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ by another one, its new line follows, and what descended from the old one is not
 torn line: readers skip what is not a line of this kind, the next writer begins a new one.
 """
 
-import json
 import os
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from pydantic import Field, ValidationError
 
 from kernels_eval.frozen import FrozenModel
 from tasks.evaluation.stage_figures import evaluation_figures, rollout_figures, update_figures
+from tasks.pipeline.json_file import json_lines
 from tasks.pipeline.references import ArtifactRef, EvaluationRef, TrajectoryBatchRef
 
 FIGURES_FILE = "figures.jsonl"
@@ -62,19 +63,13 @@ def _ends_a_line(path: Path) -> bool:
 
 def read_lines(run_dir: Path) -> list[FigureLine]:
     """Return the current lines of a run, in the order of their artifacts' publication; none if it has no file yet."""
-    try:
-        content = (run_dir / FIGURES_FILE).read_bytes()
-    except FileNotFoundError:
-        return []
-    return current_lines(_parsed(content))
+    return current_lines(_parsed(json_lines(run_dir / FIGURES_FILE)))
 
 
-def _parsed(content: bytes) -> Iterator[FigureLine]:
-    for text in content.split(b"\n"):
-        try:
-            yield FigureLine.model_validate(json.loads(text))
-        except (ValueError, ValidationError):  # torn, or of another version
-            continue
+def _parsed(stored: Iterable[dict[str, Any]]) -> Iterator[FigureLine]:
+    for line in stored:
+        with suppress(ValidationError):  # of another version
+            yield FigureLine.model_validate(line)
 
 
 def current_lines(lines: Iterable[FigureLine]) -> list[FigureLine]:

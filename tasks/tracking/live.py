@@ -10,12 +10,14 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 from kernels_eval.errors import InputError
 from tasks.evaluation.stage_figures import training_metrics
+from tasks.pipeline.json_file import json_lines
 from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef
 from tasks.tracking.config import TrackingConfig
 from tasks.tracking.figures import FigureLine
@@ -121,18 +123,11 @@ def _sent(file: Path, destination: str) -> tuple[set[str], str | None]:
     """Return the keys of what was logged to a destination, and the address that it had last."""
     sent: set[str] = set()
     address: str | None = None
-    try:
-        text = file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return sent, address
-    for line in text.splitlines():
-        try:
-            entry = json.loads(line)
-            if entry["to"] == destination:
-                sent.add(str(entry["sent"]))
-                address = entry["address"]
-        except (ValueError, KeyError, TypeError):  # torn by a kill
-            continue
+    with suppress(OSError):
+        for entry in json_lines(file):
+            if entry.get("to") == destination:
+                sent.add(str(entry.get("sent")))
+                address = entry.get("address")
     return sent, address
 
 

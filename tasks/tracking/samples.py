@@ -20,14 +20,14 @@ class SampleTable:
     rows: list[list[Any]]
 
 
-def sample_table(batch: TrajectoryBatchRef, count: int = SAMPLES) -> SampleTable:
-    """Return so many turns of a batch at most, evenly spaced from the highest reward to the lowest.
+def sample_table(batch: TrajectoryBatchRef) -> SampleTable:
+    """Return `SAMPLES` turns of a batch at most, evenly spaced from the highest reward to the lowest.
 
     Turns in which the machine failed are left out. Raises InputError if the batch cannot be read.
     """
     turns = read_turns(batch).filter(pl.col("reward").is_not_null())
     ordered = turns.sort("reward", "trajectory_id", "turn_index", descending=[True, False, False])
-    chosen = min(count, len(ordered))
+    chosen = min(SAMPLES, len(ordered))
     places = [place * (len(ordered) - 1) // max(chosen - 1, 1) for place in range(chosen)]
     return SampleTable([_row(ordered.row(place, named=True)) for place in places])
 

@@ -1,9 +1,11 @@
 """Attention for packed sequences, and ranks that share them (DeepSpeed Ulysses). Runs on a rank.
 
 A packed row holds several sequences, none of which sees another. `use_packed_attention(model)` makes a Transformers
-model take `cu_seq_lens_q` (int32 [n + 1], where each sequence begins and ends) and `max_length_q`. On a GPU one call
-computes all sequences: PyTorch's FlashAttention in half precision, its memory-efficient attention in float32. On a CPU
-PyTorch's own attention runs once a sequence. None builds a mask, which would grow with the square of the row.
+model take `cu_seq_lens_q` (int32 [n + 1], where each sequence begins and ends) and `max_length_q`. With shared
+beginnings (tasks.training.shared_prefixes) a segment of the row sees keys of others too: `key_places`, `cu_seq_lens_k`.
+On a GPU one call computes all sequences: PyTorch's FlashAttention in half precision, its memory-efficient attention in
+float32. On a CPU PyTorch's own attention runs once a sequence. None builds a mask of the row, which would grow with its
+square.
 
 With `update.context_parallel` above 1 each rank of a `SequenceGroup` holds an equal piece of the row; for attention
 the ranks exchange pieces of the row for heads, and back (DeepSpeed's `UlyssesSPAttentionHF`; docs/decisions/0005).
@@ -26,12 +28,13 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from kernels_eval.errors import InputError
 from tasks.models.policy import attention_kinds
-from tasks.training.batches import Layout, MicroBatch, TrainedSequence, deal_to_ranks
+from tasks.training.batches import MicroBatch, TrainedSequence
 from tasks.training.config import check_heads
+from tasks.training.layout import Layout, Part, part_of
 
 PACKED = "kernelmill_packed"
-_CAUSAL_FROM_TOP_LEFT = 1
-"""PyTorch's number for the mask of its memory-efficient attention (CustomMaskType in its sources)."""
+_CAUSAL_FROM_TOP_LEFT, _CAUSAL_FROM_BOTTOM_RIGHT = 1, 2
+"""PyTorch's numbers for the mask of its memory-efficient attention (CustomMaskType in its sources)."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,12 @@ class SequenceGroup:
     """Number of groups; no two share a sequence."""
     process_group: Any = None
 
-    def plan(self, layout: Layout, lengths: Sequence[int]) -> tuple[list[list[int]], int]:
-        """Return the rows of each of this group's micro-batches, and the number of weightless ones that follow.
+    def plan(self, layout: Layout, sequences: Sequence[TrainedSequence]) -> tuple[list[Part], int]:
+        """Return the content of each of this group's micro-batches, and the number of weightless ones that follow.
 
         Every group takes part in every collective: all have as many micro-batches as the one with the most.
         """
-        plans = [layout.plan(lengths, share) for share in deal_to_ranks(lengths, self.groups)]
+        plans = layout.plans(sequences, self.groups)
         own = plans[self.number]
         return own, max(len(plan) for plan in plans) - len(own)
 
@@ -61,11 +64,11 @@ class SequenceGroup:
         self, layout: Layout, sequences: Sequence[TrainedSequence], device: torch.device
     ) -> Iterator[MicroBatch]:
         """Yield this group's micro-batches; every group has equally many, the last ones without weight if need be."""
-        plan, missing = self.plan(layout, [sequence.length for sequence in sequences])
-        for rows in plan:
-            yield layout.make(sequences, rows).to(device)
+        plan, missing = self.plan(layout, sequences)
+        for part in plan:
+            yield layout.make(sequences, part).to(device)
         for _ in range(missing):
-            yield layout.make(sequences, [0]).weightless().to(device)
+            yield layout.make(sequences, part_of([0])).weightless().to(device)
 
     def own_part(self, batch: MicroBatch) -> tuple[MicroBatch, slice]:
         """Return the rank's piece of a packed row, and the slice of the row's trained tokens that it predicts."""
@@ -136,16 +139,36 @@ def packed_attention(
     scaling: float | None = None,
     cu_seq_lens_q: Tensor | None = None,
     max_length_q: int | None = None,
+    cu_seq_lens_k: Tensor | None = None,
+    max_length_k: int | None = None,
+    key_places: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """query [1, H, T, D], key and value [1, K, T, D], K dividing H -> [1, T, H, D]. Called by the model."""
     if cu_seq_lens_q is None or max_length_q is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
+    spans = _Spans(cu_seq_lens_q, cu_seq_lens_q, max_length_q, max_length_q)
+    if key_places is not None and cu_seq_lens_k is not None and max_length_k is not None:
+        key, value = key.index_select(2, key_places), value.index_select(2, key_places)
+        spans = _Spans(cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k)
     if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
-        return _flash(query, key, value, scaling, cu_seq_lens_q, max_length_q), None
+        return _flash(query, key, value, scaling, spans), None
     if query.is_cuda and query.dtype == torch.float32:
-        return _memory_efficient(query, key, value, scaling, cu_seq_lens_q, max_length_q), None
-    return _one_by_one(query, key, value, scaling, cu_seq_lens_q), None
+        return _memory_efficient(query, key, value, scaling, spans), None
+    return _one_by_one(query, key, value, scaling, spans), None
+
+
+@dataclass(frozen=True)
+class _Spans:
+    """Queries and keys of each segment: where they begin, and T; upper bounds of their numbers.
+
+    A segment's last query sees all of its keys, the one before all but the last.
+    """
+
+    queries: Tensor
+    keys: Tensor
+    most_queries: int
+    most_keys: int
 
 
 def _shared(model: PreTrainedModel, group: SequenceGroup) -> str:
@@ -172,52 +195,56 @@ def _shared(model: PreTrainedModel, group: SequenceGroup) -> str:
     return name
 
 
-def _flash(
-    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, boundaries: Tensor, longest: int
-) -> Tensor:
+def _flash(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, spans: _Spans) -> Tensor:
     q, k, v = (tensor.transpose(1, 2).squeeze(0) for tensor in (query, key, value))
     out, *_ = torch.ops.aten._flash_attention_forward(
-        q, k, v, boundaries, boundaries, longest, longest, 0.0, True, False, scale=scaling
+        q, k, v, spans.queries, spans.keys, spans.most_queries, spans.most_keys, 0.0, True, False, scale=scaling
     )
     return out.unsqueeze(0)
 
 
-def _memory_efficient(
-    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, boundaries: Tensor, longest: int
-) -> Tensor:
+def _memory_efficient(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, spans: _Spans) -> Tensor:
     groups = query.shape[1] // key.shape[1]
     if groups > 1:  # this kernel knows no groups
         key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
     out, *_ = torch.ops.aten._efficient_attention_forward(
         *(tensor.transpose(1, 2) for tensor in (query, key, value)),
         None,
-        boundaries,
-        boundaries,
-        longest,
-        longest,
+        spans.queries,
+        spans.keys,
+        spans.most_queries,
+        spans.most_keys,
         0.0,
-        _CAUSAL_FROM_TOP_LEFT,
+        _CAUSAL_FROM_TOP_LEFT if spans.keys is spans.queries else _CAUSAL_FROM_BOTTOM_RIGHT,
         True,  # what the backward pass needs
         scale=scaling,
     )
     return out
 
 
-def _one_by_one(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, boundaries: Tensor) -> Tensor:
-    ends = boundaries.tolist()
+def _one_by_one(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, spans: _Spans) -> Tensor:
     groups = query.shape[1] // key.shape[1]
-    parts = [
-        scaled_dot_product_attention(
-            query[:, :, start:end],
-            key[:, :, start:end],
-            value[:, :, start:end],
-            is_causal=True,
-            scale=scaling,
-            enable_gqa=groups > 1,
+    queries, keys = (list(pairwise(ends.tolist())) for ends in (spans.queries, spans.keys))
+    parts: list[Tensor] = []
+    for (start, end), (first, last) in zip(queries, keys, strict=True):
+        sees_others = last - first > end - start
+        parts.append(
+            scaled_dot_product_attention(
+                query[:, :, start:end],
+                key[:, :, first:last],
+                value[:, :, first:last],
+                attn_mask=_from_bottom_right(end - start, last - first, query.device) if sees_others else None,
+                is_causal=not sees_others,
+                scale=scaling,
+                enable_gqa=groups > 1,
+            )
         )
-        for start, end in pairwise(ends)
-    ]
     return torch.cat(parts, dim=2).transpose(1, 2)
+
+
+def _from_bottom_right(queries: int, keys: int, device: torch.device) -> Tensor:
+    """Return the mask [queries, keys] with which the last query sees all keys, and each before it one less."""
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
 
 
 def _no_mask(*arguments: Any, **options: Any) -> None:

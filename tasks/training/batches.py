@@ -1,5 +1,7 @@
 """Micro-batches under a token budget: sequences of like length, padded on the right or packed without padding.
 
+Packed rows whose sequences share beginnings: tasks.training.shared_prefixes; the choice: tasks.training.layout.
+
 Padding on the right needs no attention mask: under causal attention no real token sees what comes after it. The
 language-model head runs only on the positions that predict a trained token.
 """
@@ -55,25 +57,38 @@ class MicroBatch:
     """[N] int64: the trained tokens."""
     mask: Tensor
     """[n, R] float32, R being the most trained tokens of a row: 1 for each trained token, left-aligned."""
+    tokens: int
+    """Tokens laid out, without padding; 0 if nothing of them is learnt."""
     position_ids: Tensor | None = None
     """Packed: [1, T] int64, each token's place in its sequence."""
     boundaries: Tensor | None = None
     """Packed: int32, where each sequence begins, and T."""
     longest: int = 0
     """Packed: an upper bound of the sequences' lengths."""
+    key_places: Tensor | None = None
+    """With shared beginnings, whose sequences are segments: [K] int64, the places in the row that each segment sees,
+    one segment's after the other's. Its own come last."""
+    key_boundaries: Tensor | None = None
+    """With shared beginnings: int32, where the places of each segment begin, and K."""
+    longest_keys: int = 0
+    """With shared beginnings: an upper bound of the places that a segment sees."""
 
     @property
     def packing(self) -> dict[str, Any]:
         """Options of a Transformers model that keep packed sequences apart; none for padded ones."""
         if self.boundaries is None:
             return {}
-        return {
+        options = {
             "position_ids": self.position_ids,
             "cu_seq_lens_q": self.boundaries,
             "cu_seq_lens_k": self.boundaries,
             "max_length_q": self.longest,
             "max_length_k": self.longest,
         }
+        if self.key_places is None:
+            return options
+        keys = {"cu_seq_lens_k": self.key_boundaries, "max_length_k": self.longest_keys, "key_places": self.key_places}
+        return options | keys
 
     @property
     def padded_tokens(self) -> int:
@@ -87,7 +102,8 @@ class MicroBatch:
 
     def weightless(self) -> "MicroBatch":
         """Return it with nothing to learn: it takes part in the ranks' collectives and adds no gradient."""
-        return replace(self, positions=self.positions[:0], targets=self.targets[:0], mask=torch.zeros_like(self.mask))
+        mask = torch.zeros_like(self.mask)
+        return replace(self, positions=self.positions[:0], targets=self.targets[:0], mask=mask, tokens=0)
 
     def to(self, device: torch.device) -> "MicroBatch":
         """Return it on a device."""
@@ -104,7 +120,7 @@ def make_micro_batch(sequences: Sequence[TrainedSequence], rows: Sequence[int]) 
     token_ids = np.zeros((len(chosen), width), dtype=np.int64)
     for index, sequence in enumerate(chosen):
         token_ids[index, : sequence.length] = sequence.token_ids
-    return _micro_batch(chosen, rows, token_ids, [index * width for index in range(len(chosen))])
+    return micro_batch(chosen, rows, token_ids, [index * width + np.arange(width) for index in range(len(chosen))])
 
 
 def make_packed_batch(sequences: Sequence[TrainedSequence], rows: Sequence[int], multiple: int = 1) -> MicroBatch:
@@ -117,24 +133,33 @@ def make_packed_batch(sequences: Sequence[TrainedSequence], rows: Sequence[int],
         pieces.append(np.zeros(padding, dtype=np.int32))
         lengths.append(padding)
     starts = [0, *np.cumsum(lengths).tolist()]
-    batch = _micro_batch(chosen, rows, np.concatenate(pieces).astype(np.int64)[None], starts[: len(chosen)])
+    places = [start + np.arange(sequence.length) for sequence, start in zip(chosen, starts, strict=False)]
+    batch = micro_batch(chosen, rows, np.concatenate(pieces).astype(np.int64)[None], places)
     return replace(
         batch,
         position_ids=torch.from_numpy(np.concatenate([np.arange(length) for length in lengths]))[None],
         boundaries=torch.tensor(starts, dtype=torch.int32),
-        # A power of two: each value is a kernel launch's shape or a compiled layer's guard; few values recompile less.
-        longest=1 << (max(lengths) - 1).bit_length(),
+        longest=rounded_up(max(lengths)),
     )
 
 
-def _micro_batch(
-    chosen: Sequence[TrainedSequence], rows: Sequence[int], token_ids: NDArray[np.int64], starts: Sequence[int]
+def rounded_up(length: int) -> int:
+    """Return the power of two from it on: each is a kernel launch's shape or a compiled layer's guard; few are best."""
+    return 1 << (length - 1).bit_length()
+
+
+def micro_batch(
+    chosen: Sequence[TrainedSequence],
+    rows: Sequence[int],
+    token_ids: NDArray[np.int64],
+    places: Sequence[NDArray[np.int64]],
 ) -> MicroBatch:
+    """Return a micro-batch of `token_ids`, in which the tokens of each sequence lie at flat `places`."""
     positions: list[NDArray[np.int64]] = []
     targets: list[NDArray[np.int32]] = []
-    for sequence, start in zip(chosen, starts, strict=True):
+    for sequence, own in zip(chosen, places, strict=True):
         learnt = np.flatnonzero(sequence.trained[1:])
-        positions.append(learnt + start)
+        positions.append(own[learnt])
         targets.append(sequence.token_ids[1:][learnt])
     counts = np.array([len(learnt) for learnt in positions])
     mask = np.arange(max(int(counts.max()), 1))[None, :] < counts[:, None]
@@ -144,6 +169,7 @@ def _micro_batch(
         positions=torch.from_numpy(np.concatenate(positions)),
         targets=torch.from_numpy(np.concatenate(targets).astype(np.int64)),
         mask=torch.from_numpy(mask.astype(np.float32)),
+        tokens=sum(sequence.length for sequence in chosen),
     )
 
 
@@ -206,22 +232,3 @@ def plan_packs(lengths: Sequence[int], rows: Sequence[int], token_budget: int) -
             packs[place].append(row)
             room[place] -= lengths[row]
     return packs
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Rules that cut a rank's sequences into micro-batches."""
-
-    token_budget: int
-    packed: bool = False
-    multiple: int = 1
-    """Packed rows are padded to a multiple of this many tokens."""
-
-    def plan(self, lengths: Sequence[int], rows: Sequence[int]) -> list[list[int]]:
-        """Return the rows of each micro-batch."""
-        plan = plan_packs if self.packed else plan_micro_batches
-        return plan(lengths, rows, self.token_budget)
-
-    def make(self, sequences: Sequence[TrainedSequence], rows: Sequence[int]) -> MicroBatch:
-        """Return one micro-batch."""
-        return make_packed_batch(sequences, rows, self.multiple) if self.packed else make_micro_batch(sequences, rows)

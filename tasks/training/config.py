@@ -29,8 +29,9 @@ class EngineConfig(FrozenModel):
 
     tokens_per_rank: Annotated[int, Operational] = Field(default=8192, ge=64)
     """Token budget of one micro-batch. Halved once if memory does not suffice."""
-    packing: Literal["auto", "packed", "padded"] = "auto"
-    """Layout of a micro-batch's sequences. `auto`: packed without padding on a GPU; padded on a CPU (faster there)."""
+    packing: Literal["auto", "packed", "padded", "shared"] = "auto"
+    """Layout of a micro-batch's sequences. `auto`: packed without padding on a GPU; padded on a CPU (faster there).
+    `shared`: packed, and what sequences have in common at their beginning (a group's prompt) is computed once."""
     head: Literal["auto", "plain", "chunked"] = "auto"
     """`chunked`: logits for one slice of the vocabulary at a time. `auto`: chunked if they exceed 256 MiB."""
     activation_checkpointing: Annotated[bool, Operational] = False
@@ -44,7 +45,7 @@ class EngineConfig(FrozenModel):
     ranks: Annotated[int, Operational] = Field(default=1, ge=1, validate_default=True)
     """Workers, each a Ray actor; data-parallel but for those that share sequences."""
     zero_stage: Annotated[Literal[0, 1, 2, 3], Operational] = 2
-    """What the ranks share: 1: the optimizer's state; 2: gradients; 3: weights, which one rank alone keeps whole."""
+    """Shared by the ranks: 1: the optimizer's state; 2: gradients; 3: weights, which one rank alone keeps whole."""
     deepspeed: Annotated[str | None, FileContent] = None
     """A DeepSpeed JSON (deployments/deepspeed); missing keys are generated, its ZeRO stage replaces `zero_stage`."""
     keep_checkpoints: Annotated[int, Operational] = Field(default=2, ge=1)
@@ -58,6 +59,8 @@ class EngineConfig(FrozenModel):
     def _shared_in_packed_rows(cls, found: int, info: ValidationInfo) -> int:
         if found > 1 and info.data.get("packing") == "padded":
             raise ValueError("1 with update.packing = padded: ranks share packed rows only")
+        if found > 1 and info.data.get("packing") == "shared":
+            raise ValueError("1 with update.packing = shared: beginnings are not shared between ranks")
         if found > 1 and info.data.get("compile"):
             raise ValueError("1 with update.compile: the exchange between ranks in each layer is not compiled")
         return found

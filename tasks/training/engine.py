@@ -17,13 +17,14 @@ from transformers import PreTrainedModel
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from tasks.training.attention import SequenceGroup, join_sequence_group, use_packed_attention
-from tasks.training.batches import Layout, MicroBatch, TrainedSequence
+from tasks.training.batches import MicroBatch, TrainedSequence
 from tasks.training.config import EngineConfig, LoraConfig
 from tasks.training.deepspeed_config import (
     deepspeed_config,
     initialize,
 )
 from tasks.training.deepspeed_file import stage_of, stage_on
+from tasks.training.layout import Layout, Packing
 from tasks.training.scoring import HeadMode, TokenScorer, score
 
 _PACKED_MULTIPLE = 128
@@ -42,7 +43,7 @@ class EngineSettings(FrozenModel):
     deepspeed: str | None
     """A DeepSpeed JSON file; what it does not set is generated."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    packing: Literal["auto", "packed", "padded"] = "auto"
+    packing: Literal["auto", "packed", "padded", "shared"] = "auto"
     head: HeadMode = "auto"
     activation_checkpointing: bool = False
     compile: bool = False
@@ -101,7 +102,7 @@ class TrainingEngine:
     def layout(self, token_budget: int) -> Layout:
         """Return the layout of this engine's micro-batches; `token_budget` is one rank's."""
         multiple = _PACKED_MULTIPLE if self.device.type == "cuda" else 1
-        return Layout(token_budget * self.group.size, packs(self.settings), multiple * self.group.size)
+        return Layout(token_budget * self.group.size, packing_of(self.settings), multiple * self.group.size)
 
     def micro_batches(self, sequences: Sequence[TrainedSequence], token_budget: int) -> list[MicroBatch]:
         """Return the micro-batches of this rank, or of its group; all ranks have equally many (SequenceGroup)."""
@@ -166,15 +167,16 @@ def gradient_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
     return torch.stack(squares).sum().sqrt().float()
 
 
-def packs(settings: EngineSettings) -> bool:
-    """Return True if micro-batches are packed: as set; by default on a GPU, and if ranks share them."""
-    by_default = torch.cuda.is_available() or settings.context_parallel > 1
-    return settings.packing == "packed" or (settings.packing == "auto" and by_default)
+def packing_of(settings: EngineSettings) -> Packing:
+    """Return the layout of micro-batches: as set; by default packed on a GPU, and if ranks share them."""
+    if settings.packing != "auto":
+        return settings.packing
+    return "packed" if torch.cuda.is_available() or settings.context_parallel > 1 else "padded"
 
 
 def prepare_model(model: PreTrainedModel, settings: EngineSettings, group: SequenceGroup) -> None:
     """Set a model's attention, checkpointing and compilation."""
-    if packs(settings):
+    if packing_of(settings) != "padded":
         use_packed_attention(model, group)
     if settings.activation_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -188,11 +190,14 @@ def prepare_model(model: PreTrainedModel, settings: EngineSettings, group: Seque
             layer.compile(dynamic=True)
 
 
-def step_flops(model: PreTrainedModel, lengths: Sequence[int], trained_tokens: int) -> float:
+def step_flops(
+    model: PreTrainedModel, lengths: Sequence[int], trained_tokens: int, shared_fraction: float = 0.0
+) -> float:
     """Return the floating-point operations of an optimizer step over sequences of these lengths.
 
     Counted: two for each pass, weight of the body and token, those of causal attention, and the head on trained tokens.
-    Of a layer's experts those that a token passes through. Recomputation (checkpointing, the chunked head) is not
+    Of a layer's experts those that a token passes through; of tokens that sequences share (`shared_fraction` of all)
+    none. Recomputation (checkpointing, the chunked head) is not
     useful work and not counted.
     """
     body: Any = model.base_model
@@ -209,7 +214,8 @@ def step_flops(model: PreTrainedModel, lengths: Sequence[int], trained_tokens: i
         getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     )
     attention = 6.0 * config.num_hidden_layers * width * sum(float(length) ** 2 for length in lengths)
-    return 2.0 * (body_passes * sum(lengths) + _passes(head.weight) * trained_tokens) + attention
+    body_flops = 2.0 * body_passes * sum(lengths) + attention
+    return (1 - shared_fraction) * body_flops + 2.0 * _passes(head.weight) * trained_tokens
 
 
 def _passes(weight: Tensor) -> float:

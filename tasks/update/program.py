@@ -47,7 +47,7 @@ class UpdateJob:
     total_iterations: int
     seed: int
     folder: Path
-    """Where rank 0 writes the new checkpoint."""
+    """Folder in which rank 0 writes the new checkpoint."""
     base: AdapterBase | None = None
     """With LoRA: the policy that the adapters belong to."""
     interim: Interim | None = None
@@ -127,7 +127,9 @@ def update_program(rank: RankContext, job: UpdateJob) -> Iterator[dict[str, Any]
                 **first_mismatch,
                 "learning_rate": rate,
                 "seconds": seconds,
-                **throughput(engines.policy, [samples[row] for row in hand], seconds, rank.world_size),
+                **throughput(
+                    engines.policy, [samples[row] for row in hand], seconds, rank.world_size, figures["shared_fraction"]
+                ),
                 "groups_used": job.samples.groups_used,
                 "groups_single": job.samples.groups_single,
                 "groups_constant": job.samples.groups_constant,

@@ -88,6 +88,7 @@ def optimizer_step(
     if engine.world_size > 1:
         distributed.all_reduce(maxima, distributed.ReduceOp.MAX)
     work = sum(item.batch.padded_tokens for item in items)
+    laid_out, own = sum(item.batch.tokens for item in items), _own_tokens(items, chosen)
     return {
         **_figures(totals, chosen, rows, prepared),
         "gradient_norm": norm,
@@ -95,15 +96,22 @@ def optimizer_step(
         **mismatch_of_sums(totals, maxima),
         "micro_batches": len(items),
         "token_budget": config.tokens_per_rank,
-        "padding_fraction": 1 - _own_tokens(items, chosen) / max(work, 1),
+        "padding_fraction": 1 - laid_out / max(work, 1),
+        "shared_fraction": (own - laid_out) / max(own, 1),
         **clock.seconds,
     }
 
 
-def throughput(engine: PolicyEngine, samples: Sequence[Sample], seconds: float, ranks: int) -> dict[str, float]:
-    """Return tokens/s, operations/s, and on a known GPU the share of its peak that the step achieved on all ranks."""
+def throughput(
+    engine: PolicyEngine, samples: Sequence[Sample], seconds: float, ranks: int, shared_fraction: float
+) -> dict[str, float]:
+    """Return tokens/s, operations/s, and on a known GPU the share of its peak that the step achieved on all ranks.
+
+    Tokens that samples share count for each of them, their operations once.
+    """
     lengths = [sample.sequence.length for sample in samples]
-    flops = step_flops(engine.model, lengths, sum(sample.responded for sample in samples)) / seconds
+    trained = sum(sample.responded for sample in samples)
+    flops = step_flops(engine.model, lengths, trained, shared_fraction) / seconds
     peak = peak_flops(engine.device)
     return {
         "tokens_per_s": sum(lengths) / seconds,

@@ -46,7 +46,7 @@ SAMPLING_FIELDS = {
 
 @dataclass
 class Faults:
-    """What goes wrong, each with a probability per `/generate`; and what is wrong altogether."""
+    """Faults, each with a probability per `/generate`; and what is wrong altogether."""
 
     error: float = 0.0
     """HTTP 500."""
@@ -84,7 +84,7 @@ class Pending:
 
 @dataclass
 class Drawn:
-    """What a policy drew: log-probabilities after the temperature."""
+    """Draw of a policy: log-probabilities after the temperature."""
 
     token_ids: list[int]
     logprobs: list[float]

@@ -1,4 +1,4 @@
-"""What deployments/compose.yaml starts, started by hand: its own commands, environments, names, ports and health checks, without containers.
+"""Services of deployments/compose.yaml, started by hand: its own commands, environments, names, ports and health checks, without containers.
 
 The services share a network namespace of their own, in which `postgres` and `prefect` are names of loopback, and a folder that holds
 what the Dockerfile copies and nothing else. PostgreSQL comes from the system's packages. Then a deployment runs to its end,
@@ -34,7 +34,7 @@ WAIT_S = 900.0
 """Only a hang takes longer."""
 SECRETS = {"POSTGRES_PASSWORD": secrets.token_hex(8), "KERNELMILL_JUDGE_TOKEN": secrets.token_hex(8)}
 SOCKETS = "/var/run/postgresql"
-"""Where PostgreSQL's programs look for it in its image."""
+"""Place where PostgreSQL's programs look for it in its image."""
 SMALL = [
     "name=composed", "iterations=1", "control=false", "problems.train=16", "problems.heldout=4", "sft.steps=40", "sft.data.compositions=24",
     "sft.warmup_steps=5", "rollout.episode.reward=kernelbench - 0.2*length", "rollout.problems_per_iteration=4",

@@ -39,7 +39,7 @@ MADE_UP = {"policy-003": "policy-001", "NAME": "triton"}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What has to come of a command here."""
+    """Expected outcome of a command here."""
 
     code: int = 0
     """Its exit code."""

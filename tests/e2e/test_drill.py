@@ -181,7 +181,7 @@ class Drill:
         return self.folder / "runs"
 
     def log_of(self, run_id: str) -> str:
-        """What this flow run has logged; earlier ones of the same configuration have not."""
+        """Log of this flow run; earlier ones of the same configuration have not."""
         path, before = self.logs[run_id]
         return path.read_bytes()[before:].decode(errors="replace") if path.exists() else ""
 

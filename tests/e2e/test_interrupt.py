@@ -25,7 +25,7 @@ SMALL = [
 ]  # fmt: skip
 ENDS_WITHIN_S = 3.0
 LOADED_MACHINE_S = 6.0
-"""What a machine that is busy with other work may need on top, e.g. to schedule the thread that ends the process."""
+"""Time that a machine busy with other work may need on top, e.g. to schedule the thread that ends the process."""
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ TOKENS = {
     "KERNELMILL_JUDGE_TOKEN": secrets.token_hex(20),
     "KERNELMILL_WEBHOOK_TOKEN": secrets.token_hex(20),
 }
-"""What a person may have in the environment, and nobody may find in a file."""
+"""Secrets that a person may have in the environment, and nobody may find in a file."""
 
 
 class Command:
@@ -50,7 +50,7 @@ class Command:
         self.mark = uuid.uuid4().hex
         self.began = time.time()
         self.heard: set[tuple[str, str]] = set()
-        """Where the killed run listened."""
+        """Address at which the killed run listened."""
         self.environment = {
             **{name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"},
             MARK: self.mark,

@@ -1,14 +1,13 @@
 """Judge problems at KernelBench's sizes on a real GPU: which are judged, in which time and memory, beside its procedure.
 
-    python3 tests/gpu/kernelbench_sizes_on_gpu.py [--workers 1] [--budget 500] [--peer] [--as-is 10] [--every 1]
+    python3 tests/gpu/kernelbench_sizes_on_gpu.py [--workers 1] [--budget 500] [--peer] [--compiled] [--as-is GB]
 
 Needs torch, triton, pydantic and cachetools. Every kernel (kernelbench_problems.py) should be `correct`; what is not is
 printed. Each problem is judged twice, by another text of the same kernel: the second time its reference and the worker
 are warm. `--peer`: in a process of its own the same pairs by the procedure that KernelBench publishes: five comparisons
-and 100 timed calls, with inputs made on the GPU, warm as the judge is; once more with the kernel's machine code from
-Triton's cache (`compiled`), which has no new kernel's; on every so many problems (`--as-is`) with inputs made on the
-CPU too, as its scripts do, which takes a minute for the largest. Writes `$OUT/kernelbench_sizes.json` after each
-problem. `--tiny` rehearses without a GPU, at small sizes; there the judge sees that a kernel which copies computes
+and 100 timed calls, with inputs made on the GPU, warm as the judge is; `--compiled`: once more with the kernel's machine
+code from Triton's cache, which has no new kernel's; `--as-is`: with inputs made on the CPU too, as its scripts do, where
+they have at most so many GB (6 GB take a minute). Writes `$OUT/kernelbench_sizes.json` after each problem. `--tiny` rehearses without a GPU, at small sizes; there the judge sees that a kernel which copies computes
 nothing (`decoy_kernel`), and the element-wise ones are correct.
 """
 
@@ -26,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 os.environ["PYTHONPATH"] = f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"
 
+import torch  # noqa: E402
 from kernelbench_problems import Operator, operators  # noqa: E402
 from timing_on_gpu import device_memory, say  # noqa: E402
 
@@ -62,18 +62,25 @@ def evaluate(problem, kernel, where):
 for line in sys.stdin:
     problem, kernel, places = json.loads(line)
     found = {}
-    for where in places:
+    for where in set(places) - {"compiled"}:
         try:
             if where == "cuda":
                 evaluate(problem, kernel.replace("BLOCK: tl.constexpr):", "BLOCK: tl.constexpr):  # warm"), where)
             found[where] = evaluate(problem, kernel, where)
-            if where == "cuda":
+            if "compiled" in places and where == "cuda":
                 found["compiled"] = evaluate(problem, kernel, where)
         except Exception as error:
             found[where] = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
             torch.cuda.empty_cache()
     print(json.dumps(found), flush=True)
 """
+
+
+def input_gb(operator: Operator) -> float:
+    """Return the size of a problem's inputs in GB."""
+    with torch.device("meta"):
+        tensors = [eval(value, {"torch": torch, **operator.sizes}) for value in operator.inputs.values()]
+    return sum(value.nbytes for value in tensors if isinstance(value, torch.Tensor)) / 1e9
 
 
 def judged(judge: Judge, operator: Operator) -> dict[str, Any]:
@@ -104,7 +111,10 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=500.0, help="seconds; no problem starts later")
     parser.add_argument("--every", type=int, default=1, help="every so many problems")
     parser.add_argument("--peer", action="store_true")
-    parser.add_argument("--as-is", type=int, default=0, help="with --peer: on every so many problems; 0: on none")
+    parser.add_argument("--compiled", action="store_true", help="with --peer: also with compiled kernels")
+    parser.add_argument(
+        "--as-is", type=float, default=0.0, metavar="GB", help="with --peer: also with inputs of the CPU"
+    )
     parser.add_argument("--tiny", action="store_true")
     given = parser.parse_args()
     out = Path(os.environ.get("OUT", ".")) / "kernelbench_sizes.json"
@@ -119,12 +129,12 @@ def main() -> None:
     # The share of own kernels is small by construction: what they copy, a library computed.
     config = JudgeConfig(workers=given.workers, device=device, min_own_time=0.0, timeout_s=60.0, compile_timeout_s=60.0)
     with Judge(config) as judge:
-        for number, operator in enumerate(chosen):
+        for operator in chosen:
             if time.monotonic() - began > given.budget:
                 break
             row = rows[operator.name] = judged(judge, operator)
             if peer is not None and peer.stdin is not None and peer.stdout is not None:
-                places = ["cuda", "cpu"] if given.as_is and number % given.as_is == 0 else ["cuda"]
+                places = ["cuda", *["compiled"] * given.compiled, *["cpu"] * (input_gb(operator) <= given.as_is)]
                 peer.stdin.write(json.dumps([operator.problem, operator.candidate, places]) + "\n")
                 row["peer"] = json.loads(peer.stdout.readline() or "{}")
             say(f"  {operator.name}: {json.dumps(row)}")

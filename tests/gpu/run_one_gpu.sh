@@ -2,6 +2,7 @@
 # run_one_gpu.sh OUT [whole] [SETTING…]: the configuration for one GPU, scaled so that it ends within six minutes on an
 # H100; with `whole` as it is.
 # Needs the extra `train` in PYTHON (default: python3) and SGLang where the configuration finds it (KERNELMILL_SGLANG).
+# CONFIG in the environment: another configuration than one-gpu.yaml.
 # OUT gets verify.log, train.log, gpu.csv (utilisation and memory each second), summary.json, and the log of a server
 # that failed. Start it with setsid where the shell may end before it; each line of train.log is a finished stage.
 set -u
@@ -13,7 +14,7 @@ settings=(iterations=1 problems.train=48 problems.heldout=8 problems.harder=0 ev
 if [ "${1:-}" = whole ]; then settings=(); shift; fi
 settings+=("runs_dir=$out/runs" "$@")
 arguments=(); for setting in "${settings[@]}"; do arguments+=(--set "$setting"); done
-run() { PYTHONPATH=$PWD "$python" -m flows.cli.main "$1" deployments/configs/one-gpu.yaml "${arguments[@]}"; }
+run() { PYTHONPATH=$PWD "$python" -m flows.cli.main "$1" "${CONFIG:-deployments/configs/one-gpu.yaml}" "${arguments[@]}"; }
 run verify > "$out/verify.log" 2>&1 || { cat "$out/verify.log"; exit 1; }
 nvidia-smi -i "${CUDA_VISIBLE_DEVICES:-0}" --query-gpu=timestamp,utilization.gpu,memory.used --format=csv,noheader -l 1 \
   > "$out/gpu.csv" & sampler=$!

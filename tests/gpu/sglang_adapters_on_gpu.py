@@ -17,41 +17,27 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "doubles"))
+
+from adapted_policy import save_adapted
 from sglang_policies import Trainer
 from sglang_proof import BATCH, REPOSITORY, LocalSupervisor, Proof
 
-from tasks.models.policy import load_policy, save_policy
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import SamplingConfig, SglangConfig
 from tasks.rollout.engines import GenerationRequest
 from tasks.rollout.engines.sglang.engine import SglangEngine
 from tasks.rollout.engines.sglang.pool import Member
 from tasks.rollout.engines.sglang.servers import SglangServer
-from tasks.training.adapter_files import AdapterBase
 from tasks.training.config import LoraConfig
 
 RANK = 16
 LORA = LoraConfig(rank=RANK, alpha=2 * RANK)
 
 
-def save_adapted(base: CheckpointRef, tokenizer: Any, folder: Path, seed: int, size: float) -> CheckpointRef:
-    """Write a policy that is an adapter on `base`, with normally distributed second factors of this deviation."""
-    from tasks.training.lora import add_adapters, merged_state, save_adapter
-
-    model = load_policy(base.path)
-    add_adapters(model, LORA, seed)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if ".lora_B." in name:
-                parameter.copy_(size * torch.randn(parameter.shape, generator=generator))
-    save_policy(model, tokenizer, folder, merged_state(model))
-    save_adapter(model, LORA, AdapterBase(uri=base.uri, digest=base.digest, lora=LORA), folder)
-    return CheckpointRef(uri=str(folder), digest=f"{folder.name}-{'0' * 20}")
-
-
 class Run:
-    """What the parts share."""
+    """State that the parts share."""
 
     def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
         self.proof = Proof(arguments.out, arguments.budget, patience=20 if arguments.double else 1)
@@ -72,7 +58,7 @@ class Run:
             self.policies[name] = await asyncio.to_thread(save, name, number)
         for number, name in enumerate(("writer-1", "mender-1", "writer-2")):
             self.policies[name] = await asyncio.to_thread(
-                save_adapted, self.policies["base"], self.tokenizer, self.folder / name, number, 0.05
+                save_adapted, self.policies["base"], self.tokenizer, self.folder / name, LORA, number
             )
         weights = [file.stat().st_size for file in self.policies["writer-1"].path.glob("model*.safetensors")]
         adapter = (self.policies["writer-1"].path / "adapter/adapter_model.safetensors").stat().st_size

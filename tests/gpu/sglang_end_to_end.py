@@ -44,7 +44,7 @@ from tasks.trajectories.writer import write_trajectories
 
 
 class Run:
-    """What the parts share."""
+    """State that the parts share."""
 
     def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
         self.double: bool = arguments.double

@@ -26,7 +26,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class Proof:
-    """What has been verified so far: `sglang.json` in the folder, written after every part."""
+    """Results so far: `sglang.json` in the folder, written after every part."""
 
     def __init__(self, out: Path, budget_s: float, patience: float = 1.0) -> None:
         """`patience`: what the parts' limits are multiplied by: a processor is no GPU."""

@@ -1,4 +1,4 @@
-"""What the parts of update_on_gpu.py share: models of the named shapes, an engine on one, a process group of one, clocks and memory."""
+"""Shared by the parts of update_on_gpu.py: models of the named shapes, an engine on one, a process group of one, clocks and memory."""
 
 import gc
 import json

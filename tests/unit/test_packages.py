@@ -1,4 +1,4 @@
-"""What holds for every module: it imports, it is small, and configurations are light."""
+"""Rules for every module: it imports, it is small, and configurations are light."""
 
 import json
 import subprocess
@@ -31,6 +31,7 @@ NOT_A_VERB_OR_NOUN = {
     "What", "Which", "Where", "Who", "Whose", "When", "How", "Why", "Whether", "If", "As", "For", "From", "Of", "On", "In",
     "At", "By", "With", "After", "Before", "While", "There", "It", "They", "This", "None", "Not", "So", "And", "But",
 }  # fmt: skip
+NOT_IN_TESTS = {"What", "Which", "Where", "Who"}
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
@@ -103,11 +104,30 @@ def test_docstrings_begin_with_a_verb_or_a_noun():
 
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     wrong: list[str] = []
-    for path in (path for package in (*PACKAGES, "benchmarks", ".ci", "docs") for path in sources(package)):
+    for path in (path for package in (*PACKAGES, "benchmarks", ".ci", "docs", "tests") for path in sources(package)):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            text = (ast.get_docstring(node) or "") if isinstance(node, documented) else ""
-            if text.split(" ")[0].rstrip(",:") in NOT_A_VERB_OR_NOUN:
+            if isinstance(node, documented):
+                text = ast.get_docstring(node) or ""
+                refused = NOT_IN_TESTS if path.is_relative_to(ROOT / "tests") else NOT_A_VERB_OR_NOUN
+            else:  # the text below a field or a constant
+                is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+                text = str(node.value.value) if is_text else ""
+                refused = NOT_IN_TESTS
+            if text.split(" ")[0].rstrip(",:") in refused:
                 wrong.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}: {text.splitlines()[0]}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_lines_of_prose_end_before_column_121():
+    """Of pages that people write; tables, code and what stands indented (a card of the site) may be longer."""
+    wrong: list[str] = []
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "kernels_eval").rglob("*.md")]
+    for path in (path for path in pages if "reference" not in path.parts):
+        is_code = False
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            is_code ^= line.lstrip().startswith("```")
+            if len(line) > 120 and not is_code and not line.startswith(("|", "    ", "```")):
+                wrong.append(f"{path.relative_to(ROOT)}:{number}")
     assert not wrong, "\n".join(wrong)
 
 

@@ -1,4 +1,4 @@
-"""What docs/security.md promises of files: none that we read can run code."""
+"""Promises of docs/security.md of files: none that we read can run code."""
 
 import ast
 from collections.abc import Iterator

@@ -43,12 +43,12 @@ class Plot(NamedTuple):
         return self.height - self.bottom - (value - self.y_low) / span * (self.height - self.top - self.bottom)
 
 
-def ticks(low: float, high: float, count: int = 4) -> list[float]:
-    """Return round values that cover [low, high], about `count` of them."""
+def ticks(low: float, high: float) -> list[float]:
+    """Return round values that cover [low, high], about four of them."""
     size = max(abs(low), abs(high))
     if high - low <= max(1e-9 * size, 1e-300):
         high = low + (size if size > 1e-300 else 1.0)
-    raw = (high - low) / count
+    raw = (high - low) / 4
     magnitude = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * magnitude for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * magnitude >= raw * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)

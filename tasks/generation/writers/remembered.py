@@ -5,12 +5,14 @@ twice. Answers of a server cost money.
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 from tasks.adapters.kernel_episode import ChatMessage
 from tasks.agents.config import SOLVER
 from tasks.generation.writers import Draft, Writer
+from tasks.pipeline.json_file import json_lines
 
 
 class RememberedWriter:
@@ -52,11 +54,8 @@ class RememberedWriter:
 
 def _lines(file: Path, digest: str) -> list[tuple[str, Draft]]:
     found: list[tuple[str, Draft]] = []
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
-        try:
-            stored = json.loads(line)
+    for stored in json_lines(file):
+        with suppress(KeyError, TypeError):  # of another version
             if stored.pop("digest") == digest:
                 found.append((stored.pop("key"), Draft(**stored)))
-        except (ValueError, KeyError, TypeError):  # the process was killed while it wrote
-            continue
     return found

@@ -65,7 +65,7 @@ class _Host(NamedTuple):
 
     imports: tuple[str, ...]
     definitions: tuple[str, ...]
-    """What `ModelNew` needs of the module that it comes from."""
+    """Needs of `ModelNew` from the module that it comes from."""
     model: str
 
 

@@ -229,7 +229,7 @@ def run_measured(workspace: Workspace) -> CheckpointRef:
 
 
 def test_a_lost_artifact_repeats_its_own_stage_alone(workspace: Workspace):
-    """What was measured differs the second time; the result does not, and nothing that follows is repeated."""
+    """Measured figures differ the second time; the result does not, and nothing that follows is repeated."""
     reference = run_measured(workspace)
     (folder,) = (workspace.runs_dir / "store" / "measuring").iterdir()
     before = (folder / "seconds.txt").read_text()

@@ -118,7 +118,7 @@ def gpus_are_reserved(cluster: Any) -> None:
 
 
 def refusals(cluster: Any) -> None:
-    """What the nodes can never hold is said in a sentence, and Ray is left as it was."""
+    """Reservations that the nodes can never hold are said in a sentence, and Ray is left as it was."""
     import ray
 
     from flows.checks.preflight import check_before_start
@@ -166,7 +166,7 @@ def a_node_that_dies_is_replaced(cluster: Any) -> None:
 
 
 def end_of_run() -> None:
-    """What RayCluster.stop does for the cluster object that started."""
+    """As RayCluster.stop does for the cluster object that started."""
     import ray
 
     from tasks.cluster.workers import release, stop_workers

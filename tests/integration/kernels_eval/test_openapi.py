@@ -49,7 +49,7 @@ def page(send: Send) -> dict[str, Any]:
 
 
 def values(schema: dict[str, Any], page: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """What a schema allows, with its examples among it."""
+    """Values that a schema allows, with its examples among it."""
     if "$ref" in schema:
         return values(page["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]], page)
     examples = st.sampled_from(schema["examples"]) if "examples" in schema else st.nothing()

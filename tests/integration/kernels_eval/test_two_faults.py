@@ -86,7 +86,7 @@ ORDERED = (
 )
 """Faults whose pairs were named by the order of programs, or by which process was faster."""
 _EDGE = ("rarely wrong values", "changed input")
-"""What is refused stays refused, and is wrong for a draw that shows the wrong values first: no public run decides."""
+"""Refused kernels stay refused, and is wrong for a draw that shows the wrong values first: no public run decides."""
 PAIRS = [pair for pair in itertools.combinations(FAULTS, 2) if pair != _EDGE]
 
 

@@ -23,7 +23,7 @@ SOURCES = ("llama-cpp-python",)
 """Packages whose source distribution is needed."""
 
 GPT_OSS_SYSTEM = r"(?s)^<\|start\|>system<\|message\|>.*?<\|end\|>"
-"""What gpt-oss says of itself, with the day."""
+"""Introduction of gpt-oss by itself, with the day."""
 EFFORT = r"Reasoning effort is set to [^\n<]*"
 """Qwen3.8's sentence on how much to think."""
 QWEN_SYSTEM = r"You are (Qwen, created by Alibaba Cloud\. You are )?a helpful assistant\."
@@ -40,7 +40,7 @@ class Published:
     fixture: str | None
     """File of tests/fixtures/chat_templates that has to write the same text; None: there is none."""
     found: GenericTemplate | str
-    """What probes prove, or the reason to refuse it."""
+    """Fact that probes prove, or the reason to refuse it."""
     tokens: str = ""
     """Fixture whose special tokens its tokenizer has, where it is not `fixture`."""
     family: str = "generic"

@@ -28,7 +28,7 @@ MANY = settings(
 ANY_TEXT = st.text("ab_/\n .é`", max_size=8)
 WORDS = st.text("ab_/\n .é`", max_size=6).map(str.strip)
 MARKS = r"</?think>|<\|?/?[\w▁]+\|?>|\[e~\[|<｜[\w▁]+｜>|assistant|analysis|final|thought"
-"""What a template writes around an answer and its reasoning: tags, special tokens, names of channels."""
+"""Text that a template writes around an answer and its reasoning: tags, special tokens, names of channels."""
 
 
 def say(role: str, content: str, trained: bool = False) -> Message:

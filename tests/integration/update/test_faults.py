@@ -1,4 +1,4 @@
-"""What a rank raises reaches the caller as what it is: bad input, a mistake in the program, or the machine's fault."""
+"""Errors of a rank reach the caller as what they are: bad input, a mistake in the program, or the machine's fault."""
 
 import os
 import signal

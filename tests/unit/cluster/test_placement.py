@@ -1,4 +1,4 @@
-"""What is reserved on which node, and when nodes can never hold it."""
+"""Reservations on each node, and when nodes can never hold it."""
 
 import itertools
 

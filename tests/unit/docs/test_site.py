@@ -22,7 +22,7 @@ LOADED = re.compile(
 """A tag that a browser follows by itself; `<a href>` is not one."""
 IN_STYLES = re.compile(r"(?:url\(\s*[\"']?|@import\s+[\"'])(?:https?:)?//[^)\s;]*", re.IGNORECASE)
 DRAWN_BY_OTHERS = re.compile(r"class=[\"']?mermaid\b|data-md-component=[\"']?source\b")
-"""What Material's script asks other hosts about: Mermaid's library, and figures of a repository."""
+"""Files that Material's script asks other hosts for: Mermaid's library, and figures of a repository."""
 FIGURE = re.compile(r"[+−]\d+\.\d+ \[[^\]]+\]")
 
 

@@ -1,4 +1,4 @@
-"""What each agent contributed, counted by hand on a few conversations."""
+"""Contribution of each agent, counted by hand on a few conversations."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What of a report and a comparison is shown in Prefect's UI."""
+"""Parts of a report and a comparison that are shown in Prefect's UI."""
 
 from tasks.evaluation.task import heldout_rows
 

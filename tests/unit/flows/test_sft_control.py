@@ -16,7 +16,7 @@ PROBLEMS = ProblemSetRef(uri="/p", digest="p", train=1, heldout=1)
 
 
 class SmallRun(SimpleNamespace):
-    """What the control reads and notes of a run."""
+    """The part of a run that the control reads and notes."""
 
     def record_control(self, noted: ControlState) -> None:
         self.state = self.state.model_copy(update={"control": noted})

@@ -1,4 +1,4 @@
-"""What of a stage's arguments decides its result."""
+"""Arguments of a stage that decide its result."""
 
 from pathlib import Path
 

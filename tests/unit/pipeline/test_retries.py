@@ -1,4 +1,4 @@
-"""Which failures are tried again, and how long a stage may take."""
+"""Failures that are tried again, and how long a stage may take."""
 
 import time
 from types import SimpleNamespace

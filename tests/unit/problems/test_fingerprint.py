@@ -1,4 +1,4 @@
-"""What a shape forgets, and what it must not forget."""
+"""Differences that a fingerprint forgets, and those that it must not forget."""
 
 import ast
 import keyword

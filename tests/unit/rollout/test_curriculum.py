@@ -181,7 +181,7 @@ def test_the_state_of_an_iteration_follows_from_the_batch_before_it(
 
 
 def test_a_checkpoint_brings_its_stage_along(levels_1_to_3: ProblemSetRef, tmp_path: Path) -> None:
-    """Where the trajectories before it are not at hand."""
+    """Drawn without the trajectories before it."""
     config = RolloutConfig(curriculum=CONFIG)
     made_with = CurriculumState(turns=2, level=1, rates=(0.9,))
     before = batch(tmp_path, 0, [True, True, False, None], made_with)

@@ -1,4 +1,4 @@
-"""Which episodes are played is a function of seed and iteration."""
+"""The choice of episodes is a function of seed and iteration."""
 
 import shlex
 

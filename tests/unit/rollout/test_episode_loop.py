@@ -67,7 +67,7 @@ def comparable(trajectories: list[Trajectory]) -> dict[str, Any]:
 
 
 def check(trajectories: list[Trajectory], episode: EpisodeConfig, expected: int) -> None:
-    """What holds of every trajectory, whatever failed."""
+    """Invariants of every trajectory, whatever failed."""
     ids = [trajectory.trajectory_id for trajectory in trajectories]
     assert len(set(ids)) == len(ids) == expected
     for trajectory in trajectories:

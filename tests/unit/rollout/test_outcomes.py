@@ -1,4 +1,4 @@
-"""What becomes of each shape of answer, from sampled tokens to the stored turn: verdict, reason, reward, and what is said of it."""
+"""Outcome of each shape of answer, from sampled tokens to the stored turn: verdict, reason, reward, and what is said of it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence

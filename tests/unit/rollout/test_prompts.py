@@ -1,4 +1,4 @@
-"""What the policy is told."""
+"""Messages to the policy."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What the process that rolls out reports, from its start on."""
+"""Reports of the process that rolls out, from its start on."""
 
 import asyncio
 import logging

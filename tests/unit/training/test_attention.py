@@ -9,8 +9,9 @@ from pydantic import ValidationError
 
 from kernels_eval.errors import InputError
 from tasks.training.attention import ALONE, SequenceGroup
-from tasks.training.batches import Layout, TrainedSequence
+from tasks.training.batches import TrainedSequence
 from tasks.training.config import EngineConfig, check_heads
+from tasks.training.layout import Layout, Packing, part_of
 
 lengths_of_sequences = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 20)), min_size=1, max_size=8)
 
@@ -28,7 +29,7 @@ def sequences_of(lengths: list[tuple[int, int]]) -> list[TrainedSequence]:
 @given(lengths=lengths_of_sequences, size=st.sampled_from([2, 3, 4]))
 def test_the_pieces_of_a_row_are_the_row(lengths: list[tuple[int, int]], size: int) -> None:
     sequences = sequences_of(lengths)
-    batch = Layout(10_000, packed=True, multiple=size).make(sequences, range(len(sequences)))
+    batch = Layout(10_000, "packed", multiple=size).make(sequences, part_of(range(len(sequences))))
     parts = [SequenceGroup(size, rank).own_part(batch) for rank in range(size)]
     for name in ("token_ids", "position_ids"):
         whole = torch.cat([getattr(part, name) for part, _ in parts], dim=1)
@@ -42,20 +43,26 @@ def test_the_pieces_of_a_row_are_the_row(lengths: list[tuple[int, int]], size: i
     assert all(part.boundaries is batch.boundaries for part, _ in parts)
 
 
-@given(lengths=lengths_of_sequences, groups=st.sampled_from([1, 2, 4]), budget=st.sampled_from([16, 40, 200]))
+@given(
+    lengths=lengths_of_sequences,
+    groups=st.sampled_from([1, 2, 4]),
+    budget=st.sampled_from([16, 40, 200]),
+    packing=st.sampled_from(["packed", "padded", "shared"]),
+)
 def test_groups_get_each_sequence_once_and_equally_many_micro_batches(
-    lengths: list[tuple[int, int]], groups: int, budget: int
+    lengths: list[tuple[int, int]], groups: int, budget: int, packing: Packing
 ) -> None:
-    totals = [prompt + response for prompt, response in lengths]
-    layout = Layout(budget, packed=True)
-    plans = [SequenceGroup(2, 0, number, groups).plan(layout, totals) for number in range(groups)]
-    assert sorted(row for plan, _ in plans for rows in plan for row in rows) == list(range(len(totals)))
+    sequences = sequences_of(lengths)
+    layout = Layout(budget, packing)
+    plans = [SequenceGroup(2, 0, number, groups).plan(layout, sequences) for number in range(groups)]
+    rows = [row for plan, _ in plans for part in plan for family in part for row in family.rows]
+    assert sorted(rows) == list(range(len(sequences)))
     assert len({len(plan) + fillers for plan, fillers in plans}) == 1
-    assert ALONE.plan(layout, totals) == (layout.plan(totals, range(len(totals))), 0)
+    assert ALONE.plan(layout, sequences) == (layout.plans(sequences, 1)[0], 0)
 
 
 def test_alone_nothing_is_cut_or_gathered() -> None:
-    batch = Layout(100).make(sequences_of([(2, 3)]), [0])
+    batch = Layout(100).make(sequences_of([(2, 3)]), part_of([0]))
     part, own = ALONE.own_part(batch)
     assert part is batch
     values = torch.ones(3)

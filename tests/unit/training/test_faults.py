@@ -11,7 +11,7 @@ from tasks.training.faults import OutOfMemoryError, with_smaller_batches
 
 
 def run_with(budget: int, enough: int, error: Exception) -> tuple[list[dict[str, Any]], list[int]]:
-    """What is said, and the budgets that were tried, where `enough` tokens fit."""
+    """The message, and the budgets that were tried, where `enough` tokens fit."""
     tried: list[int] = []
 
     def run(config: EngineConfig) -> Iterator[dict[str, Any]]:

@@ -74,7 +74,7 @@ def test_frozen_weights_get_no_gradient_and_no_rows_give_zeros() -> None:
 
 
 def test_the_head_is_cut_where_logits_would_be_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is kept for the backward pass shows which way was taken."""
+    """Tensors kept for the backward pass show which way was taken."""
     linear = torch.nn.Linear(4, 100, bias=False)
     targets = torch.zeros(50, dtype=torch.int64)
 

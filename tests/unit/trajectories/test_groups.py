@@ -1,4 +1,4 @@
-"""Which turns are compared, and which groups have a gradient, against a count one group at a time."""
+"""Turns that are compared, and groups that have a gradient, against a count one group at a time."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is written is what is read; old files are read, newer and foreign ones refused."""
+"""Tables are read as they were written; old files are read, newer and foreign ones refused."""
 
 import json
 import math

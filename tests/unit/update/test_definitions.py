@@ -261,7 +261,7 @@ LOSSES: dict[str, tuple[PerToken, Callable[..., tuple[Tensor, Any]]]] = {
 
 
 def weight_of(mask: Rows, row: int, how: str) -> float:
-    """What a token's loss is multiplied with."""
+    """Factor of a token's loss."""
     counts = [sum(keep) for keep in mask]
     sequences = max(sum(count > 0 for count in counts), 1)
     return {

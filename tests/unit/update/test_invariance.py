@@ -16,8 +16,9 @@ from torch import Tensor
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from tasks.training.attention import use_packed_attention
-from tasks.training.batches import Layout, TrainedSequence, deal_to_ranks
+from tasks.training.batches import TrainedSequence
 from tasks.training.config import LoraConfig
+from tasks.training.layout import Layout, Packing, part_of
 from tasks.training.scoring import TokenScorer, score
 from tasks.update.config import UpdateConfig
 from tasks.update.objective import Targets, objective
@@ -52,7 +53,10 @@ def new_model() -> PreTrainedModel:
 
 
 class Batch:
-    """Sequences with what the loss compares with; old log-probabilities are the policy's with noise, so that some are clipped."""
+    """Sequences with what the loss compares with; prompts begin alike, but for one, and two are equal.
+
+    Old log-probabilities are the policy's with noise, so that some are clipped.
+    """
 
     def __init__(self) -> None:
         random = np.random.default_rng(0)
@@ -63,6 +67,10 @@ class Batch:
             )
             for prompt, response in LENGTHS
         ]
+        stem = random.integers(0, VOCABULARY, max(prompt for prompt, _ in LENGTHS))
+        for number, (sequence, (prompt, _)) in enumerate(zip(self.sequences, LENGTHS, strict=True)):
+            sequence.token_ids[:prompt] = stem[:prompt]
+            sequence.token_ids[2 if number == 2 else 0] = 1
         model = new_model().double()
         with torch.no_grad():
             own = [log_probs(model, sequence)[0].float() for sequence in self.sequences]
@@ -120,7 +128,7 @@ def models() -> dict[bool, PreTrainedModel]:
 @given(
     budget=st.sampled_from([1, 20, 60, 200]),
     ranks=st.sampled_from([1, 2, 3, 4]),
-    packed=st.booleans(),
+    packing=st.sampled_from(["packed", "padded", "shared"]),
     multiple=st.sampled_from([1, 8]),
     chunked=st.booleans(),
     order=st.permutations(range(len(LENGTHS))),
@@ -131,20 +139,19 @@ def test_neither_split_nor_ranks_nor_order_nor_packing_matter(
     models: dict[bool, PreTrainedModel],
     budget: int,
     ranks: int,
-    packed: bool,
+    packing: Packing,
     multiple: int,
     chunked: bool,
     order: list[int],
 ) -> None:
-    scorer = TokenScorer(models[packed], "chunked" if chunked else "plain")
+    scorer = TokenScorer(models[packing != "padded"], "chunked" if chunked else "plain")
     scorer.zero_grad()
-    layout = Layout(budget, packed, multiple)
+    layout = Layout(budget, packing, multiple)
     sequences = [batch.sequences[place] for place in order]
-    lengths = [sequence.length for sequence in sequences]
     found: Counter[str] = Counter()
-    for share in deal_to_ranks(lengths, ranks):
-        for rows in layout.plan(lengths, share):
-            micro = layout.make(sequences, rows)
+    for plan in layout.plans(sequences, ranks):
+        for part in plan:
+            micro = layout.make(sequences, part)
 
             def laid_out(tensors: list[Tensor], micro: Any = micro) -> Tensor:
                 return micro.unflatten(torch.cat([tensors[order[row]] for row in micro.rows]))
@@ -170,7 +177,7 @@ def test_adapters_off_are_the_base_to_the_bit_and_adapters_on_are_not(batch: Bat
     for name, parameter in adapted.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(parameter)
-    micro = Layout(1000).make(batch.sequences, range(len(LENGTHS)))
+    micro = Layout(1000).make(batch.sequences, part_of(range(len(LENGTHS))))
     plain, with_adapters = TokenScorer(base), TokenScorer(adapted)
     loss_of = [score(plain, micro)[0]]
     with adapters_off(adapted):

@@ -1,4 +1,4 @@
-"""What must not matter does not: order, padding, what lies outside the mask, the split into micro-batches."""
+"""Invariances: order, padding, what lies outside the mask, the split into micro-batches."""
 
 from typing import Any
 

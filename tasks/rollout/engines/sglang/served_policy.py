@@ -44,7 +44,7 @@ class ServedPolicy:
     version: str
     """Label of the servers' weights: the digest of the checkpoint, or of its base."""
     adapter: ServedAdapter | None
-    """What makes these weights the policy, where servers take adapters and it has one."""
+    """Adapter that makes these weights the policy, where servers take adapters and it has one."""
     stop_token_ids: tuple[int, ...]
     """Sorted: tokens that end a turn."""
     prompts: tuple[tuple[int, ...], ...]

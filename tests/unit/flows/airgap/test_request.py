@@ -1,4 +1,4 @@
-"""What is not understood is refused in one sentence, before anything is downloaded."""
+"""Requests that are not understood are refused in one sentence, before anything is downloaded."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a run says before it starts: its steps, and about how long they take."""
+"""Lines of a run before it starts: its steps, and about how long they take."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What would stop a run later is refused before it starts, with the setting and what was found."""
+"""Settings that would stop a run later are refused before it starts, with the setting and what was found."""
 
 from collections.abc import Callable
 from pathlib import Path

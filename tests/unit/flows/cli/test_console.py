@@ -1,4 +1,4 @@
-"""What a run prints: stages with their share, and after Ctrl-C the command that goes on."""
+"""Output of a run: stages with their share, and after Ctrl-C the command that goes on."""
 
 import sys
 from io import StringIO

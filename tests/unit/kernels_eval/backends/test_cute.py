@@ -5,10 +5,10 @@ import linecache
 
 import pytest
 
-from kernels_eval.backends import backend_named
+from kernels_eval.backends import cute
 from kernels_eval.sandbox.candidate_source import FILE_NAME
 
-BACKEND = backend_named("cute")
+BACKEND = cute.BACKEND
 
 
 def test_own_kernels() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels_eval.backends import backend_named
+from kernels_eval.backends import hip
 from kernels_eval.backends.cuda import recorded_extensions
 from kernels_eval.compile import hipcc
 from kernels_eval.compile.nvcc import Extension
@@ -33,7 +33,7 @@ def test_what_hipcc_remarks() -> None:
 
 
 def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = backend_named("hip")
+    backend = hip.BACKEND
     assert "do not run on this machine's NVIDIA GPU" in (backend.unavailable("cuda", ("hip:gfx942",)) or "")
     assert "expected one such as `hip:gfx942`, found cuda:90" in (backend.unavailable("cpu", ("cuda:90",)) or "")
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kernels_eval.backends import backend_named
+from kernels_eval.backends import tilelang
 
-BACKEND = backend_named("tilelang")
+BACKEND = tilelang.BACKEND
 
 
 def test_own_kernels() -> None:

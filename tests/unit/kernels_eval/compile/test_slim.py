@@ -1,4 +1,4 @@
-"""Which extensions are built without PyTorch's headers, and how their functions are called."""
+"""Choice of the extensions that are built without PyTorch's headers, and how their functions are called."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a forward call returns, taken apart."""
+"""Returned values of a forward call, taken apart."""
 
 from kernels_eval.correctness.outputs import ONE, flat
 

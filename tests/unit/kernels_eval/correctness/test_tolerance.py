@@ -1,5 +1,6 @@
 """Tolerances: honest rounding passes, trivial answers fail however small the output is."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -130,11 +131,38 @@ def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch, block:
     actual[7, 8] += 1.0
     whole = compare(actual, oracle, oracle.float(), "output")
     monkeypatch.setattr("kernels_eval.correctness.tolerance._BLOCK", block)
+    monkeypatch.setattr("kernels_eval.correctness.tolerance._NARROW_BLOCK", block)
     found = compare(actual, oracle, oracle.float(), "output")
+    narrow = compare(actual, oracle.float(), oracle.float(), "output")
+    assert narrow.message == whole.message
     assert not found.agrees
     assert found.message == whole.message
     assert found.wrong_share == whole.wrong_share == pytest.approx(1 / 200)
     assert (found.max_abs_error, found.max_rel_error) == pytest.approx((whole.max_abs_error, whole.max_rel_error))
+
+
+@given(
+    st.sampled_from([torch.float32, torch.float16, torch.bfloat16]),
+    st.floats(-6.0, 38.0),
+    st.integers(0, 10_000),
+    st.floats(0.0, 2.0),
+)
+def test_without_an_oracle_in_float64_errors_are_as_numpy_computes_them_in_float64(
+    dtype: torch.dtype, exponent: float, seed: int, error: float
+) -> None:
+    largest = min(10.0**exponent, torch.finfo(dtype).max / 4)
+    native = torch.rand(300, generator=torch.Generator().manual_seed(seed)).mul(largest).to(dtype)
+    actual = native.clone()
+    actual[seed % 300] += error * TOLERANCES[dtype] * largest
+    found, wanted = actual.double().numpy(), native.double().numpy()
+    off = np.abs(found - wanted)
+    scale = np.abs(wanted[wanted != 0]).mean() if wanted.any() else 1e-12
+    comparison = compare(actual, native, native, "output")
+    assert comparison.max_rel_error is not None
+    assert comparison.max_abs_error == pytest.approx(off.max(), rel=1e-6)
+    assert comparison.max_rel_error == pytest.approx((off / (scale + np.abs(wanted))).max(), rel=1e-5, abs=1e-12)
+    if abs(comparison.max_rel_error - TOLERANCES[dtype]) > 1e-5 * TOLERANCES[dtype] and dtype is torch.float16:
+        assert comparison.agrees == (comparison.max_rel_error < TOLERANCES[dtype])  # no wider tolerance in this type
 
 
 @given(SCALES, st.integers(0, 1000), st.sampled_from([torch.float32, torch.bfloat16]), st.floats(0.0, 3.0))

@@ -1,11 +1,14 @@
 """Operators of PyTorch that a GPU runs as several kernels, or slowly."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from kernels_eval.cost.eager_kernels import kernels_of
 from kernels_eval.cost.hardware import HARDWARE
+from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.operators import EagerCounter
 from kernels_eval.cost.roofline import total_s
 
@@ -50,3 +53,22 @@ def test_each_kernel_reads_what_the_one_before_left() -> None:
     first, *later = counter.launches
     assert (first.again_bytes, first.dram_bytes) == (0.0, 4.0 * ROWS * COLUMNS)
     assert all(launch.again_bytes == launch.dram_bytes - launch.written_bytes for launch in later)
+
+
+@pytest.mark.parametrize("name", ["logsumexp", "native_layer_norm", "native_group_norm", "mse_loss", "sort"])
+def test_operations_and_first_reads_are_counted_once(name: str) -> None:
+    """Of an operator that runs as several kernels: the first computes, later ones read what was there before."""
+    func = SimpleNamespace(overloadpacket=SimpleNamespace(__name__=name))
+    launch = Launch(kernel=f"aten.{name}", programs=64, dram_bytes=2e6, again_bytes=0.0, operations={"fp32": 1e6})
+    made = kernels_of(launch, func, (), 1e6)
+    assert len(made) > 1
+    assert sum(each.operations.get("fp32", 0.0) for each in made) == 1e6
+    assert made[0].again_bytes == 0
+    assert all(each.again_bytes == each.dram_bytes - each.written_bytes for each in made[1:])
+    assert all(each.l2_bytes == each.dram_bytes for each in made)
+
+
+def test_any_other_operator_is_one_launch_as_it_is() -> None:
+    func = SimpleNamespace(overloadpacket=SimpleNamespace(__name__="relu"))
+    launch = Launch(kernel="aten.relu", programs=64, dram_bytes=2e6, l2_bytes=2e6)
+    assert kernels_of(launch, func, (), 1e6) == [launch]

@@ -45,7 +45,7 @@ def check(late_writes: bool = False, **observed: Any) -> None:
     check_round(Round(RoundAnswer(kind="round", calls=(), **observed), host_s=1e-3), calls, (), LargestErrors())
 
 
-STREAMS = Attribution(100, 0, 0, (), 1, uses_side_streams=True)
+STREAMS = Attribution(100, 0, (), 1, uses_side_streams=True)
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def refusal(check: Callable[[], None]) -> str | None:
 def test_attribution(own_ns: int, library_ns: int, policy: str, category: str | None) -> None:
     config = JudgeConfig.model_validate({"policy": policy, "min_own_time": 0.3})
     names = ("sm80_gemm",) if library_ns else ()
-    attribution = Attribution(own_ns, library_ns, 0, names, 1, False)
+    attribution = Attribution(own_ns, library_ns, names, 1, False)
     assert refusal(lambda: check_attribution(attribution, {"row_softmax"}, config)) == category
 
 
 def test_a_kernel_named_like_a_librarys() -> None:
-    attribution = Attribution(100, 0, 0, (), 1, False)
+    attribution = Attribution(100, 0, (), 1, False)
     assert refusal(lambda: check_attribution(attribution, {"cutlass_gemm"}, JudgeConfig())) == "disguised_kernel"
 
 

@@ -1,4 +1,4 @@
-"""Which inputs may be replaced by other values: those without a structure that kernels may rely on."""
+"""Inputs that may be replaced by other values: those without a structure that kernels may rely on."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What the server refuses before anything is judged, and how: through the whole ASGI application, without a judge's processes."""
+"""Requests that the server refuses before anything is judged, and how: through the whole ASGI application, without a judge's processes."""
 
 import asyncio
 import json

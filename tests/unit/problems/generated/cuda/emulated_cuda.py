@@ -25,7 +25,7 @@ class Argument(ctypes.Structure):
 
 
 class EmulatedExtension:
-    """What `load_inline` returns: `forward` runs the source's host function, which launches the kernels."""
+    """Result of `load_inline`: `forward` runs the source's host function, which launches the kernels."""
 
     def __init__(self, source: str, declaration: str) -> None:
         self.source = source

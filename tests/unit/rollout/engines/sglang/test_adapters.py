@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
+from imported import import_file
 
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.agents.team import publish_team
-from tasks.models.policy import load_policy, save_policy
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import RolloutConfig, SamplingConfig, SglangConfig
 from tasks.rollout.engines import FinishReason, Generation, GenerationRequest, PolicyServer, open_engine
 from tasks.rollout.engines.local.engine import load_engine
-from tasks.training.adapter_files import AdapterBase
 from tasks.training.config import LoraConfig
 
 RANK = 8
@@ -28,24 +26,12 @@ def adapted(
     policies: dict[str, CheckpointRef], small_tokenizer: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, CheckpointRef]:
     """Four policies that are adapters on the first one: two steps of two agents."""
-    from tasks.training.lora import add_adapters, merged_state, save_adapter
-
-    folder, first = tmp_path_factory.mktemp("adapted"), policies["first"]
-    lora = LoraConfig(rank=RANK, alpha=2 * RANK)
-    made: dict[str, CheckpointRef] = {}
-    for number, name in enumerate(("writer-1", "writer-2", "mender-1", "mender-2")):
-        model = load_policy(first.path)
-        add_adapters(model, lora)
-        generator = torch.Generator().manual_seed(number)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                if parameter.requires_grad:
-                    parameter.add_(0.05 * torch.randn(parameter.shape, generator=generator))
-        save_policy(model, small_tokenizer, folder / name, merged_state(model))
-        base = AdapterBase(uri=first.uri, digest=first.digest, lora=lora)
-        save_adapter(model, lora, base, folder / name)
-        made[name] = CheckpointRef(uri=str(folder / name), digest=f"{name}-digest")
-    return made
+    double = import_file(Path(__file__).parents[4] / "doubles" / "adapted_policy.py")
+    folder, lora = tmp_path_factory.mktemp("adapted"), LoraConfig(rank=RANK, alpha=2 * RANK)
+    return {
+        name: double.save_adapted(policies["first"], small_tokenizer, folder / name, lora, number)
+        for number, name in enumerate(("writer-1", "writer-2", "mender-1", "mender-2"))
+    }
 
 
 def opened(server: Any, policy: CheckpointRef, tokenizer: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What is asked of a server, and what is believed of its answers."""
+"""Requests to a server, and the checks of its answers."""
 
 import copy
 from typing import Any

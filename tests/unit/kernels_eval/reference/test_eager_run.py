@@ -1,0 +1,47 @@
+"""Operators of a reference, collected without computing it: launches, bytes needed, operators that draw."""
+
+import torch
+
+from kernels_eval.reference.eager_run import EagerRun, run_eager
+from kernels_eval.reference.problem_code import ProblemCode
+from kernels_eval.reference.reduction import Reduction
+
+
+def ran(forward: str, inputs: str, init: str = "pass") -> EagerRun:
+    code = ProblemCode(
+        "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+        f"class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n        {init}\n"
+        f"    def forward(self, x, y=None):\n        return {forward}\n"
+        f"def get_inputs():\n    return {inputs}\ndef get_init_inputs():\n    return []\n"
+    )
+    model = code.model(0)
+    return run_eager(code, model, Reduction(code, model))
+
+
+def test_each_operator_is_a_launch() -> None:
+    run = ran("torch.relu(x @ y) + 1", "[torch.randn(64, 32), torch.randn(32, 16)]")
+    assert [launch.kernel for launch in run.launches] == ["aten.mm", "aten.relu", "aten.add"]
+    assert sum(launch.matrix_flops for launch in run.launches) == 2 * 64 * 32 * 16
+
+
+def test_bytes_that_are_needed_are_inputs_weights_and_results() -> None:
+    run = ran("self.linear(x)", "[torch.randn(64, 32)]", "self.linear = nn.Linear(32, 16)")
+    assert run.needed_bytes == 4 * (64 * 32 + (32 * 16 + 16) + 64 * 16)
+
+
+def test_operators_that_draw_are_named() -> None:
+    assert ran("F.dropout(x, training=True)", "[torch.randn(8, 8)]").random_operators
+    assert not ran("x.softmax(1)", "[torch.randn(8, 8)]").random_operators
+
+
+def test_a_problem_whose_shapes_depend_on_values_is_run() -> None:
+    run = ran("x[x > 0].sum()", "[torch.arange(-8.0, 8.0)]")
+    assert any("index" in launch.kernel or "nonzero" in launch.kernel for launch in run.launches)
+    assert run.needed_bytes == 16 * 4 + 4
+
+
+def test_a_large_problem_is_not_computed() -> None:
+    before = torch.get_rng_state()
+    run = ran("x @ x", "[torch.randn(1 << 15, 1 << 15)]")  # 70 million million operations
+    assert sum(launch.matrix_flops for launch in run.launches) == 2 * (1 << 45)
+    assert torch.equal(torch.get_rng_state(), before)

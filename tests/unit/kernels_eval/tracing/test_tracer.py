@@ -1,0 +1,161 @@
+"""Host code on tensors without values: the commands that it leaves behind, run on values, give what PyTorch gives."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels_eval.correctness.allowed_operators import MAX_HOST_READS, ForbiddenOperatorError
+from kernels_eval.interpreter.tensor_store import TensorStore
+from kernels_eval.trace.schema import FIRST_OWN, FIRST_WEIGHT, MAX_COMMANDS, Operate, Part, Upload, View
+from kernels_eval.tracing.traced_tensor import TracedTensor
+from kernels_eval.tracing.tracer import Tracer
+
+VIEWS: list[Callable[[Any], Any]] = [
+    lambda x: x.t(),
+    lambda x: x[1:],
+    lambda x: x[:, ::2],
+    lambda x: x.unsqueeze(1),
+    lambda x: x.reshape(-1).view(x.shape[1], x.shape[0]) if x.is_contiguous() else x,
+    lambda x: x.contiguous(),
+    lambda x: x.clone(),
+    lambda x: x.half().float(),
+    lambda x: torch.zeros_like(x).copy_(x),
+    lambda x: x.squeeze(1),
+]
+
+
+def tracer(strict: bool = True, read: Callable[[dict[str, Any]], Any] = lambda view: 0) -> Tracer:
+    made = Tracer(strict=strict, read=read)
+    made.start()
+    return made
+
+
+def replayed(made: Tracer, given: torch.Tensor, result: Any, weight: torch.Tensor | None = None) -> torch.Tensor:
+    """Run what was recorded, as the interpreter process does, and return the value of a result."""
+    view = View(**made.view_of(made.promote(result)))
+    commands, payload = made.take()
+    store = TensorStore(strict=made.strict)
+    store.give(0, given, given.numel() * given.element_size())
+    if weight is not None:
+        store.give(FIRST_WEIGHT, weight, weight.numel() * weight.element_size())
+    for command in Part.model_validate({"kernels": [], "commands": commands}).commands:
+        if isinstance(command, Operate):
+            store.operate(command)
+        elif isinstance(command, Upload):
+            store.upload(command, bytearray(b"".join(payload)))
+    return store.tensor(view)
+
+
+@given(st.lists(st.sampled_from(VIEWS), max_size=6))
+def test_views_and_copies_are_replayed_to_the_same_values(steps: list[Callable[[Any], Any]]) -> None:
+    x = torch.arange(30.0).reshape(5, 6)
+    made = tracer()
+    found: Any = made.input(0, (5, 6), torch.float32)
+    expected = x
+    for step in steps:
+        if expected.dim() == 2 or step is VIEWS[-1]:
+            expected = step(expected)
+            with made:
+                found = step(found)
+    assert (found.shape, found.stride(), found.dtype) == (expected.shape, expected.stride(), expected.dtype)
+    assert replayed(made, x, found).tolist() == expected.tolist()
+
+
+def test_constants_of_the_host_are_uploaded_once_at_their_first_use() -> None:
+    made = tracer(strict=False)
+    x: Any = made.input(0, (2, 2), torch.float32)
+    scale = torch.tensor([[2.0], [3.0]])
+    with made:
+        result = x * scale + scale
+    kinds = [command["kind"] for command in made.commands]
+    assert kinds.count("upload") == 1
+    given = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert replayed(made, given, result).tolist() == (given * scale + scale).tolist()
+
+
+def test_weights_keep_the_judges_numbers() -> None:
+    made = tracer(strict=False)
+    weight = torch.nn.Parameter(torch.zeros(3))
+    made.adopt(weight.detach(), FIRST_WEIGHT)
+    x: Any = made.input(0, (3,), torch.float32)
+    with torch.no_grad(), made:
+        result = x + weight.detach()
+    assert not [command for command in made.commands if command["kind"] == "upload"]
+    values = torch.tensor([10.0, 20.0, 30.0])
+    assert replayed(made, torch.ones(3), result, values).tolist() == [11, 21, 31]
+
+
+def test_operators_that_compute_are_refused_and_remembered() -> None:
+    made = tracer()
+    x: Any = made.input(0, (4, 4), torch.float32)
+    with made, pytest.raises(ForbiddenOperatorError):
+        torch.softmax(x, 1)
+    assert made.violations == ["aten._softmax"]
+    assert made.commands == []
+
+
+@pytest.mark.parametrize("name", ["numpy", "tolist", "__array__", "__dlpack__"])
+def test_values_do_not_leave_by_other_ways(name: str) -> None:
+    made = tracer()
+    x: Any = made.input(0, (4,), torch.float32)
+    with pytest.raises(ForbiddenOperatorError, match="not on the host"):
+        getattr(x, name)()
+    assert made.violations == [f"Tensor.{name}"]
+
+
+def test_single_values_are_asked_of_the_judge_and_counted() -> None:
+    asked: list[dict[str, Any]] = []
+    made = tracer(read=lambda view: asked.append(view) or 2.5)
+    x: Any = made.input(0, (MAX_HOST_READS + 1,), torch.float32)
+    with made:
+        assert float(x[3]) == 2.5
+        assert (asked[0]["storage"], asked[0]["offset"], asked[0]["shape"]) == (0, 3, [])
+        for place in range(MAX_HOST_READS - 1):
+            float(x[place])
+        with pytest.raises(ForbiddenOperatorError, match="values read on the host"):
+            float(x[0])
+        made.start()
+        assert float(x[0]) == 2.5  # in another call
+
+
+def test_a_storage_is_freed_once_no_tensor_shows_it() -> None:
+    made = tracer()
+    with made:
+        first: Any = torch.empty_like(made.input(0, (4,), torch.float32))
+        second = first[1:]
+    number = second.memory.number
+    assert number >= FIRST_OWN
+
+    def freed() -> set[int]:
+        return {storage for command in made.take()[0] if command["kind"] == "free" for storage in command["storages"]}
+
+    del first
+    assert number not in freed()
+    del second
+    assert number in freed()
+
+
+def test_a_loop_without_end_is_cut_off() -> None:
+    made = tracer()
+    for _ in range(MAX_COMMANDS):
+        made.command({"kind": "free", "storages": []})
+    with pytest.raises(RuntimeError, match=f"more than {MAX_COMMANDS} operations"):
+        made.command({"kind": "free", "storages": []})
+
+
+def test_traced_tensors_look_like_a_gpus() -> None:
+    made = tracer()
+    x = made.input(0, (4, 4), torch.float16)
+    assert isinstance(x, TracedTensor)
+    assert (x.device, x.is_cuda, x.get_device()) == (torch.device("cuda", 0), True, 0)
+    with made:
+        assert x.to("cuda") is x
+        moved: Any = x.cpu()
+        assert moved.is_on_host
+        assert not moved.cuda().is_on_host
+        assert x[1].data_ptr() - x.data_ptr() == 4 * 2
+        assert x.clone().data_ptr() // (1 << 44) != x.data_ptr() // (1 << 44)

@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import triton.language as tl
 from hypothesis import given
@@ -14,7 +13,7 @@ from kernels_eval.interpreter.triton_patches.operation_counts import count_produ
 
 
 def block(dtype: Any, *shape: int) -> Any:
-    return SimpleNamespace(dtype=tl.block_type(dtype, list(shape)), handle=SimpleNamespace(data=np.zeros(shape)))
+    return SimpleNamespace(dtype=dtype, type=tl.block_type(dtype, list(shape)))
 
 
 def counted(dtype: Any, m: int, n: int, k: int, precision: Any = None, allow_tf32: Any = None) -> dict[str, float]:

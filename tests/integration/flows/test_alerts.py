@@ -170,7 +170,9 @@ def stored_address() -> str:
 @pytest.mark.parametrize(
     "url", ["https://", "ftp://chat.example.com", "chat.example.com/x", "https://a b/c", "https://x:99999/y"]
 )
-def test_a_wrong_address_leaves_the_old_one(server: PrefectServer, url: str, capsys: pytest.CaptureFixture[str]):
+def test_a_wrong_address_leaves_the_old_one(
+    server: PrefectServer, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     with temporary_settings({PREFECT_API_URL: server.api_url}):
@@ -179,8 +181,9 @@ def test_a_wrong_address_leaves_the_old_one(server: PrefectServer, url: str, cap
         assert stored_address() == "https://chat.example.com/hooks/old"
         with pytest.raises(InputError, match="token"):
             call_webhook_on_failure("https://chat.example.com/hooks/new", "two\nlines")
+        monkeypatch.setattr("flows.services.alerts.WEBHOOK_TEMPLATE", Path("none.yaml"))
         with pytest.raises(InputError, match="cannot be read"):
-            call_webhook_on_failure("https://chat.example.com/hooks/new", template=Path("none.yaml"))
+            call_webhook_on_failure("https://chat.example.com/hooks/new")
         assert stored_address() == "https://chat.example.com/hooks/old"
     assert "the webhook's address" in capsys.readouterr().err
 

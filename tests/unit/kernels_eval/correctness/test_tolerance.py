@@ -122,6 +122,25 @@ def test_mostly_zeros_are_held_to_the_size_of_the_rest() -> None:
     assert not compare(1.05 * actual, oracle, native, "output").agrees
 
 
+def test_a_few_rows_are_held_to_what_the_reference_loses_in_its_worst_one() -> None:
+    """Softmax of large squares: another order of additions moves a few rows by more than the tolerance."""
+    generator = torch.Generator().manual_seed(8)
+    x = torch.randn(200, 48, generator=generator, dtype=torch.float64)
+    x[3], x[3, :4] = 0.5 * x[3], torch.tensor([30.0, 30.002, 30.004, 30.01])
+    oracle = x.square().softmax(dim=1)
+    rounding = 1 + 3e-7 * torch.randn(2, 200, 48, generator=generator, dtype=torch.float64)  # of float32
+    native, actual = ((x.square() * part).softmax(dim=1).float() for part in rounding)
+    assert float(((actual - oracle).abs() / (oracle.mean() + oracle)).max()) > TOLERANCES[torch.float32]
+    assert compare(actual, oracle, native, "output").agrees
+    off = 3e-4 * (oracle.mean() + oracle)
+    few, many = actual.clone(), actual.clone()
+    few[5, 7] += 100 * off[5, 7]  # by more than the reference loses anywhere
+    many[:40, 7] += off[:40, 7]
+    assert not compare(few, oracle, native, "output").agrees
+    assert not compare(many, oracle, native, "output").agrees
+    assert not compare(torch.zeros_like(actual), oracle, native, "output").agrees
+
+
 @pytest.mark.parametrize("block", [1, 7, 1000])
 def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     generator = torch.Generator().manual_seed(6)

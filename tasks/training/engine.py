@@ -197,8 +197,7 @@ def step_flops(
 
     Counted: two for each pass, weight of the body and token, those of causal attention, and the head on trained tokens.
     Of a layer's experts those that a token passes through; of tokens that sequences share (`shared_fraction` of all)
-    none. Recomputation (checkpointing, the chunked head) is not
-    useful work and not counted.
+    none. Recomputation (checkpointing, the chunked head) is not useful work and not counted.
     """
     body: Any = model.base_model
     embedding = model.get_input_embeddings().weight  # pyright: ignore[reportOptionalMemberAccess]

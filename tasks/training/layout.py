@@ -36,9 +36,9 @@ class Layout:
 
     def plans(self, sequences: Sequence[TrainedSequence], ranks: int) -> list[list[Part]]:
         """Return the micro-batches of each rank. The ranks get about equal numbers of tokens."""
-        lengths = [sequence.length for sequence in sequences]
         if self.packing == "shared":
             return self._shared_plans(sequences, ranks)
+        lengths = [sequence.length for sequence in sequences]
         plan = plan_packs if self.packing == "packed" else plan_micro_batches
         shares = deal_to_ranks(lengths, ranks)
         return [[part_of(rows) for rows in plan(lengths, share, self.token_budget)] for share in shares]

@@ -14,7 +14,7 @@ import re
 import socket
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -129,15 +129,26 @@ def backend_for(source: str, device: str, targets: Sequence[str]) -> str:
 
     By its imports alone. One that imports what it does not use is judged by rules that its kernels do not meet.
     """
-    imported = {first or second for first, second in _IMPORT.findall(source)}
-    for name in backend_names():
-        backend = backend_named(name)
-        package = backend.package
-        if package is None or not any(module == package or module.startswith(f"{package}.") for module in imported):
-            continue
-        if backend.unavailable(device, targets) is None:
+    for name in _imported(source):
+        if backend_named(name).unavailable(device, targets) is None:
             return name
     return "triton"
+
+
+def is_interpreted(source: str, backend: str) -> bool:
+    """True if the interpreter runs a source, judged by this back end (or AUTO), on a machine without a GPU."""
+    if backend != AUTO:
+        return backend_named(backend).interprets
+    return all(backend_named(name).interprets for name in _imported(source))
+
+
+def _imported(source: str) -> Iterator[str]:
+    """Yield the back ends whose package a source imports."""
+    imported = {first or second for first, second in _IMPORT.findall(source)}
+    for name in backend_names():
+        package = backend_named(name).package
+        if package is not None and any(module == package or module.startswith(f"{package}.") for module in imported):
+            yield name
 
 
 class LaunchCompiledBackend(Backend):

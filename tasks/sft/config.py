@@ -14,6 +14,7 @@ class SftJudgeConfig(FrozenModel):
     device: Literal["as_judge", "cpu"] = "as_judge"
     """`cpu`: pairs are judged on CPU workers, in Triton's interpreter and with estimated speeds, also where rollouts
     are judged on a GPU: a GPU times one kernel after the other, which for a corpus takes an hour instead of minutes.
+    With `judge.backend: auto`, kernels in languages that are not interpreted are judged as rollouts are all the same.
     `as_judge`: as rollouts are (`judge.device`)."""
     workers: Annotated[int | None, Operational] = Field(default=None, ge=1, le=512)
     """Pairs judged at the same time. None: `judge.workers`; with `device: cpu`, all CPUs of the machine but two."""

@@ -11,7 +11,9 @@ def check_corpus(config: SftDataConfig, judge: JudgeConfig) -> None:
     """Raise InputError if no corpus is generated in the judge's language, or none of its kernels can be found right."""
     if config.path is None:
         language_of(judge.backend)
-    names = {"sft.data.judge.device": config.judge.device, "judge.device": judge.device}
+    names = {"judge.device": judge.device}
+    if judge.backend != AUTO:  # of several languages, those that a CPU does not run are judged as rollouts are
+        names["sft.data.judge.device"] = config.judge.device
     on_cpu = next((name for name, device in names.items() if device == "cpu"), None)
     interprets = judge.backend != AUTO and backend_named(judge.backend).interprets
     if config.verified and on_cpu is not None and not interprets:

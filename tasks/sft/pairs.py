@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels_eval import Judge, JudgeConfig, Problem, Status, Verdict
+from kernels_eval.backends import is_interpreted
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.rewards import reward_of
 from tasks.pipeline.references import ProblemSetRef, Progress, SftDataRef
@@ -50,8 +51,12 @@ def build_sft_data(
     heldout = read_problems(problem_set, Split.HELDOUT)
     drafts = load_drafts(Path(config.path)) if config.path else generate_drafts(config, problems, seed, judge.backend)
     cleaned = drop_contaminated(drafts, (row.problem.source for row in heldout), lambda draft: draft.problem.source)
-    settings = judge_for(episode, judge_of_pairs(config, judge))
-    verdicts = _judge(cleaned.clean, settings, progress, judge_all or judge_here)
+    verdicts = _judge(
+        cleaned.clean,
+        lambda kernel: judge_for(episode, judge_of_pairs(config, judge, kernel)),
+        progress,
+        judge_all or judge_here,
+    )
     rows = [_row(number, draft, verdicts, config, episode, judge.backend) for number, draft in enumerate(cleaned.clean)]
     kept = [row for row in rows if row is not None]
     used = sum(row["used"] for row in kept)
@@ -70,12 +75,14 @@ def build_sft_data(
     return publish_pairs(kept, metadata, config.verified, destination)
 
 
-def judge_of_pairs(config: SftDataConfig, judge: JudgeConfig) -> JudgeConfig:
-    """Return the settings of the judge of pairs: the rollouts' (`judge`) with what `sft.data` changes."""
+def judge_of_pairs(config: SftDataConfig, judge: JudgeConfig, kernel_source: str) -> JudgeConfig:
+    """Return the settings of the judge of a kernel of a pair: the rollouts' (`judge`) with what `sft.data` changes."""
     changes: dict[str, Any] = {"compile": "never"} if config.compile == "never" else {}
     if config.path is None:  # tests run every operator of it in every style at the full size
         changes["full_size_share"] = 0.0
     if config.judge.device == "cpu":
+        if not is_interpreted(kernel_source, judge.backend):
+            return judge.model_copy(update=changes)
         changes["device"] = "cpu"
     if config.judge.workers is not None:
         changes["workers"] = config.judge.workers
@@ -89,20 +96,36 @@ def judge_here(items: Sequence[tuple[Problem, str]], config: JudgeConfig, progre
 
 
 def _judge(
-    drafts: Sequence[Draft], config: JudgeConfig, progress: Progress, judge_all: JudgeAll
+    drafts: Sequence[Draft], settings_of: Callable[[str], JudgeConfig], progress: Progress, judge_all: JudgeAll
 ) -> dict[tuple[str, str], Verdict]:
-    """Judge each distinct (problem, kernel) once, the earlier kernels of repairs too; keyed by the two sources."""
-    items: dict[tuple[str, str], tuple[Problem, str]] = {}
+    """Judge each distinct (problem, kernel) once, the earlier kernels of repairs too; keyed by the two sources.
+
+    `settings_of`: the judge's, for a kernel. Kernels of equal settings are judged together.
+    """
+    groups: dict[JudgeConfig, dict[tuple[str, str], tuple[Problem, str]]] = {}
     for draft in drafts:
         for kernel in (draft.kernel, *draft.earlier):
+            items = groups.setdefault(settings_of(kernel), {})
             items.setdefault((draft.problem.source, kernel), (draft.problem, kernel))
-    verdicts = judge_all(list(items.values()), config, progress)
-    faults = [verdict for verdict in verdicts if verdict.is_fault]
-    if len(faults) > MAX_FAULT_SHARE * len(verdicts):
+    total, found = sum(map(len, groups.values())), {}
+    for config, items in groups.items():
+        verdicts = judge_all(list(items.values()), config, _later_part(progress, len(found), total))
+        found.update(zip(items, verdicts, strict=True))
+    faults = [verdict for verdict in found.values() if verdict.is_fault]
+    if len(faults) > MAX_FAULT_SHARE * len(found):
         raise InfrastructureError(
-            f"the judge failed on {len(faults)} of {len(verdicts)} SFT kernels: {faults[0].error_message}"
+            f"the judge failed on {len(faults)} of {len(found)} SFT kernels: {faults[0].error_message}"
         )
-    return dict(zip(items, verdicts, strict=True))
+    return found
+
+
+def _later_part(progress: Progress, before: int, of_all: int) -> Progress:
+    """Return the progress of a part of the kernels, so many of which were judged before it."""
+
+    def report(done: int, total: int, **figures: float) -> None:
+        progress(before + done, of_all, **figures)
+
+    return report
 
 
 def _row(

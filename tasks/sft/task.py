@@ -34,11 +34,11 @@ def make_sft_data(
     from tasks.rollout.judging import judge_kernels
     from tasks.sft.pairs import build_sft_data
 
-    if config.judge.device == "cpu":
-        place = JudgingPlace(gpus=place.gpus, all_cpus=config.judge.workers is None)
+    on_cpus = JudgingPlace(gpus=place.gpus, all_cpus=config.judge.workers is None)
 
     def judge_all(items: Sequence[tuple[Problem, str]], settings: JudgeConfig, progress: Progress) -> list[Verdict]:
-        return judge_kernels(items, settings, place, progress)
+        moved = config.judge.device == settings.device == "cpu"
+        return judge_kernels(items, settings, on_cpus if moved else place, progress)
 
     return build_sft_data(problems, config, suite, episode, judge, seed, stage.destination, stage.progress, judge_all)
 

@@ -27,6 +27,7 @@ SOURCE = (
 )
 HELD_OUT = 99
 RIGHT = Verdict(status=Status.CORRECT, compiled=True, correct=True, speedup=2.0)
+TRITON = "import triton\n"
 WRONG = Verdict(status=Status.INCORRECT, compiled=True)
 FAULT = Verdict(status=Status.INFRASTRUCTURE_ERROR, error_message="the machine failed")
 
@@ -161,7 +162,7 @@ def test_a_corpus_of_both_languages_mends_kernels_of_either() -> None:
 @pytest.mark.parametrize(("path", "share"), [(None, 0.0), ("pairs.jsonl", 0.2)])
 def test_only_a_corpus_of_others_is_run_at_its_full_size(path: str | None, share: float) -> None:
     judge = JudgeConfig(full_size_share=0.2)
-    assert pairs.judge_of_pairs(SftDataConfig(path=path), judge).full_size_share == share
+    assert pairs.judge_of_pairs(SftDataConfig(path=path), judge, TRITON).full_size_share == share
 
 
 def test_a_language_without_a_generated_corpus_needs_a_file_of_pairs() -> None:
@@ -181,8 +182,12 @@ def test_cuda_pairs_that_no_gpu_runs_are_refused_before_the_run(pairs_device: st
         check_corpus(config, judge)
     check_corpus(config.model_copy(update={"verified": False}), judge)
     check_corpus(config, judge.model_copy(update={"backend": "triton"}))
-    with pytest.raises(InputError, match=f"^{named}: cpu, where kernels of judge.backend = auto are built"):
-        check_corpus(config, judge.model_copy(update={"backend": "auto"}))
+    several = judge.model_copy(update={"backend": "auto"})
+    if named == "sft.data.judge.device":
+        check_corpus(config, several)  # a GPU judges those in CUDA C++
+    else:
+        with pytest.raises(InputError, match=f"^{named}: cpu, where kernels of judge.backend = auto are built"):
+            check_corpus(config, several)
 
 
 def test_nothing_to_learn_from_is_bad_input_and_a_failing_judge_is_the_machine_s(build: Build, tmp_path: Path) -> None:
@@ -195,8 +200,36 @@ def test_nothing_to_learn_from_is_bad_input_and_a_failing_judge_is_the_machine_s
 
 def test_pairs_are_judged_on_cpu_workers_where_the_setting_says_so_although_rollouts_are_judged_on_a_gpu():
     on_gpu = JudgeConfig(device="cuda", workers=3, full_size_share=0.0)
-    assert pairs.judge_of_pairs(SftDataConfig(), on_gpu) == on_gpu
+    assert pairs.judge_of_pairs(SftDataConfig(), on_gpu, TRITON) == on_gpu
     config = SftDataConfig.model_validate({"compile": "never", "judge": {"device": "cpu", "workers": 14}})
-    judged_by = pairs.judge_of_pairs(config, on_gpu)
+    judged_by = pairs.judge_of_pairs(config, on_gpu, TRITON)
     assert (judged_by.device, judged_by.workers, judged_by.compile) == ("cpu", 14, "never")
     assert judged_by.model_copy(update={"device": "cuda", "workers": 3, "compile": on_gpu.compile}) == on_gpu
+
+
+def test_of_two_languages_the_one_that_no_cpu_runs_is_judged_as_rollouts_are(
+    problems: ProblemSetRef, tmp_path: Path
+) -> None:
+    judged: list[tuple[str, int | None, str]] = []
+    shown: list[tuple[int, int]] = []
+
+    def judge_all(items: Sequence[tuple[Problem, str]], config: JudgeConfig, progress: Any) -> list[Verdict]:
+        judged.extend((config.device, config.workers, kernel) for _, kernel in items)
+        progress(len(items), len(items))
+        return [RIGHT for _ in items]
+
+    data = pairs.build_sft_data(
+        problems,
+        SftDataConfig.model_validate({"compositions": 12, "judge": {"device": "cpu", "workers": 14}}),
+        ProblemsConfig(),
+        EpisodeConfig(prompt="source"),
+        JudgeConfig(backend="auto", device="cuda", workers=3),
+        0,
+        tmp_path / "data",
+        lambda done, total: shown.append((done, total)),
+        judge_all,
+    )
+    places = {("load_inline" in kernel, device, workers) for device, workers, kernel in judged}
+    assert places == {(True, "cuda", 3), (False, "cpu", 14)}
+    assert shown[0][0] < shown[1][0] == shown[1][1] == shown[0][1] == len(judged)
+    assert data.pairs == len(table_of(data))

@@ -34,11 +34,19 @@ class CallSets:
         self._budget = min(budget, _LARGEST_ROUND)
         self._drawn = 0
         self.forms: list[TensorForm] = []
-        """Forms of the outputs at the full size: known after `reserve`."""
+        """Forms of the outputs at the full size: known after `learn_forms`."""
+
+    def learn_forms(self) -> None:
+        """Run the reference on one input set for the forms of its outputs."""
+        self.forms = [form_of(tensor) for tensor in self._reference.results(self.one())]
+
+    @property
+    def is_reserved(self) -> bool:
+        """True if the shared memory has the right size for these sets as it is."""
+        return self._transport.suits(self._layout(self.most_calls).nbytes)
 
     def reserve(self) -> None:
-        """Have the shared memory ready, which must not move once a candidate has mapped it."""
-        self.forms = [form_of(tensor) for tensor in self._reference.results(self.one())]
+        """Have the shared memory ready, which must not move while a candidate has mapped it: after `learn_forms`."""
         self._transport.reserve(self._layout(self.most_calls).nbytes)
 
     def one(self) -> list[Any]:

@@ -95,7 +95,11 @@ class Round:
 
 
 class Session:
-    """One candidate, from its start to its end. A context manager: leaving it kills the candidate."""
+    """One candidate, from its start to its end. A context manager: leaving it has the candidate killed.
+
+    It does not wait for that. Another one may `start` meanwhile, in which no code of its candidate runs; before `load`
+    `wait_until_ended` has to be called.
+    """
 
     def __init__(self, fork_server: ForkServer, limits: Limits, descriptor: int, page: GatePage) -> None:
         """`descriptor`: the file that a candidate's process may map; `page`: its first page."""
@@ -107,8 +111,12 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the candidate, and wait for that: the next one needs the device and the shared memory to itself."""
-        self._child.stop()
+        """Have the candidate ended."""
+        self._child.release()
+
+    def wait_until_ended(self) -> None:
+        """Wait until the candidate's process has ended, and the device has its memory back."""
+        self._child.wait_until_ended()
 
     def start(self, job: dict[str, Any]) -> None:
         """Hand the job over. No code of the candidate runs yet: a failure is a fault of the machine."""

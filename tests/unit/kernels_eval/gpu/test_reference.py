@@ -85,6 +85,7 @@ def test_a_round_takes_its_share_of_the_memory(tmp_path: Path) -> None:
         with (tmp_path / "memory").open("w+b") as file:
             driver: Any = None
             sets = CallSets(made, SEED, HostTransport(driver, file.fileno()), memory)
+            sets.learn_forms()
             sets.reserve()
             return sets.most_calls
 
@@ -99,6 +100,7 @@ def test_the_first_trial_comes_twice(tmp_path: Path, memory: int) -> None:
     with (tmp_path / "memory").open("w+b") as file:
         driver: Any = None
         sets = CallSets(made, SEED, HostTransport(driver, file.fileno()), memory)
+        sets.learn_forms()
         sets.reserve()
         rounds = list(sets.trials(None, 3))
     calls = [(calls, values) for calls, _ in rounds for values in calls.sets]

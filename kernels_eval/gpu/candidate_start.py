@@ -69,7 +69,7 @@ class CandidateStart:
         overheads = self._overheads(session)
         found = session.load()
         with state.lock.shared():
-            weights = self.reference.weights_for(found, self.sets.one())
+            weights = self.reference.weights_for(found, self.sets.one)
         session.set_weights(weights)
         state.phases.ended(Phase.LOAD)
         return overheads

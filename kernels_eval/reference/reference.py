@@ -6,7 +6,7 @@ The candidate's processes never hold a reference.
 import copy
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -91,14 +91,14 @@ class Reference:
         model = self._model(perturbed)
         return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
-    def weights_for(self, state: Mapping[str, Form], inputs: list[Any]) -> dict[str, torch.Tensor]:
+    def weights_for(self, state: Mapping[str, Form], draw: Callable[[], list[Any]]) -> dict[str, torch.Tensor]:
         """Return perturbed parameters and buffers by the names of a candidate's that correspond to them.
 
-        `state`: forms of the candidate's parameters and buffers. Raises CandidateFailedError if it lacks one that the
-        result for `inputs` depends on.
+        `state`: forms of the candidate's parameters and buffers; `draw`: returns inputs, and is called only for a
+        candidate that lacks one. Raises CandidateFailedError if the result for them depends on it.
         """
         match = match_weights(self.state(False), state)
-        for name in self._needed(match.missing, inputs):
+        for name in self._needed(match.missing, draw):
             value = self.state(False)[name]
             raise CandidateFailedError(
                 Status.INCORRECT,
@@ -108,12 +108,15 @@ class Reference:
             )
         return given_weights(self.state(True), match, state)
 
-    def _needed(self, names: tuple[str, ...], inputs: list[Any]) -> list[str]:
+    def _needed(self, names: tuple[str, ...], draw: Callable[[], list[Any]]) -> list[str]:
         """Return the names of parameters and buffers that the result depends on."""
         constant = {id(value) for value in constant_buffers(self._models[False])}
         buffers = dict(self._models[False].named_buffers())
         names = tuple(name for name in names if name not in buffers or id(buffers[name]) in constant)
-        if not names or not self._depends_on(names, inputs):
+        if not names:
+            return []
+        inputs = draw()
+        if not self._depends_on(names, inputs):
             return []
         return [name for name in names if self._depends_on((name,), inputs)] or [names[0]]
 

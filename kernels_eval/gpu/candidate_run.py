@@ -86,7 +86,7 @@ class CandidateRun:
         try:
             start.reserve()
             with start.session(limits) as session:
-                overheads = start.load(session)
+                overheads = start.load(session, config.trials)
                 compiled = True
                 self._try(session, None, resources=True)
                 self._try_hidden_size(session)

@@ -60,16 +60,28 @@ class CandidateStart:
         self.state.leftovers.append(made.wait_until_ended)
         return made
 
-    def load(self, session: Session) -> Overheads:
-        """Load the candidate and give it the reference's weights; returns the overhead of its rounds."""
+    def load(self, session: Session, trials: int) -> Overheads:
+        """Load the candidate and give it the reference's weights; returns the overhead of its rounds.
+
+        `trials`: as `CallSets.trials` takes it; the first round of them is drawn while the candidate is loaded.
+        """
         state = self.state
         session.start({**self.job, "memory": state.transport.mapping()})
         state.phases.ended(Phase.READY)
         state.settle()  # so far the judge's own code alone has run beside the end of the process before
         overheads = self._overheads(session)
-        found = session.load()
+
+        def draw_ahead() -> None:
+            with state.lock.shared():
+                self.sets.draw_ahead(trials)
+
+        def one() -> list[Any]:
+            self.sets.forget_ahead()  # both may be more than the memory holds
+            return self.sets.one()
+
+        found = session.load(draw_ahead)
         with state.lock.shared():
-            weights = self.reference.weights_for(found, self.sets.one)
+            weights = self.reference.weights_for(found, one)
         session.set_weights(weights)
         state.phases.ended(Phase.LOAD)
         return overheads

@@ -14,7 +14,8 @@ class Phase(StrEnum):
     READY = "ready"
     """The shared memory has its size, and a process has the job. No code of the candidate has run."""
     LOAD = "load"
-    """The candidate's source is executed and its model built. The worker draws the first trials meanwhile."""
+    """The candidate's source is executed and its model built. The worker draws the first trials meanwhile, and
+    runs reference and oracle on them."""
     COMPILE = "compile"
     """First round of trials: the compiler runs in the candidate's first call."""
     TRIALS = "trials"

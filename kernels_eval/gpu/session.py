@@ -36,6 +36,10 @@ JUDGE_WALL_S = 60.0
 Seconds = Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)]
 
 
+def nothing() -> None:
+    """Do nothing while a candidate is loaded."""
+
+
 class CallOutputs(FrozenModel):
     """Outputs of one call. Their contents lie in the shared device memory, in slots of the expected forms."""
 
@@ -133,9 +137,13 @@ class Session:
         except CandidateFailedError as failed:
             raise InfrastructureError(f"a round without a candidate failed: {failed.message}") from failed
 
-    def load(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Have the candidate's source executed; returns type and shape of its parameters and buffers."""
+    def load(self, meanwhile: Callable[[], object] = nothing) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Have the candidate's source executed; returns type and shape of its parameters and buffers.
+
+        `meanwhile`: called while the candidate is at it.
+        """
         self._child.send({"kind": "load"})
+        meanwhile()
         answer = self.receive()
         if not isinstance(answer, StateAnswer):
             raise out_of_turn("the process answered out of turn")

@@ -214,10 +214,7 @@ class Reference:
         double = self._doubles[perturbed]
         if double is None:
             return native
-        wide = [
-            value.double() if isinstance(value, torch.Tensor) and value.dtype.is_floating_point else value
-            for value in copied(inputs)
-        ]
+        wide = [_widened(value) if isinstance(value, torch.Tensor) else value for value in inputs]
         try:
             outputs, _ = self._code.run(double, wide)
         except ReferenceFailedError:  # e.g. it creates fp32 tensors and multiplies matrices with them
@@ -273,3 +270,8 @@ class Reference:
             f"the reference is random: its outputs differ between two runs on the same inputs{drawn}; no kernel can "
             "agree with it"
         )
+
+
+def _widened(value: torch.Tensor) -> torch.Tensor:
+    """Return a copy of an input, in float64 if it has a floating point."""
+    return value.to(torch.float64, copy=True) if value.dtype.is_floating_point else value.clone()

@@ -100,7 +100,7 @@ def test_a_child_that_ends_is_explained_by_its_ending(
 
 
 def test_an_answer_that_takes_too_long_is_a_timeout_whatever_the_ending(server: OneChild) -> None:
-    server.ending = Ending("signal", signal.SIGKILL)
+    server.how = Ending("signal", signal.SIGKILL)
     with child_of(server) as child:
         child.limit_wait(0.05)
         with pytest.raises(CandidateFailedError, match=r"ran longer than 0\.05 s") as caught:

@@ -5,6 +5,8 @@ Until the last of it is gone no code of this candidate runs, nothing is publishe
 memory keeps its size: kernels that were launched may go on until their context is gone.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,11 +56,15 @@ class CandidateStart:
         release_unused_memory()
         keep_within(self._own_bytes())
 
-    def session(self, limits: Limits) -> Session:
-        """Return a session with a process that has no job yet; the worker's state remembers to wait for its end."""
-        made = Session(self.state.fork_server, limits, self.state.descriptor, self.state.page)
-        self.state.leftovers.append(made.wait_until_ended)
-        return made
+    @contextmanager
+    def session(self, limits: Limits) -> Generator[Session]:
+        """Have a process for the candidate, which has no job yet. After it the worker remembers to wait for its end."""
+        state = self.state
+        with Session(state.fork_server, limits, state.descriptor, state.page) as session:
+            try:
+                yield session
+            finally:
+                state.leftovers.append(session.wait_until_ended)
 
     def load(self, session: Session, trials: int) -> Overheads:
         """Load the candidate and give it the reference's weights; returns the overhead of its rounds.

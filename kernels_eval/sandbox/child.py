@@ -74,7 +74,9 @@ class Child:
 
     def wait_until_ended(self) -> None:
         """Wait until a child that was released has ended, with all that it started. Others may have started since."""
-        if self._ending is None and self._job is not None:
+        if self._ending is None:
+            if self._job is None:
+                raise InfrastructureError("the end of a process is waited for that nobody has asked to end")
             self._ending = self._fork_server.ending(self._job)
 
     def limit_wait(self, seconds: float) -> None:

@@ -183,6 +183,30 @@ def test_workers_that_share_a_device_end(tmp_path: Path) -> None:
     assert (tmp_path / "device.lock").exists()
 
 
+def test_the_phases_of_a_verdict_are_its_time() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(ROOT / "tests/doubles/simulated_device.py")]
+    kernels = (ROW_KERNEL, ROW_KERNEL.replace("x * 2.0", "x * 2.1"))
+    requests = [
+        {"problem": PROBLEM.replace("128, 300", "16, 64"), "kernel": kernel, "has_phases": True} for kernel in kernels
+    ]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env=environment
+    ) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        for request, more in zip(requests, ({"compile", "profile", "rounds"}, set[str]()), strict=True):
+            started = time.perf_counter()
+            worker.stdin.write(json.dumps(request) + "\n")
+            worker.stdout.readline()
+            phases = json.loads(worker.stdout.readline())
+            spent_s = time.perf_counter() - started
+            assert set(phases) == {"reference", "before", "ready", "load", "end"} | more
+            assert min(phases.values()) >= 0.0
+            assert sum(phases.values()) < spent_s
+        worker.stdin.close()
+
+
 STAYS = """
 import os, time
 started = os.fork()
@@ -195,6 +219,14 @@ import time
 open("loaded", "w").close()
 time.sleep(1.0)
 """
+
+
+def runs(process: int) -> bool:
+    """True if a process exists and has not ended (a zombie has)."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def test_nothing_of_a_candidate_is_left_when_the_next_ones_code_runs(tmp_path: Path) -> None:
@@ -220,7 +252,7 @@ def test_nothing_of_a_candidate_is_left_when_the_next_ones_code_runs(tmp_path: P
         while not list(tmp_path.glob("candidate-*/loaded")) and time.monotonic() < until:
             time.sleep(0.01)
         assert len(list(tmp_path.glob("candidate-*"))) == 1
-        assert not Path(f"/proc/{started}").exists()
+        assert not runs(started)
         verdict = json.loads(worker.stdout.readline())
         assert verdict["status"] == "incorrect", verdict["error_message"]
         worker.stdin.close()

@@ -5,6 +5,7 @@ import signal
 import socket
 import time
 from collections.abc import Generator
+from dataclasses import replace
 
 import pytest
 
@@ -26,9 +27,10 @@ def serve(channel: socket.socket, memory: int) -> None:
     os._exit(3)
 
 
-@pytest.fixture
-def server() -> Generator[ForkServer]:
-    made = ForkServer(start_fork_server(serve, [], may_fork=True, setup=SETUP))
+@pytest.fixture(params=[1, 3])
+def server(request: pytest.FixtureRequest) -> Generator[ForkServer]:
+    setup = replace(SETUP, spares=request.param)
+    made = ForkServer(start_fork_server(serve, [], may_fork=True, setup=setup))
     yield made
     made.close()
 

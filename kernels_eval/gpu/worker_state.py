@@ -40,7 +40,7 @@ class WorkerState:
     phases: Phases = field(default_factory=Phases)
     """Of the present verdict."""
     leftovers: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
-    """What is still to be done about earlier candidates: waiting until a process has ended, removing its files."""
+    """Work that earlier candidates left: waiting until a process has ended, then removing its files."""
 
     def settle(self) -> None:
         """Wait until no process of an earlier candidate is left, and remove their files.

@@ -111,8 +111,7 @@ class ConfigurationRuns:
     def _begin(self, session: Session, source: str) -> None:
         """Load the candidate into a session."""
         session.load(source, self._reference.arguments, self._reference.weight_seed)
-        drawn = self._draw(self._size)
-        session.set_weights(self._reference.weights_for(session.ready(), drawn))
+        session.set_weights(self._reference.weights_for(session.ready(), lambda: self._draw(self._size)))
 
     @property
     def _size(self) -> int | None:

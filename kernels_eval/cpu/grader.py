@@ -168,7 +168,7 @@ class Grader:
             servers = self._tracing_server, self._interpreter_server
             with Session(*servers, limits, strict, order, configurations) as session:
                 session.load(kernel_source, reference.arguments, reference.weight_seed)
-                session.set_weights(reference.weights_for(session.ready(), inputs))
+                session.set_weights(reference.weights_for(session.ready(), lambda: inputs))
                 session.ask(inputs, has_values=True)
                 finish(session, start(session, inputs).trace, expected, strict, Errors())
         except ReferenceFailedError:
@@ -210,7 +210,7 @@ class Grader:
                 drawn = [reference.draw(size_of(sizes, number), number, seed, own=number == 0) for number in numbers]
                 state = session.ready()
                 compiled = True
-                session.set_weights(reference.weights_for(state, drawn[0]))
+                session.set_weights(reference.weights_for(state, lambda: drawn[0]))
                 for inputs in drawn:
                     session.ask(inputs, has_values=True)
                 repeats = RepeatedCalls(session, reference, size_of(sizes, 0), seed)

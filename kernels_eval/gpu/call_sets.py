@@ -19,6 +19,9 @@ _SPIKE = 8.0
 _SPIKES_SHARE = 0.05
 """Share of the spikes in a sum over all elements: leaving one out changes a mean by 1/1280, above the tolerance."""
 
+Rounds = Iterator[tuple[SharedCalls, list[Expected]]]
+"""Calls of a round, and what the reference expects of each."""
+
 
 class CallSets:
     """Draws the input sets of one candidate's rounds from one secret seed, and lays them out in the shared memory.
@@ -33,23 +36,52 @@ class CallSets:
         self._transport = transport
         self._budget = min(budget, _LARGEST_ROUND)
         self._drawn = 0
+        self._ahead: Rounds | None = None
         self.forms: list[TensorForm] = []
-        """Forms of the outputs at the full size: known after `reserve`."""
+        """Forms of the outputs at the full size: known after `learn_forms`."""
+
+    def learn_forms(self) -> None:
+        """Run the reference on one input set for the forms of its outputs."""
+        self.forms = [form_of(tensor) for tensor in self._reference.results(self.one())]
+
+    @property
+    def is_reserved(self) -> bool:
+        """True if the shared memory has the right size for these sets as it is."""
+        return self._transport.suits(self._layout(self.most_calls).nbytes)
 
     def reserve(self) -> None:
-        """Have the shared memory ready, which must not move once a candidate has mapped it."""
-        self.forms = [form_of(tensor) for tensor in self._reference.results(self.one())]
+        """Have the shared memory ready, which must not move while a candidate has mapped it: after `learn_forms`."""
         self._transport.reserve(self._layout(self.most_calls).nbytes)
 
     def one(self) -> list[Any]:
         """Draw one input set, the same each time."""
         return self._reference.draw(None, 0, self._seed, own=True)
 
-    def trials(self, size: int | None, trials: int) -> Iterator[tuple[SharedCalls, list[Expected]]]:
+    def trials(self, size: int | None, trials: int) -> Rounds:
         """Yield rounds of sets of different distributions, the first set twice.
 
-        A hidden size has that set alone. All sets are in one round if the budget allows, else each has one.
+        A hidden size has that set alone. All sets are in one round if the budget allows, else each has one. A round of
+        the full size that `draw_ahead` has drawn comes first.
         """
+        ahead, self._ahead = self._ahead, None
+        return ahead if ahead is not None and size is None else self._rounds(size, trials)
+
+    def draw_ahead(self, trials: int) -> None:
+        """Draw the first of the rounds that `trials` yields for the full size."""
+        rounds = self._rounds(None, trials)
+        first = [next(rounds)]
+
+        def all_rounds() -> Rounds:
+            yield first.pop()  # no longer held here: the next sets need its memory
+            yield from rounds
+
+        self._ahead = all_rounds()
+
+    def forget_ahead(self) -> None:
+        """Give back the memory of what `draw_ahead` has drawn: it is drawn once more."""
+        self._ahead = None
+
+    def _rounds(self, size: int | None, trials: int) -> Rounds:
         first = self._with_expected(size, own=True)
         forms = [form_of(tensor) for tensor in first[1].native]
         others = self._others(size, trials)

@@ -16,6 +16,8 @@ from kernels_eval.backends import Backend, backend_named
 from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import Expected
 from kernels_eval.gpu.call_sets import CallSets
+from kernels_eval.gpu.candidate_start import CandidateStart
+from kernels_eval.gpu.phases import Phase
 from kernels_eval.gpu.profiling import Attribution, attribution_of, kernel_times, profile_of
 from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.gpu.round_checks import (
@@ -31,16 +33,8 @@ from kernels_eval.gpu.round_checks import (
 from kernels_eval.gpu.session import JUDGE_WALL_S, Round, RoundRequest, Session
 from kernels_eval.gpu.shared_calls import SharedCalls
 from kernels_eval.gpu.timed_rounds import TimedRounds
-from kernels_eval.gpu.timing import (
-    MIN_ROUNDS,
-    Measured,
-    Overheads,
-    Timer,
-    TimingPlan,
-    overhead_of,
-)
+from kernels_eval.gpu.timing import MIN_ROUNDS, Measured, Overheads, Timer, TimingPlan
 from kernels_eval.gpu.timing_statistics import floor_s
-from kernels_eval.gpu.worker_memory import keep_within, release_unused_memory
 from kernels_eval.gpu.worker_state import WorkerState
 from kernels_eval.inspection.issues import issues_of_profile
 from kernels_eval.reference.inputs import SecretSeed
@@ -48,12 +42,8 @@ from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.verdict import KernelTime, Resources, Status, TimingSource, Verdict
 
-_EMPTY_ROUNDS = 9
 _SETS_SHARE = 0.4
 """Share of a worker's device memory for the sets of one round; the rest is for the models and their oracles."""
-_CANDIDATES_INPUTS, _CANDIDATES_OUTPUTS = 1, 2
-"""Device memory that is left to the candidate's process: the larger of these multiples of a call's inputs and outputs.
-Inputs of 17 GB (KernelBench's largest) leave it no second copy on a GPU of 80 GB."""
 _PROFILED_CALLS = 2
 
 
@@ -69,8 +59,8 @@ class CandidateRun:
         job: dict[str, Any],
         is_repeated: bool,
     ) -> None:
-        """`job`: the message to the candidate's process (kernels_eval.gpu.candidate); `is_repeated`: a measurement of
-        this candidate has failed before."""
+        """`job`: as kernels_eval.gpu.candidate_start has it; `is_repeated`: a measurement of this candidate has failed
+        before."""
         self._state = state
         self._reference = reference
         self._config = config
@@ -91,58 +81,26 @@ class CandidateRun:
         wall_s = config.timeout_s + config.compile_timeout_s + config.timing_s + JUDGE_WALL_S
         limits = Limits(wall_s=wall_s, memory_mb=config.memory_mb, folder=self._job["scratch"])
         compiled = self._backend.builds
-        state = self._state
+        start = CandidateStart(self._state, self._reference, self._sets, self._job)
+        ended = self._state.phases.ended
         try:
-            with state.lock.shared():
-                self._sets.reserve()
-            release_unused_memory()
-            keep_within(self._own_bytes())
-            with Session(state.fork_server, limits, state.descriptor, state.page) as session:
-                overheads = self._load(session)
+            start.reserve()
+            with start.session(limits) as session:
+                overheads = start.load(session, config.trials)
                 compiled = True
                 self._try(session, None, resources=True)
                 self._try_hidden_size(session)
-                return self._correct(self._timed(session, overheads))
+                measured = self._timed(session, overheads)
+                ended(Phase.ROUNDS)
+                return self._correct(measured)
         except CandidateFailedError as failed:
             return failed.verdict(compiled, self._resources)
-
-    def _own_bytes(self) -> int:
-        """Return what is left of the worker's share beside the shared memory and the candidate's process."""
-        candidates = max(
-            _CANDIDATES_INPUTS * self._reference.input_bytes, _CANDIDATES_OUTPUTS * self._sets.output_bytes
-        )
-        return self._state.memory_bytes - self._state.transport.nbytes - candidates
-
-    def _load(self, session: Session) -> Overheads:
-        """Load the candidate and give it the reference's weights; returns the overhead of its rounds."""
-        session.start({**self._job, "memory": self._state.transport.mapping()})
-        overheads = self._overheads(session)
-        state = session.load()
-        with self._state.lock.shared():
-            weights = self._reference.weights_for(state, self._sets.one())
-        session.set_weights(weights)
-        return overheads
-
-    def _overheads(self, session: Session) -> Overheads:
-        """Return the time of rounds without calls, measured in a process that has no candidate yet."""
-        state = self._state
-        key = "" if state.is_gated else self._reference.digest  # host copies take time by their size
-        if key not in state.overheads:
-            with state.lock.shared():
-                calls = self._sets.timed(1, state.lock.give_way)
-            with state.lock.alone():
-                ungated = overhead_of([session.empty_round(calls, False) for _ in range(_EMPTY_ROUNDS)])
-                gated = ungated
-                if state.is_gated:
-                    rounds = [session.empty_round(calls, True, state.can_hold) for _ in range(_EMPTY_ROUNDS)]
-                    gated = overhead_of(rounds)
-            state.overheads[key] = Overheads(gated, ungated)
-        return state.overheads[key]
 
     def _try(self, session: Session, size: int | None, resources: bool = False) -> None:
         """Check the candidate on trials at a leading size (None: the full size)."""
         trials = self._sets.trials(size, self._config.trials)
         request = RoundRequest(resources=resources)
+        phase = Phase.COMPILE if size is None else Phase.TRIALS
         while True:
             with self._state.lock.shared():
                 drawn = next(trials, None)
@@ -152,6 +110,8 @@ class CandidateRun:
             made = self._round(session, calls, expected_sets, request, self._config.compile_timeout_s)
             if resources:
                 self._resources = self._resources or made.answer.resources
+            self._state.phases.ended(phase)
+            phase = Phase.TRIALS
             del drawn, calls, expected_sets, made  # the next sets need their memory
 
     def _round(
@@ -182,6 +142,7 @@ class CandidateRun:
     def _timed(self, session: Session, overheads: Overheads) -> Measured:
         """Profile and time the candidate."""
         attribution, form, profiled_calls = self._profiled(session)
+        self._state.phases.ended(Phase.PROFILE)
         kernels_s = [attribution.computing_ns / 1e9 / profiled_calls]
 
         def note_kernels(made: Round, calls: int) -> None:

@@ -21,6 +21,7 @@ from kernels_eval.gpu.candidate_run import CandidateRun
 from kernels_eval.gpu.cuda_driver import CudaDriver
 from kernels_eval.gpu.device import DeviceLock, device_facts, share_of_memory
 from kernels_eval.gpu.gate import Gate, GatePage, new_page
+from kernels_eval.gpu.phases import Phase, Phases
 from kernels_eval.gpu.precision import set_precision
 from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.gpu.reference_timer import ReferenceTimer
@@ -94,6 +95,7 @@ class Grader:
         limits = Limits(JUDGE_WALL_S, 1024, folder=scratch)
         try:
             with Session(state.fork_server, limits, state.descriptor, state.page) as session:
+                state.leftovers.append(session.wait_until_ended)
                 session.start({**job, "memory": state.transport.mapping()})
                 session.load()
         except CandidateFailedError:  # the empty source has no model: the memory was mapped before
@@ -104,11 +106,25 @@ class Grader:
         except InfrastructureError:
             self.use_host_copies()
         finally:
+            state.settle()
             shutil.rmtree(scratch, ignore_errors=True)
 
     def grade(self, problem_source: str, kernel_source: str, config: JudgeConfig, build: dict[str, Any]) -> Verdict:
         """Grade one candidate. Raises ReferenceFailedError if the problem itself fails."""
-        reference = self._reference(problem_source)
+        self._state.phases = Phases()
+        try:
+            return self._grade(self._reference(problem_source), kernel_source, config, build)
+        finally:
+            self._state.phases.ended(Phase.END)
+
+    @property
+    def phases(self) -> dict[str, float]:
+        """Seconds of the last verdict by phase."""
+        return self._state.phases.seconds
+
+    def _grade(
+        self, reference: GpuReference, kernel_source: str, config: JudgeConfig, build: dict[str, Any]
+    ) -> Verdict:
         for is_last in (False, True):
             try:
                 return self._grade_once(reference, kernel_source, config, build, is_last)
@@ -118,6 +134,7 @@ class Grader:
                     return fault(error.category, str(error))
             except torch.cuda.OutOfMemoryError as error:
                 torch.cuda.empty_cache()
+                self._state.settle()  # a process that has yet to end may hold what was missing
                 if is_last:
                     return fault("reference_failed", self._too_large(error))
         raise AssertionError("unreachable")
@@ -154,7 +171,7 @@ class Grader:
             verdict = run.verdict()
             self.last_measured = run.measured
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            self._state.leftovers.append(lambda: shutil.rmtree(scratch, ignore_errors=True))
             release_unused_memory()
         return verdict.model_copy(
             update={

@@ -11,6 +11,7 @@ import torch
 
 from kernels_eval.correctness.outputs import flat
 from kernels_eval.gpu import cuda_driver
+from kernels_eval.gpu.wide_convolutions import WideConvolutions
 from kernels_eval.gpu.worker_memory import available_bytes
 from kernels_eval.reference.factories import PlainDraws
 from kernels_eval.reference.inputs import SecretSeed
@@ -94,7 +95,8 @@ class GpuReference(Reference):
         widened = 8 * sum(value.numel() for value in (*inputs, *native) if isinstance(value, torch.Tensor))
         if _ORACLE_COPIES * widened > available_bytes():
             return native
-        return super()._oracle(inputs, perturbed, native)
+        with WideConvolutions():
+            return super()._oracle(inputs, perturbed, native)
 
     def _model(self, perturbed: bool) -> torch.nn.Module:
         if not hasattr(self, "_on_device"):  # while the base class looks at shapes, all is on the host

@@ -82,12 +82,17 @@ def calls_that_differ(calls: SharedCalls, results: Callable[[int], list[torch.Te
         agrees = [
             rows_that_agree(
                 calls.outputs(index)[first : block.stop],
-                torch.stack([tensors[index].reshape(-1) for tensors in native]),
+                _rows([tensors[index] for tensors in native]),
             )
             for index in range(len(calls.output_forms))
         ]
         differ += [first + place for place in (~torch.stack(agrees).all(dim=0)).nonzero().flatten().tolist()]
     return differ
+
+
+def _rows(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """Return tensors as rows, without copying a single one: it may take gigabytes."""
+    return tensors[0].reshape(1, -1) if len(tensors) == 1 else torch.stack([value.reshape(-1) for value in tensors])
 
 
 def check_traces(made: Round, calls: SharedCalls, allowed: Collection[int]) -> None:

@@ -36,6 +36,10 @@ JUDGE_WALL_S = 60.0
 Seconds = Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)]
 
 
+def nothing() -> None:
+    """Do nothing while a candidate is loaded."""
+
+
 class CallOutputs(FrozenModel):
     """Outputs of one call. Their contents lie in the shared device memory, in slots of the expected forms."""
 
@@ -95,7 +99,11 @@ class Round:
 
 
 class Session:
-    """One candidate, from its start to its end. A context manager: leaving it kills the candidate."""
+    """One candidate, from its start to its end. A context manager: leaving it has the candidate killed.
+
+    It does not wait for that. Another one may `start` meanwhile, in which no code of its candidate runs; before `load`
+    `wait_until_ended` has to be called.
+    """
 
     def __init__(self, fork_server: ForkServer, limits: Limits, descriptor: int, page: GatePage) -> None:
         """`descriptor`: the file that a candidate's process may map; `page`: its first page."""
@@ -107,8 +115,12 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the candidate, and wait for that: the next one needs the device and the shared memory to itself."""
-        self._child.stop()
+        """Have the candidate ended."""
+        self._child.release()
+
+    def wait_until_ended(self) -> None:
+        """Wait until the candidate's process has ended, and the device has its memory back."""
+        self._child.wait_until_ended()
 
     def start(self, job: dict[str, Any]) -> None:
         """Hand the job over. No code of the candidate runs yet: a failure is a fault of the machine."""
@@ -125,9 +137,13 @@ class Session:
         except CandidateFailedError as failed:
             raise InfrastructureError(f"a round without a candidate failed: {failed.message}") from failed
 
-    def load(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Have the candidate's source executed; returns type and shape of its parameters and buffers."""
+    def load(self, meanwhile: Callable[[], object] = nothing) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Have the candidate's source executed; returns type and shape of its parameters and buffers.
+
+        `meanwhile`: called while the candidate is at it.
+        """
         self._child.send({"kind": "load"})
+        meanwhile()
         answer = self.receive()
         if not isinstance(answer, StateAnswer):
             raise out_of_turn("the process answered out of turn")

@@ -107,10 +107,14 @@ class IpcTransport:
         self._stream = 0
         self._pieces = torch.empty(0)
 
+    def suits(self, nbytes: int) -> bool:
+        """True if `reserve` would change nothing."""
+        return _in_pages(nbytes) <= self._nbytes <= 2 * _in_pages(nbytes) + _KEPT_BYTES
+
     def reserve(self, nbytes: int) -> None:
         """Have at least this much shared memory, and not much more; changing its size moves it."""
-        nbytes = -(-nbytes // MIN_BYTES) * MIN_BYTES
-        if not nbytes <= self._nbytes <= 2 * nbytes + _KEPT_BYTES:
+        if not self.suits(nbytes):
+            nbytes = _in_pages(nbytes)
             if self._address:
                 self._driver.synchronize()
                 self._driver.free(self._address)
@@ -164,9 +168,13 @@ class HostTransport:
         self._tensor = torch.empty(0, dtype=torch.uint8)
         self._staging: torch.Tensor | None = None
 
+    def suits(self, nbytes: int) -> bool:
+        """True if `reserve` would change nothing."""
+        return nbytes <= self._tensor.numel()
+
     def reserve(self, nbytes: int) -> None:
         """Have at least this much memory on both sides."""
-        if nbytes > self._tensor.numel():
+        if not self.suits(nbytes):
             self._tensor = torch.empty(nbytes, dtype=torch.uint8, device=cuda_driver.DEVICE)
             os.ftruncate(self._descriptor, PAGE_BYTES + nbytes)
             self._staging = _staging(self._descriptor, nbytes)
@@ -200,6 +208,11 @@ class HostTransport:
         """Return what stands now in pieces of the file at equal distances: (count, PIECE_BYTES) bytes."""
         assert self._staging is not None
         return self._staging.as_strided((count, PIECE_BYTES), (distance, 1), offset).clone()
+
+
+def _in_pages(nbytes: int) -> int:
+    """Return a size rounded up to whole pages of device memory."""
+    return -(-nbytes // MIN_BYTES) * MIN_BYTES
 
 
 def _staging(descriptor: int, nbytes: int) -> torch.Tensor:

@@ -1,11 +1,13 @@
 """State that a GPU worker keeps across candidates: its shared memory, clock, lock and what it measured."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cachetools import LRUCache
 
 from kernels_eval.gpu.device import DeviceFacts, DeviceLock
 from kernels_eval.gpu.gate import GatePage
+from kernels_eval.gpu.phases import Phase, Phases
 from kernels_eval.gpu.reference_timer import ReferenceTimer
 from kernels_eval.gpu.shared_memory import IpcTransport, Transport
 from kernels_eval.gpu.timing import Overheads
@@ -34,6 +36,21 @@ class WorkerState:
     """By problem."""
     best_reference_s: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
     """Shortest time of the reference, by problem and baseline."""
+
+    phases: Phases = field(default_factory=Phases)
+    """Of the present verdict."""
+    leftovers: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
+    """Work that earlier candidates left: waiting until a process has ended, then removing its files."""
+
+    def settle(self) -> None:
+        """Wait until no process of an earlier candidate is left, and remove their files.
+
+        A verdict does not wait for that; the next one does before any code of its candidate runs, and before that if
+        memory is needed which is still taken.
+        """
+        while self.leftovers:
+            self.leftovers.pop(0)()
+        self.phases.ended(Phase.BEFORE)
 
     @property
     def is_gated(self) -> bool:

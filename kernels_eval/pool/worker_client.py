@@ -1,8 +1,8 @@
 """Worker client, in the caller's process: one thread's worker, compiler and builder, each started when first needed.
 
 Talks to a worker (`kernels_eval.cpu.worker`, `kernels_eval.gpu.worker`) in frames: `evaluate` (problem, kernel,
-config, build); the reply is `graded` (verdict, launches, kernel sources, work), `reference_failed` or `fault`
-(message).
+config, build); the reply is `graded` (verdict, launches, kernel sources, work; on a GPU phases), `reference_failed` or
+`fault` (message).
 """
 
 import hashlib
@@ -64,9 +64,12 @@ class WorkerClient:
         self._process = 0
         self._judged = 0
         """Verdicts of the current worker."""
+        self.phases: dict[str, float] = {}
+        """Seconds of the last verdict by phase, if it was judged on a GPU (kernels_eval.gpu.phases)."""
 
     def judge(self, job: Job) -> Judged:
         """Judge one kernel. Raises InfrastructureError if a process died, hung, or did not start."""
+        self.phases = {}
         on_gpu = job.config.device == "cuda"
         built = Compiled()
         backend = backend_named(job.config.backend)
@@ -82,6 +85,7 @@ class WorkerClient:
             raise InfrastructureError(str(reply.get("message", "the worker gave no verdict")))
         verdict = Verdict(**reply["verdict"])
         if on_gpu:  # it was compiled where it ran
+            self.phases = reply["phases"]
             return Judged(verdict)
         judged = Judged(verdict, [Launch(**values) for values in reply["launches"]], work=Work(**reply["work"]))
         if _is_compiled(job, verdict):

@@ -7,6 +7,7 @@ kernel that is known to be right, has passed on it. This module records; kernels
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -60,6 +61,8 @@ class WorkerReport(FrozenModel):
     """Seconds since it entered this state."""
     judged: int = Field(ge=0)
     """Number of its verdicts."""
+    phases_s: dict[str, float] = Field(default_factory=dict)
+    """Seconds of its verdicts on a GPU by phase (kernels_eval.gpu.phases)."""
     faults: int = Field(ge=0)
     quarantines: int = Field(ge=0)
     last_fault: Fault | None = None
@@ -96,6 +99,7 @@ class _Worker:
     state: WorkerState
     since: float = field(default_factory=time.monotonic)
     judged: int = 0
+    phases_s: dict[str, float] = field(default_factory=dict[str, float])
     faults: int = 0
     quarantines: int = 0
     last_fault: Fault | None = None
@@ -126,12 +130,14 @@ class WorkerStatuses:
         with self._lock:
             self._workers[worker].enter(WorkerState.BUSY)
 
-    def judged(self, worker: int, verdict: Verdict) -> None:
-        """Record a worker's verdict."""
+    def judged(self, worker: int, verdict: Verdict, phases: Mapping[str, float] | None = None) -> None:
+        """Record a worker's verdict, with its seconds by phase if it was judged on a GPU."""
         with self._lock:
             record = self._workers[worker]
             seconds = time.monotonic() - record.since
             record.judged += 1
+            for phase, spent_s in (phases or {}).items():
+                record.phases_s[phase] = record.phases_s.get(phase, 0.0) + spent_s
             record.enter(record.resting)
             self._verdicts[verdict.status.value] += 1
             self._counts[next((i for i, bound in enumerate(BUCKETS_S) if seconds <= bound), len(BUCKETS_S))] += 1
@@ -191,6 +197,7 @@ class WorkerStatuses:
                     state=record.state,
                     in_state_s=round(now - record.since, 3),
                     judged=record.judged,
+                    phases_s={phase: round(spent_s, 3) for phase, spent_s in record.phases_s.items()},
                     faults=record.faults,
                     quarantines=record.quarantines,
                     last_fault=record.last_fault,

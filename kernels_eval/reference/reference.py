@@ -6,7 +6,7 @@ The candidate's processes never hold a reference.
 import copy
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -91,14 +91,14 @@ class Reference:
         model = self._model(perturbed)
         return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
-    def weights_for(self, state: Mapping[str, Form], inputs: list[Any]) -> dict[str, torch.Tensor]:
+    def weights_for(self, state: Mapping[str, Form], draw: Callable[[], list[Any]]) -> dict[str, torch.Tensor]:
         """Return perturbed parameters and buffers by the names of a candidate's that correspond to them.
 
-        `state`: forms of the candidate's parameters and buffers. Raises CandidateFailedError if it lacks one that the
-        result for `inputs` depends on.
+        `state`: forms of the candidate's parameters and buffers; `draw`: returns inputs, and is called only for a
+        candidate that lacks one. Raises CandidateFailedError if the result for them depends on it.
         """
         match = match_weights(self.state(False), state)
-        for name in self._needed(match.missing, inputs):
+        for name in self._needed(match.missing, draw):
             value = self.state(False)[name]
             raise CandidateFailedError(
                 Status.INCORRECT,
@@ -108,12 +108,15 @@ class Reference:
             )
         return given_weights(self.state(True), match, state)
 
-    def _needed(self, names: tuple[str, ...], inputs: list[Any]) -> list[str]:
+    def _needed(self, names: tuple[str, ...], draw: Callable[[], list[Any]]) -> list[str]:
         """Return the names of parameters and buffers that the result depends on."""
         constant = {id(value) for value in constant_buffers(self._models[False])}
         buffers = dict(self._models[False].named_buffers())
         names = tuple(name for name in names if name not in buffers or id(buffers[name]) in constant)
-        if not names or not self._depends_on(names, inputs):
+        if not names:
+            return []
+        inputs = draw()
+        if not self._depends_on(names, inputs):
             return []
         return [name for name in names if self._depends_on((name,), inputs)] or [names[0]]
 
@@ -211,10 +214,7 @@ class Reference:
         double = self._doubles[perturbed]
         if double is None:
             return native
-        wide = [
-            value.double() if isinstance(value, torch.Tensor) and value.dtype.is_floating_point else value
-            for value in copied(inputs)
-        ]
+        wide = [_widened(value) if isinstance(value, torch.Tensor) else value for value in inputs]
         try:
             outputs, _ = self._code.run(double, wide)
         except ReferenceFailedError:  # e.g. it creates fp32 tensors and multiplies matrices with them
@@ -270,3 +270,8 @@ class Reference:
             f"the reference is random: its outputs differ between two runs on the same inputs{drawn}; no kernel can "
             "agree with it"
         )
+
+
+def _widened(value: torch.Tensor) -> torch.Tensor:
+    """Return a copy of an input, in float64 if it has a floating point."""
+    return value.to(torch.float64, copy=True) if value.dtype.is_floating_point else value.clone()

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from kernels_eval.errors import InfrastructureError
 from kernels_eval.sandbox.fork_server import Ending, ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.messages import (
@@ -51,6 +52,8 @@ class Child:
         self._answers = answers
         self._ending: Ending | None = None
         """How it ended, once that was asked: the fork server tells it once."""
+        self._job: int | None = None
+        """Its number, once it was released."""
         self._wait_s: float | None = None
         self._channel = fork_server.start(memory, limits)
 
@@ -60,15 +63,21 @@ class Child:
 
     def __exit__(self, *_: object) -> None:
         """End the child without waiting until it has ended."""
-        self._channel.close()
-        if self._ending is None:
-            self._fork_server.dismiss()
+        with contextlib.suppress(InfrastructureError):  # shows when the next one is started
+            self.release()
 
-    def stop(self) -> None:
-        """End the child and wait until it has ended."""
+    def release(self) -> None:
+        """Have the child ended; `wait_until_ended` waits for it."""
         self._channel.close()
         if self._ending is None:
-            self._fork_server.stop()
+            self._job = self._fork_server.release()
+
+    def wait_until_ended(self) -> None:
+        """Wait until a child that was released has ended, with all that it started. Others may have started since."""
+        if self._ending is None:
+            if self._job is None:
+                raise InfrastructureError("the end of a process is waited for that nobody has asked to end")
+            self._ending = self._fork_server.ending(self._job)
 
     def limit_wait(self, seconds: float) -> None:
         """Fail the child with `timeout` if one of its next answers takes longer than this."""

@@ -1,12 +1,13 @@
 """Fork server: a single-threaded, pre-imported process that forks one sandboxed child per request. Both sides are here.
 
 `ForkServer` is the owner's side (a worker, or the caller for compilers), `serve_fork_server` the process's. It is
-forked before its owner reads any problem: a child's memory holds no reference, seed or expected output. It keeps one
+forked before its owner reads any problem: a child's memory holds no reference, seed or expected output. It keeps a
 spare child forked ahead (forking a process with torch in it takes about 10 ms), hands it the descriptors of a job,
 enforces the limit on wall time, and ends the child's whole process group and any process that escaped from the group.
 
-Protocol (SOCK_SEQPACKET). Owner: `start` (job, limits; descriptors: channel and, for some, input memory), `stop` (job),
-`dismiss` (job; as `stop`, without a report). Fork server: `hello` (sandbox), `ended` (job, cause, code).
+Protocol (SOCK_SEQPACKET). Owner: `start` (job, limits; descriptors: channel and, for some, input memory), `stop` (job).
+Fork server: `hello` (sandbox), `ended` (job, cause, code). A job starts also while the one before still ends: an owner
+that wants no two candidates to live at once waits for the report.
 """
 
 import contextlib
@@ -69,7 +70,7 @@ class _Child:
 
 @dataclass(frozen=True)
 class ChildSetup:
-    """Steps before a child runs a candidate."""
+    """Steps before a child runs a candidate, and the number of spare children."""
 
     warm_up: Callable[[], None] | None = None
     """Called in each spare child while it waits for its job."""
@@ -77,6 +78,7 @@ class ChildSetup:
     confine_child: Callable[[Limits, bool], None] = confine_child
     prepare: Callable[[], None] | None = None
     """Called once in the fork server, before it forks: what is the same for every candidate."""
+    spares: int = 1
 
 
 def serve_fork_server(
@@ -99,7 +101,7 @@ class _ForkServerProcess:
         self._setup = setup
         self._child_main = child_main
         self._may_fork = may_fork
-        self._spare = self._fork()
+        self._spares = [self._fork() for _ in range(setup.spares)]
         self._current: _Child | None = None
         self._dying: dict[int, _Child] = {}
         """Killed children by descriptor, reaped later: a process with torch in it takes milliseconds to end."""
@@ -119,28 +121,25 @@ class _ForkServerProcess:
                     return
                 continue
             for descriptor in [descriptor for descriptor in ready if descriptor in self._dying]:
-                self._reap(self._dying.pop(descriptor))
+                child = self._dying.pop(descriptor)
+                self._report(child, "stopped", self._reap(child))
 
     def _handle_request(self) -> bool:
         """Serve one request; returns False once the owner has gone."""
         try:
             note, descriptors = receive_note(self._owner)
         except ChannelClosedError:
-            for child in filter(None, (self._current, self._spare, *self._dying.values())):
+            for child in filter(None, (self._current, *self._spares, *self._dying.values())):
                 self._kill(child)
             return False
         if note["action"] == "stop":
-            if self._current is not None and self._current.job == note["job"]:
-                self._end(self._current, "stopped")
-            return True
-        if note["action"] == "dismiss":
             child = self._current
             if child is not None and child.job == note["job"]:
                 self._current = None
                 self._send_kill(child)
                 self._dying[child.descriptor] = child
             return True
-        child = self._spare
+        child = self._spares.pop(0)  # the one that was forked first: the furthest in its warm-up
         child.job = note["job"]
         child.started, child.wall_s = time.monotonic(), note["limits"]["wall_s"]
         child.cpu_s = note["limits"]["cpu_s"]
@@ -151,7 +150,7 @@ class _ForkServerProcess:
         for descriptor in descriptors:
             os.close(descriptor)
         self._current = child
-        self._spare = self._fork()
+        self._spares.append(self._fork())
         return True
 
     def _extend(self, child: _Child) -> bool:
@@ -179,9 +178,11 @@ class _ForkServerProcess:
         return _Child(process, os.pidfd_open(process), ours)
 
     def _end(self, child: _Child, cause: str | None) -> None:
-        """Reap the current child and report how it ended. `cause` None: it ended by itself."""
+        """Kill and reap the current child and report how it ended. `cause` None: it ended by itself."""
         self._current = None
-        code = self._kill(child)
+        self._report(child, cause, self._kill(child))
+
+    def _report(self, child: _Child, cause: str | None, code: int) -> None:
         if cause is None or (cause == "stopped" and code != -signal.SIGKILL):
             cause, code = ("signal", -code) if code < 0 else ("exit", code)
             if cause == "signal" and code == signal.SIGXCPU:
@@ -206,8 +207,8 @@ class _ForkServerProcess:
         os.close(child.descriptor)
         child.connection.close()
         if self._may_fork:
-            dying = {other.process for other in self._dying.values()}
-            end_children({self._spare.process, child.process} | dying)
+            others = (*self._spares, *filter(None, [self._current]), *self._dying.values())
+            end_children({other.process for other in (child, *others)})
         return os.waitstatus_to_exitcode(status)
 
 
@@ -237,15 +238,19 @@ class ForkServer:
     """Owner's side: starts jobs in a fork server, one at a time, and reads how they ended. Not for concurrent use."""
 
     def __init__(self, notes: socket.socket) -> None:
+        notes.settimeout(_ANSWER_S)
         self._notes = notes
-        self._notes.settimeout(_ANSWER_S)
         self._job = 0
+        self._endings: dict[int, Ending] = {}
+        """Reports that have arrived, by job. When a job starts, they are dropped but for that of the job before."""
         self.sandbox: list[str] = self._receive()["sandbox"]
 
     def start(self, memory: int | None, limits: Limits) -> socket.socket:
         """Start a confined child; returns the channel to it. `memory`: a descriptor that it may map, or None."""
         self._job += 1
-        self._forget_endings()
+        while has_news(self._notes):
+            self._note_ending()
+        self._endings = {job: ending for job, ending in self._endings.items() if job == self._job - 1}
         ours, theirs = socket.socketpair()
         ours.settimeout((1 + MAX_EXTENSION) * limits.wall_s + _GRACE_S)
         try:
@@ -260,25 +265,23 @@ class ForkServer:
 
     def stop(self) -> Ending:
         """End the current job unless it has ended; returns how it ended."""
+        return self.ending(self.release())
+
+    def release(self) -> int:
+        """End the current job as `stop` does, but leave the waiting to `ending`; returns the job's number."""
         self._send({"action": "stop", "job": self._job}, ())
-        return self.ending()
+        return self._job
 
-    def dismiss(self) -> None:
-        """End the current job without waiting until it has ended."""
-        with contextlib.suppress(InfrastructureError):  # shows when the next job is started
-            self._send({"action": "dismiss", "job": self._job}, ())
+    def _note_ending(self) -> None:
+        note = self._receive()
+        self._endings[note["job"]] = Ending(note["cause"], note["code"])
 
-    def _forget_endings(self) -> None:
-        """Drop reports of earlier jobs."""
-        while has_news(self._notes):
-            self._receive()
-
-    def ending(self) -> Ending:
-        """Wait until the current job has ended, at its time limit if not before."""
-        while True:
-            note = self._receive()
-            if note["job"] == self._job:
-                return Ending(note["cause"], note["code"])
+    def ending(self, job: int | None = None) -> Ending:
+        """Wait until a job (the current one by default) has ended, at its time limit if not before: once for each."""
+        wanted = self._job if job is None else job
+        while wanted not in self._endings:
+            self._note_ending()
+        return self._endings.pop(wanted)
 
     def close(self) -> None:
         """Close the connection; the fork server kills its children and ends."""

@@ -1,22 +1,31 @@
 """Judge problems at KernelBench's sizes on a real GPU: which are judged, in which time and memory, beside its procedure.
 
     python3 tests/gpu/kernelbench_sizes_on_gpu.py [--workers 1] [--budget 500] [--peer] [--compiled] [--as-is GB]
+    python3 tests/gpu/kernelbench_sizes_on_gpu.py --pool W [--pool-gb 1.0] [--peer]
 
-Needs torch, triton, pydantic and cachetools. Every kernel (kernelbench_problems.py) should be `correct`; what is not is
-printed. Each problem is judged twice, by another text of the same kernel: the second time its reference and the worker
-are warm. `--peer`: in a process of its own the same pairs by the procedure that KernelBench publishes: five comparisons
-and 100 timed calls, with inputs made on the GPU, warm as the judge is; `--compiled`: once more with the kernel's machine
-code from Triton's cache, which has no new kernel's; `--as-is`: with inputs made on the CPU too, as its scripts do, where
-they have at most so many GB (6 GB take a minute). Writes `$OUT/kernelbench_sizes.json` after each problem. `--tiny` rehearses without a GPU, at small sizes; there the judge sees that a kernel which copies computes
-nothing (`decoy_kernel`), and the element-wise ones are correct.
+Needs torch, triton, pydantic, pydantic-settings, pyyaml and cachetools. Every kernel (kernelbench_problems.py) should be
+`correct`; what is not is printed. Each problem is judged twice, by another text of the same kernel: the second time its
+reference and the worker are warm. Seconds of the warm verdict by phase (kernels_eval.gpu.phases) stand in its row, and
+their medians in a table at the end; `outside` is what the worker does not see. `--peer`: the same pairs by
+kernelbench_peer.py, warm as the judge is; `--compiled`: once more with the kernel's machine code from Triton's cache,
+which has no new kernel's; `--as-is`: with inputs made on the CPU too, where they have at most so many GB (6 GB take a
+minute). Writes `$OUT/kernelbench_sizes.json` after each problem.
+
+`--pool`: the problems with at most `--pool-gb` GB of inputs, each in three texts of its kernel, by so many workers at
+once, after one pass to warm up; with `--peer` then beside the peer's rate on the same problems, alone on the GPU, with
+inputs made on the CPU and on the GPU. Writes `$OUT/kernelbench_pool.json`.
+
+`--tiny` rehearses without a GPU, at small sizes; there the judge sees that a kernel which copies computes nothing
+(`decoy_kernel`), and the element-wise ones are correct.
 """
 
 import argparse
 import json
 import os
-import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,54 +35,15 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 os.environ["PYTHONPATH"] = f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"
 
 import torch  # noqa: E402
+from kernelbench_peer import Peer  # noqa: E402
 from kernelbench_problems import Operator, operators  # noqa: E402
 from timing_on_gpu import device_memory, say  # noqa: E402
 
-from kernels_eval import Judge, JudgeConfig  # noqa: E402
+from kernels_eval import Judge, JudgeConfig, Verdict  # noqa: E402
+from kernels_eval.gpu.phases import Phase  # noqa: E402
 
-_PEER = """
-import json, linecache, sys, time, types, torch
-def load(name, text):
-    module = types.ModuleType(name); sys.modules[name] = module
-    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
-    exec(compile(text, name, "exec"), module.__dict__); return module
-def moved(values):
-    return [value.cuda() if isinstance(value, torch.Tensor) else value for value in values]
-def evaluate(problem, kernel, where):
-    started = time.perf_counter()
-    with torch.no_grad(), torch.device(where):
-        a, b = load("reference", problem), load("candidate", kernel)
-        torch.manual_seed(42); model = a.Model().cuda()
-        torch.manual_seed(42); new = b.ModelNew().cuda()
-        for seed in range(5):
-            torch.manual_seed(seed); inputs = moved(a.get_inputs())
-            expected, found = model(*inputs), new(*inputs)
-            torch.cuda.synchronize()
-            right = torch.allclose(expected, found, rtol=1e-2, atol=1e-2)
-            del expected, found, inputs
-        torch.manual_seed(42); inputs = moved(a.get_inputs())
-        for _ in range(3): new(*inputs)
-        for _ in range(100):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record(); new(*inputs); end.record(); torch.cuda.synchronize()
-            last = start.elapsed_time(end)
-    del inputs, model, new; torch.cuda.empty_cache()
-    return {"seconds": round(time.perf_counter() - started, 2), "right": right, "ms": last}
-for line in sys.stdin:
-    problem, kernel, places = json.loads(line)
-    found = {}
-    for where in set(places) - {"compiled"}:
-        try:
-            if where == "cuda":
-                evaluate(problem, kernel.replace("BLOCK: tl.constexpr):", "BLOCK: tl.constexpr):  # warm"), where)
-            found[where] = evaluate(problem, kernel, where)
-            if "compiled" in places and where == "cuda":
-                found["compiled"] = evaluate(problem, kernel, where)
-        except Exception as error:
-            found[where] = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
-            torch.cuda.empty_cache()
-    print(json.dumps(found), flush=True)
-"""
+_TEXTS = 3
+_OUTSIDE = "outside"
 
 
 def input_gb(operator: Operator) -> float:
@@ -83,26 +53,112 @@ def input_gb(operator: Operator) -> float:
     return sum(value.nbytes for value in tensors if isinstance(value, torch.Tensor)) / 1e9
 
 
-def judged(judge: Judge, operator: Operator) -> dict[str, Any]:
-    """Judge one problem twice; a reference's own code counts as the kernel's only under `mixed`."""
+def submit(judge: Judge, operator: Operator, text: str) -> Any:
+    """Queue one text of a kernel; a reference's own code counts as the kernel's only under `mixed`."""
     settings = {} if operator.kernel else {"policy": "mixed"}
-    seconds: list[float] = []
-    for number in range(2):
-        started = time.monotonic()
-        verdict = judge.submit(operator.problem, f"{operator.candidate}# {number}", "triton", settings).result()
-        seconds.append(round(time.monotonic() - started, 2))
+    return judge.submit(operator.problem, f"{operator.candidate}# {text}", "triton", settings)
+
+
+def note_failure(operator: Operator, verdict: Verdict) -> None:
+    """Print why a kernel that should be correct is not."""
     if not verdict.correct:
         reason = f"{verdict.status.value} [{verdict.error_category}] {(verdict.error_message or '')[:160]}"
         say(f"  NOT CORRECT {operator.name}: {reason}")
+
+
+def phases(judge: Judge) -> Counter[str]:
+    """Return the seconds of all verdicts so far by phase."""
+    spent: Counter[str] = Counter()
+    for report in judge.statuses.workers():
+        spent.update(report.phases_s)  # pyright: ignore[reportArgumentType]
+    return spent
+
+
+def judged(judge: Judge, operator: Operator) -> dict[str, Any]:
+    """Judge one problem twice."""
+    seconds: list[float] = []
+    for text in ("first", "warm"):
+        before, started = phases(judge), time.monotonic()
+        verdict = submit(judge, operator, text).result()
+        seconds.append(round(time.monotonic() - started, 3))
+    spent = {name: round(value - before[name], 3) for name, value in phases(judge).items()}
+    note_failure(operator, verdict)
     return {
         "status": verdict.status.value,
         "category": verdict.error_category,
         "first_s": seconds[0],
         "warm_s": seconds[1],
+        "phases_s": {**spent, _OUTSIDE: round(seconds[1] - sum(spent.values()), 3)},
         "candidate_ms": verdict.candidate_ms,
         "reference_ms": verdict.reference_ms,
         "memory": device_memory() if judge.config.device == "cuda" else "",
     }
+
+
+def phase_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return a table of medians, and of the shares of all seconds, by phase."""
+    total = sum(row["warm_s"] for row in rows)
+    lines = ["| phase | median, s | largest, s | share of all seconds |", "|---|---|---|---|"]
+    for name in (*(phase.value for phase in Phase), _OUTSIDE):
+        values = [row["phases_s"].get(name, 0.0) for row in rows]
+        lines.append(f"| {name} | {median(values):.3f} | {max(values):.3f} | {sum(values) / total:.1%} |")
+    return "\n".join(lines)
+
+
+def pool(judge: Judge, chosen: Sequence[Operator]) -> dict[str, Any]:
+    """Judge every problem in three texts with all workers at once, after one pass to warm up; returns what it took."""
+    for operator, future in [(operator, submit(judge, operator, "warm-up")) for operator in chosen]:
+        note_failure(operator, future.result())
+    before, started = phases(judge), time.monotonic()
+    futures = [(operator, submit(judge, operator, str(text))) for text in range(_TEXTS) for operator in chosen]
+    verdicts = [(operator, future.result()) for operator, future in futures]
+    seconds = time.monotonic() - started
+    for operator, verdict in verdicts:
+        note_failure(operator, verdict)
+    spent = phases(judge)
+    return {
+        "verdicts": len(verdicts),
+        "correct": sum(verdict.correct for _, verdict in verdicts),
+        "seconds": round(seconds, 2),
+        "verdicts_per_minute": round(60 * len(verdicts) / seconds, 1),
+        "mean_phases_s": {name: round((spent[name] - before[name]) / len(verdicts), 3) for name in spent},
+        "memory": device_memory() if judge.config.device == "cuda" else "",
+    }
+
+
+def peer_rates(chosen: Sequence[Operator], until: float) -> dict[str, Any]:
+    """Return the peer's verdicts a minute on the same problems, by the place where it makes inputs."""
+    peer = Peer()
+    seconds: dict[str, list[float]] = {"cpu": [], "cuda": []}
+    for operator in chosen:
+        if time.monotonic() > until:
+            break
+        found = peer.evaluate(operator.problem, operator.candidate, list(seconds))
+        say(f"  peer, {operator.name}: {json.dumps(found)}")
+        if all("seconds" in found.get(place, {}) for place in seconds):
+            for place, values in seconds.items():
+                values.append(found[place]["seconds"])
+    peer.close()
+    rates = {place: round(60 * len(values) / sum(values), 1) for place, values in seconds.items() if sum(values)}
+    return {"problems": len(seconds["cpu"]), **rates}
+
+
+def run_pool(given: argparse.Namespace, chosen: Sequence[Operator], config: JudgeConfig, began: float) -> None:
+    """Measure a pool of workers, and print its rate beside the peer's."""
+    chosen = [operator for operator in chosen if input_gb(operator) <= given.pool_gb]
+    with Judge(config) as judge:
+        found = {"workers": config.workers, "problems": len(chosen), **pool(judge, chosen)}
+    say(json.dumps(found))
+    if given.peer:
+        rates = found["peer_per_minute"] = peer_rates(chosen, began + given.budget)
+        for place, words in (("cpu", "as it is, inputs made on the CPU"), ("cuda", "inputs made on the GPU")):
+            if place in rates:
+                ratio = found[f"over the peer ({place})"] = round(found["verdicts_per_minute"] / rates[place], 2)
+                say(
+                    f"{found['verdicts_per_minute']} verdicts a minute; the peer, {words}: {rates[place]}; {ratio} times"
+                )
+    out = Path(os.environ.get("OUT", ".")) / "kernelbench_pool.json"
+    out.write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 
 def main() -> None:
@@ -116,6 +172,8 @@ def main() -> None:
     parser.add_argument(
         "--as-is", type=float, default=0.0, metavar="GB", help="with --peer: also with inputs of the CPU"
     )
+    parser.add_argument("--pool", type=int, default=0, metavar="W", help="workers at once; nothing else is measured")
+    parser.add_argument("--pool-gb", type=float, default=1.0, metavar="GB", help="inputs of its problems at most")
     parser.add_argument("--tiny", action="store_true")
     given = parser.parse_args()
     out = Path(os.environ.get("OUT", ".")) / "kernelbench_sizes.json"
@@ -123,27 +181,27 @@ def main() -> None:
     chosen = [operator.small() if given.tiny else operator for operator in operators()][:: given.every]
     if given.names:
         chosen = [operator for operator in chosen if operator.name in given.names.split(";")]
-    peer = None
-    if given.peer:
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
-        peer = subprocess.Popen([sys.executable, "-c", _PEER], **pipes)
     rows: dict[str, dict[str, Any]] = {}
     device = "cpu" if given.tiny else "cuda"
     # The share of own kernels is small by construction: what they copy, a library computed.
-    config = JudgeConfig(workers=given.workers, device=device, min_own_time=0.0, timeout_s=60.0, compile_timeout_s=60.0)
+    workers = given.pool or given.workers
+    config = JudgeConfig(workers=workers, device=device, min_own_time=0.0, timeout_s=60.0, compile_timeout_s=60.0)
+    if given.pool:
+        run_pool(given, chosen, config, began)
+        return
+    peer = Peer() if given.peer else None
     with Judge(config) as judge:
         for operator in chosen:
             if time.monotonic() - began > given.budget:
                 break
             row = rows[operator.name] = judged(judge, operator)
-            if peer is not None and peer.stdin is not None and peer.stdout is not None:
+            if peer is not None:
                 places = ["cuda", *["compiled"] * given.compiled, *["cpu"] * (input_gb(operator) <= given.as_is)]
-                peer.stdin.write(json.dumps([operator.problem, operator.candidate, places]) + "\n")
-                row["peer"] = json.loads(peer.stdout.readline() or "{}")
+                row["peer"] = peer.evaluate(operator.problem, operator.candidate, places)
             say(f"  {operator.name}: {json.dumps(row)}")
             out.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     if peer is not None:
-        peer.kill()
+        peer.close()
     right = [row for row in rows.values() if row["status"] == "correct"]
     summary = {
         "problems": len(rows),
@@ -159,6 +217,8 @@ def main() -> None:
         ]
         if pairs:
             summary[f"peer ({where}) over ours: median"] = median(peer / ours for peer, ours in pairs)
+    if right:
+        say(phase_table(right))
     say(json.dumps(summary))
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -180,3 +181,78 @@ def test_workers_that_share_a_device_end(tmp_path: Path) -> None:
     verdicts = [json.loads(line) for answer in answers for line in answer.splitlines()]
     assert [verdict["status"] for verdict in verdicts] == ["correct"] * 6, [v["error_message"] for v in verdicts]
     assert (tmp_path / "device.lock").exists()
+
+
+def test_the_phases_of_a_verdict_are_its_time() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(ROOT / "tests/doubles/simulated_device.py")]
+    kernels = (ROW_KERNEL, ROW_KERNEL.replace("x * 2.0", "x * 2.1"))
+    requests = [
+        {"problem": PROBLEM.replace("128, 300", "16, 64"), "kernel": kernel, "has_phases": True} for kernel in kernels
+    ]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env=environment
+    ) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        for request, more in zip(requests, ({"compile", "profile", "rounds"}, set[str]()), strict=True):
+            started = time.perf_counter()
+            worker.stdin.write(json.dumps(request) + "\n")
+            worker.stdout.readline()
+            phases = json.loads(worker.stdout.readline())
+            spent_s = time.perf_counter() - started
+            assert set(phases) == {"reference", "before", "ready", "load", "end"} | more
+            assert min(phases.values()) >= 0.0
+            assert sum(phases.values()) < spent_s
+        worker.stdin.close()
+
+
+STAYS = """
+import os, time
+started = os.fork()
+if started == 0:
+    time.sleep(300)
+open("started", "w").write(str(started))
+"""
+LOADED = """
+import time
+open("loaded", "w").close()
+time.sleep(1.0)
+"""
+
+
+def runs(process: int) -> bool:
+    """True if a process exists and has not ended (a zombie has)."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_nothing_of_a_candidate_is_left_when_the_next_ones_code_runs(tmp_path: Path) -> None:
+    """A verdict does not wait for the end of its candidate's processes; the next candidate's code does."""
+    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(ROOT / "tests/doubles/simulated_device.py")]
+    wrong = ROW_KERNEL.replace("x * 2.0", "x * 2.1")
+    requests = [
+        json.dumps({"problem": PROBLEM.replace("128, 300", "16, 64"), "kernel": wrong + more}) + "\n"
+        for more in (STAYS, LOADED)
+    ]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env=environment
+    ) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        worker.stdin.write(requests[0])
+        verdict = json.loads(worker.stdout.readline())
+        assert verdict["status"] == "incorrect", verdict["error_message"]
+        (started,) = (int(path.read_text()) for path in tmp_path.glob("candidate-*/started"))
+        worker.stdin.write(requests[1])
+        until = time.monotonic() + 60
+        while not list(tmp_path.glob("candidate-*/loaded")) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert len(list(tmp_path.glob("candidate-*"))) == 1
+        assert not runs(started)
+        verdict = json.loads(worker.stdout.readline())
+        assert verdict["status"] == "incorrect", verdict["error_message"]
+        worker.stdin.close()

@@ -85,6 +85,7 @@ def test_a_round_takes_its_share_of_the_memory(tmp_path: Path) -> None:
         with (tmp_path / "memory").open("w+b") as file:
             driver: Any = None
             sets = CallSets(made, SEED, HostTransport(driver, file.fileno()), memory)
+            sets.learn_forms()
             sets.reserve()
             return sets.most_calls
 
@@ -99,6 +100,7 @@ def test_the_first_trial_comes_twice(tmp_path: Path, memory: int) -> None:
     with (tmp_path / "memory").open("w+b") as file:
         driver: Any = None
         sets = CallSets(made, SEED, HostTransport(driver, file.fileno()), memory)
+        sets.learn_forms()
         sets.reserve()
         rounds = list(sets.trials(None, 3))
     calls = [(calls, values) for calls, _ in rounds for values in calls.sets]
@@ -107,3 +109,27 @@ def test_the_first_trial_comes_twice(tmp_path: Path, memory: int) -> None:
     assert all(torch.equal(calls[0][1][0], calls[other][1][0]) is (other == 1) for other in range(1, 5))
     assert expected[0] is expected[1]
     assert (calls[0][1][0].data_ptr() == calls[1][1][0].data_ptr()) is (memory == 1)
+
+
+@pytest.mark.parametrize("memory", [1, 1 << 30])
+def test_the_first_round_can_be_drawn_ahead(tmp_path: Path, memory: int) -> None:
+    """While a candidate is loaded; it is drawn once more if its memory was needed for something else."""
+    made = GpuReference(MEAN.replace("4194304", "4096"), 1)
+
+    def drawn(ahead: bool, is_forgotten: bool = False) -> list[torch.Tensor]:
+        with (tmp_path / "memory").open("w+b") as file:
+            driver: Any = None
+            sets = CallSets(made, SEED, HostTransport(driver, file.fileno()), memory)
+            sets.learn_forms()
+            sets.reserve()
+            if ahead:
+                sets.draw_ahead(3)
+            if is_forgotten:
+                sets.forget_ahead()
+            return [values[0].clone() for calls, _ in sets.trials(None, 3) for values in calls.sets]
+
+    plain = drawn(ahead=False)
+    assert all(map(torch.equal, plain, drawn(ahead=True)))
+    again = drawn(ahead=True, is_forgotten=True)
+    assert len(again) == len(plain) == 5
+    assert torch.equal(again[0], again[1])

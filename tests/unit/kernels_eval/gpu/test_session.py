@@ -137,3 +137,17 @@ def test_a_held_candidate_that_says_nothing_is_not_waited_for_longer_than_its_ti
     session = session_with(Candidate([failure], lambda: False), page, monkeypatch)
     with pytest.raises(CandidateFailedError, match=r"0\.1 s"):
         session.prepare(noted([]), RoundRequest(gated=True, held=True), 0.1)
+
+
+def test_leaving_a_session_does_not_wait_for_the_end_of_its_process(
+    page: GatePage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    candidate: Any = SimpleNamespace(
+        release=lambda: done.append("release"), wait_until_ended=lambda: done.append("wait")
+    )
+    with session_with(candidate, page, monkeypatch) as session:
+        assert done == []
+    assert done == ["release"]
+    session.wait_until_ended()
+    assert done == ["release", "wait"]

@@ -1,6 +1,7 @@
 """The reference side: which problems can be judged at a reduced size, what is drawn, what eager execution moves."""
 
 import gc
+from typing import Any
 
 import pytest
 import torch
@@ -188,12 +189,16 @@ def test_indices_that_cannot_be_reduced_are_judged_at_the_full_size() -> None:
     problem.expected(problem.draw(None, 0, SEED, own=True), perturbed=False)
 
 
+def no_inputs() -> list[Any]:
+    raise AssertionError("inputs are drawn for a candidate that lacks nothing")
+
+
 def test_weights_that_matter_are_needed() -> None:
     problem = reference("return self.norm(x)", "[torch.rand(100, 8)]", "self.norm = nn.LayerNorm(8)")
     inputs = problem.draw(32, 0, SEED, True)
     with pytest.raises(CandidateFailedError, match=r"ModelNew has no parameter or buffer for norm\.bias \(\[8\]"):
-        problem.weights_for({"norm.weight": ("float32", (8,))}, inputs)
-    given = problem.weights_for({"a": ("float32", (8,)), "b": ("float32", (8,))}, inputs)
+        problem.weights_for({"norm.weight": ("float32", (8,))}, lambda: inputs)
+    given = problem.weights_for({"a": ("float32", (8,)), "b": ("float32", (8,))}, no_inputs)
     assert torch.equal(given["a"], problem.state(True)["norm.weight"])
     assert torch.equal(given["b"], problem.state(True)["norm.bias"])
 
@@ -209,7 +214,7 @@ def test_weights_that_matter_are_needed() -> None:
 )
 def test_weights_that_do_not_matter_or_follow_from_the_problem_may_be_missing(forward: str, init: str) -> None:
     problem = reference(forward, "[torch.rand(100, 8)]", init)
-    assert problem.weights_for({}, problem.draw(32, 0, SEED, True)) == {}
+    assert problem.weights_for({}, lambda: problem.draw(32, 0, SEED, True)) == {}
 
 
 def test_running_statistics_vary_within_their_domain() -> None:

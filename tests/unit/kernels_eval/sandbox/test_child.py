@@ -5,12 +5,12 @@ import signal
 import socket
 import struct
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernels_eval.errors import InfrastructureError
 from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
 from kernels_eval.sandbox.fork_server import Ending
 from kernels_eval.sandbox.limits import Limits
@@ -24,8 +24,9 @@ class OneChild:
     """A fork server whose only child is the other end of a socket, and which reports a chosen ending."""
 
     def __init__(self, ending: Ending) -> None:
-        self.ending = ending
-        self.stopped = self.dismissed = 0
+        self.how = ending
+        self.stopped = self.released = 0
+        self.asked: list[int] = []
         self.ours, self.theirs = socket.socketpair()
         self.theirs.settimeout(10)
 
@@ -35,10 +36,15 @@ class OneChild:
 
     def stop(self) -> Ending:
         self.stopped += 1
-        return self.ending
+        return self.how
 
-    def dismiss(self) -> None:
-        self.dismissed += 1
+    def release(self) -> int:
+        self.released += 1
+        return 7
+
+    def ending(self, job: int) -> Ending:
+        self.asked.append(job)
+        return self.how
 
 
 @pytest.fixture
@@ -53,7 +59,7 @@ def child_of(server: OneChild) -> Child:
     return Child(server, LIMITS, None, INTERPRETER_ANSWER)  # pyright: ignore[reportArgumentType]
 
 
-def test_messages_go_both_ways_and_the_child_is_dismissed_once(server: OneChild) -> None:
+def test_messages_go_both_ways_and_the_child_is_released_once(server: OneChild) -> None:
     with child_of(server) as child:
         child.send({"kind": "execute"}, [b"ab", b"c"])
         assert receive_frame(server.theirs) == ({"kind": "execute"}, bytearray(b"abc"))
@@ -64,7 +70,7 @@ def test_messages_go_both_ways_and_the_child_is_dismissed_once(server: OneChild)
             {"kind": "executed", "value": 3},
             b"xyz",
         )
-    assert (server.stopped, server.dismissed) == (0, 1)
+    assert (server.stopped, server.released) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +88,7 @@ def test_messages_go_both_ways_and_the_child_is_dismissed_once(server: OneChild)
 def test_a_child_that_ends_is_explained_by_its_ending(
     server: OneChild, ending: Ending, status: Status, category: str, words: str, sending: bool
 ) -> None:
-    server.ending = ending
+    server.how = ending
     server.theirs.close()
     with child_of(server) as child:
         if sending:
@@ -91,11 +97,11 @@ def test_a_child_that_ends_is_explained_by_its_ending(
             child.receive(10)
     assert (caught.value.status, caught.value.category) == (status, category)
     assert words in caught.value.message
-    assert (server.stopped, server.dismissed) == (1, 0)
+    assert (server.stopped, server.released) == (1, 0)
 
 
 def test_an_answer_that_takes_too_long_is_a_timeout_whatever_the_ending(server: OneChild) -> None:
-    server.ending = Ending("signal", signal.SIGKILL)
+    server.how = Ending("signal", signal.SIGKILL)
     with child_of(server) as child:
         child.limit_wait(0.05)
         with pytest.raises(CandidateFailedError, match=r"ran longer than 0\.05 s") as caught:
@@ -134,7 +140,7 @@ def test_how_a_child_ended_is_asked_once(server: OneChild) -> None:
         for _ in range(2):
             with pytest.raises(CandidateFailedError, match="without an answer"):
                 child.receive(10)
-    assert (server.stopped, server.dismissed) == (1, 0)
+    assert (server.stopped, server.released) == (1, 0)
 
 
 MALFORMED: list[bytes] = [
@@ -176,7 +182,12 @@ def test_a_break_of_the_protocol_is_a_rejection() -> None:
     assert out_of_turn("x").status is Status.REJECTED
 
 
-def test_stop_waits_for_the_end_and_leaving_does_not_dismiss_again(server: OneChild) -> None:
-    child: Any = child_of(server)
-    child.stop()
-    assert server.stopped == 1
+def test_a_released_child_is_waited_for_later_and_once(server: OneChild) -> None:
+    child = child_of(server)
+    with pytest.raises(InfrastructureError):
+        child.wait_until_ended()
+    child.release()
+    assert (server.released, server.asked) == (1, [])
+    child.wait_until_ended()
+    child.wait_until_ended()
+    assert server.asked == [7]

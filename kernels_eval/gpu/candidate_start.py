@@ -1,0 +1,114 @@
+"""Start of one candidate on a GPU, in the judge's worker: shared memory, a process with its job, overheads, weights.
+
+The process of the candidate before may still be ending meanwhile, which takes 0.1 s, and more beside other workers.
+Until the last of it is gone no code of this candidate runs, nothing is published in the shared memory, and the shared
+memory keeps its size: kernels that were launched may go on until their context is gone.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernels_eval.correctness.outputs import ReferenceFailedError
+from kernels_eval.gpu.call_sets import CallSets
+from kernels_eval.gpu.phases import Phase
+from kernels_eval.gpu.reference import GpuReference
+from kernels_eval.gpu.session import Session
+from kernels_eval.gpu.timing import Overheads, overhead_of
+from kernels_eval.gpu.worker_memory import keep_within, release_unused_memory
+from kernels_eval.gpu.worker_state import WorkerState
+from kernels_eval.sandbox.limits import Limits
+
+_EMPTY_ROUNDS = 9
+_CANDIDATES_INPUTS, _CANDIDATES_OUTPUTS = 1, 2
+"""Device memory that is left to the candidate's process: the larger of these multiples of a call's inputs and outputs.
+Inputs of 17 GB (KernelBench's largest) leave it no second copy on a GPU of 80 GB."""
+
+
+@dataclass(frozen=True)
+class CandidateStart:
+    """Starts one candidate: `reserve`, then `session`, then `load` in it."""
+
+    state: WorkerState
+    reference: GpuReference
+    sets: CallSets
+    job: dict[str, Any]
+    """The message to the candidate's process (kernels_eval.gpu.candidate), but for the mapping of the shared memory."""
+
+    def reserve(self) -> None:
+        """Have the shared memory ready. Waits for the end of the process before if its memory is needed for that."""
+        state, sets = self.state, self.sets
+        try:
+            with state.lock.shared():
+                sets.learn_forms()
+        except (ReferenceFailedError, torch.cuda.OutOfMemoryError):
+            state.settle()  # a process that has yet to end may hold the memory that was missing
+            with state.lock.shared():
+                sets.learn_forms()
+        state.phases.ended(Phase.REFERENCE)
+        if not sets.is_reserved:
+            state.settle()  # the process before has the memory mapped, which would stay taken
+            with state.lock.shared():
+                sets.reserve()
+        release_unused_memory()
+        keep_within(self._own_bytes())
+
+    @contextmanager
+    def session(self, limits: Limits) -> Generator[Session]:
+        """Have a process for the candidate, which has no job yet. After it the worker remembers to wait for its end."""
+        state = self.state
+        with Session(state.fork_server, limits, state.descriptor, state.page) as session:
+            try:
+                yield session
+            finally:
+                state.leftovers.append(session.wait_until_ended)
+
+    def load(self, session: Session, trials: int) -> Overheads:
+        """Load the candidate and give it the reference's weights; returns the overhead of its rounds.
+
+        `trials`: as `CallSets.trials` takes it; the first round of them is drawn while the candidate is loaded.
+        """
+        state = self.state
+        session.start({**self.job, "memory": state.transport.mapping()})
+        state.phases.ended(Phase.READY)
+        state.settle()  # so far the judge's own code alone has run beside the end of the process before
+        overheads = self._overheads(session)
+
+        def draw_ahead() -> None:
+            with state.lock.shared():
+                self.sets.draw_ahead(trials)
+
+        def one() -> list[Any]:
+            self.sets.forget_ahead()  # both may be more than the memory holds
+            return self.sets.one()
+
+        found = session.load(draw_ahead)
+        with state.lock.shared():
+            weights = self.reference.weights_for(found, one)
+        session.set_weights(weights)
+        state.phases.ended(Phase.LOAD)
+        return overheads
+
+    def _own_bytes(self) -> int:
+        """Return what is left of the worker's share beside the shared memory and the candidate's process."""
+        candidates = max(_CANDIDATES_INPUTS * self.reference.input_bytes, _CANDIDATES_OUTPUTS * self.sets.output_bytes)
+        return self.state.memory_bytes - self.state.transport.nbytes - candidates
+
+    def _overheads(self, session: Session) -> Overheads:
+        """Return the time of rounds without calls, measured in a process that has no candidate yet."""
+        state = self.state
+        key = "" if state.is_gated else self.reference.digest  # host copies take time by their size
+        if key not in state.overheads:
+            with state.lock.shared():
+                calls = self.sets.timed(1, state.lock.give_way)
+            with state.lock.alone():
+                ungated = overhead_of([session.empty_round(calls, False) for _ in range(_EMPTY_ROUNDS)])
+                gated = ungated
+                if state.is_gated:
+                    rounds = [session.empty_round(calls, True, state.can_hold) for _ in range(_EMPTY_ROUNDS)]
+                    gated = overhead_of(rounds)
+            state.overheads[key] = Overheads(gated, ungated)
+        return state.overheads[key]

@@ -1,0 +1,84 @@
+"""A fork server: a released child is waited for when that is asked, and a job starts while the one before still ends."""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Generator
+from dataclasses import replace
+
+import pytest
+
+from kernels_eval.cpu.worker import start_fork_server
+from kernels_eval.sandbox.fork_server import ChildSetup, Ending, ForkServer
+from kernels_eval.sandbox.limits import Limits
+from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
+
+STOPPED = Ending("stopped", -signal.SIGKILL)
+LIMITS = Limits(wall_s=30.0, memory_mb=512)
+SETUP = ChildSetup(confine_fork_server=lambda may_fork: ["process"], confine_child=lambda limits, may_fork: None)
+
+
+def serve(channel: socket.socket, memory: int) -> None:
+    """Tell the process's number; end with code 3 if that is asked for, else wait."""
+    channel.settimeout(None)
+    send_frame(channel, {"process": os.getpid()})
+    receive_frame(channel)
+    os._exit(3)
+
+
+@pytest.fixture(params=[1, 3])
+def server(request: pytest.FixtureRequest) -> Generator[ForkServer]:
+    setup = replace(SETUP, spares=request.param)
+    made = ForkServer(start_fork_server(serve, [], may_fork=True, setup=setup))
+    yield made
+    made.close()
+
+
+def started(server: ForkServer) -> tuple[socket.socket, int]:
+    channel = server.start(None, LIMITS)
+    return channel, receive_frame(channel)[0]["process"]
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_job_starts_before_the_one_before_is_asked_for(server: ForkServer) -> None:
+    first, process = started(server)
+    job = server.release()
+    second, other = started(server)
+    assert server.ending(job) == STOPPED
+    assert not is_alive(process)
+    assert is_alive(other)
+    assert server.stop() == STOPPED
+    assert not is_alive(other)
+    for channel in (first, second):
+        with pytest.raises(ChannelClosedError):
+            receive_frame(channel)
+        channel.close()
+
+
+def test_a_child_that_ended_by_itself_keeps_its_ending(server: ForkServer) -> None:
+    channel, process = started(server)
+    send_frame(channel, {"kind": "end"})
+    until = time.monotonic() + 10
+    while is_alive(process) and time.monotonic() < until:
+        time.sleep(0.01)
+    job = server.release()
+    started(server)[0].close()
+    assert server.ending(job) == Ending("exit", 3)
+
+
+def test_many_jobs_whose_end_nobody_asks_for(server: ForkServer) -> None:
+    for _ in range(20):
+        started(server)[0].close()
+        server.release()
+    channel, process = started(server)
+    assert server.stop().cause in ("stopped", "exit")
+    assert not is_alive(process)
+    channel.close()

@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,7 @@ class Grader:
         """Grade one candidate. Raises ReferenceFailedError if the problem itself fails."""
         self._state.phases = Phases()
         try:
-            return self._grade(self._reference(problem_source), kernel_source, config, build)
+            return self._grade(problem_source, kernel_source, config, build)
         finally:
             self._state.phases.ended(Phase.END)
 
@@ -122,27 +123,31 @@ class Grader:
         """Seconds of the last verdict by phase."""
         return self._state.phases.seconds
 
-    def _grade(
-        self, reference: GpuReference, kernel_source: str, config: JudgeConfig, build: dict[str, Any]
-    ) -> Verdict:
+    def _grade(self, problem_source: str, kernel_source: str, config: JudgeConfig, build: dict[str, Any]) -> Verdict:
         for is_last in (False, True):
             try:
+                reference = self._reference(problem_source)
                 return self._grade_once(reference, kernel_source, config, build, is_last)
             except UnreliableTimingError as error:
                 self._state.overheads.clear()
                 if is_last:
                     return fault(error.category, str(error))
             except torch.cuda.OutOfMemoryError as error:
-                torch.cuda.empty_cache()
                 self._state.settle()  # a process that has yet to end may hold what was missing
                 if is_last:
                     return fault("reference_failed", self._too_large(error))
+                self._state.transport.release()  # an earlier problem may have left it larger than this one needs
+            torch.cuda.empty_cache()  # after the handler: the error holds tensors of the frames that it passed
         raise AssertionError("unreachable")
 
     def _too_large(self, error: Exception) -> str:
         share = self._state.memory_bytes / 2**30
-        first = str(error).split(".")[0]
-        return f"the problem does not fit into this worker's {share:.1f} GiB (judge.device_memory_gb): {first}"
+        first = ". ".join(str(error).split(". ")[:2])
+        frames = traceback.extract_tb(error.__traceback__)
+        where = " > ".join([frame.name for frame in frames if "kernels_eval" in frame.filename][-4:])
+        return (
+            f"the problem does not fit into this worker's {share:.1f} GiB (judge.device_memory_gb), in {where}: {first}"
+        )
 
     def _reference(self, source: str) -> GpuReference:
         """Return the reference of a problem; drops others that take much memory."""

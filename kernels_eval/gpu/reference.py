@@ -95,8 +95,11 @@ class GpuReference(Reference):
         widened = 8 * sum(value.numel() for value in (*inputs, *native) if isinstance(value, torch.Tensor))
         if _ORACLE_COPIES * widened > available_bytes():
             return native
-        with WideConvolutions():
-            return super()._oracle(inputs, perturbed, native)
+        try:
+            with WideConvolutions():
+                return super()._oracle(inputs, perturbed, native)
+        except torch.cuda.OutOfMemoryError:  # more intermediate results than estimated
+            return native
 
     def _model(self, perturbed: bool) -> torch.nn.Module:
         if not hasattr(self, "_on_device"):  # while the base class looks at shapes, all is on the host

@@ -115,13 +115,17 @@ class IpcTransport:
         """Have at least this much shared memory, and not much more; changing its size moves it."""
         if not self.suits(nbytes):
             nbytes = _in_pages(nbytes)
-            if self._address:
-                self._driver.synchronize()
-                self._driver.free(self._address)
-                self._address = self._nbytes = 0
+            self.release()
             self._address = self._driver.allocate(nbytes)
             self._nbytes = nbytes
             self._tensor = torch.as_tensor(DeviceRegion(self._address, nbytes), device=cuda_driver.DEVICE)
+
+    def release(self) -> None:
+        """Give the shared memory back; `reserve` takes what is needed then, and no more."""
+        if self._address:
+            self._driver.synchronize()
+            self._driver.free(self._address)
+            self._address = self._nbytes = 0
 
     @property
     def nbytes(self) -> int:
@@ -178,6 +182,11 @@ class HostTransport:
             self._tensor = torch.empty(nbytes, dtype=torch.uint8, device=cuda_driver.DEVICE)
             os.ftruncate(self._descriptor, PAGE_BYTES + nbytes)
             self._staging = _staging(self._descriptor, nbytes)
+
+    def release(self) -> None:
+        """Give the memory back; `reserve` takes what is needed then, and no more."""
+        self._tensor = torch.empty(0, dtype=torch.uint8)
+        self._staging = None
 
     @property
     def nbytes(self) -> int:

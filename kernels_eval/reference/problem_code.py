@@ -39,10 +39,15 @@ class ProblemCode:
         return CudaOnCpu() if self._is_virtual else contextlib.nullcontext()
 
     def call(self, call: Callable[[], Any]) -> Any:
-        """Call a function of the problem. Raises ReferenceFailedError if it raises."""
+        """Call a function of the problem. Raises ReferenceFailedError if it raises.
+
+        A GPU whose memory is full is no fault of the problem: that error passes through.
+        """
         try:
             with self.device():
                 return call()
+        except torch.cuda.OutOfMemoryError:
+            raise
         except Exception as error:
             raise ReferenceFailedError(f"the reference raised {type(error).__name__}: {str(error)[:300]}") from error
 

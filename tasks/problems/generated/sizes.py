@@ -53,6 +53,7 @@ SIZES: dict[SizesName, SizeRange] = {
     ),
 }
 """`small`: 5 to 15 us on a GPU, quick to run on a CPU. `gpu`: 10 us to 1 ms on a GPU."""
-JUDGE_WORKER_GIB: dict[SizesName, float] = {"small": 2.5, "gpu": 4.5}
-"""Device memory of one of the judge's workers at least, 1.5 of it for CUDA contexts. With 3.5 on an H100, problems of
-`gpu` whose tensors have 256 MB did not fit (20 of 886 verdicts, 2026-11-23)."""
+JUDGE_WORKER_GIB: dict[SizesName, float] = {"small": 2.5, "gpu": 5.5}
+"""Device memory of one of the judge's workers at least, 1.5 of it for CUDA contexts. On an H100 problems of
+`gpu` with tensors of 200 to 268 MB did not fit into 3.5 (20 of 886 verdicts, 2026-11-23), nor always into 4.5 (two
+problems, 2026-11-25)."""

@@ -20,6 +20,19 @@ TWO_OUTPUTS = sources.TRANSPOSED_PROBLEM.replace("1024", "128")
 DICTIONARY = TWO_OUTPUTS.replace(
     "return x.t().contiguous(), x.sum(dim=1)", "return {'sum': x.sum(dim=1), 'moved': x.t().contiguous()}"
 )
+FULL = """
+        if type(x) is torch.Tensor and {condition}:
+            full.append(x)
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 192.00 MiB. GPU 0 is small.")
+"""
+
+
+def full_if(condition: str) -> str:
+    """Return a problem for whose reference the device's memory is full under a condition."""
+    head, body = PROBLEM.split("    def forward(self, x):\n")
+    return f"full = []\n{head}    def forward(self, x):{FULL.format(condition=condition)}{body}"
+
+
 CASES: dict[str, tuple[str, str, str, str | None]] = {
     "right": (PROBLEM, ROW_KERNEL, "correct", None),
     "with weights": (sources.LINEAR_PROBLEM.replace("2048", "128"), sources.LINEAR_KERNEL, "correct", None),
@@ -45,6 +58,9 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
         "runtime_error",
         "exception",  # the interpreter's out-of-bounds error, which no real device raises
     ),
+    "no memory for float64": (full_if("x.dtype is torch.float64"), ROW_KERNEL, "correct", None),
+    "memory full once": (full_if("len(x) == 128 and not full"), ROW_KERNEL, "correct", None),
+    "memory full": (full_if("len(x) == 128"), ROW_KERNEL, "infrastructure_error", "reference_failed"),
     "the library": (PROBLEM, with_forward("        return torch.softmax(x, 1)\n"), "rejected", "library_compute"),
     "a caught violation": (
         PROBLEM,
@@ -148,6 +164,13 @@ def test_verdicts(verdicts: dict[str, dict[str, Any]], name: str) -> None:
     second = verdict["second_reference_ms"]
     assert second > 0 if name == "with weights" else second is None
     assert (verdict["profile"] is not None) == (status == "correct")
+
+
+def test_a_problem_that_does_not_fit_is_told_with_the_place(verdicts: dict[str, dict[str, Any]]) -> None:
+    message = verdicts["memory full"]["error_message"]
+    assert "the problem does not fit into this worker's" in message
+    assert "results > run > call" in message
+    assert message.endswith("CUDA out of memory. Tried to allocate 192.00 MiB")
 
 
 def test_the_profile_has_the_candidates_kernels(verdicts: dict[str, dict[str, Any]]) -> None:

@@ -7,16 +7,17 @@ kernels_eval/README.md draws all processes.
 
 import asyncio
 import threading
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernels_eval.backends import AUTO, backend_for, backend_named
-from kernels_eval.compile.one_shot import CompileCache
+from kernels_eval.compile.one_shot import Builder, CompileCache
 from kernels_eval.config import JudgeConfig, with_settings
 from kernels_eval.errors import InfrastructureError, InputError
 from kernels_eval.gpu.device import check_device_memory, gpu_name, resolve_device
+from kernels_eval.pool.builds_ahead import BuildsAhead, spare_processors
 from kernels_eval.pool.job_queue import Dispatcher, Job
 from kernels_eval.pool.scratch import Scratch
 from kernels_eval.pool.verdict_cache import VerdictCache, verdict_key
@@ -24,8 +25,9 @@ from kernels_eval.pool.worker_client import WorkerClient
 from kernels_eval.pool.worker_status import WorkerStatuses
 from kernels_eval.pool.zygote import Zygotes
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM, Problem, check_problem_source
+from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.inductor_names import provided_names
-from kernels_eval.streaming import Item, stream_verdicts
+from kernels_eval.streaming import CountedProgress, Item, Progress, stream_verdicts
 from kernels_eval.verdict import Verdict, fault
 
 _YOUNG_S = 0.5
@@ -38,7 +40,6 @@ _FIRST_PROBE_WAIT_S = 0.5
 _LONGEST_PROBE_WAIT_S = 30.0
 REQUIRED_SANDBOX = ("seccomp", "landlock", "netns")
 """Parts of the sandbox that `require_sandbox` needs, by the names in verdicts."""
-Progress = Callable[[int, int], None]
 
 
 class Judge:
@@ -56,6 +57,8 @@ class Judge:
         self._scratch_folder = Scratch(keep_caches=self.config.device == "cuda")
         self._scratch = self._scratch_folder.path
         self._zygotes = Zygotes(self._scratch)
+        on_gpu = self.config.device == "cuda"  # elsewhere a worker builds and does nothing else
+        self._builds = BuildsAhead(self._new_builder, spare_processors(self.config.workers) if on_gpu else 0)
         if self.config.require_sandbox:
             self._refuse_without_sandbox()
         threads = self.config.workers + _reserves(self.config)
@@ -111,7 +114,7 @@ class Judge:
         """Return verdicts in the order of the items. Calls `progress(done, total)` after each verdict."""
         futures = [self.submit(item[0], item[1], item[2] if len(item) == 3 else None) for item in items]
         if progress is not None:
-            done = _Counter(len(futures), progress)
+            done = CountedProgress(len(futures), progress)
             for future in futures:
                 future.add_done_callback(done)
         return [future.result() for future in futures]
@@ -161,7 +164,10 @@ class Judge:
             future: Future[Verdict] = Future()
             future.set_result(known)
             return future
-        return self._dispatcher.submit(Job(key, problem, kernel_source, config))
+        job = Job(key, problem, kernel_source, config)
+        verdict = self._dispatcher.submit(job)
+        self._builds.begin(job, verdict)
+        return verdict
 
     @property
     def is_closed(self) -> bool:
@@ -178,6 +184,7 @@ class Judge:
             return
         self._closing.set()
         self.drain()
+        self._builds.close()
         self._zygotes.close()
         for thread in self._threads:
             thread.join(timeout=10)
@@ -185,7 +192,11 @@ class Judge:
 
     def new_client(self) -> WorkerClient:
         """Return a worker of its own, outside the queue. The caller closes it."""
-        return WorkerClient(self._zygotes, self._compile_cache, self._scratch / "builds", self.config)
+        return WorkerClient(self._zygotes, self._compile_cache, self._new_builder, self.config, self._builds)
+
+    def _new_builder(self) -> Builder:
+        folder = self._scratch / "builds"
+        return Builder(lambda: ForkServer(self._zygotes.fork("build")[1]), self._compile_cache, folder)
 
     def _refuse_without_sandbox(self) -> None:
         client = self.new_client()
@@ -270,21 +281,6 @@ class Judge:
 class _MachineFault(NamedTuple):
     category: str
     message: str
-
-
-class _Counter:
-    """Counts finished futures for a progress callback."""
-
-    def __init__(self, total: int, progress: Progress) -> None:
-        self._done = 0
-        self._total = total
-        self._progress = progress
-        self._lock = threading.Lock()
-
-    def __call__(self, _: object) -> None:
-        with self._lock:
-            self._done += 1
-            self._progress(self._done, self._total)
 
 
 def _reserves(config: JudgeConfig) -> int:

@@ -1,6 +1,7 @@
 """Stream of verdicts: many kernels judged at the same time, each verdict yielded when it is ready."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 
 from kernels_eval.problem import Problem
@@ -9,6 +10,8 @@ from kernels_eval.verdict import Verdict
 Item = tuple[Problem | str, str] | tuple[Problem | str, str, str | None]
 """Problem, kernel source, and optionally the back end."""
 Evaluate = Callable[[Problem | str, str, str | None], Awaitable[Verdict]]
+Progress = Callable[[int, int], None]
+"""Called with the number of verdicts so far, and of all."""
 
 
 async def stream_verdicts(
@@ -64,3 +67,19 @@ async def _next(source: AsyncIterator[Item]) -> Item:
 async def _as_async(items: Iterable[Item]) -> AsyncIterator[Item]:
     for item in items:
         yield item
+
+
+class CountedProgress:
+    """Counts finished futures for a progress callback."""
+
+    def __init__(self, total: int, progress: Progress) -> None:
+        self._done = 0
+        self._total = total
+        self._progress = progress
+        self._lock = threading.Lock()
+
+    def __call__(self, _: object) -> None:
+        """Count one."""
+        with self._lock:
+            self._done += 1
+            self._progress(self._done, self._total)

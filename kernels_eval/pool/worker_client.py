@@ -7,8 +7,7 @@ config, build); the reply is `graded` (verdict, launches, kernel sources, work; 
 
 import hashlib
 import socket
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kernels_eval.backends import NOT_RUN, backend_named
@@ -22,9 +21,9 @@ from kernels_eval.cost.roofline import total_s
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.inspection.figures import Work, figures_of
 from kernels_eval.inspection.issues import find_issues
+from kernels_eval.pool.builds_ahead import BuildsAhead, build
 from kernels_eval.pool.job_queue import Job
 from kernels_eval.pool.zygote import Zygotes
-from kernels_eval.problem import literal_init_inputs
 from kernels_eval.sandbox.fork_server import MAX_EXTENSION, ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.messages import ChannelClosedError, MalformedFrameError, has_news, receive_frame, send_frame
@@ -33,8 +32,6 @@ from kernels_eval.verdict import Status, Verdict, fault
 
 _SPARE_S = 120.0
 """Time of a worker beyond the candidate's: building the reference, computing the expected outputs."""
-_BUILD_FACTOR = 4
-"""Building a PyTorch extension takes this many times as long as compiling a kernel."""
 WORKER_VERDICTS = 1000
 """Verdicts after which a worker is replaced: it grows by 6 KB with each (docs/judge.md). The new worker is forked from
 the zygote and builds its references again; on a GPU it also makes a CUDA context."""
@@ -54,12 +51,20 @@ class Judged(NamedTuple):
 class WorkerClient:
     """One thread's worker process and compilers. Not for concurrent use."""
 
-    def __init__(self, zygotes: Zygotes, cache: CompileCache, builds: Path, config: JudgeConfig) -> None:
-        """`builds`: folder for the libraries of candidates that are built before they run."""
+    def __init__(
+        self,
+        zygotes: Zygotes,
+        cache: CompileCache,
+        new_builder: Callable[[], Builder],
+        config: JudgeConfig,
+        ahead: BuildsAhead | None = None,
+    ) -> None:
+        """`new_builder`: makes what builds candidates before they run; `ahead`: what is built while they wait."""
         self._zygotes = zygotes
         self._config = config
         self._compiler = Compiler(lambda: ForkServer(zygotes.fork("compile")[1]), cache)
-        self._builder = Builder(lambda: ForkServer(zygotes.fork("build")[1]), cache, builds)
+        self._builder = new_builder()
+        self._ahead = ahead
         self._worker: socket.socket | None = None
         self._process = 0
         self._judged = 0
@@ -74,7 +79,7 @@ class WorkerClient:
         built = Compiled()
         backend = backend_named(job.config.backend)
         if backend.is_built(on_gpu):
-            built = self._build(job, on_gpu)
+            built = (None if self._ahead is None else self._ahead.outcome(job)) or build(self._builder, job)
             decided = build_verdict(built, on_gpu, backend.compiler)
             if decided is not None:
                 return Judged(decided)
@@ -91,15 +96,6 @@ class WorkerClient:
         if _is_compiled(job, verdict):
             judged = self._compile(job.config, judged, reply)
         return _with_issues(job.config, judged)
-
-    def _build(self, job: Job, on_gpu: bool) -> Compiled:
-        config = job.config
-        limits = Limits(wall_s=_BUILD_FACTOR * config.compile_timeout_s, memory_mb=4 * config.memory_mb)
-        arguments = literal_init_inputs(job.problem.source)
-        problem = job.problem.source if backend_named(config.backend).compiles else None
-        return self._builder.build(
-            config.backend, job.kernel_source, arguments, config.targets, on_gpu, limits, problem
-        )
 
     def _compile(self, config: JudgeConfig, judged: Judged, reply: dict[str, Any]) -> Judged:
         """Compile the interpreted kernels; adds their resources, or returns a compile error.

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from kernels_eval.compile.one_shot import CompileCache, Compiled
+from kernels_eval.compile.one_shot import Builder, CompileCache, Compiled
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.pool import worker_client
 from kernels_eval.pool.job_queue import Job
 from kernels_eval.pool.worker_client import WorkerClient, build_verdict
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM, Problem
+from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.messages import ChannelClosedError, receive_frame, send_frame
 from kernels_eval.verdict import Resources, Status, Verdict, fault
 
@@ -78,9 +79,18 @@ def workers() -> Iterator[Workers]:
         assert not thread.is_alive()
 
 
+def client_of(workers: Workers, folder: Path, ahead: Any = None) -> WorkerClient:
+    cache = CompileCache()
+
+    def new_builder() -> Builder:
+        return Builder(lambda: ForkServer(workers.fork("build")[1]), cache, folder)
+
+    return WorkerClient(workers, cache, new_builder, CONFIG, ahead)  # pyright: ignore[reportArgumentType]
+
+
 @pytest.fixture
 def client(workers: Workers, tmp_path: Path) -> Iterator[WorkerClient]:
-    made = WorkerClient(workers, CompileCache(), tmp_path, CONFIG)  # pyright: ignore[reportArgumentType]
+    made = client_of(workers, tmp_path)
     yield made
     made.close()
 
@@ -100,6 +110,19 @@ def test_a_worker_is_asked_for_this_kernel_and_its_verdict_is_the_verdict(
     assert (asked[0]["problem"], asked[0]["kernel"]) == (EXAMPLE_PROBLEM, EXAMPLE_KERNEL)
     assert JudgeConfig(**asked[0]["config"]) == CONFIG
     assert asked[0]["build"] == {"resources": [], "libraries": {}}
+
+
+def test_what_was_built_while_it_waited_is_not_built_again(workers: Workers, tmp_path: Path) -> None:
+    class Ahead:
+        def outcome(self, _: Job) -> Compiled:
+            return Compiled(category="nvcc_compile", message="expected a semicolon")
+
+    made = client_of(workers, tmp_path, Ahead())
+    waited = Job("key", job().problem, EXAMPLE_KERNEL, CONFIG.model_copy(update={"backend": "cuda"}))
+    verdict = made.judge(waited).verdict
+    made.close()
+    assert (verdict.status, verdict.error_message) == (Status.COMPILE_ERROR, "expected a semicolon")
+    assert not workers.started
 
 
 def test_a_reference_that_fails_is_a_fault_and_no_verdict_on_the_kernel(workers: Workers, client: WorkerClient) -> None:

@@ -30,7 +30,8 @@ class EngineConfig(FrozenModel):
     tokens_per_rank: Annotated[int, Operational] = Field(default=8192, ge=64)
     """Token budget of one micro-batch. Halved once if memory does not suffice."""
     packing: Literal["auto", "packed", "padded", "shared"] = "auto"
-    """Layout of a micro-batch's sequences. `auto`: packed without padding on a GPU; padded on a CPU (faster there).
+    """Layout of a micro-batch's sequences. `auto`: packed without padding on a GPU, padded on a CPU, where packing pays
+    for short sequences alone.
     `shared`: packed, and what sequences have in common at their beginning (a group's prompt) is computed once."""
     head: Literal["auto", "plain", "chunked"] = "auto"
     """`chunked`: logits for one slice of the vocabulary at a time. `auto`: chunked if they exceed 256 MiB."""

@@ -29,7 +29,7 @@ def test_each_worker_has_memory_for_the_problems(overrides: list[str]) -> None:
     "overrides",
     [
         [],
-        ["judge.workers=4", "judge.device_memory_gb=18"],
+        ["judge.workers=4", "judge.device_memory_gb=22"],
         ["judge.workers=4", "judge.device_memory_gb=null"],
         ["judge.workers=3", "problems.sizes=small"],
         ["judge.workers=8", "judge.device=cpu"],

@@ -28,7 +28,6 @@ import torch
 
 from kernels_eval.backends import backend_named
 from kernels_eval.gpu import cuda_driver
-from kernels_eval.gpu.device import SPARES
 from kernels_eval.gpu.gate import Gate, GatePage
 from kernels_eval.gpu.limits import confine_child, confine_fork_server
 from kernels_eval.gpu.operator_guard import OperatorGuard, refuse_host_copies
@@ -46,7 +45,7 @@ _MAX_THREADS = 100_000
 _MAX_PLACES = 6
 
 
-SETUP = ChildSetup(warm_up_child, confine_fork_server, confine_child, spares=SPARES)
+SETUP = ChildSetup(warm_up_child, confine_fork_server, confine_child)
 
 
 def candidate_main(channel: socket.socket, memory_descriptor: int) -> None:

@@ -35,12 +35,9 @@ _DEVICE_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 _UNKNOWN_BANDWIDTH = 8e12
 _UNKNOWN_FLOPS = 5e15
 _SHARE_OF_FREE = 0.9
-SPARES = int(os.environ.get("KERNELS_EVAL_SPARES", "1"))
-"""Processes with a CUDA context that a worker keeps ready for its next candidates. A context takes a second to make: a
-worker judges no more kernels a second than it has such processes."""
-_CONTEXTS_BYTES = (2 + SPARES) << 29
-"""CUDA contexts of a worker, its candidate and its spare processes, about 500 MB each."""
-_LEAST_BYTES = int(LEAST_DEVICE_GB * GIB) - (3 << 29)
+_CONTEXTS_BYTES = 3 << 29
+"""CUDA contexts of a worker, its candidate and a spare process, about 500 MB each."""
+_LEAST_BYTES = int(LEAST_DEVICE_GB * GIB) - _CONTEXTS_BYTES
 """Tensors of a worker."""
 _SHARED_S = 5e-3
 """Time after which work beside others gives way: a timed round takes about as long."""

@@ -4,6 +4,7 @@ A measurement that fails is repeated once. If it fails again, that is a fault of
 kernel.
 """
 
+import gc
 import os
 import secrets
 import shutil
@@ -137,7 +138,8 @@ class Grader:
                 if is_last:
                     return fault("reference_failed", self._too_large(error))
                 self._state.transport.release()  # an earlier problem may have left it larger than this one needs
-            torch.cuda.empty_cache()  # after the handler: the error holds tensors of the frames that it passed
+            gc.collect()  # after the handler: the error holds tensors of the frames that it passed
+            torch.cuda.empty_cache()
         raise AssertionError("unreachable")
 
     def _too_large(self, error: Exception) -> str:

@@ -85,8 +85,8 @@ def _places(sizes: Sequence[Sequence[int | None]], start: int) -> tuple[list[tup
     return placed, start
 
 
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+def _aligned(nbytes: int, unit: int = ALIGNMENT) -> int:
+    return -(-nbytes // unit) * unit
 
 
 def view(memory: torch.Tensor, form: TensorForm, offset: int) -> torch.Tensor:
@@ -109,12 +109,12 @@ class IpcTransport:
 
     def suits(self, nbytes: int) -> bool:
         """True if `reserve` would change nothing."""
-        return _in_pages(nbytes) <= self._nbytes <= 2 * _in_pages(nbytes) + _KEPT_BYTES
+        return _aligned(nbytes, MIN_BYTES) <= self._nbytes <= 2 * _aligned(nbytes, MIN_BYTES) + _KEPT_BYTES
 
     def reserve(self, nbytes: int) -> None:
         """Have at least this much shared memory, and not much more; changing its size moves it."""
         if not self.suits(nbytes):
-            nbytes = _in_pages(nbytes)
+            nbytes = _aligned(nbytes, MIN_BYTES)
             self.release()
             self._address = self._driver.allocate(nbytes)
             self._nbytes = nbytes
@@ -126,6 +126,7 @@ class IpcTransport:
             self._driver.synchronize()
             self._driver.free(self._address)
             self._address = self._nbytes = 0
+            self._tensor = torch.empty(0)
 
     @property
     def nbytes(self) -> int:
@@ -217,11 +218,6 @@ class HostTransport:
         """Return what stands now in pieces of the file at equal distances: (count, PIECE_BYTES) bytes."""
         assert self._staging is not None
         return self._staging.as_strided((count, PIECE_BYTES), (distance, 1), offset).clone()
-
-
-def _in_pages(nbytes: int) -> int:
-    """Return a size rounded up to whole pages of device memory."""
-    return -(-nbytes // MIN_BYTES) * MIN_BYTES
 
 
 def _staging(descriptor: int, nbytes: int) -> torch.Tensor:

@@ -57,10 +57,11 @@ class Reduction:
     @cached_property
     def _is_quick(self) -> bool:
         """True if running the reference at a reduced size takes less time than following it without values."""
-        elements = sum(math.prod(shape) for shape in self.input_shapes if shape)
+        shapes = [shape for shape in self.input_shapes if shape]
+        rows = [2 * MIN_REDUCED if shape[0] == self.full_size else shape[0] for shape in shapes]
+        elements = sum(count * math.prod(shape[1:]) for count, shape in zip(rows, shapes, strict=True))
         weights = sum(value.numel() for value in self._model.parameters())
-        of_rows = elements * 2 * MIN_REDUCED // max(self.full_size or 1, 1)
-        return not self.has_long_rows and of_rows <= _QUICK_INPUTS and weights <= _QUICK_WEIGHTS
+        return not self.has_long_rows and elements <= _QUICK_INPUTS and weights <= _QUICK_WEIGHTS
 
     def inputs(self, size: int | None) -> list[Any]:
         """Run `get_inputs` at a leading size (None: the full size)."""
@@ -141,7 +142,7 @@ class Reduction:
         return True
 
     def _output_shapes(self, size: int | None) -> list[Shape]:
-        computes = size is not None and self._is_quick
+        computes = size is not None and self._is_quick and not self._only_first  # which draws all at the full size too
         inputs = self.inputs(size) if computes else self.fake_inputs(size)
         for value, true_shape in zip(inputs, self.input_shapes, strict=True):
             reduced = (size, *(true_shape or ())[1:])

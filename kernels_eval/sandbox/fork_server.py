@@ -1,7 +1,7 @@
 """Fork server: a single-threaded, pre-imported process that forks one sandboxed child per request. Both sides are here.
 
 `ForkServer` is the owner's side (a worker, or the caller for compilers), `serve_fork_server` the process's. It is
-forked before its owner reads any problem: a child's memory holds no reference, seed or expected output. It keeps a
+forked before its owner reads any problem: a child's memory holds no reference, seed or expected output. It keeps one
 spare child forked ahead (forking a process with torch in it takes about 10 ms), hands it the descriptors of a job,
 enforces the limit on wall time, and ends the child's whole process group and any process that escaped from the group.
 
@@ -70,7 +70,7 @@ class _Child:
 
 @dataclass(frozen=True)
 class ChildSetup:
-    """Steps before a child runs a candidate, and the number of spare children."""
+    """Steps before a child runs a candidate."""
 
     warm_up: Callable[[], None] | None = None
     """Called in each spare child while it waits for its job."""
@@ -78,7 +78,6 @@ class ChildSetup:
     confine_child: Callable[[Limits, bool], None] = confine_child
     prepare: Callable[[], None] | None = None
     """Called once in the fork server, before it forks: what is the same for every candidate."""
-    spares: int = 1
 
 
 def serve_fork_server(
@@ -101,7 +100,7 @@ class _ForkServerProcess:
         self._setup = setup
         self._child_main = child_main
         self._may_fork = may_fork
-        self._spares = [self._fork() for _ in range(setup.spares)]
+        self._spare = self._fork()
         self._current: _Child | None = None
         self._dying: dict[int, _Child] = {}
         """Killed children by descriptor, reaped later: a process with torch in it takes milliseconds to end."""
@@ -129,7 +128,7 @@ class _ForkServerProcess:
         try:
             note, descriptors = receive_note(self._owner)
         except ChannelClosedError:
-            for child in filter(None, (self._current, *self._spares, *self._dying.values())):
+            for child in filter(None, (self._current, self._spare, *self._dying.values())):
                 self._kill(child)
             return False
         if note["action"] == "stop":
@@ -139,7 +138,7 @@ class _ForkServerProcess:
                 self._send_kill(child)
                 self._dying[child.descriptor] = child
             return True
-        child = self._spares.pop(0)  # the one that was forked first: the furthest in its warm-up
+        child = self._spare
         child.job = note["job"]
         child.started, child.wall_s = time.monotonic(), note["limits"]["wall_s"]
         child.cpu_s = note["limits"]["cpu_s"]
@@ -150,7 +149,7 @@ class _ForkServerProcess:
         for descriptor in descriptors:
             os.close(descriptor)
         self._current = child
-        self._spares.append(self._fork())
+        self._spare = self._fork()
         return True
 
     def _extend(self, child: _Child) -> bool:
@@ -207,8 +206,8 @@ class _ForkServerProcess:
         os.close(child.descriptor)
         child.connection.close()
         if self._may_fork:
-            others = (*self._spares, *filter(None, [self._current]), *self._dying.values())
-            end_children({other.process for other in (child, *others)})
+            others = filter(None, (self._current, self._spare, *self._dying.values()))
+            end_children({child.process, *(other.process for other in others)})
         return os.waitstatus_to_exitcode(status)
 
 

@@ -56,4 +56,4 @@ SIZES: dict[SizesName, SizeRange] = {
 JUDGE_WORKER_GIB: dict[SizesName, float] = {"small": 2.5, "gpu": 5.5}
 """Device memory of one of the judge's workers at least, 1.5 of it for CUDA contexts. On an H100 problems of
 `gpu` with tensors of 200 to 268 MB did not fit into 3.5 (20 of 886 verdicts, 2026-11-23), nor always into 4.5 (two
-problems, 2026-11-25)."""
+problems, one of them with tensors of 100 MB, 2026-11-25)."""

@@ -5,7 +5,6 @@ import signal
 import socket
 import time
 from collections.abc import Generator
-from dataclasses import replace
 
 import pytest
 
@@ -27,10 +26,9 @@ def serve(channel: socket.socket, memory: int) -> None:
     os._exit(3)
 
 
-@pytest.fixture(params=[1, 3])
-def server(request: pytest.FixtureRequest) -> Generator[ForkServer]:
-    setup = replace(SETUP, spares=request.param)
-    made = ForkServer(start_fork_server(serve, [], may_fork=True, setup=setup))
+@pytest.fixture
+def server() -> Generator[ForkServer]:
+    made = ForkServer(start_fork_server(serve, [], may_fork=True, setup=SETUP))
     yield made
     made.close()
 

@@ -45,10 +45,15 @@ class KernelRuns:
         """Those whose programs cannot be interpreted together."""
         self._touched: set[int] = set()
         """Numbers of the storages that launches of this call have read or written."""
+        self._launched = 0
+        """Launches of this call, one by one, so far."""
+        self._unpaired: dict[tuple[int, str], int] = {}
+        """Seeds of the orders whose reverse has not been run yet, by number in the call and name of the launch."""
 
     def begin_call(self) -> None:
         """Forget what earlier calls touched."""
         self._touched.clear()
+        self._launched = 0
 
     def load(self, kernels: Iterable[KernelSource]) -> None:
         """Load kernels. Raises KernelError if one uses syntax that is not allowed."""
@@ -112,7 +117,7 @@ class KernelRuns:
                 return
             self._one_by_one.add(name)
             self._start(launch)
-        interpret(function, arguments, launch.grid, self._in_secret_order(launch.grid))
+        interpret(function, arguments, launch.grid, self._in_secret_order(launch.grid, name))
 
     def _start(self, launch: LaunchKernel) -> None:
         ACCESS_LOG.start(self._regions(launch.arguments))
@@ -137,21 +142,21 @@ class KernelRuns:
             is_float = dtype.is_floating_point or dtype.is_complex
             whole[places] = torch.rand(written.shape).to(dtype) * 4 - 2 if is_float else written.roll(1)
 
-    def _in_secret_order(self, grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
-        """Yield every program of a grid once, in an order that the candidate cannot know."""
-        for number in self._permutation(math.prod(grid)):
+    def _in_secret_order(self, grid: tuple[int, int, int], name: str) -> Iterator[tuple[int, int, int]]:
+        """Yield every program of a grid once, in an order that the candidate cannot know.
+
+        The same launch of the next call gets the reverse: of any two programs each has run before the other then.
+        """
+        self._launched += 1
+        key = (self._launched, name)
+        seed = self._unpaired.pop(key, None)
+        is_reversed = seed is not None
+        if seed is None:
+            seed = self._unpaired[key] = int(self._order.integers(1 << 63))
+        for number in _permutation(math.prod(grid), seed, is_reversed):
             rest, x = divmod(int(number), grid[0])
             z, y = divmod(rest, grid[1])
             yield x, y, z
-
-    def _permutation(self, count: int) -> Iterable[int]:
-        """Return the numbers below `count` in a random order; of very many by their multiples, one after the other."""
-        if count <= _MOST_SHUFFLED:
-            return self._order.permutation(count)
-        step = int(self._order.integers(count))
-        while math.gcd(step, count) != 1:
-            step += 1
-        return (step * number % count for number in range(count))
 
     def _function(self, launch: LaunchKernel) -> DeviceFunction:
         try:
@@ -189,6 +194,18 @@ class KernelRuns:
                 start = view.offset * DTYPES[view.dtype].itemsize
                 regions[view.storage] = Region(name, storage, storage.base, storage.memory.numel(), start)
         return list(regions.values())
+
+
+def _permutation(count: int, seed: int, is_reversed: bool) -> Iterable[int]:
+    """Return the numbers below `count` in a random order; of very many by their multiples, one after the other."""
+    drawn = np.random.default_rng(seed)
+    places = range(count)[:: -1 if is_reversed else 1]
+    if count <= _MOST_SHUFFLED:
+        return drawn.permutation(count)[places]
+    step = int(drawn.integers(count))
+    while math.gcd(step, count) != 1:
+        step += 1
+    return (step * place % count for place in places)
 
 
 def _views(arguments: dict[str, Value]) -> Iterator[tuple[str, View]]:

@@ -93,9 +93,9 @@ def _ordered(ptr: Any, mask: Any, sem: Any, scope: Any, update: Callable[[], Any
         return update()
     address = int(ptr.data.reshape(()))
     orders = scope != _ir.MEM_SYNC_SCOPE.CTA
+    record_access(ptr, mask, reads=True, writes=True)  # before it acquires: an atomic does not order itself
     if orders and sem in _ACQUIRES:
         RACES.acquire(address)
-    record_access(ptr, mask, reads=True, writes=True)
     before = update()
     if orders and sem in _RELEASES:
         RACES.release(address)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from kernels_eval.backends import Backend
-from kernels_eval.compile.nvcc import Extension, build_library, compile_device_code, parse_resources
+from kernels_eval.compile.extension import Extension
+from kernels_eval.compile.nvcc import build_library, compile_device_code, parse_resources
 from kernels_eval.sandbox.candidate_source import CandidateError, load_source
 
 GLOBAL_FUNCTION = re.compile(

@@ -13,7 +13,8 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-from kernels_eval.compile.nvcc import Extension, plain_name
+from kernels_eval.compile.extension import Extension
+from kernels_eval.compile.nvcc import plain_name
 from kernels_eval.sandbox.candidate_source import CandidateError
 
 HEADERS = Path(__file__).parent / "hip_headers"

@@ -6,87 +6,31 @@ PyTorch: headers that a CPU build lacks are replaced by the declarations that ca
 """
 
 import contextlib
-import hashlib
-import json
 import os
 import re
-import shutil
-import subprocess
 import sysconfig
 from collections.abc import Generator
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernels_eval.compile.slim import SLIM_HEADERS, Signature, is_beyond, module_text, signatures_of
+from kernels_eval.compile.extension import (
+    IMPLICIT,
+    LANGUAGE,
+    LOGGED,
+    Extension,
+    compile_error,
+    nvcc_path,
+    run,
+    safe_flags,
+)
+from kernels_eval.compile.slim_builds import build_slim_library, compile_slim_device_code
 from kernels_eval.sandbox.candidate_source import CandidateError
 
 HEADERS = Path(__file__).parent / "cuda_headers"
-_IMPLICIT = ("#include <torch/types.h>", "#include <cuda.h>", "#include <cuda_runtime.h>")
-_LOGGED = ("-Xptxas", "-v", "-w")
-_LANGUAGE = ("-std=c++17", "--expt-relaxed-constexpr")
-_MAX_MESSAGE = 500
 _ENTRY = re.compile(r"Compiling entry function '([^']+)' for 'sm_(\d+)a?'")
 _SPILLS = re.compile(r"(\d+) bytes spill stores")
 _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
-
-
-@dataclass(frozen=True)
-class Extension:
-    """One extension: the arguments of `load_inline` that decide the result."""
-
-    name: str
-    cpp_sources: tuple[str, ...]
-    cuda_sources: tuple[str, ...]
-    functions: tuple[str, ...]
-    cuda_flags: tuple[str, ...] = ()
-    cpp_flags: tuple[str, ...] = ()
-    link_flags: tuple[str, ...] = ()
-    options: dict[str, bool] = field(default_factory=dict[str, bool])
-
-    @classmethod
-    def of(
-        cls, name: str, cpp_sources: Any = (), cuda_sources: Any = (), functions: Any = (), *args: Any, **kwargs: Any
-    ) -> "Extension":
-        """Accept the arguments of `load_inline`; positional ones after `functions` are flags in its order."""
-        flags = dict(
-            zip(("extra_cflags", "extra_cuda_cflags", "extra_sycl_cflags", "extra_ldflags"), args, strict=False)
-        )
-        flags |= kwargs
-        return cls(
-            name=re.sub(r"\W", "_", str(name)),
-            cpp_sources=_texts(cpp_sources),
-            cuda_sources=_texts(cuda_sources),
-            functions=_texts(functions),
-            cuda_flags=_texts(flags.get("extra_cuda_cflags")),
-            cpp_flags=_texts(flags.get("extra_cflags")),
-            link_flags=_texts(flags.get("extra_ldflags")),
-            options={
-                key: bool(flags[key])
-                for key in ("with_pytorch_error_handling", "no_implicit_headers")
-                if flags.get(key) is not None
-            },
-        )
-
-    @property
-    def digest(self) -> str:
-        """Digest of the content."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:24]
-
-    @property
-    def cuda_text(self) -> str:
-        """Source file for nvcc, as `load_inline` puts it together."""
-        implicit = () if self.options.get("no_implicit_headers") else _IMPLICIT
-        return "\n".join((*implicit, *self.cuda_sources)) + "\n"
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if isinstance(value, str):
-        return (value,)
-    return tuple(str(item) for item in value)
 
 
 def compile_device_code(extension: Extension, folder: Path, target: str) -> str:
@@ -97,58 +41,17 @@ def compile_device_code(extension: Extension, folder: Path, target: str) -> str:
     backend, _, architecture = target.partition(":")
     if backend != "cuda":
         return ""
+    output = ["-cubin", f"-arch=sm_{architecture}", "-o", str(folder / f"sm_{architecture}.cubin")]
+    log = compile_slim_device_code(extension, folder, output)
+    if log is not None:
+        return log
     source = folder / "cuda.cu"
     source.write_text(extension.cuda_text)
-    flags = ["-cubin", f"-arch=sm_{architecture}", *_LOGGED, *_safe_flags(extension.cuda_flags)]
-    output = ["-o", str(folder / f"sm_{architecture}.cubin")]
-    if _slim_signatures(extension) is not None:
-        ran = _run([_nvcc(), *flags, *_slim_flags(), str(source), *output], folder)
-        if ran.returncode == 0:
-            return ran.stderr + ran.stdout
-    ran = _run([_nvcc(), *flags, *_torch_flags(), str(source), *output], folder)
+    flags = [*LOGGED, *safe_flags(extension.cuda_flags), *_torch_flags()]
+    ran = run([nvcc_path(), *flags, str(source), *output], folder)
     if ran.returncode:
-        raise _compile_error(ran.stderr or ran.stdout, source.name, len(_IMPLICIT))
+        raise compile_error(ran.stderr or ran.stdout, source.name, len(IMPLICIT))
     return ran.stderr + ran.stdout
-
-
-def _run(command: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder)
-
-
-def build_slim_library(extension: Extension, folder: Path, targets: list[str]) -> tuple[Path, str] | None:
-    """Build the extension without PyTorch's headers; returns the library and the log, None if it needs them."""
-    signatures = _slim_signatures(extension)
-    if signatures is None:
-        return None
-    import torch
-
-    source, library = folder / "slim.cu", folder / f"{extension.name}.so"
-    source.write_text(extension.cuda_text + module_text(extension.name, signatures))
-    architectures = [target.partition(":")[2] for target in targets if target.startswith("cuda:")]
-    ran = _run(
-        [
-            *(_nvcc(), "-shared", "-Xcompiler", "-fPIC", "-cudart", "shared", *_LOGGED),
-            *(f"-gencode=arch=compute_{name},code=sm_{name}" for name in architectures),
-            *(*_slim_flags(), *_safe_flags(extension.cuda_flags), str(source), "-o", str(library)),
-            *(f"-L{Path(torch.__file__).parent / 'lib'}", "-ltorch_cpu"),
-        ],
-        folder,
-    )
-    return (library, ran.stderr + ran.stdout) if ran.returncode == 0 else None
-
-
-def _slim_signatures(extension: Extension) -> list[Signature] | None:
-    """Return the functions to call from Python; None where only PyTorch's own way of building is certain to do."""
-    text = "\n".join((*extension.cpp_sources, *extension.cuda_sources))
-    given = (*extension.cpp_flags, *extension.link_flags, *extension.options)
-    flags = extension.cuda_flags
-    if given or is_beyond(text) or _safe_flags(flags) != list(flags) or not extension.name.isidentifier():
-        return None
-    return signatures_of("\n".join(extension.cpp_sources), extension.functions)
-
-
-def _slim_flags() -> list[str]:
-    return [f"-I{SLIM_HEADERS}", f"-I{sysconfig.get_paths()['include']}", *_LANGUAGE]
 
 
 def build_library(extension: Extension, folder: Path, targets: list[str]) -> tuple[Path, str]:
@@ -180,7 +83,7 @@ def build_library(extension: Extension, folder: Path, targets: list[str]) -> tup
     except Exception as error:
         log = log_path.read_text(errors="replace") if log_path.exists() else ""
         if "error" in log or "error" in str(error):
-            raise _compile_error(f"{log}\n{error}", "cuda.cu", len(_IMPLICIT)) from error
+            raise compile_error(f"{log}\n{error}", "cuda.cu", len(IMPLICIT)) from error
         raise CandidateError("compile_error", "nvcc_compile", f"{type(error).__name__}: {str(error)[-300:]}") from error
     library = next(iter(folder.glob(f"{extension.name}*.so")), None)
     if library is None:
@@ -253,14 +156,6 @@ def plain_name(mangled: str) -> str:
     return name[:200]
 
 
-def _nvcc() -> str:
-    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
-    found = shutil.which("nvcc") or shutil.which("nvcc", path=f"{home}/bin")
-    if found is None:
-        raise CandidateError("compile_error", "no_nvcc", "nvcc is not installed on this machine")
-    return found
-
-
 def _torch_flags() -> list[str]:
     import torch
 
@@ -269,26 +164,4 @@ def _torch_flags() -> list[str]:
     if torch.version.cuda is None:
         folders.insert(0, HEADERS)
     flags = [f"-I{folder}" for folder in folders]
-    return [*flags, *_LANGUAGE, "-D_GLIBCXX_USE_CXX11_ABI=1", "-DTORCH_EXTENSION_NAME=extension"]
-
-
-def _safe_flags(flags: tuple[str, ...]) -> list[str]:
-    """Return flags that choose optimisation or define names, without those that read or write files or run programs."""
-    allowed = (
-        "-O", "--use_fast_math", "-use_fast_math", "-D", "-U", "-std=", "--std=", "-lineinfo", "--maxrregcount",
-        "-maxrregcount", "--expt-", "-fmad", "--fmad", "-prec", "-ftz", "--extra-device-vectorization",
-    )  # fmt: skip
-    return [flag for flag in flags if flag.startswith(allowed)]
-
-
-def _compile_error(text: str, file_name: str, implicit_lines: int) -> Exception:
-    """Return the first errors, with lines counted from the start of the candidate's source."""
-    found: list[str] = []
-    for line in text.splitlines():
-        match = re.search(r"(\w[\w.]*\.(?:cu|cpp|cuh|h))\(?:?(\d+)\)?[^e]*?: (?:fatal )?error\s*:? ?(.*)", line)
-        if match is not None:
-            number = int(match.group(2)) - (implicit_lines if match.group(1) == file_name else 0)
-            found.append(f"{match.group(1)} line {number}: {match.group(3)}")
-    if not found:
-        found = [line for line in text.splitlines() if "error" in line.lower()] or text.strip().splitlines()[-3:]
-    return CandidateError("compile_error", "nvcc_compile", "; ".join(found)[:_MAX_MESSAGE])
+    return [*flags, *LANGUAGE, "-D_GLIBCXX_USE_CXX11_ABI=1", "-DTORCH_EXTENSION_NAME=extension"]

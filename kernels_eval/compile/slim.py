@@ -1,7 +1,8 @@
 """Extensions that nvcc builds in seconds: with a small stand-in for PyTorch's headers, and without pybind11.
 
-PyTorch's headers take most of the time of a build. `slim_headers` declares the part of them that most extensions use,
-on libtorch's stable C interface. What needs more does not compile with it, and is built with PyTorch's headers.
+PyTorch's headers take most of the time of a build, those of C++'s library most of the rest. `slim_headers` declares
+the part of PyTorch's that most extensions use; it is defined in `slim_support.cpp`, which is compiled once.
+What needs more does not compile with it, and is built with PyTorch's headers.
 """
 
 import re
@@ -14,6 +15,7 @@ _INCLUDE = re.compile(
     r"^\s*#\s*include\s*<(?:torch/extension\.h|torch/types\.h|cuda\.h|cuda_runtime\.h)>\s*$", re.MULTILINE
 )
 _DECLARATION = re.compile(r"((?:torch|at)::Tensor|void)\s+(\w+)\s*\(([^()=]*)\)", re.DOTALL)
+_STD = re.compile(r"\bstd\b|#\s*include")
 _KINDS = {
     "tensor": re.compile(r"(?:const\s+)?(?:torch|at)::Tensor(?:\s*&\s*|\s+|$)\w*"),
     "integer": re.compile(r"(?:const\s+)?(?:int|int32_t|int64_t|long|long\s+long)(?:\s+\w+)?"),
@@ -38,6 +40,11 @@ class Signature:
 def is_beyond(text: str) -> bool:
     """True if a source certainly needs PyTorch's own headers."""
     return _BEYOND.search(text) is not None
+
+
+def needs_std(text: str) -> bool:
+    """True if a source names C++'s library, or includes more than PyTorch and CUDA."""
+    return _STD.search(_INCLUDE.sub("", _COMMENT.sub(" ", text))) is not None
 
 
 def signatures_of(declarations: str, functions: tuple[str, ...]) -> list[Signature] | None:
@@ -67,26 +74,23 @@ def _kinds(parameters: str) -> tuple[str, ...] | None:
 
 def module_text(name: str, signatures: list[Signature]) -> str:
     """Return what makes a Python module of a CUDA source: to be put behind it."""
-    lines = ["", "#include <slim_python.h>"]
+    lines = ["", "#include <slim_module.h>"]
     for signature in signatures:
         values = ", ".join(f"slim::{kind}(given[{place}])" for place, kind in enumerate(signature.arguments))
         call = f"{signature.name}({values})"
-        done = f"return slim::python({call});" if signature.returns else f"{call}; Py_RETURN_NONE;"
+        done = f"return slim::python({call});" if signature.returns else f"{call}; return slim::none();"
         lines += [
-            f"static PyObject* slim_{signature.name}(PyObject*, PyObject* const* given, Py_ssize_t count) {{",
-            f"    return slim::called([&]() -> PyObject* {{ {done} }}, count, {len(signature.arguments)});",
+            f"static PyObject* slim_call_{signature.name}(PyObject* const* given) {{ {done} }}",
+            f"static PyObject* slim_{signature.name}(PyObject*, PyObject* const* given, long count) {{",
+            f"    return slim::called(slim_call_{signature.name}, given, count, {len(signature.arguments)});",
             "}",
         ]
-    entries = [
-        f'{{"{signature.name}", reinterpret_cast<PyCFunction>(slim_{signature.name}), METH_FASTCALL, nullptr}},'
-        for signature in signatures
-    ]
+    entries = [f'{{"{signature.name}", slim_{signature.name}}}' for signature in signatures]
     return "\n".join(
         [
             *lines,
-            f"static PyMethodDef slim_methods[] = {{{' '.join(entries)} {{nullptr, nullptr, 0, nullptr}}}};",
-            f'static PyModuleDef slim_module = {{PyModuleDef_HEAD_INIT, "{name}", nullptr, -1, slim_methods}};',
-            f"PyMODINIT_FUNC PyInit_{name}() {{ return PyModule_Create(&slim_module); }}",
+            f"static const slim::Method slim_methods[] = {{{', '.join(entries)}}};",
+            f'extern "C" PyObject* PyInit_{name}() {{ return slim::module("{name}", slim_methods, {len(entries)}); }}',
             "",
         ]
     )

@@ -235,9 +235,11 @@ def _load(role: str) -> Callable[[socket.socket], None]:
     if role == "build":
         from kernels_eval.backends import build_main
         from kernels_eval.compile.nvcc import remember_load_inline
+        from kernels_eval.compile.slim_builds import prepare_slim_builds
         from kernels_eval.sandbox.fork_server import serve_fork_server
 
         remember_load_inline()
+        prepare_slim_builds(Path(os.environ["TMPDIR"]) / "builds" / f"slim-{os.getpid()}")
         return lambda judge: serve_fork_server(judge, build_main, may_fork=True)
     if role in (_DEVICE, _DEVICE_WITHOUT_WARM_UP):
         return _load_device_worker(role)

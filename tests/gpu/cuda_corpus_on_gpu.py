@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from kernels_eval import Judge, JudgeConfig, Problem
-from kernels_eval.compile import nvcc
-from kernels_eval.compile.nvcc import Extension, build_library, build_slim_library, compile_device_code
+from kernels_eval.compile import slim_builds
+from kernels_eval.compile.extension import Extension
+from kernels_eval.compile.nvcc import build_library, compile_device_code
+from kernels_eval.compile.slim_builds import build_slim_library, prepare_slim_builds
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.generated.cuda.sources import cuda_source
 from tasks.problems.generated.cuda.styles import styles_of
@@ -88,6 +90,8 @@ def time_builds(source: str, no_gpu: bool, load_inline: bool) -> dict[str, float
     declaration = source.split('declaration = "')[1].split('"')[0]
     extension = Extension.of("generated", declaration, code, ["forward"])
     seconds: dict[str, float] = {}
+    support = tempfile.TemporaryDirectory()
+    prepare_slim_builds(Path(support.name) / "slim")
 
     def timed(name: str, call: Any) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -99,10 +103,10 @@ def time_builds(source: str, no_gpu: bool, load_inline: bool) -> dict[str, float
     timed("library", lambda extension, folder: build_slim_library(extension, folder, ["cuda:90"]))
     timed("device code", lambda extension, folder: compile_device_code(extension, folder, "cuda:90"))
     if load_inline and not no_gpu:
-        kept = nvcc._slim_signatures  # pyright: ignore[reportPrivateUsage]
-        nvcc._slim_signatures = lambda _: None  # pyright: ignore[reportPrivateUsage]
+        kept = slim_builds.slim_signatures
+        slim_builds.slim_signatures = lambda _: None
         timed("load_inline", lambda extension, folder: build_library(extension, folder, ["cuda:90"]))
-        nvcc._slim_signatures = kept  # pyright: ignore[reportPrivateUsage]
+        slim_builds.slim_signatures = kept
     return seconds
 
 

@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+import torch.utils.cpp_extension
 
-from kernels_eval.compile import nvcc
-from kernels_eval.compile.nvcc import Extension, build_slim_library, compile_device_code, parse_resources
+from kernels_eval.compile import slim_builds
+from kernels_eval.compile.extension import Extension
+from kernels_eval.compile.nvcc import build_library, compile_device_code, parse_resources
+from kernels_eval.compile.slim_builds import build_slim_library, prepare_slim_builds
 from kernels_eval.sandbox.candidate_source import CandidateError
 
 pytestmark = [pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc"), pytest.mark.timeout(600)]
@@ -53,12 +56,18 @@ def extension(source: str = SOURCE) -> Extension:
     return Extension.of("slim_parts", DECLARED, source, ["add", "first", "like", "fill"])
 
 
-@pytest.fixture(scope="module")
-def module(tmp_path_factory: pytest.TempPathFactory) -> Any:
+@pytest.fixture(scope="module", autouse=True)
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> None:
+    prepare_slim_builds(tmp_path_factory.mktemp("prepared") / "slim")
+
+
+@pytest.fixture(scope="module", params=["with few headers", "with the C++ library's"])
+def module(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     if torch.version.cuda is None:  # a CPU build of PyTorch has not loaded it
         folder = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "lib64"
         ctypes.CDLL(str(folder / "libcudart.so"), ctypes.RTLD_GLOBAL)
-    built = build_slim_library(extension(), tmp_path_factory.mktemp("slim"), ["cuda:80", "cuda:90"])
+    source = SOURCE if request.param == "with few headers" else SOURCE.replace("int n = x", "std::string s; int n = x")
+    built = build_slim_library(extension(source), tmp_path_factory.mktemp("slim"), ["cuda:80", "cuda:90"])
     assert built is not None
     library, log = built
     assert [used["architecture"] for used in parse_resources(log)] == ["cuda:80", "cuda:90"]
@@ -127,7 +136,7 @@ def test_no_tensor_is_kept(module: Any) -> None:
 
 @pytest.mark.slow
 def test_all_that_the_small_headers_declare_is_pytorch_s_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvcc, "_slim_signatures", lambda _: None)
+    monkeypatch.setattr(slim_builds, "slim_signatures", lambda _: None)
     assert parse_resources(compile_device_code(extension(), tmp_path, "cuda:90"))
 
 
@@ -136,6 +145,26 @@ def test_what_they_lack_is_compiled_with_pytorch_s_headers(tmp_path: Path) -> No
     source = extension(SOURCE.replace("torch::empty_like(x)", "torch::empty_like(x.contiguous().view({-1}))"))
     assert build_slim_library(source, tmp_path, ["cuda:90"]) is None
     assert parse_resources(compile_device_code(source, tmp_path, "cuda:90"))
-    wrong = extension(SOURCE.replace("x[i] + y[i]", "x[i] + undefined"))
-    with pytest.raises(CandidateError, match=r'cuda\.cu line 5: identifier "undefined" is undefined'):
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("x[i] + y[i]", "x[i] + undefined", r'cuda\.cu line 5: identifier "undefined" is undefined'),
+        ("x[i] + y[i];", "x[i] + y[i]", r"cuda\.cu line 6: expected a"),
+        ("if (i < n)", "__shared__ float much[100000]; much[i] = n; if (much[0] < n)", "too much shared"),
+    ],
+)
+def test_errors_that_pytorch_s_headers_would_not_mend_are_final(
+    before: str, after: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise AssertionError("PyTorch's headers were read")
+
+    monkeypatch.setattr(torch.utils.cpp_extension, "load_inline", fail)
+    monkeypatch.setattr("kernels_eval.compile.nvcc._load_inline", [])
+    wrong = extension(SOURCE.replace(before, after))
+    with pytest.raises(CandidateError, match=message):
+        build_library(wrong, tmp_path, ["cuda:90"])
+    with pytest.raises(CandidateError, match=message):
         compile_device_code(wrong, tmp_path, "cuda:90")

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kernels_eval.compile.nvcc import Extension, build_slim_library, compile_device_code, parse_resources
+from kernels_eval.compile.extension import Extension
+from kernels_eval.compile.nvcc import compile_device_code, parse_resources
+from kernels_eval.compile.slim_builds import build_slim_library, prepare_slim_builds
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.generated.composition import parse_composition
 from tasks.problems.generated.cuda.sources import cuda_source
@@ -41,4 +43,5 @@ def test_a_drawn_module_is_built_without_pytorch_s_headers(tmp_path: Path) -> No
     source = cuda_source(composition, style)
     declaration = source.split('declaration = "')[1].split('"')[0]
     extension = Extension.of("generated", declaration, source.split('"""')[1], ["forward"])
+    prepare_slim_builds(tmp_path / "prepared")
     assert build_slim_library(extension, tmp_path, ["cuda:90"]) is not None

@@ -6,7 +6,8 @@ import pytest
 
 import kernels_eval.backends
 from kernels_eval.backends import backend_for, backend_named, backend_names
-from kernels_eval.compile.nvcc import Extension, parse_resources
+from kernels_eval.compile.extension import Extension
+from kernels_eval.compile.nvcc import parse_resources
 from kernels_eval.compile.one_shot import Compiled
 from kernels_eval.errors import InputError
 from kernels_eval.pool.worker_client import build_verdict

@@ -7,7 +7,7 @@ import pytest
 from kernels_eval.backends import hip
 from kernels_eval.backends.cuda import recorded_extensions
 from kernels_eval.compile import hipcc
-from kernels_eval.compile.nvcc import Extension
+from kernels_eval.compile.extension import Extension
 from kernels_eval.sandbox.candidate_source import CandidateError
 from tasks.rollout.prompt_examples import EXAMPLES
 

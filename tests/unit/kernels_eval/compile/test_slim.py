@@ -2,7 +2,8 @@
 
 import pytest
 
-from kernels_eval.compile.slim import Signature, is_beyond, module_text, signatures_of
+from kernels_eval.compile.slim import Signature, is_beyond, module_text, needs_std, signatures_of
+from kernels_eval.compile.slim_builds import is_final
 
 TWO = """
 #include <torch/extension.h>
@@ -52,6 +53,38 @@ def test_no_function_is_no_module():
 )
 def test_names_that_are_not_declared_are_not_tried(text: str, beyond: bool):
     assert is_beyond(text) is beyond
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        ("#include <torch/extension.h>\nauto out = torch::empty_like(x);  // std::move", False),
+        ("int n = std::min(a, b);", True),
+        ("using namespace std;", True),
+        ("#include <vector>", True),
+    ],
+)
+def test_the_library_s_headers_are_read_where_it_is_named(text: str, needs: bool):
+    assert needs_std(text) is needs
+
+
+@pytest.mark.parametrize(
+    ("line", "source", "final"),
+    [
+        ('cuda.cu(5): error: identifier "no_such_name" is undefined', "", True),
+        ('cuda.cu(5): error: expected a ";"', "", True),
+        ('cuda.cu(5): error: identifier "TORCH_CHECK_EQ" is undefined', "", False),
+        ('cuda.cu(5): error: identifier "no_such_name" is undefined', "using namespace at;", False),
+        ('cuda.cu(5): error: class "torch::Tensor" has no member "view"', "", False),
+        ('cuda.cu(5): error: namespace "std" has no member "optional"', "", False),
+        ('cuda.cu(5): error: name followed by "::" must be a class or namespace name', "", False),
+        ('cuda.cu(1): fatal error: cannot open source file "cub/cub.cuh"', "", False),
+        ("ptxas error   : Entry function '_Z1fv' uses too much shared data", "", True),
+        ("undefined reference to `f()'", "", False),
+    ],
+)
+def test_an_error_is_final_unless_pytorch_s_headers_may_mend_it(line: str, source: str, final: bool):
+    assert is_final(line, source) is final
 
 
 def test_each_argument_is_converted_as_its_type_says():

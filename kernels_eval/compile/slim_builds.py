@@ -3,8 +3,8 @@
 import re
 import subprocess
 import sysconfig
+import tempfile
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 
 from kernels_eval.compile.extension import (
@@ -30,17 +30,12 @@ _OF_HEADERS = re.compile(
 """Errors that PyTorch's headers may mend."""
 
 
-@dataclass
-class _Prepared:
-    folder: Path | None = None
-    """Holds what every extension is linked with; None: nothing is built without PyTorch's headers."""
+_PREPARED: dict[str, bytes] = {}
+"""Files that every extension is linked with, kept in memory: a build may read nothing of what is the judge's."""
 
 
-_PREPARED = _Prepared()
-
-
-def prepare_slim_builds(folder: Path) -> None:
-    """Compile what every extension is linked with into a new folder: for this process and those that it forks.
+def prepare_slim_builds() -> None:
+    """Compile what every extension is linked with: for this process and those that it forks.
 
     Without nvcc nothing is done. If the compiler fails a warning says so, and each build reads PyTorch's headers.
     """
@@ -48,19 +43,19 @@ def prepare_slim_builds(folder: Path) -> None:
         nvcc = nvcc_path()
     except CandidateError:
         return
-    folder.mkdir(parents=True)
     python = f"-I{sysconfig.get_paths()['include']}"
     flags = ("-O2", "-w", "-Xcompiler", "-fPIC,-fvisibility=hidden", *LANGUAGE, f"-I{SLIM_HEADERS}", python)
-    ran = run([nvcc, "-c", *flags, str(_SUPPORT), "-o", _OBJECT], folder)
-    if ran.returncode == 0:
-        # Named in each library, and already there when it is loaded: its 400 MB of symbols are not read to link.
-        (folder / "empty.cpp").write_text("")
-        linker = (f"-Wl,-soname,{_STUB}", "empty.cpp", "-o", _STUB)
-        ran = run(["g++", "-shared", *linker], folder)
-    if ran.returncode:
-        warnings.warn(f"extensions are built with PyTorch's headers, a minute each: {ran.stderr[-300:]}", stacklevel=2)
-        return
-    _PREPARED.folder = folder
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        ran = run([nvcc, "-c", *flags, str(_SUPPORT), "-o", _OBJECT], folder)
+        if ran.returncode == 0:
+            # Named in each library, and already there when it is loaded: its 400 MB of symbols are not read to link.
+            (folder / "empty.cpp").write_text("")
+            ran = run(["g++", "-shared", f"-Wl,-soname,{_STUB}", "empty.cpp", "-o", _STUB], folder)
+        if ran.returncode:
+            warnings.warn(f"extensions take a minute each, with PyTorch's headers: {ran.stderr[-300:]}", stacklevel=2)
+            return
+        _PREPARED.update({name: (folder / name).read_bytes() for name in (_OBJECT, _STUB)})
 
 
 def build_slim_library(extension: Extension, folder: Path, targets: list[str]) -> tuple[Path, str] | None:
@@ -69,18 +64,20 @@ def build_slim_library(extension: Extension, folder: Path, targets: list[str]) -
     Raises CandidateError if it would not compile with them either.
     """
     signatures = slim_signatures(extension)
-    support = _PREPARED.folder
-    if signatures is None or support is None:
+    if signatures is None or not _PREPARED:
         return None
+    place = _place(folder)
+    for name, content in _PREPARED.items():
+        (place / name).write_bytes(content)
     library = folder / f"{extension.name}.so"
     architectures = [target.partition(":")[2] for target in targets if target.startswith("cuda:")]
     flags = [
         *("-shared", "-Xcompiler", "-fPIC", "-cudart", "shared"),
         *(f"-gencode=arch=compute_{name},code=sm_{name}" for name in architectures),
-        *("-Xlinker", "--no-as-needed", f"-L{support}", "-ltorch_cpu"),
+        *("-Xlinker", "--no-as-needed", f"-L{place}", "-ltorch_cpu"),
     ]
     text = extension.cuda_text + module_text(extension.name, signatures)
-    log = _compiled(extension, text, folder, [*flags, str(support / _OBJECT), "-o", str(library)])
+    log = _compiled(extension, text, folder, [*flags, str(place / _OBJECT), "-o", str(library)])
     return None if log is None else (library, log)
 
 
@@ -103,9 +100,7 @@ def slim_signatures(extension: Extension) -> list[Signature] | None:
 
 def _compiled(extension: Extension, text: str, folder: Path, flags: list[str]) -> str | None:
     """Compile with as few headers as do, first without those of the C++ library."""
-    place = folder / "slim"
-    place.mkdir(exist_ok=True)
-    source = place / "cuda.cu"  # errors name it as those of load_inline do
+    source = _place(folder) / "cuda.cu"  # errors name it as those of load_inline do
     source.write_text(text)
     written = "\n".join(extension.cuda_sources)
     errors = ""
@@ -118,6 +113,12 @@ def _compiled(extension: Extension, text: str, folder: Path, flags: list[str]) -
     if is_final(errors, written):
         raise compile_error(errors, source.name, len(IMPLICIT))
     return None
+
+
+def _place(folder: Path) -> Path:
+    place = folder / "slim"
+    place.mkdir(exist_ok=True)
+    return place
 
 
 def is_final(errors: str, source: str) -> bool:

@@ -239,7 +239,7 @@ def _load(role: str) -> Callable[[socket.socket], None]:
         from kernels_eval.sandbox.fork_server import serve_fork_server
 
         remember_load_inline()
-        prepare_slim_builds(Path(os.environ["TMPDIR"]) / "builds" / f"slim-{os.getpid()}")
+        prepare_slim_builds()
         return lambda judge: serve_fork_server(judge, build_main, may_fork=True)
     if role in (_DEVICE, _DEVICE_WITHOUT_WARM_UP):
         return _load_device_worker(role)

@@ -90,8 +90,7 @@ def time_builds(source: str, no_gpu: bool, load_inline: bool) -> dict[str, float
     declaration = source.split('declaration = "')[1].split('"')[0]
     extension = Extension.of("generated", declaration, code, ["forward"])
     seconds: dict[str, float] = {}
-    support = tempfile.TemporaryDirectory()
-    prepare_slim_builds(Path(support.name) / "slim")
+    prepare_slim_builds()
 
     def timed(name: str, call: Any) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -57,8 +57,8 @@ def extension(source: str = SOURCE) -> Extension:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> None:
-    prepare_slim_builds(tmp_path_factory.mktemp("prepared") / "slim")
+def prepared() -> None:
+    prepare_slim_builds()
 
 
 @pytest.fixture(scope="module", params=["with few headers", "with the C++ library's"])

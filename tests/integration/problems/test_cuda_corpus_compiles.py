@@ -43,5 +43,5 @@ def test_a_drawn_module_is_built_without_pytorch_s_headers(tmp_path: Path) -> No
     source = cuda_source(composition, style)
     declaration = source.split('declaration = "')[1].split('"')[0]
     extension = Extension.of("generated", declaration, source.split('"""')[1], ["forward"])
-    prepare_slim_builds(tmp_path / "prepared")
+    prepare_slim_builds()
     assert build_slim_library(extension, tmp_path, ["cuda:90"]) is not None

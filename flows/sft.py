@@ -47,9 +47,11 @@ def run_sft(run: Run, problems: ProblemSetRef, rolls_out_next: bool = False) -> 
     )
     data = check_sft_data(run.workspace, data, config.validation, config.rollout.episode.reward)
     run.record(sft_data=data)
-    shares_servers = not config.has_team or config.rollout.sglang.adapter_rank > 0
-    if rolls_out_next and run.state.newest_policy is None and shares_servers:
-        start_servers_beside_sft(data, config.model, config.rollout, config.update.engine)
+    has_servers_each = config.has_team and not config.rollout.sglang.adapter_rank
+    agents = tuple(owners(config.rollout.episode.agents)) if has_servers_each else ()
+    is_one_shape = all(model_of(config, agent) == config.model for agent in agents)
+    if rolls_out_next and run.state.newest_policy is None and is_one_shape:
+        start_servers_beside_sft(data, config.model, config.rollout, config.update.engine, agents)
     policy = _for_each_agent(run, data)
     return run.add_policy(_after_joint_epoch(run, problems, policy) if config.sft.joint.problems else policy)
 

@@ -1,6 +1,6 @@
 """The rollout's process as the driver sees it: one warm Ray actor, whose methods stream messages."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,14 @@ from tasks.rollout.worker import RolloutActor
 WORKER = "rollout"
 
 
-def start_servers(config: RolloutConfig, write_model: Callable[[Path], Path]) -> None:
+def start_servers(config: RolloutConfig, write_model: Callable[[Path], Path], agents: Sequence[str] = ()) -> None:
     """Have SGLang's servers start in the rollout's process, which the next rollout uses. Returns at once.
 
-    `write_model` is given an empty folder there, and returns the folder of the model to start with. What goes wrong is
-    said by the next rollout, which starts other servers. Needs a running Ray.
+    `write_model` is given an empty folder there, and returns the folder of the model to start with. `agents`: those of
+    a team that have servers of their own each. What goes wrong is said by the next rollout, which starts other servers.
+    Needs a running Ray.
     """
-    _worker(config.gpus).start_servers.remote(config, write_model)
+    _worker(config.gpus).start_servers.remote(config, write_model, agents)
 
 
 def messages_of(method: str, gpus: float, *arguments: Any) -> Generator[Any]:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -210,12 +210,17 @@ class RolloutWorker:
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait([running])
 
-    def start_servers(self, config: RolloutConfig, write_model: Callable[[Path], Path]) -> None:
-        """Have SGLang's servers start with the model that `write_model` writes; the next rollout uses them."""
+    def start_servers(
+        self, config: RolloutConfig, write_model: Callable[[Path], Path], agents: Sequence[str] = ()
+    ) -> None:
+        """Have SGLang's servers start with the model that `write_model` writes; the next rollout uses them.
+
+        `agents`: those of a team that have servers of their own each.
+        """
         from tasks.rollout.engines.sglang.early import EarlyServers
 
         if self._opened is None and self._early is None:
-            self._early = EarlyServers(config, write_model)
+            self._early = EarlyServers(config, write_model, agents)
 
     async def with_judge(
         self, work: Callable[[AsyncJudge], AsyncIterator[Any]], config: JudgeConfig, place: JudgingPlace

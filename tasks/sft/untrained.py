@@ -1,5 +1,6 @@
 """Untrained model of the policy's shape, with which SGLang's servers start while SFT trains."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,11 +11,12 @@ from tasks.training.config import EngineConfig
 
 
 def start_servers_beside_sft(
-    data: SftDataRef, model: ModelConfig, rollout: RolloutConfig, engine: EngineConfig
+    data: SftDataRef, model: ModelConfig, rollout: RolloutConfig, engine: EngineConfig, agents: Sequence[str] = ()
 ) -> bool:
     """Have SGLang's servers start, if the rollouts start any and the cluster has the GPUs for them and for SFT.
 
-    Returns at once: whether they start. `engine`: that of SFT. They do not if Ray is not running yet, as in a run that
+    Returns at once: whether they start. `engine`: that of SFT; `agents`: those of a team that have servers of their own
+    each. They do not if Ray is not running yet, as in a run that
     goes on with SFT: all stages before it were cached.
     """
     import ray
@@ -23,10 +25,11 @@ def start_servers_beside_sft(
 
     if rollout.engine != "sglang" or rollout.sglang_urls or not ray.is_initialized():
         return False
-    servers, ranks = rollout.sglang.servers * rollout.sglang.gpus_per_server, engine.ranks * engine.gpus_per_rank
+    servers = rollout.sglang.servers * rollout.sglang.gpus_per_server * max(len(agents), 1)
+    ranks = engine.ranks * engine.gpus_per_rank
     if servers + ranks + rollout.gpus > float(ray.cluster_resources().get("GPU", 0)):
         return False  # they take turns on the same GPUs
-    start_servers(rollout, partial(write_untrained, data.path.resolve(), model))
+    start_servers(rollout, partial(write_untrained, data.path.resolve(), model), agents)
     return True
 
 

@@ -7,6 +7,7 @@ logits, T = 1), whatever the sampling was: the update computes its own in the sa
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -156,6 +157,9 @@ def open_engine(policy: CheckpointRef, tokenizer: Any, config: RolloutConfig) ->
         from tasks.rollout.engines.sglang.team import open_team
 
         return open_team(policy, tokenizer, config)
-    from tasks.rollout.engines.team import team_engine
+    from tasks.rollout.engines.team import open_together, team_engine
 
-    return team_engine({agent: open_one(member, tokenizer, config) for agent, member in members_of(policy).items()})
+    openings = {agent: partial(open_one, member, tokenizer, config) for agent, member in members_of(policy).items()}
+    if config.engine == "sglang":  # a server takes minutes to start
+        return team_engine(open_together(openings))
+    return team_engine({agent: opening() for agent, opening in openings.items()})

@@ -1,7 +1,8 @@
 """Engine of a team: one engine for each agent with weights of its own; each request goes to its agent's."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import Any
 
@@ -85,6 +86,19 @@ class TeamServer(TeamEngine):
         if members.keys() != self._engines.keys():
             raise InputError(f"{policy.path}: agents {list(members)}, expected {list(self._engines)}")
         return members
+
+
+def open_together(openings: Mapping[str, Callable[[], Engine]]) -> dict[str, Engine]:
+    """Open engines at the same time, by agent. If one fails the others are closed, and its error is raised."""
+    with ThreadPoolExecutor(len(openings)) as threads:
+        running = {agent: threads.submit(opening) for agent, opening in openings.items()}
+        failed = [future for future in running.values() if future.exception() is not None]
+        if failed:
+            for future in running.values():
+                if future not in failed:
+                    threads.submit(asyncio.run, future.result().close()).result()
+            failed[0].result()
+        return {agent: future.result() for agent, future in running.items()}
 
 
 def team_engine(engines: Mapping[str, Engine]) -> Engine:

@@ -16,6 +16,8 @@ import pytest
 from kernels_eval import Judge
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, InputError
+from tasks.agents.config import AgentConfig
+from tasks.agents.team import publish_team
 from tasks.cluster.workers import stop_worker
 from tasks.models.config import ModelConfig
 from tasks.models.policy import load_policy, new_policy, save_policy
@@ -140,6 +142,34 @@ def test_servers_that_started_early_get_the_first_policys_weights(
     assert servers() - others == running, "no others were started"
     check_logprobs(read_turns(batch), policy)
     assert untrained_folders() == folders, "the untrained model is gone"
+
+
+def test_agents_servers_that_started_early_get_each_agents_weights(
+    policy: CheckpointRef, next_policy: CheckpointRef, problem_set: ProblemSetRef, tmp_path: Path
+) -> None:
+    team = publish_team({"generator": policy, "optimizer": next_policy}, tmp_path / "team", 1)
+    agents = {
+        "generator": AgentConfig(turns="first", shown="problem"),
+        "optimizer": AgentConfig(turns="later", shown="kernel"),
+    }
+    episode = CONFIG.episode.model_copy(update={"agents": agents, "max_turns": 2})
+    one_server_each = CONFIG.sglang.model_copy(update={"servers": 1})
+    config = CONFIG.model_copy(update={"episode": episode, "sglang": one_server_each})
+    stop_worker(WORKER)
+    others, folders = servers(), untrained_folders()
+    start_servers(config, partial(untrained, policy), tuple(agents))
+    deadline = time.monotonic() + 60
+    while len(running := servers() - others) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    batch = collect(team, problem_set, tmp_path / "first", config=config)
+    assert servers() - others == running, "no others were started"
+    turns = read_turns(batch)
+    for agent, member in (("generator", policy), ("optimizer", next_policy)):
+        own = turns.filter(turns["agent"] == agent)
+        assert set(own["policy_digest"]) == {member.digest}
+        check_logprobs(own, member)
+    assert untrained_folders() == folders
 
 
 def test_servers_that_could_not_start_early_are_started_by_the_rollout(

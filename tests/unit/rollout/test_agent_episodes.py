@@ -1,6 +1,7 @@
 """Conversations of agents: each turn from its agent's engine and policy, and an end where an agent says so."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from tasks.pipeline.store import publish, published_digest
 from tasks.problems.row import Split
 from tasks.rollout.config import EpisodeConfig, SamplingConfig
 from tasks.rollout.engines import FinishReason, Generation, GenerationRequest
-from tasks.rollout.engines.team import TeamEngine, TeamServer, team_engine
+from tasks.rollout.engines.team import TeamEngine, TeamServer, open_together, team_engine
 from tasks.rollout.episode import RolloutContext, authors_in, plan_episodes
 from tasks.rollout.episode_loop import EpisodeLoop
 from tasks.rollout.judge_client import JudgeClient
@@ -189,3 +190,37 @@ def test_servers_change_their_policies_together(simulation: Any, small_tokenizer
     }
     mixed = team_engine({**servers, "optimizer": Stopper(simulation.FaultyEngine(small_tokenizer))})
     assert not isinstance(mixed, TeamServer)
+
+
+def test_engines_of_a_team_open_at_the_same_time() -> None:
+    both = threading.Barrier(2, timeout=20)
+
+    def opening(number: int) -> Any:
+        both.wait()
+        return Closable(number)
+
+    opened = open_together({"generator": lambda: opening(1), "optimizer": lambda: opening(2)})
+    assert [(agent, engine.number) for agent, engine in opened.items()] == [("generator", 1), ("optimizer", 2)]  # type: ignore[attr-defined]
+
+
+def test_engines_that_opened_are_closed_if_one_does_not() -> None:
+    first = Closable(1)
+
+    def failing() -> Any:
+        raise InfrastructureError("no server")
+
+    with pytest.raises(InfrastructureError, match="no server"):
+        open_together({"generator": lambda: first, "optimizer": failing})
+    assert first.is_closed
+
+
+class Closable(Stopper):
+    """An engine that knows whether it was closed."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(None)
+        self.number = number
+        self.is_closed = False
+
+    async def close(self) -> None:
+        self.is_closed = True

@@ -13,7 +13,7 @@ from typing import Any
 from kernels_eval.sandbox.candidate_source import CandidateError
 
 IMPLICIT = ("#include <torch/types.h>", "#include <cuda.h>", "#include <cuda_runtime.h>")
-"""What `load_inline` puts before CUDA sources."""
+"""Lines that `load_inline` puts before CUDA sources."""
 LOGGED = ("-Xptxas", "-v", "-w")
 LANGUAGE = ("-std=c++17", "--expt-relaxed-constexpr")
 _MAX_MESSAGE = 500

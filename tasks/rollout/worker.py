@@ -210,13 +210,8 @@ class RolloutWorker:
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait([running])
 
-    def start_servers(
-        self, config: RolloutConfig, write_model: Callable[[Path], Path], agents: Sequence[str] = ()
-    ) -> None:
-        """Have SGLang's servers start with the model that `write_model` writes; the next rollout uses them.
-
-        `agents`: those of a team that have servers of their own each.
-        """
+    def start_servers(self, config: RolloutConfig, write_model: Callable[[Path], Path], agents: Sequence[str]) -> None:
+        """Have SGLang's servers start, which the next rollout uses. Arguments: as EarlyServers takes them."""
         from tasks.rollout.engines.sglang.early import EarlyServers
 
         if self._opened is None and self._early is None:

@@ -22,7 +22,7 @@ _KINDS = {
     "number": re.compile(r"(?:const\s+)?(?:float|double)(?:\s+\w+)?"),
     "boolean": re.compile(r"(?:const\s+)?bool(?:\s+\w+)?"),
 }
-_BEYOND = re.compile(r"\bc10::|\bat::cuda|\bAT_DISPATCH|\bPYBIND11_MODULE\b|\bTORCH_LIBRARY")
+_BEYOND = re.compile(r"\bc10::|\bat::cuda|\bAT_DISPATCH(?!_FLOATING_TYPES\s*\()|\bPYBIND11_MODULE\b|\bTORCH_LIBRARY")
 """Names that need PyTorch's own headers: trying without would be in vain."""
 
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <sstream>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <slim_module.h>
@@ -24,7 +25,12 @@ int32_t aoti_torch_get_dtype(AtenTensorOpaque*, int32_t*);
 int32_t aoti_torch_get_device_type(AtenTensorOpaque*, int32_t*);
 int32_t aoti_torch_get_device_index(AtenTensorOpaque*, int32_t*);
 int32_t aoti_torch_is_contiguous(AtenTensorOpaque*, bool*);
+int32_t aoti_torch_copy_(AtenTensorOpaque*, AtenTensorOpaque*, int32_t);
+int32_t aoti_torch_device_type_cpu();
 int32_t aoti_torch_device_type_cuda();
+int32_t aoti_torch_dtype_bfloat16();
+int32_t aoti_torch_dtype_bool();
+int32_t aoti_torch_dtype_float16();
 int32_t aoti_torch_dtype_float32();
 int32_t aoti_torch_dtype_float64();
 int32_t aoti_torch_dtype_int32();
@@ -50,6 +56,7 @@ void drop(Held* held) {
     delete held;
 }
 void fail(const char* text) { throw std::runtime_error(text); }
+void fail_on_type(const char* name) { fail(("\"" + std::string(name) + "\" not implemented for this type").c_str()); }
 static void check(int32_t error) {
     if (error != 0) fail("an operation of PyTorch failed; what was wrong is on standard error");
 }
@@ -78,7 +85,12 @@ void* data(Held* held, Type type) {
 }  // namespace slim
 
 namespace torch {
-bool Device::is_cuda() const { return type == aoti_torch_device_type_cuda(); }
+const ScalarType kFloat32{aoti_torch_dtype_float32()}, kFloat64{aoti_torch_dtype_float64()};
+const ScalarType kInt32{aoti_torch_dtype_int32()}, kInt64{aoti_torch_dtype_int64()};
+const ScalarType kFloat16{aoti_torch_dtype_float16()}, kBFloat16{aoti_torch_dtype_bfloat16()};
+const ScalarType kBool{aoti_torch_dtype_bool()};
+const ScalarType kFloat = kFloat32, kDouble = kFloat64, kInt = kInt32, kLong = kInt64, kHalf = kFloat16;
+const DeviceType kCPU{aoti_torch_device_type_cpu()}, kCUDA{aoti_torch_device_type_cuda()};
 int64_t Tensor::dim() const { return slim::got<int64_t>(aoti_torch_get_dim, *this); }
 int64_t Tensor::numel() const { return slim::got<int64_t>(aoti_torch_get_numel, *this); }
 IntArrayRef Tensor::sizes() const { return {slim::got<int64_t*>(aoti_torch_get_sizes, *this), size_t(dim())}; }
@@ -95,11 +107,11 @@ int64_t Tensor::stride(int64_t axis) const {
     return slim::got<int64_t*>(aoti_torch_get_strides, *this)[place(*this, axis)];
 }
 bool Tensor::is_contiguous() const { return slim::got<bool>(aoti_torch_is_contiguous, *this); }
-Device Tensor::device() const { return {slim::got<int32_t>(aoti_torch_get_device_type, *this)}; }
-TensorOptions Tensor::options() const {
-    return {slim::got<int32_t>(aoti_torch_get_dtype, *this), device().type,
-            slim::got<int32_t>(aoti_torch_get_device_index, *this)};
+ScalarType Tensor::scalar_type() const { return {slim::got<int32_t>(aoti_torch_get_dtype, *this)}; }
+Device Tensor::device() const {
+    return {slim::got<int32_t>(aoti_torch_get_device_type, *this), slim::got<int32_t>(aoti_torch_get_device_index, *this)};
 }
+TensorOptions Tensor::options() const { return {scalar_type(), device()}; }
 
 // Axes from the outermost to the innermost.
 static Tensor empty_in_order(const IntArrayRef& sizes, const std::vector<size_t>& axes, const TensorOptions& options) {
@@ -111,8 +123,8 @@ static Tensor empty_in_order(const IntArrayRef& sizes, const std::vector<size_t>
         step *= sizes[axis] > 1 ? sizes[axis] : 1;
     }
     AtenTensorOpaque* made = nullptr;
-    slim::check(aoti_torch_empty_strided(int64_t(sizes.size()), sizes.data(), strides.data(), options.dtype,
-                                         options.device_type, options.device_index, &made));
+    slim::check(aoti_torch_empty_strided(int64_t(sizes.size()), sizes.data(), strides.data(), options.type().number,
+                                         options.where().type().number, options.where().index(), &made));
     return Tensor(slim::held(made));
 }
 static std::vector<size_t> axes_of(const IntArrayRef& sizes) {
@@ -137,6 +149,12 @@ Tensor empty_like(const Tensor& tensor) {
     return empty_in_order(sizes, axes, tensor.options());
 }
 Tensor zeros_like(const Tensor& tensor) { return zeroed(empty_like(tensor)); }
+Tensor Tensor::contiguous() const {
+    if (is_contiguous()) return *this;
+    Tensor made = empty(sizes(), options());
+    slim::check(aoti_torch_copy_(made.held()->handle, held()->handle, 0));
+    return made;
+}
 }  // namespace torch
 
 namespace slim {

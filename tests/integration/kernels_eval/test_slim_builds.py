@@ -25,6 +25,9 @@ torch::Tensor add(torch::Tensor x, torch::Tensor y);
 torch::Tensor first(const torch::Tensor& x, int64_t n, double factor, bool same);
 torch::Tensor like(torch::Tensor x);
 void fill(at::Tensor out);
+torch::Tensor half_of(torch::Tensor x);
+torch::Tensor dense(torch::Tensor x);
+torch::Tensor flags(torch::Tensor x);
 """
 SOURCE = """
 #include <torch/extension.h>
@@ -48,12 +51,44 @@ torch::Tensor first(const torch::Tensor& x, int64_t n, double factor, bool same)
     return torch::zeros_like(torch::empty(x.sizes(), x.options()));
 }
 torch::Tensor like(torch::Tensor x) { return torch::empty_like(x); }
+template <typename T>
+__global__ void half_kernel(const T* x, T* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = x[i] / 2;
+}
+torch::Tensor half_of(torch::Tensor x) {
+    auto out = torch::empty_like(x);
+    int n = x.numel();
+    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "half_of", ([&] {
+        if (x.device().type() == torch::kCUDA)
+            half_kernel<scalar_t><<<(n + 255) / 256, 256>>>(x.data_ptr<scalar_t>(), out.data_ptr<scalar_t>(), n);
+        else for (int i = 0; i < n; i++) out.data_ptr<scalar_t>()[i] = x.data_ptr<scalar_t>()[i] / 2;
+    }));
+    return out;
+}
+torch::Tensor dense(torch::Tensor x) {
+    TORCH_CHECK(x.dtype() == torch::kFloat32 || x.dtype() == at::kDouble, "expected floats");
+    TORCH_CHECK(x.device() == x.contiguous().device() && x.device().index() == x.contiguous().device().index());
+    return x.contiguous();
+}
+torch::Tensor flags(torch::Tensor x) {
+    auto out = torch::zeros({7}, x.options().dtype(torch::kInt64));
+    auto* to = out.data_ptr<int64_t>();
+    to[0] = x.scalar_type() == torch::kFloat32;
+    to[1] = x.scalar_type() == torch::kFloat64;
+    to[2] = x.scalar_type() == torch::kHalf;
+    to[3] = x.scalar_type() == torch::kBFloat16;
+    to[4] = x.scalar_type() == torch::kInt;
+    to[5] = x.scalar_type() == torch::kBool;
+    to[6] = x.is_cpu() && !x.is_cuda() && x.device().type() != torch::kCUDA && x.scalar_type() != torch::kLong;
+    return out;
+}
 void fill(at::Tensor out) { for (int i = 0; i < out.numel(); i++) out.data_ptr<int64_t>()[i] = 7; }
 """
 
 
 def extension(source: str = SOURCE) -> Extension:
-    return Extension.of("slim_parts", DECLARED, source, ["add", "first", "like", "fill"])
+    return Extension.of("slim_parts", DECLARED, source, ["add", "first", "like", "fill", "half_of", "dense", "flags"])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -70,7 +105,7 @@ def module(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     built = build_slim_library(extension(source), tmp_path_factory.mktemp("slim"), ["cuda:80", "cuda:90"])
     assert built is not None
     library, log = built
-    assert [used["architecture"] for used in parse_resources(log)] == ["cuda:80", "cuda:90"]
+    assert {used["architecture"] for used in parse_resources(log)} == {"cuda:80", "cuda:90"}
     spec = importlib.util.spec_from_file_location("slim_parts", library)
     assert spec is not None
     assert spec.loader is not None
@@ -89,6 +124,35 @@ def test_tensors_and_numbers_go_in_and_tensors_come_out(module: Any) -> None:
     numbers = torch.zeros(5, dtype=torch.int64)
     assert module.fill(numbers) is None
     assert numbers.tolist() == [7] * 5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_type_is_chosen_by_the_tensor_s_own(module: Any, dtype: torch.dtype) -> None:
+    x = torch.randn(5, dtype=dtype)
+    assert torch.equal(module.half_of(x), x / 2)
+    with pytest.raises(RuntimeError, match='"half_of" not implemented for'):
+        module.half_of(x.half())
+
+
+def test_a_dense_copy_is_made_where_there_is_none(module: Any) -> None:
+    x = torch.randn(3, 4)
+    assert module.dense(x) is x
+    turned = module.dense(x.t())
+    assert turned.is_contiguous()
+    assert torch.equal(turned, x.t())
+    with pytest.raises(RuntimeError, match="expected floats"):
+        module.dense(x.int())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "place"),
+    [
+        (torch.float32, 0), (torch.float64, 1), (torch.float16, 2), (torch.bfloat16, 3), (torch.int32, 4),
+        (torch.bool, 5),
+    ],
+)  # fmt: skip
+def test_types_have_their_numbers(module: Any, dtype: torch.dtype, place: int) -> None:
+    assert module.flags(torch.zeros(2, dtype=dtype)).tolist() == [int(at == place) for at in range(6)] + [1]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +206,7 @@ def test_all_that_the_small_headers_declare_is_pytorch_s_too(tmp_path: Path, mon
 
 @pytest.mark.slow
 def test_what_they_lack_is_compiled_with_pytorch_s_headers(tmp_path: Path) -> None:
-    source = extension(SOURCE.replace("torch::empty_like(x)", "torch::empty_like(x.contiguous().view({-1}))"))
+    source = extension(SOURCE.replace("torch::empty_like(x)", "torch::empty_like(x.view({-1}))"))
     assert build_slim_library(source, tmp_path, ["cuda:90"]) is None
     assert parse_resources(compile_device_code(source, tmp_path, "cuda:90"))
 

@@ -37,6 +37,7 @@ struct Held;  // a tensor's handle, counted
 Held* keep(Held* held);
 void drop(Held* held);
 [[noreturn]] void fail(const char* text);
+[[noreturn]] void fail_on_type(const char* name);
 enum class Type { float32, float64, int32, int64 };
 template <typename T>
 struct TypeOf;  // other types are built with PyTorch's headers
@@ -90,13 +91,48 @@ private:
     size_t size_;
 };
 
-struct Device {
-    int32_t type;
-    bool is_cuda() const;
+// Numbers as libtorch has them, which are not written here: constants are filled in when the library is loaded.
+struct ScalarType {
+    int32_t number;
+    bool operator==(const ScalarType& other) const { return number == other.number; }
+    bool operator!=(const ScalarType& other) const { return number != other.number; }
+};
+extern const ScalarType kFloat32, kFloat64, kInt32, kInt64, kFloat16, kBFloat16, kBool;
+extern const ScalarType kFloat, kDouble, kInt, kLong, kHalf;
+
+struct DeviceType {
+    int32_t number;
+    bool operator==(const DeviceType& other) const { return number == other.number; }
+    bool operator!=(const DeviceType& other) const { return number != other.number; }
+};
+extern const DeviceType kCPU, kCUDA;
+
+class Device {
+public:
+    Device(int32_t type, int32_t index) : type_{type}, index_(index) {}
+    DeviceType type() const { return type_; }
+    int32_t index() const { return index_; }
+    bool is_cuda() const { return type_ == kCUDA; }
+    bool is_cpu() const { return type_ == kCPU; }
+    bool operator==(const Device& other) const { return type_ == other.type_ && index_ == other.index_; }
+    bool operator!=(const Device& other) const { return !(*this == other); }
+
+private:
+    DeviceType type_;
+    int32_t index_;
 };
 
-struct TensorOptions {
-    int32_t dtype, device_type, device_index;
+class TensorOptions {
+public:
+    TensorOptions(ScalarType type, Device device) : type_(type), device_(device) {}
+    TensorOptions dtype(ScalarType type) const { return {type, device_}; }
+    TensorOptions device(Device device) const { return {type_, device}; }
+    ScalarType type() const { return type_; }
+    Device where() const { return device_; }
+
+private:
+    ScalarType type_;
+    Device device_;
 };
 
 class Tensor {
@@ -119,8 +155,12 @@ public:
     int64_t size(int64_t axis) const;
     int64_t stride(int64_t axis) const;
     bool is_contiguous() const;
+    Tensor contiguous() const;
+    ScalarType scalar_type() const;
+    ScalarType dtype() const { return scalar_type(); }
     Device device() const;
     bool is_cuda() const { return device().is_cuda(); }
+    bool is_cpu() const { return device().is_cpu(); }
     TensorOptions options() const;
     template <typename T>
     T* data_ptr() const {
@@ -142,10 +182,23 @@ Tensor zeros_like(const Tensor& tensor);
 }  // namespace torch
 
 namespace at {
+using torch::Device;
+using torch::DeviceType;
 using torch::empty;
 using torch::empty_like;
 using torch::IntArrayRef;
+using torch::kBFloat16;
+using torch::kBool;
+using torch::kCPU;
+using torch::kCUDA;
+using torch::kDouble;
+using torch::kFloat;
+using torch::kHalf;
+using torch::kInt;
+using torch::kLong;
+using torch::ScalarType;
 using torch::Tensor;
+using torch::TensorOptions;
 using torch::zeros;
 using torch::zeros_like;
 }  // namespace at
@@ -191,3 +244,14 @@ template <typename... Parts>
     do {                                                              \
         if (!(condition)) slim::refuse(#condition, ##__VA_ARGS__);    \
     } while (false)
+#define AT_DISPATCH_FLOATING_TYPES(TYPE, NAME, ...)                              \
+    [&] {                                                                        \
+        const torch::ScalarType slim_type = (TYPE);                              \
+        if (slim_type == torch::kDouble) {                                       \
+            using scalar_t = double;                                             \
+            return __VA_ARGS__();                                                \
+        }                                                                        \
+        if (slim_type != torch::kFloat) slim::fail_on_type(NAME);                \
+        using scalar_t = float;                                                  \
+        return __VA_ARGS__();                                                    \
+    }()

@@ -47,7 +47,9 @@ def test_no_function_is_no_module():
     [
         ("auto stream = at::cuda::getCurrentCUDAStream();", True),
         ("c10::cuda::CUDAGuard guard(x.device());", True),
-        ("AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), ...)", True),
+        ("AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), ...)", False),
+        ("AT_DISPATCH_FLOATING_TYPES_AND_HALF(x.scalar_type(), ...)", True),
+        ("AT_DISPATCH_ALL_TYPES(x.scalar_type(), ...)", True),
         ("auto out = torch::empty_like(x);", False),
     ],
 )

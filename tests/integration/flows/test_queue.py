@@ -89,10 +89,9 @@ def test_deployments_are_named_queued_and_keep_their_schedule(configured: Prefec
 
 def change(address: str, values: dict[str, Any]) -> None:
     """Change what the server has. While its database is locked it answers 503, and its clients ask again."""
-    for _ in range(20):
-        answer = httpx.patch(address, json=values, timeout=60)
-        if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
-            break
+    deadline = time.monotonic() + WAIT_S
+    while (answer := httpx.patch(address, json=values, timeout=60)).status_code == httpx.codes.SERVICE_UNAVAILABLE:
+        assert time.monotonic() < deadline
         time.sleep(0.5)
     assert answer.is_success
 

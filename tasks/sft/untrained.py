@@ -16,8 +16,7 @@ def start_servers_beside_sft(
     """Have SGLang's servers start, if the rollouts start any and the cluster has the GPUs for them and for SFT.
 
     Returns at once: whether they start. `engine`: that of SFT; `agents`: those of a team that have servers of their own
-    each. They do not if Ray is not running yet, as in a run that
-    goes on with SFT: all stages before it were cached.
+    each. They do not if Ray is not running yet, as in a run that goes on with SFT: all stages before it were cached.
     """
     import ray
 

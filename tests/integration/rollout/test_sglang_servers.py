@@ -1,8 +1,10 @@
 """Servers that the pipeline starts: real processes, supervised, and none that outlives its owner."""
 
 import asyncio
+import itertools
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,7 +22,7 @@ from tasks.rollout.config import SamplingConfig, SglangConfig
 from tasks.rollout.engines import FinishReason, GenerationRequest
 from tasks.rollout.engines.sglang.engine import SglangEngine
 from tasks.rollout.engines.sglang.pool import Member, ServerState
-from tasks.rollout.engines.sglang.servers import SglangServer, start_on_ray
+from tasks.rollout.engines.sglang.servers import HIGHEST_PORT, SglangServer, free_port, start_on_ray
 
 DOUBLE = str(Path(__file__).parents[2] / "doubles" / "sglang_server.py")
 CONFIG = SglangConfig(command=(sys.executable, DOUBLE), gpus_per_server=0, start_timeout_s=60, backoff_s=0.05)
@@ -61,6 +63,31 @@ def program_of(server: SglangServer) -> int:
     guard, program = sorted(processes(f"--port {port}"))
     assert "sglang/guard.py" in Path(f"/proc/{guard}/cmdline").read_text()
     return program
+
+
+def hand_out(ports: Iterator[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the machine hand out these ports."""
+
+    class Probe(socket.socket):
+        def bind(self, _: Any) -> None:
+            super().bind(("127.0.0.1", 0))
+            self.port = next(ports)
+
+        def getsockname(self) -> Any:
+            return "127.0.0.1", self.port
+
+    monkeypatch.setattr("tasks.rollout.engines.sglang.servers.socket.socket", Probe)
+
+
+def test_a_port_leaves_room_for_the_one_that_sglang_takes_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    hand_out(iter([60_001, 65_535, HIGHEST_PORT + 1, HIGHEST_PORT, 40_000]), monkeypatch)
+    assert free_port() == HIGHEST_PORT
+
+
+def test_a_machine_that_hands_out_no_such_port_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    hand_out(itertools.count(60_000), monkeypatch)
+    with pytest.raises(InfrastructureError, match="200 free ones above 55535"):
+        free_port()
 
 
 @pytest.fixture(autouse=True)

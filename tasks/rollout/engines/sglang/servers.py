@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,9 @@ _GUARD = Path(__file__).with_name("guard.py")
 _LOG_TAIL = 15
 _STOP_S = 10.0
 _RAY_S = 60.0
+HIGHEST_PORT = 65_535 - 10_000
+"""SGLang (0.5.13) takes the port 10,000 above a server's for gRPC, and ends if there is none."""
+_PORTS_TRIED = 200
 
 
 class SglangServer:
@@ -44,7 +47,7 @@ class SglangServer:
     def __init__(self, config: SglangConfig, folder: str, version: str) -> None:
         self._config = config
         self._model = (folder, version)
-        self._port = _free_port()
+        self._port = free_port()
         self._log = Path(tempfile.gettempdir()) / f"kernelmill-sglang-{os.getpid()}-{self._port}.log"
         self._log.touch()
         self._lock = threading.Lock()
@@ -190,7 +193,16 @@ def start_on_ray(config: SglangConfig, folder: str, version: str) -> list[Member
     return [Member(url, RaySupervisor(actor), config.concurrency) for url, actor in zip(urls, actors, strict=True)]
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_port() -> int:
+    """Return a free port that a server can have. Raises InfrastructureError if the machine hands out no such port."""
+    with ExitStack() as refused:  # held meanwhile: no port is handed out twice
+        for _ in range(_PORTS_TRIED):
+            probe = refused.enter_context(socket.socket())
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+            if port <= HIGHEST_PORT:
+                return port
+    raise InfrastructureError(
+        f"no port for an SGLang server: found {_PORTS_TRIED} free ones above {HIGHEST_PORT}, expected one up to it "
+        "(net.ipv4.ip_local_port_range)"
+    )

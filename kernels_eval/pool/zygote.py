@@ -34,7 +34,12 @@ _PROGRAM = (sys.executable, "-P", "-m", "kernels_eval.pool.zygote")
 """`-P`: nothing is imported from the working directory, into which a candidate may be able to write."""
 _REAP_S, _END_S, _START_S = 1.0, 10.0, 180.0
 _KEPT_ENVIRONMENT = {"PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "VIRTUAL_ENV", "TZ", "CUDA_HOME", "CC", "CXX"}
-_KEPT_FOR_DEVICES = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "KERNELS_EVAL_WARM_PROFILER"}
+_KEPT_FOR_DEVICES = {
+    "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_MAX_CONNECTIONS",  # 1: a context is made in less time (docs/judging-on-a-gpu.md)
+    "KERNELS_EVAL_WARM_PROFILER",
+}
 
 
 class _ZygoteDiedError(InfrastructureError):

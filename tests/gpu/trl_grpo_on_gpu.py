@@ -69,7 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, required=True, help="folder of a run that has an SFT policy")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--kernels", type=int, default=3000, help="judged kernels after which training ends")
+    parser.add_argument("--kernels", type=int, help="judged kernels after which training ends; default: the run's RL")
     parser.add_argument("--seconds", type=float, default=400.0, help="wall time after which training ends")
     parser.add_argument("--judge-workers", type=int, help="default: the run's")
     parser.add_argument("--judge-memory-gb", type=float, help="device memory of the judge; default: the run's")
@@ -89,12 +89,16 @@ def main() -> None:
     judge = config.judge.model_copy(update={name: value for name, value in changes.items() if value is not None})
     judge = JudgeConfig.model_validate(judge.model_dump())
 
-    settings = trainer_settings(config, len(rows), options.kernels, options.optimizer_steps)
+    run_rl = figures_of_rl(state)
+    kernels = options.kernels or run_rl["judged"]
+    if not kernels:
+        parser.error(f"--kernels: expected a number, since {options.run} has no RL stage to take it from")
+    settings = trainer_settings(config, len(rows), kernels, options.optimizer_steps)
     arguments = GRPOConfig(
         output_dir=str(out / "trainer"), use_transformers_continuous_batching=options.continuous_batching, **settings
     )
     with open_scorer(None, judge, config.rollout.episode) as scorer:
-        steps = Steps(out / "steps.jsonl", settings["steps_per_generation"], options.kernels, options.seconds)
+        steps = Steps(out / "steps.jsonl", settings["steps_per_generation"], kernels, options.seconds)
         reward, data = steps.watched(kernel_reward(scorer)), Dataset.from_list(rows)
         trainer = TimedTrainer(str(sft), reward, args=arguments, train_dataset=data, callbacks=[steps])
         trainer.steps = steps
@@ -109,7 +113,7 @@ def main() -> None:
         "problems": {"train": len(rows), "heldout": state.problems.heldout},
         "judge": judge.model_dump(include={"device", *changes}),
         "settings": settings, "continuous_batching": options.continuous_batching,
-        "setup_s": round(steps.setup_s, 1), **steps.totals(), "run": figures_of_rl(state),
+        "setup_s": round(steps.setup_s, 1), **steps.totals(), "run": run_rl,
     }  # fmt: skip
     (out / "summary.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
     print(json.dumps(summary), flush=True)

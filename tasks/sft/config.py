@@ -38,6 +38,9 @@ class SftDataConfig(FrozenModel):
     styles_per_composition: int = Field(default=2, ge=1, le=8)
     """Kernels written for each: fused, a kernel per step, good and poor block sizes, needless passes. In CUDA C++:
     naive, coalesced, float4, shared memory, warp shuffles, grid-stride and a kernel per step, where they suit."""
+    styles: tuple[str, ...] = ()
+    """Styles to write generated kernels in, those expected to be fast first; none: all. With `judge.backend: auto`
+    they are named `triton:fused`, `cuda:float4` and so on. The fewer, the more kernels of each a policy learns from."""
     tuning: Literal["fixed", "varied"] = "fixed"
     """Launch parameters of the generated kernels. `varied`: tile sizes, warps and stages (of CUDA C++
     the threads of a block) are drawn for each kernel, and RL finds out which are fast for which shape."""

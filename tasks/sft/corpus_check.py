@@ -8,9 +8,11 @@ from tasks.sft.config import SftDataConfig
 
 
 def check_corpus(config: SftDataConfig, judge: JudgeConfig) -> None:
-    """Raise InputError if no corpus is generated in the judge's language, or none of its kernels can be found right."""
+    """Raise InputError if no corpus is generated in the judge's language and the given styles, or the judge cannot find
+    any kernel of it right.
+    """
     if config.path is None:
-        language_of(judge.backend)
+        language_of(judge.backend, config.styles)
     names = {"judge.device": judge.device}
     if judge.backend != AUTO:  # of several languages, those that a CPU does not run are judged as rollouts are
         names["sft.data.judge.device"] = config.judge.device

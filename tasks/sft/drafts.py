@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernels_eval import Problem
+from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.generated.composition import Composition
@@ -46,8 +47,11 @@ class _Corpus:
 
 
 def generate_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int, backend: str = "triton") -> list[Draft]:
-    """Return the drafts of the corpus in the language of `backend`; none of their compositions is held out."""
-    corpus = _Corpus(config, problems.sizes, language_of(backend))
+    """Return the drafts of the corpus in the language of `backend`; none of their compositions is held out.
+
+    Compositions that no style of `config.styles` suits are left out.
+    """
+    corpus = _Corpus(config, problems.sizes, language_of(backend, config.styles))
     generator = random.Random(f"corpus-{seed}")
     drafts: list[Draft] = []
     # Other compositions than the training problems': RL learns most on problems whose answer SFT has not shown.
@@ -56,6 +60,10 @@ def generate_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int, 
         for style in generator.sample(styles, min(config.styles_per_composition, len(styles))):
             mistakes = _mistakes(composition, config.bug_probability, generator)
             drafts.append(_draft(corpus, composition, [(style, mistakes)], generator))
+    if not drafts:
+        styles = ", ".join(config.styles)
+        found = f"found {styles}, expected one that suits a composition (sft.data.compositions = {config.compositions})"
+        raise InputError(f"sft.data.styles: {found}")
     if config.repair_fraction > 0:
         repairs = round(len(drafts) * config.repair_fraction / max(1.0 - config.repair_fraction, 0.01))
         compositions = [draft.composition for draft in drafts]
@@ -85,14 +93,15 @@ def _repair(corpus: _Corpus, key: str, generator: random.Random) -> Draft:
         return draft.model_copy(update={"earlier": (draft.kernel,)})
     answer_mistakes = _mistakes(composition, config.bug_probability, generator)
     drawn: list[tuple[str, Collection[str]]] = []
+    slow = language.slow_styles(composition)
     was_wrong = False
     for _ in range(2 if generator.random() < SECOND_REPAIRS else 1):
-        was_wrong = generator.random() < 0.5
+        was_wrong = generator.random() < 0.5 or not slow
         if was_wrong:
             mistakes = _mistakes(composition, REPAIR_MISTAKES, generator) or {generator.choice(composition.names)}
             drawn.append((generator.choice(language.styles(composition)), mistakes))
         else:
-            drawn.append((generator.choice(language.slow_styles(composition)), ()))
+            drawn.append((generator.choice(slow), ()))
     style = generator.choice(language.styles(composition)) if was_wrong else language.fastest_style(composition)
     return _draft(corpus, composition, [*drawn, (style, answer_mistakes)], generator)
 

@@ -36,6 +36,11 @@ class Wanted:
 class Language(ABC):
     """Writer of kernels for compositions, in one language."""
 
+    @property
+    @abstractmethod
+    def all_styles(self) -> Sequence[str]:
+        """Names of all styles."""
+
     @abstractmethod
     def styles(self, composition: Composition) -> Sequence[str]:
         """Return the styles that the composition may be written in, in a fixed order."""
@@ -54,8 +59,12 @@ class Language(ABC):
 
 
 class _Triton(Language):
-    def styles(self, composition: Composition) -> Sequence[str]:
+    @property
+    def all_styles(self) -> Sequence[str]:
         return list(Style)
+
+    def styles(self, composition: Composition) -> Sequence[str]:
+        return self.all_styles
 
     def slow_styles(self, composition: Composition) -> Sequence[str]:
         return SLOW_STYLES
@@ -71,6 +80,10 @@ class _Triton(Language):
 
 
 class _Cuda(Language):
+    @property
+    def all_styles(self) -> Sequence[str]:
+        return list(CudaStyle)
+
     def styles(self, composition: Composition) -> Sequence[str]:
         return styles_of(composition)
 
@@ -90,6 +103,10 @@ class _Both(Language):
 
     _parts: Mapping[str, Language] = {"triton": _Triton(), "cuda": _Cuda()}
 
+    @property
+    def all_styles(self) -> Sequence[str]:
+        return [f"{name}:{style}" for name, part in self._parts.items() for style in part.all_styles]
+
     def styles(self, composition: Composition) -> Sequence[str]:
         return [f"{name}:{style}" for name, part in self._parts.items() for style in part.styles(composition)]
 
@@ -104,15 +121,48 @@ class _Both(Language):
         return self._parts[name].write(replace(wanted, style=style))
 
 
+@dataclass(frozen=True)
+class _Some(Language):
+    """Some of a language's styles."""
+
+    language: Language
+    chosen: Sequence[str]
+
+    @property
+    def all_styles(self) -> Sequence[str]:
+        return self.chosen
+
+    def styles(self, composition: Composition) -> Sequence[str]:
+        return [style for style in self.language.styles(composition) if style in self.chosen]
+
+    def slow_styles(self, composition: Composition) -> Sequence[str]:
+        return [style for style in self.language.slow_styles(composition) if style in self.chosen]
+
+    def fastest_style(self, composition: Composition) -> str:
+        fastest, suiting = self.language.fastest_style(composition), self.styles(composition)
+        return fastest if fastest in suiting else next(style for style in self.chosen if style in suiting)
+
+    def write(self, wanted: Wanted) -> str:
+        return self.language.write(wanted)
+
+
 _LANGUAGES: dict[str, Language] = {"triton": _Triton(), "cuda": _Cuda(), AUTO: _Both()}
 """By back end."""
 
 
-def language_of(backend: str) -> Language:
-    """Return the language of a back end; InputError if no corpus is generated in it."""
+def language_of(backend: str, styles: Sequence[str] = ()) -> Language:
+    """Return the language of a back end, or some of its styles: those expected to be fast first.
+
+    Raises InputError if no corpus is generated in it, or it has no such style.
+    """
     if backend not in _LANGUAGES:
         raise InputError(
             "sft.data.path: the generated corpus is of Triton or CUDA C++ kernels; name a file of pairs for "
             f"judge.backend = {backend}"
         )
-    return _LANGUAGES[backend]
+    language = _LANGUAGES[backend]
+    unknown = [style for style in styles if style not in language.all_styles]
+    if unknown:
+        known = ", ".join(language.all_styles)
+        raise InputError(f"sft.data.styles: found {unknown[0]!r}, expected some of {known} (judge.backend = {backend})")
+    return _Some(language, styles) if styles else language

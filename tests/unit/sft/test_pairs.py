@@ -1,7 +1,9 @@
 """The SFT data set: what becomes of a pair, by its verdict, and what the policy is asked in its conversation."""
 
 import json
+import random
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from tasks.pipeline.references import ProblemSetRef, SftDataRef, silent
 from tasks.pipeline.store import read_manifest
 from tasks.pipeline.tables import PAIRS_FILE
 from tasks.problems.config import ProblemsConfig
+from tasks.problems.generated.composition import Composition
+from tasks.problems.generated.languages import Wanted, language_of
 from tasks.problems.problem_set import build_problem_set
 from tasks.rollout.config import EpisodeConfig
 from tasks.sft import pairs
@@ -157,6 +161,50 @@ def test_a_corpus_of_both_languages_mends_kernels_of_either() -> None:
     earlier = "".join(kernel for draft in drafts for kernel in draft.earlier)
     assert "load_inline" in earlier
     assert "@triton.jit" in earlier
+
+
+@pytest.mark.parametrize("repair_fraction", [0.0, 0.5])
+def test_a_corpus_is_written_in_the_given_styles_alone(repair_fraction: float) -> None:
+    chosen = ("triton:fused", "cuda:float4", "cuda:naive")
+    config = SftDataConfig(compositions=60, styles=chosen, repair_fraction=repair_fraction, stop_fraction=0.2)
+    drafts = generate_drafts(config, ProblemsConfig(), 0, "auto")
+    assert {draft.style for draft in drafts} == set(chosen)
+    written = {
+        language_of("auto").write(Wanted(composition, style, wrong, 0, "fixed", random.Random(0)))
+        for composition in {Composition(names=tuple(draft.composition.split(">"))) for draft in drafts}
+        for style in chosen
+        for count in range(len(composition.names) + 1)
+        for wrong in combinations(sorted(set(composition.names)), count)
+    }
+    assert all(kernel in written for draft in drafts for kernel in (draft.kernel, *draft.earlier))
+
+
+def test_repairs_end_in_the_first_given_style_where_the_fastest_is_not_given_and_begin_with_mistakes_without_slow_ones() -> (
+    None
+):
+    config = SftDataConfig(compositions=40, styles=("grid_stride", "float4"), repair_fraction=0.5)
+    repairs = [draft for draft in generate_drafts(config, ProblemsConfig(), 0, "cuda") if draft.earlier]
+    assert {draft.style for draft in repairs} == {"grid_stride", "float4"}
+    assert all(kernel != draft.kernel for draft in repairs for kernel in draft.earlier)
+
+
+def test_styles_that_there_are_not_are_refused_before_the_run() -> None:
+    config = SftDataConfig(styles=("triton:fused", "triton:fast"))
+    with pytest.raises(
+        InputError, match=r"^sft.data.styles: found 'triton:fast', expected some of triton:fused, .*cuda"
+    ):
+        check_corpus(config, JudgeConfig(backend="auto", device="cuda"))
+    with pytest.raises(
+        InputError, match=r"^sft.data.styles: found 'triton:fused', expected some of fused, small_blocks"
+    ):
+        check_corpus(config, JudgeConfig(backend="triton"))
+    check_corpus(config.model_copy(update={"path": "pairs.jsonl"}), JudgeConfig(backend="triton"))
+
+
+def test_styles_that_suit_no_composition_are_bad_input() -> None:
+    config = SftDataConfig(compositions=1, styles=("warp",))  # for whole rows; the first composition has none
+    with pytest.raises(InputError, match=r"^sft.data.styles: found warp, expected one that suits a composition"):
+        generate_drafts(config, ProblemsConfig(), 0, "cuda")
 
 
 @pytest.mark.parametrize(("path", "share"), [(None, 0.0), ("pairs.jsonl", 0.2)])

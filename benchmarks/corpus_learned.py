@@ -24,11 +24,11 @@ from transformers import AutoModelForCausalLM
 
 from flows.settings.configuration import RunConfig, load_configuration
 from kernels_eval import JudgeConfig, Problem, Status, Verdict
-from tasks.agents.config import AgentConfig
+from tasks.agents.config import author_of, owner_of, owners, trained_roles, with_solver
 from tasks.models.chat import encode_prompt, end_of_turn, template_family
 from tasks.models.tokenizer import load_tokenizer
 from tasks.pipeline.references import ProblemSetRef, Progress, SftDataRef, silent
-from tasks.problems.generated.composition import Composition
+from tasks.problems.generated.composition import Composition, parse_composition
 from tasks.problems.generated.languages import Wanted, language_of
 from tasks.problems.generated.suite import heldout_compositions
 from tasks.problems.problem_set import build_problem_set, read_problems
@@ -62,7 +62,7 @@ def learned_pairs(config: RunConfig, problems: ProblemSetRef, folder: Path) -> t
     data, backend = config.sft.data, config.judge.backend
     drafts = generate_drafts(data, config.problems, config.seed, backend)
     keys = sorted({draft.composition for draft in drafts})
-    right = kernels_in(backend, data.styles, (Composition(names=tuple(key.split(">"))) for key in keys))
+    right = kernels_in(backend, data.styles, map(parse_composition, keys))
 
     def verdict(kernel: str) -> Verdict:
         if kernel not in right:
@@ -95,7 +95,8 @@ def share_of_right_answers(config: RunConfig, policy: Path, problems: Sequence[s
     tokenizer: Any = load_tokenizer(policy)
     model: Any = AutoModelForCausalLM.from_pretrained(policy).eval()
     end = end_of_turn(tokenizer, template_family(tokenizer))
-    agent = _first_agents(config)[1]
+    agents = config.rollout.episode.agents
+    agent = with_solver(agents)[author_of(agents, 0)]
     torch.manual_seed(config.seed)
     found: dict[str, list[bool]] = {"greedy": [], "sampled": []}
     for source in problems:
@@ -119,13 +120,12 @@ def share_of_right_answers(config: RunConfig, policy: Path, problems: Sequence[s
     return {name: round(sum(hits) / len(hits), 3) for name, hits in found.items()}
 
 
-def _first_agents(config: RunConfig) -> tuple[tuple[str, ...], AgentConfig]:
-    """Return the roles to train on, and the agent that writes first kernels."""
+def _roles(config: RunConfig) -> tuple[str, ...]:
+    """Return the roles whose turns the policy that writes first kernels is trained on; none: all."""
     agents = config.rollout.episode.agents
-    first = next((name for name, agent in agents.items() if agent.turns != "later"), None)
-    if first is None:
-        return (), AgentConfig()
-    return (tuple(agents) if config.sft.shared else (first,)), agents[first]
+    if not config.has_team:
+        return ()
+    return trained_roles(agents) if config.sft.shared else owners(agents)[owner_of(agents, author_of(agents, 0))]
 
 
 def main() -> None:
@@ -150,9 +150,8 @@ def main() -> None:
         problems = build_problem_set(config.problems, folder / "problems")
         pairs, kernels = learned_pairs(config, problems, folder / "pairs")
         print(f"{pairs.pairs} pairs, {json.dumps(kernels)}", flush=True)
-        roles = _first_agents(config)[0]
         place, work = folder / "policy", folder / "work"
-        train_sft(pairs, config.model, config.sft, engine, config.seed, place, work, progress, roles=roles)
+        train_sft(pairs, config.model, config.sft, engine, config.seed, place, work, progress, roles=_roles(config))
         seconds = round(time.monotonic() - began)
         heldout = [row.problem.source for row in read_problems(problems, Split.HELDOUT)]
         shares = share_of_right_answers(config, place, heldout)

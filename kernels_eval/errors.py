@@ -4,6 +4,8 @@ A bad kernel is data: it becomes a verdict. Every exception carries one sentence
 processes.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import ClassVar
 
 
@@ -41,7 +43,15 @@ def first_line(error: BaseException | None) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first exception of a group that is not a group itself: what a TaskGroup failed for."""
+@contextmanager
+def one_cause() -> Generator[None]:
+    """Raise, instead of a group of exceptions, the first of it that is no group itself: what a TaskGroup failed for."""
+    try:
+        yield
+    except BaseExceptionGroup as failed:
+        raise _first_cause(failed) from failed
+
+
+def _first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     first = group.exceptions[0]
-    return first_cause(first) if isinstance(first, BaseExceptionGroup) else first
+    return _first_cause(first) if isinstance(first, BaseExceptionGroup) else first

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from kernels_eval.config import JudgeConfig
-from kernels_eval.errors import first_cause
+from kernels_eval.errors import one_cause
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import Verdict
@@ -131,11 +131,9 @@ class Baseline:
 
     async def run(self, plans: Sequence[EpisodePlan]) -> list[Trajectory]:
         """Return a trajectory for each plan that the server does not refuse. Raises its refusal if there is none."""
-        try:
+        with one_cause():
             async with asyncio.TaskGroup() as group:
                 conversations = [group.create_task(self._converse(plan)) for plan in plans]
-        except BaseExceptionGroup as failed:
-            raise first_cause(failed) from failed
         found = [trajectory for task in conversations if (trajectory := task.result()) is not None]
         if not found and self.refused:
             raise self.refused[0]

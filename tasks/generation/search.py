@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kernels_eval.errors import InfrastructureError, InputError, first_cause
+from kernels_eval.errors import InfrastructureError, InputError, one_cause
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.problem import Problem
 from kernels_eval.verdict import Verdict
@@ -107,12 +107,10 @@ class Search:
         limit = asyncio.timeout(None if seconds is None else max(seconds - self._spent_s, 0))
         try:
             async with limit:
-                try:
+                with one_cause():
                     async with asyncio.TaskGroup() as group:
                         for _ in range(min(self._config.conversations, self._left)):
                             group.create_task(self._converse(began))
-                except BaseExceptionGroup as failed:
-                    raise first_cause(failed) from failed
         except TimeoutError:
             if not limit.expired():
                 raise

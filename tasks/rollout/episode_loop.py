@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from kernels_eval.errors import InfrastructureError, InputError, first_cause
+from kernels_eval.errors import InfrastructureError, InputError, one_cause
 from kernels_eval.rewards import Answer
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.engines import Engine, FinishReason, Generation, GenerationRequest
@@ -102,9 +102,8 @@ class EpisodeLoop:
         watching = asyncio.ensure_future(self._watchdog.watch())
         cohorts = [asyncio.ensure_future(self._run_cohort(cohort)) for cohort in self._cohorts(episodes)]
         try:
-            played = await asyncio.gather(*cohorts)
-        except BaseExceptionGroup as group:
-            raise first_cause(group) from group
+            with one_cause():
+                played = await asyncio.gather(*cohorts)
         finally:
             for task in (watching, *cohorts):
                 task.cancel()

@@ -13,7 +13,7 @@ from kernels_eval import Problem
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from tasks.problems.config import ProblemsConfig
-from tasks.problems.generated.composition import Composition
+from tasks.problems.generated.composition import Composition, parse_composition
 from tasks.problems.generated.languages import Language, Wanted, language_of
 from tasks.problems.generated.sizes import SizesName
 from tasks.problems.generated.suite import draw_shape, draw_training_compositions, problem_of
@@ -87,7 +87,7 @@ def _repair(corpus: _Corpus, key: str, generator: random.Random) -> Draft:
     Or, for `stop_fraction` of them, the fastest one, which is its own answer.
     """
     config, language = corpus.config, corpus.language
-    composition = Composition(names=tuple(key.split(">")))
+    composition = parse_composition(key)
     if config.stop_fraction and generator.random() < config.stop_fraction:
         draft = _draft(corpus, composition, [(language.fastest_style(composition), ())], generator)
         return draft.model_copy(update={"earlier": (draft.kernel,)})

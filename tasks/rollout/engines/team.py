@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import Any
 
-from kernels_eval.errors import InputError, first_cause
+from kernels_eval.errors import InputError, one_cause
 from tasks.agents.team import members_of
 from tasks.pipeline.references import CheckpointRef
 from tasks.rollout.config import SamplingConfig
@@ -43,12 +43,11 @@ class TeamEngine:
 
         async def relay_all() -> None:
             try:
-                async with asyncio.TaskGroup() as group:
-                    for agent in sorted({request.agent for request in requests}):
-                        places = [place for place, request in enumerate(requests) if request.agent == agent]
-                        group.create_task(relay(agent, places))
-            except BaseExceptionGroup as failed:
-                raise first_cause(failed) from failed
+                with one_cause():
+                    async with asyncio.TaskGroup() as group:
+                        for agent in sorted({request.agent for request in requests}):
+                            places = [place for place, request in enumerate(requests) if request.agent == agent]
+                            group.create_task(relay(agent, places))
             finally:
                 ended.put_nowait(None)
 
@@ -78,12 +77,10 @@ class TeamServer(TeamEngine):
         """Switch every agent to its policy of this team, all at once. Raises the first error of an agent's engine."""
         members = self.members(policy)
         servers = {agent: engine for agent, engine in self._engines.items() if isinstance(engine, PolicyServer)}
-        try:
+        with one_cause():
             async with asyncio.TaskGroup() as group:
                 for agent, server in servers.items():
                     group.create_task(server.serve(members[agent], tokenizer))
-        except BaseExceptionGroup as failed:
-            raise first_cause(failed) from failed
 
     def members(self, policy: CheckpointRef) -> dict[str, CheckpointRef]:
         """Return a team's policies by agent. Raises InputError if it has other agents."""

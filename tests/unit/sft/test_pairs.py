@@ -16,7 +16,7 @@ from tasks.pipeline.references import ProblemSetRef, SftDataRef, silent
 from tasks.pipeline.store import read_manifest
 from tasks.pipeline.tables import PAIRS_FILE
 from tasks.problems.config import ProblemsConfig
-from tasks.problems.generated.composition import Composition
+from tasks.problems.generated.composition import parse_composition
 from tasks.problems.generated.languages import Wanted, language_of
 from tasks.problems.problem_set import build_problem_set
 from tasks.rollout.config import EpisodeConfig
@@ -171,7 +171,7 @@ def test_a_corpus_is_written_in_the_given_styles_alone(repair_fraction: float) -
     assert {draft.style for draft in drafts} == set(chosen)
     written = {
         language_of("auto").write(Wanted(composition, style, wrong, 0, "fixed", random.Random(0)))
-        for composition in {Composition(names=tuple(draft.composition.split(">"))) for draft in drafts}
+        for composition in map(parse_composition, {draft.composition for draft in drafts})
         for style in chosen
         for count in range(len(composition.names) + 1)
         for wrong in combinations(sorted(set(composition.names)), count)
@@ -179,9 +179,7 @@ def test_a_corpus_is_written_in_the_given_styles_alone(repair_fraction: float) -
     assert all(kernel in written for draft in drafts for kernel in (draft.kernel, *draft.earlier))
 
 
-def test_repairs_end_in_the_first_given_style_where_the_fastest_is_not_given_and_begin_with_mistakes_without_slow_ones() -> (
-    None
-):
+def test_repairs_in_given_styles_end_in_the_first_and_begin_with_mistakes_where_none_is_slow() -> None:
     config = SftDataConfig(compositions=40, styles=("grid_stride", "float4"), repair_fraction=0.5)
     repairs = [draft for draft in generate_drafts(config, ProblemsConfig(), 0, "cuda") if draft.earlier]
     assert {draft.style for draft in repairs} == {"grid_stride", "float4"}

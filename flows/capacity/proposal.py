@@ -18,9 +18,8 @@ _LOCAL_WORKERS = 2
 """Workers of the judge in local.yaml."""
 _WORKER_HOST_BYTES = 2 * GIB
 """Memory of a worker of the judge, with what else grows with the machine."""
-_MANY_CORES = 12
-_MOST_WORKERS = 4
-"""Workers of the judge with which it grades the most kernels a minute on one GPU (docs/judging-on-a-gpu.md)."""
+_WORKERS_BY_CORES = {14: 6, 12: 4}
+"""Workers of the judge on one GPU by the cores that they need at least (docs/how-to/one-gpu.md), the most first."""
 _WORKER_GIB = (12.0, 9.0, 6.0)
 """Memory for a worker of the judge, the most first: with more, a timed round of a large problem can have more calls.
 The least is above what the largest problems need (tasks.problems.generated.sizes.JUDGE_WORKER_GIB)."""
@@ -95,11 +94,12 @@ def _without_gpu(machine: Machine, why: str) -> Proposal:
 def _judge_for(gpu_gib: float, cores: int, folder: Path) -> tuple[dict[str, Any], Sequence[str]]:
     """Return settings of the judge for a GPU that it shares, and why; none where those of the file are right."""
     gpu = replace(GPUS["h100"], memory_gib=gpu_gib)
-    if cores < _MANY_CORES:
+    workers = next((count for least, count in _WORKERS_BY_CORES.items() if cores >= least), 0)
+    if not workers:
         return {}, ()
     for each in _WORKER_GIB:
-        wanted = {"workers": _MOST_WORKERS, "device_memory_gb": _MOST_WORKERS * each}
+        wanted = {"workers": workers, "device_memory_gb": workers * each}
         config = load_configuration(folder / "one-gpu.yaml", [f"judge.{name}={wanted[name]}" for name in wanted])
         if plan(config, gpu).one_gpu_bytes <= _FILLED * gpu_gib * GIB:
-            return wanted, (f"{_MOST_WORKERS} workers of the judge, with {each:g} GiB of the GPU's memory each",)
+            return wanted, (f"{workers} workers of the judge, with {each:g} GiB of the GPU's memory each",)
     return {}, ()

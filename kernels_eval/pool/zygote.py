@@ -37,8 +37,12 @@ _KEPT_ENVIRONMENT = {"PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "VIRTUAL_ENV",
 _KEPT_FOR_DEVICES = {
     "CUDA_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES",
-    "CUDA_DEVICE_MAX_CONNECTIONS",  # 1: a context is made in less time (docs/judging-on-a-gpu.md)
+    "CUDA_DEVICE_MAX_CONNECTIONS",
     "KERNELS_EVAL_WARM_PROFILER",
+}
+_DEFAULTS_FOR_DEVICES = {
+    "CUDA_DEVICE_MAX_CONNECTIONS": "1",  # a context is made in half the time (docs/judging-on-a-gpu.md)
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }
 
 
@@ -168,8 +172,7 @@ def _environment(role: str, scratch: Path) -> dict[str, str]:
         "TMPDIR": str(scratch),
         "HOME": str(scratch),
     }
-    environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"} if role == _DEVICE else {"CUDA_VISIBLE_DEVICES": ""}
-    return environment
+    return _DEFAULTS_FOR_DEVICES | environment if role == _DEVICE else environment | {"CUDA_VISIBLE_DEVICES": ""}
 
 
 def _callers_packages() -> list[str]:

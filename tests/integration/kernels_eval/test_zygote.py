@@ -9,6 +9,8 @@ import pytest
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.pool.zygote import Zygote, Zygotes
 
+NAME = "CUDA_DEVICE_MAX_CONNECTIONS"
+
 
 def test_a_zygote_that_hangs_up_is_replaced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     zygotes = Zygotes(tmp_path)
@@ -43,3 +45,23 @@ def test_a_zygote_that_cannot_start_is_not_started_again(tmp_path: Path, monkeyp
         zygotes.fork("interpret")
     assert started == ["interpret"]
     zygotes.close()
+
+
+@pytest.mark.parametrize(
+    ("role", "callers", "connections"),
+    [("device", {}, "1"), ("device", {NAME: "8"}, "8"), ("interpret", {NAME: "8"}, None)],
+)
+def test_contexts_have_one_queue_unless_the_caller_wants_more(
+    role: str, callers: dict[str, str], connections: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(NAME, raising=False)
+    for name, value in {**callers, "WANDB_API_KEY": "a secret"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("kernels_eval.pool.zygote._PROGRAM", ("sh", "-c", 'env > "$TMPDIR/environment"'))
+    zygotes = Zygotes(tmp_path)
+    with pytest.raises(InfrastructureError, match="zygote"):
+        zygotes.fork(role)
+    zygotes.close()
+    found = dict(line.split("=", 1) for line in (tmp_path / "environment").read_text().splitlines())
+    assert found.get(NAME) == connections
+    assert "WANDB_API_KEY" not in found

@@ -44,6 +44,7 @@ def run_sft(run: Run, problems: ProblemSetRef, rolls_out_next: bool = False) -> 
         run.judge,
         config.rollout.judging_place,
         config.seed,
+        trained_on=config.update.engine,
     )
     data = check_sft_data(run.workspace, data, config.validation, config.rollout.episode.reward)
     run.record(sft_data=data)

@@ -11,6 +11,8 @@ from tasks.cluster.placement import Bundle, Kind, Reservation
 
 NODE_SHARE = 0.001
 """Amount of the custom resource of nodes for stages that a worker takes: many workers fit on one node."""
+_ANSWER_S = 120.0
+"""Time for a worker's sign of life, which waits for what it imports: up to a minute on a machine that is new to it."""
 _workers: dict[str, Any] = {}
 _node_resource: list[str] = []
 _reservation: list[Reservation] = []
@@ -48,7 +50,7 @@ def warm_worker(name: str, actor_class: Any, **options: Any) -> Any:
     worker = _workers.get(name)
     if worker is not None:
         try:
-            ray.get(worker.ping.remote(), timeout=30)
+            ray.get(worker.ping.remote(), timeout=_ANSWER_S)
             return worker
         except (RayActorError, ActorUnavailableError, GetTimeoutError):
             stop_worker(name)

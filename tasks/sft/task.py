@@ -18,6 +18,7 @@ from tasks.training.config import EngineConfig
     "sft_data",
     code="tasks.sft.pairs",
     label="SFT data",
+    ignored=("trained_on",),
     detail="{config.styles_per_composition} kernels for each of {config.compositions} compositions",
 )
 def make_sft_data(
@@ -29,10 +30,18 @@ def make_sft_data(
     judge: JudgeConfig,
     place: JudgingPlace,
     seed: int,
+    trained_on: EngineConfig | None = None,
 ) -> SftDataRef:
-    """Collect pairs of problem and kernel, judge them all where rollouts are judged, and publish the conversations."""
+    """Collect pairs of problem and kernel, judge them all where rollouts are judged, and publish the conversations.
+
+    `trained_on`: ranks on GPUs that SFT will have; they start meanwhile, which takes them half a minute.
+    """
     from tasks.rollout.judging import judge_kernels
     from tasks.sft.pairs import build_sft_data
+    from tasks.training.ranks import prepare_ranks
+
+    if trained_on is not None and trained_on.gpus_per_rank:  # on a CPU judging needs all cores
+        prepare_ranks(trained_on, place.gpus)
 
     on_cpus = JudgingPlace(gpus=place.gpus, all_cpus=config.judge.workers is None)
 

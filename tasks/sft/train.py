@@ -23,7 +23,7 @@ from tasks.sft.program import SftJob, sft_program
 from tasks.training.config import EngineConfig, check_heads
 from tasks.training.faults import with_smaller_batches
 from tasks.training.metrics import record
-from tasks.training.ranks import make_room, run_on_ranks
+from tasks.training.ranks import make_room, prepare_ranks, run_on_ranks
 from tasks.training.retention import find_interim
 
 
@@ -51,6 +51,7 @@ def train_sft(
         check_heads(model.heads, model.key_value_heads, engine.context_parallel)
     if initial is not None:
         check_architecture(initial.path, model)
+    prepare_ranks(engine)  # while the conversations are encoded
     conversations = read_conversations(data.path, roles)
     source = initial.path if initial is not None else model.pretrained
     if source is not None:

@@ -218,5 +218,21 @@ def make_room(config: EngineConfig) -> bool:
 def replace_ranks(config: EngineConfig) -> None:
     """End the ranks, which frees their memory, and start new ones; does not wait for what those import."""
     stop_ranks(config)
-    for rank in _warm_ranks(config):
-        rank.prepare.remote(config.gpus_per_rank)
+    prepare_ranks(config)
+
+
+def prepare_ranks(config: EngineConfig, gpus_of_others: float = 0.0) -> bool:
+    """Start the ranks, if they do not run yet, and have them import what programs need; does not wait for that.
+
+    False, and none is left, where the cluster lacks the GPUs for them beside others that have `gpus_of_others` (who
+    waits for GPUs might get them first), or they do not start. Needs a running Ray.
+    """
+    if config.ranks * config.gpus_per_rank + gpus_of_others > float(ray.cluster_resources().get("GPU", 0)):
+        return False
+    try:
+        for rank in _warm_ranks(config):
+            rank.prepare.remote(config.gpus_per_rank)
+    except RayError:  # whoever runs a program on them starts others, and tells what goes wrong
+        stop_ranks(config)
+        return False
+    return True

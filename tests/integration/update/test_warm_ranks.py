@@ -1,7 +1,10 @@
 """Ranks between two engines: they stay if what they hold is small, and are replaced if it is not."""
 
+import contextlib
 import os
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,3 +40,29 @@ def test_ranks_that_died_are_replaced() -> None:
     ranks.stop_ranks(ENGINE)
     ranks.make_room(ENGINE)
     assert process_of_rank() != before
+
+
+def processes_of_ranks() -> set[int]:
+    """Return the processes that hold a rank, or are getting one."""
+    titles = ((entry, entry.joinpath("cmdline")) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    found: set[int] = set()
+    for entry, title in titles:
+        with contextlib.suppress(OSError):  # it has ended
+            if title.read_bytes().startswith(b"ray::Rank"):
+                found.add(int(entry.name))
+    return found
+
+
+def test_ranks_that_are_prepared_are_those_that_run() -> None:
+    ranks.stop_ranks(ENGINE)
+    before = processes_of_ranks()
+    assert ranks.prepare_ranks(ENGINE)
+    until = time.monotonic() + 60
+    while len(processes_of_ranks() - before) < ENGINE.ranks and time.monotonic() < until:
+        time.sleep(0.05)
+    assert process_of_rank() in processes_of_ranks() - before
+
+
+def test_ranks_that_would_wait_for_gpus_are_not_prepared() -> None:
+    assert not ranks.prepare_ranks(ENGINE.model_copy(update={"gpus_per_rank": 0.5}))
+    assert not ranks.prepare_ranks(ENGINE, gpus_of_others=1.0)

@@ -6,7 +6,7 @@ kernels_eval.sandbox.messages, with kernels_eval.gpu.session:
     worker `start` (payload: pickled job)         candidate `started`   no code of the candidate has run yet
     worker `round`, any number, without calls     candidate as below    measures the overhead of a round
     worker `load`                                 candidate `ready`     the source is executed, the model built
-    worker `weights` (payload: bytes)             -
+    worker `weights`, any number                  candidate `taken`     pieces of weights lie in the shared memory
     worker `round`, any number                    candidate `prepared`; worker `go`, or it opens the gate;
                                                   candidate `done`, `round`
 
@@ -28,18 +28,19 @@ import torch
 
 from kernels_eval.backends import backend_named
 from kernels_eval.gpu import cuda_driver
+from kernels_eval.gpu.cuda_driver import CudaError
 from kernels_eval.gpu.gate import Gate, GatePage
 from kernels_eval.gpu.limits import confine_child, confine_fork_server
 from kernels_eval.gpu.operator_guard import OperatorGuard, refuse_host_copies
-from kernels_eval.gpu.rounds import Rounds
+from kernels_eval.gpu.rounds import Rounds, device_failure
 from kernels_eval.gpu.shared_memory import MappedMemory
+from kernels_eval.gpu.shared_weights import WeightTaker
 from kernels_eval.gpu.warm_up import instruments, warm_up_child
 from kernels_eval.sandbox.candidate_model import build_model, candidate_session, send_state
 from kernels_eval.sandbox.candidate_source import CandidateError, describe, load_source
 from kernels_eval.sandbox.fork_server import ChildSetup
 from kernels_eval.sandbox.inductor_names import provide
 from kernels_eval.sandbox.messages import receive_frame, send_frame
-from kernels_eval.sandbox.tensor_bytes import TensorForm, tensor_from
 
 _MAX_THREADS = 100_000
 _MAX_PLACES = 6
@@ -86,13 +87,18 @@ class _Candidate:
         if job["strict"]:
             refuse_host_copies(guard.violations.append)
         state = send_state(self._channel, model)
-        header, payload = receive_frame(self._channel)
-        for item in header["weights"]:
-            state[item["name"]].copy_(tensor_from(payload, TensorForm(**item["form"]), item["offset"]))
+        weights = WeightTaker(memory, state)
+        while (header := receive_frame(self._channel)[0])["kind"] == "weights":
+            try:
+                weights.take(header["pieces"], header["nbytes"])
+                tools.synchronize()  # the next ones come to the same places
+            except (CudaError, RuntimeError) as error:  # of work that the candidate began as its model was built
+                raise device_failure(describe(error)) from error
+            send_frame(self._channel, {"kind": "taken"})
         rounds = Rounds(tools, memory, gate, model, guard, backend, module)
         while True:
-            header, _ = receive_frame(self._channel)
             self._answer(rounds, header)
+            header, _ = receive_frame(self._channel)
 
     def _answer(self, rounds: Rounds, header: dict[str, Any]) -> None:
         """Prepare one round, make it once the worker sends `go`, and answer."""

@@ -87,7 +87,7 @@ class CandidateStart:
         found = session.load(draw_ahead)
         with state.lock.shared():
             weights = self.reference.weights_for(found, one)
-        session.set_weights(weights)
+        session.set_weights(weights, state.transport, state.lock.shared)
         state.phases.ended(Phase.LOAD)
         return overheads
 

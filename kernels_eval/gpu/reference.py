@@ -32,8 +32,8 @@ class GpuReference(Reference):
         self._compiled: dict[bool, Any] = {}
 
     def state(self, perturbed: bool) -> dict[str, torch.Tensor]:
-        """Return parameters and buffers by name, on the host."""
-        model = super()._model(perturbed)
+        """Return parameters and buffers by name: the perturbed ones on the device, the others on the host."""
+        model = self._model(True) if perturbed else super()._model(False)
         return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
     @property

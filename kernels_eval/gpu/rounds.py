@@ -71,7 +71,7 @@ class Rounds:
                 self._work(answer)
                 self.memory.push(header["nbytes"])
         except CudaError as error:
-            raise _device_failure(str(error)) from error
+            raise device_failure(str(error)) from error
         done()
         if self.guard.violations:
             used = ", ".join(sorted(set(self.guard.violations))[:5])
@@ -202,7 +202,7 @@ def _unsupported_type(output: Any) -> str | None:
     return None
 
 
-def _device_failure(text: str) -> CandidateError:
+def device_failure(text: str) -> CandidateError:
     """Return the failure for a kernel that the device stopped."""
     lower = text.lower()
     outside = any(word in lower for word in ("illegal memory", "illegal_address", "misaligned"))
@@ -223,5 +223,5 @@ def _failure(error: BaseException, guard: OperatorGuard, backend: Backend) -> Ca
     if not_compiled is not None:
         return not_compiled
     if "CUDA error" in str(error) or "Triton Error [CUDA]" in str(error):
-        return _device_failure(describe(error))
+        return device_failure(describe(error))
     return CandidateError("runtime_error", "exception", describe(error))

@@ -20,11 +20,12 @@ from kernels_eval.frozen import FrozenModel
 from kernels_eval.gpu.gate import LONGEST_WAIT_S, GatePage
 from kernels_eval.gpu.profiling import KernelRecord
 from kernels_eval.gpu.shared_calls import SharedCalls
+from kernels_eval.gpu.shared_memory import Transport
+from kernels_eval.gpu.shared_weights import in_batches, publish_weights
 from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.messages import FailedAnswer, OutputForm, StateAnswer
-from kernels_eval.sandbox.tensor_bytes import bytes_of, form_of
 from kernels_eval.verdict import Resources
 
 _MAX_PAYLOAD = 1 << 20
@@ -149,17 +150,21 @@ class Session:
             raise out_of_turn("the process answered out of turn")
         return answer.state
 
-    def set_weights(self, weights: dict[str, torch.Tensor]) -> None:
-        """Copy weights by name into the candidate's model."""
-        items: list[dict[str, Any]] = []
-        payload: list[memoryview] = []
-        offset = 0
-        for name, tensor in weights.items():
-            content = bytes_of(tensor)
-            items.append({"name": name, "form": form_of(tensor).model_dump(), "offset": offset})
-            payload.append(content)
-            offset += content.nbytes
-        self._child.send({"kind": "weights", "weights": items}, payload)
+    def set_weights(
+        self,
+        weights: dict[str, torch.Tensor],
+        transport: Transport,
+        order: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        """Copy weights by name into the candidate's model, through the shared memory: before the first round.
+
+        `order`: in which they are copied here; nobody waits for the candidate in it.
+        """
+        for pieces in in_batches({name: tensor.nbytes for name, tensor in weights.items()}, transport.nbytes):
+            with order():
+                nbytes = publish_weights(transport, weights, pieces)
+            self._child.send({"kind": "weights", "nbytes": nbytes, "pieces": [vars(piece) for piece in pieces]})
+            self.expect("taken")
 
     def run(self, calls: SharedCalls, request: RoundRequest, wall_s: float, is_empty: bool = False) -> Round:
         """Have one round made, in `wall_s` at most; raises CandidateFailedError if it fails.

@@ -47,13 +47,15 @@ _FULL_SIZE_TRIAL = 2001
 class Grader:
     """Holds the references of one worker, and grades candidates in processes that its fork servers start."""
 
-    def __init__(self, tracing_server: ForkServer, interpreter_server: ForkServer, is_public: bool = False) -> None:
-        """`is_public`: draw from the problem and the kernel, not secretly. Such verdicts are for messages only."""
+    def __init__(
+        self, tracing_server: ForkServer, interpreter_server: ForkServer, secret: "Grader | None" = None
+    ) -> None:
+        """`secret`: one whose verdicts this one explains, and draws for from problem and kernel, for messages only."""
         self._tracing_server = tracing_server
         self._interpreter_server = interpreter_server
         self._references: OrderedDict[str, Reference] = OrderedDict()
-        self._weight_seed = 0 if is_public else secrets.randbits(48)
-        self._is_public = is_public
+        self._weight_seed = secrets.randbits(48) if secret is None else 0
+        self._secret = secret
 
     @property
     def sandbox(self) -> list[str]:
@@ -64,7 +66,7 @@ class Grader:
         """Grade one candidate. Raises ReferenceFailedError if the problem itself is at fault."""
         reference = self._reference(problem_source)
         known = hashlib.sha256(f"{problem_source}\0{kernel_source}".encode("utf-8", "surrogatepass")).digest()
-        seed = SecretSeed(known if self._is_public else secrets.token_bytes(16))
+        seed = SecretSeed(secrets.token_bytes(16) if self._secret is None else known)
         graded = self._grade_in(reference, kernel_source, config, seed, {})
         chosen: Configurations = {}
         ways = ways_of(autotuners(graded.full_trace), kernel_source)
@@ -179,11 +181,15 @@ class Grader:
         return graded
 
     def _reference(self, source: str) -> Reference:
-        reference = self._references.pop(source, None) or Reference(source, self._weight_seed)
+        reference = self._references.pop(source, None) or self._new_reference(source)
         self._references[source] = reference
         if len(self._references) > _MAX_REFERENCES:
             self._references.popitem(last=False)
         return reference
+
+    def _new_reference(self, source: str) -> Reference:
+        known = None if self._secret is None else self._secret._references.get(source)
+        return Reference(source, self._weight_seed) if known is None else known.with_weights(self._weight_seed)
 
     def _grade_at(
         self,

@@ -25,8 +25,9 @@ _CAUSE = ("status", "compiled", "rejection_reason", "error_category", "error_mes
 class PublicMessages:
     """Runs failed kernels once more for their messages and causes."""
 
-    def __init__(self, tracing_server: ForkServer, interpreter_server: ForkServer) -> None:
-        self._grader = Grader(tracing_server, interpreter_server, is_public=True)
+    def __init__(self, tracing_server: ForkServer, interpreter_server: ForkServer, grader: Grader) -> None:
+        """`grader`: the one whose verdicts get messages."""
+        self._grader = Grader(tracing_server, interpreter_server, secret=grader)
 
     def without_draws(self, graded: Graded, problem: str, kernel: str, config: JudgeConfig) -> Verdict:
         """Return the verdict, of a kernel that failed by secret draws with the message and cause of a second run.

@@ -46,7 +46,8 @@ def serve_worker(judge: socket.socket) -> None:
     interpreter_server = start_fork_server(interpreter.interpreter_main, [judge, tracing_server], setup=setup)
     die_with_parent()
     servers = ForkServer(tracing_server), ForkServer(interpreter_server)
-    grader, messages = Grader(*servers), PublicMessages(*servers)
+    grader = Grader(*servers)
+    messages = PublicMessages(*servers, grader)
 
     def grade(request: dict[str, Any]) -> dict[str, Any]:
         problem, kernel, config = request["problem"], request["kernel"], JudgeConfig(**request["config"])

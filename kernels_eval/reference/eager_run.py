@@ -6,10 +6,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
+from kernels_eval.correctness.outputs import flat
 from kernels_eval.cost.operators import EagerCounter
-from kernels_eval.reference.inputs import as_fake
+from kernels_eval.reference.inputs import Shape, as_fake
 from kernels_eval.reference.problem_code import ProblemCode
-from kernels_eval.reference.reduction import Reduction
 
 
 class EagerRun(EagerCounter):
@@ -20,6 +20,8 @@ class EagerRun(EagerCounter):
         self.random_operators: set[str] = set()
         self.needed_bytes = 0
         """Bytes of inputs, weights and outputs: each has to be read or written once."""
+        self.output_shapes: list[Shape] | None = None
+        """Shapes of the results; None if the model had to compute, or returns something else than tensors."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -30,19 +32,22 @@ class EagerRun(EagerCounter):
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
-def run_eager(code: ProblemCode, model: torch.nn.Module, reduction: Reduction) -> EagerRun:
-    """Run a model at the full size without computing if possible; returns what was collected."""
+def run_eager(code: ProblemCode, model: torch.nn.Module, inputs: list[Any]) -> EagerRun:
+    """Run a model at the full size without computing if possible; returns what was collected.
+
+    `inputs`: those of the problem. Only their forms are used; if the model has to compute, others are drawn.
+    """
     try:
-        inputs = reduction.fake_inputs(None)
         run = EagerRun()
         with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
             fakes = as_fake(inputs)
             with run, code.device():
                 results = model(*fakes)
             run.needed_bytes = _bytes_of(fakes, model, results)
+            run.output_shapes = _shapes_of(results)
     except Exception:  # noqa: BLE001 (data-dependent operators do not run on fake tensors: count a real run)
         torch.manual_seed(0)
-        inputs = reduction.inputs(None)
+        inputs = code.inputs()
         run = EagerRun()
         with torch.no_grad(), run:
             results = code.call(lambda: model(*inputs))
@@ -54,3 +59,8 @@ def _bytes_of(inputs: list[Any], model: torch.nn.Module, results: Any) -> int:
     """Return the bytes of inputs, of a model's parameters and buffers, and of its results."""
     tensors = [*tree_leaves((inputs, results)), *model.parameters(), *model.buffers()]
     return sum(value.numel() * value.element_size() for value in tensors if isinstance(value, torch.Tensor))
+
+
+def _shapes_of(results: Any) -> list[Shape] | None:
+    values = flat(results)[0]
+    return [tuple(value.shape) for value in values] if all(isinstance(each, torch.Tensor) for each in values) else None

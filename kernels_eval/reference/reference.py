@@ -14,7 +14,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernels_eval.correctness.outputs import Expected, RandomReferenceError, ReferenceFailedError
 from kernels_eval.correctness.tolerance import compare
-from kernels_eval.reference.eager_run import run_eager
 from kernels_eval.reference.factories import PlainDraws
 from kernels_eval.reference.inputs import (
     DISTRIBUTIONS,
@@ -51,6 +50,7 @@ class Reference:
     """Executes one problem. Raises ReferenceFailedError if the problem's own code raises, or is random."""
 
     def __init__(self, source: str, weight_seed: int) -> None:
+        self.source = source
         self.weight_seed = weight_seed
         self.digest = hashlib.sha256(source.encode()).hexdigest()
         self._code = ProblemCode(source)
@@ -62,13 +62,23 @@ class Reference:
         """Inputs at the full size: forms of tensors, and plain values."""
         self.full_size = self._reduction.full_size
         self.can_be_reduced = self._reduction.is_possible
-        eager = run_eager(self._code, self._models[False], self._reduction)
+        eager = self._reduction.eager
         self.eager_launches = eager.launches
         self.needed_bytes = eager.needed_bytes
         """Bytes of inputs, weights and outputs at the full size."""
         FakeTensorMode.cache_clear()  # otherwise never emptied: it grows with each new shape
-        if eager.random_operators or self._code.may_be_random:
-            self._refuse_if_random(eager.random_operators)
+        self._refuse_if_random()
+
+    def with_weights(self, weight_seed: int) -> "Reference":
+        """Return the same problem with weights of another seed: with what is known of it, if no value decided that."""
+        if self._reduction.eager.output_shapes is None:
+            return type(self)(self.source, weight_seed)
+        other = copy.copy(self)
+        other.weight_seed = weight_seed
+        other._models, other._doubles = {False: self._code.model(weight_seed)}, {}
+        other.can_be_reduced = self._reduction.is_possible  # this one may have failed on secret inputs since
+        other._refuse_if_random()
+        return other
 
     @property
     def has_square_input(self) -> bool:
@@ -257,8 +267,11 @@ class Reference:
         small = MIN_REDUCED_LONG if self.has_long_rows else MIN_REDUCED
         return self._reduction.inputs(small if self.can_be_reduced else None)
 
-    def _refuse_if_random(self, operators: set[str]) -> None:
-        """Raise ReferenceFailedError if two runs on the same inputs differ."""
+    def _refuse_if_random(self) -> None:
+        """Raise ReferenceFailedError if the problem may be random, and two runs on the same inputs differ."""
+        operators = self._reduction.eager.random_operators
+        if not operators and not self._code.may_be_random:
+            return
         inputs, model = self._small_inputs(), self._models[False]
         first, second = (self._code.run(model, copied(inputs))[0] for _ in range(2))
         if len(first) == len(second) and all(

@@ -41,8 +41,8 @@ class Second:
         second = self
 
         class Grader:
-            def __init__(self, *_: Any, is_public: bool = False) -> None:
-                assert is_public
+            def __init__(self, *_: Any, secret: Any) -> None:
+                assert secret == "the first run's"
 
             def grade(self, *_: Any) -> Graded:
                 second.calls += 1
@@ -51,7 +51,7 @@ class Second:
                 return Graded(second.found)
 
         monkeypatch.setattr(public_messages, "Grader", Grader)
-        self._messages = PublicMessages(None, None)  # type: ignore[arg-type]
+        self._messages = PublicMessages(None, None, "the first run's")  # type: ignore[arg-type]
 
     def shown(self, first: Verdict, config: JudgeConfig = SECRET, **facts: bool) -> Verdict:
         return self._messages.without_draws(Graded(first, **facts), "problem", "kernel", config)

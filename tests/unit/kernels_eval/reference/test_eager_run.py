@@ -2,7 +2,7 @@
 
 import torch
 
-from kernels_eval.reference.eager_run import EagerRun, run_eager
+from kernels_eval.reference.eager_run import EagerRun
 from kernels_eval.reference.problem_code import ProblemCode
 from kernels_eval.reference.reduction import Reduction
 
@@ -15,7 +15,7 @@ def ran(forward: str, inputs: str, init: str = "pass") -> EagerRun:
         f"def get_inputs():\n    return {inputs}\ndef get_init_inputs():\n    return []\n"
     )
     model = code.model(0)
-    return run_eager(code, model, Reduction(code, model))
+    return Reduction(code, model).eager
 
 
 def test_each_operator_is_a_launch() -> None:
@@ -45,3 +45,9 @@ def test_a_large_problem_is_not_computed() -> None:
     run = ran("x @ x", "[torch.randn(1 << 15, 1 << 15)]")  # 70 million million operations
     assert sum(launch.matrix_flops for launch in run.launches) == 2 * (1 << 45)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_shapes_of_results_are_known_if_nothing_was_computed() -> None:
+    assert ran("x @ y, [x.sum(1)]", "[torch.randn(64, 32), torch.randn(32, 16)]").output_shapes == [(64, 16), (64,)]
+    assert ran("x[x > 0]", "[torch.arange(-8.0, 8.0)]").output_shapes is None
+    assert ran("x, 3", "[torch.randn(8)]").output_shapes is None

@@ -15,7 +15,7 @@ from kernels_eval.sandbox.tensor_bytes import form_of
 def reduction(forward: str, inputs: str) -> Reduction:
     code = ProblemCode(
         "import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n"
-        f"    def forward(self, x, y=None):\n        return {forward}\n"
+        f"    def forward(self, x, y=None, *rest):\n        return {forward}\n"
         f"def get_inputs():\n    return {inputs}\ndef get_init_inputs():\n    return []\n"
     )
     return Reduction(code, code.model(0))

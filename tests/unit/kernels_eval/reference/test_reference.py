@@ -313,3 +313,34 @@ def test_forms_at_secret_sizes_take_no_memory() -> None:
         problem.forms(size)
     gc.collect()
     assert len(gc.get_objects()) - before < 200
+
+
+def test_a_reference_with_other_weights_is_that_of_its_seed() -> None:
+    """It differs in its weights alone, whatever the first one was used for before."""
+    inputs, init = "[torch.rand(1000, 8), torch.rand(8)]", "self.linear = nn.Linear(8, 8)"
+    first = reference("return self.linear(x) + y", inputs, init)
+    first.state(True)
+    first.can_be_reduced = False
+    found, wanted = first.with_weights(5), Reference(first.source, 5)
+    for perturbed in (False, True):
+        weights, same = found.state(perturbed), wanted.state(perturbed)
+        assert all(torch.equal(weights[name], same[name]) for name in (*weights, *same))
+        assert not torch.equal(weights["linear.weight"], first.state(perturbed)["linear.weight"])
+    drawn = found.draw(32, 1, SEED, own=False)
+    results = [each.expected(drawn, perturbed=True) for each in (found, wanted)]
+    assert torch.equal(results[0].oracle[0], results[1].oracle[0])
+    assert (found.can_be_reduced, first.can_be_reduced) == (True, False)
+    assert (found.eager_launches, found.needed_bytes) == (wanted.eager_launches, wanted.needed_bytes)
+
+
+def test_forms_and_launches_with_other_weights_are_found_anew_where_values_decide_them() -> None:
+    first = reference("return x[(self.w > 0).nonzero()[:, 0]]", "[torch.rand(1000, 8)]", "self.w = torch.randn(1000)")
+    found, wanted = first.with_weights(5), Reference(first.source, 5)
+    assert found.needed_bytes == wanted.needed_bytes != first.needed_bytes
+
+
+def test_a_random_reference_is_refused_with_other_weights_too() -> None:
+    first = reference("return x.relu()", "[torch.rand(1000, 8)]", "import random; self.random = random.random")
+    first.with_weights(5)
+    with pytest.raises(ReferenceFailedError, match="random"):
+        reference("return F.dropout(x, 0.5)", "[torch.rand(1000, 8)]").with_weights(5)

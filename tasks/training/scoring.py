@@ -99,7 +99,7 @@ class _TokenScores(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_probabilities = torch.log_softmax(logits.float(), dim=-1)
-        entropies = -(log_probabilities.exp() * log_probabilities).sum(-1)
+        entropies = -log_probabilities.exp().mul_(log_probabilities).sum(-1)
         ctx.save_for_backward(log_probabilities, targets, entropies)
         ctx.logits_dtype = logits.dtype
         ctx.set_materialize_grads(False)
@@ -111,7 +111,13 @@ class _TokenScores(torch.autograd.Function):
         log_probabilities, targets, entropies = ctx.saved_tensors
         of_log_probs, of_entropies = gradients
         probabilities = log_probabilities.exp()
-        result = torch.zeros_like(probabilities) if of_log_probs is None else probabilities * -of_log_probs[:, None]
+        # Not asked on a GPU, which would have to be waited for.
+        if of_entropies is not None and not of_entropies.is_cuda and not of_entropies.any():
+            of_entropies = None  # as in SFT
+        if of_entropies is None and of_log_probs is not None:
+            result = probabilities.mul_(-of_log_probs[:, None])
+        else:
+            result = torch.zeros_like(probabilities) if of_log_probs is None else probabilities * -of_log_probs[:, None]
         if of_entropies is not None:
             result -= of_entropies[:, None] * probabilities * (log_probabilities + entropies[:, None])
         if of_log_probs is not None:

@@ -48,6 +48,22 @@ def test_slices_change_nothing(rows: int, hidden: int, vocabulary: int, columns:
         assert float((ours - expected).abs().max()) <= 1e-6 * max(float(expected.abs().max()), 1.0)
 
 
+def test_entropies_that_no_loss_uses_leave_the_gradient_as_it_is_to_the_bit() -> None:
+    torch.manual_seed(0)
+    logits, targets, of_log_probs = torch.randn(9, 70), torch.randint(0, 70, (9,)), torch.randn(9)
+    gradients: list[torch.Tensor] = []
+    for of_entropies in (None, torch.zeros(9), torch.full((9,), 1e-30)):  # the last one is too small to change anything
+        given = logits.clone().requires_grad_()
+        scores = token_scores(given, targets)
+        torch.autograd.backward(
+            [scores[0]] if of_entropies is None else [*scores],
+            [of_log_probs] if of_entropies is None else [of_log_probs, of_entropies],
+        )
+        assert given.grad is not None
+        gradients.append(given.grad)
+    assert all(torch.equal(gradients[0], gradient) for gradient in gradients)
+
+
 def test_very_likely_and_very_unlikely_tokens_stay_finite() -> None:
     states = torch.tensor([[80.0], [-80.0]], requires_grad=True)
     weight = torch.tensor([[1.0], [-1.0], [0.0]], requires_grad=True)

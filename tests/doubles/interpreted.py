@@ -23,7 +23,7 @@ import torch
 from kernels_eval.interpreter import kernel_runs
 from kernels_eval.interpreter.kernel_runs import KernelRuns
 from kernels_eval.interpreter.memory_accesses import Origin
-from kernels_eval.interpreter.tensor_store import TensorStore
+from kernels_eval.interpreter.tensor_store import LEAST_GAP, TensorStore
 from kernels_eval.interpreter.triton_patches import interpreter, libdevice
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.kernel_syntax import free_names
@@ -89,13 +89,11 @@ def sources(text: str) -> list[KernelSource]:
 
 
 def tensor_of(value: dict[str, Any]) -> torch.Tensor:
-    """Return the tensor that a case describes."""
+    """Return the tensor that a case describes, with a gap behind it: an access past its end meets no other tensor."""
     data = [float("nan") if item is None else item for item in value["data"]]
-    return (
-        torch.tensor(data, dtype=torch.float64 if _is_float(value) else torch.int64)
-        .to(DTYPES[value["dtype"]])
-        .reshape(value["shape"])
-    )
+    content = torch.tensor(data, dtype=torch.float64 if _is_float(value) else torch.int64).to(DTYPES[value["dtype"]])
+    apart = torch.empty(content.numel() + LEAST_GAP, dtype=content.dtype)[: content.numel()]
+    return apart.copy_(content).reshape(value["shape"])
 
 
 def values(tensor: torch.Tensor) -> list[Any]:

@@ -28,6 +28,11 @@ TOGETHER = {
     "a transposed access": "    x = tl.load(x_ptr + (cols * 2 + rows) % (M * N))\n" + STORE,
     "a loop": "    for step in range(0, N, 2):\n        x = x * 0.5 + step\n" + STORE,
     "a branch that all take": "    if M > 3:\n        x = x + M\n    x = tl.where(p > 3, x, -x)\n" + STORE,
+    "rows without a gap": "    flat = p * 14 + tl.arange(0, 16)\n    part = (tl.arange(0, 16) < 14) & (flat < M * N)\n"
+    "    x = tl.load(x_ptr + flat, mask=part)\n    tl.store(o_ptr + flat, x + 1, mask=part)\n"
+    "    y = tl.load(o_ptr + flat, mask=part, other=2.0)\n    tl.store(o_ptr + flat, y * 2, mask=part)\n",
+    "programs with nothing to do": "    flat = p * 16 + tl.arange(0, 16)\n    part = flat < M * N // 2\n"
+    "    tl.store(o_ptr + flat, tl.load(x_ptr + flat, mask=part), mask=part)\n",
     "scalars": "    tl.store(o_ptr + p, tl.load(x_ptr + p) + p)\n",
     "axes of the grid": "    q = tl.program_id(1)\n    tl.store(o_ptr + p + q * tl.num_programs(0), tl.load(x_ptr + q) * p)\n",
 }

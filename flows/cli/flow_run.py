@@ -1,5 +1,7 @@
 """Run of a flow from the command line: with a Prefect server, stages shown as they come, figures at the end."""
 
+import contextlib
+import importlib
 import logging
 import pkgutil
 import tempfile
@@ -15,6 +17,8 @@ from flows.cli.console import ConsoleListener, showing_turns
 from flows.cli.interruption import telling_how_to_go_on
 
 TRAINING = "flows.training.training_flow"
+_FIRST_STAGES = ("tasks.problems.generated.suite", "tasks.validation.runner")
+"""Modules that the first stages of a new run import: torch and Great Expectations, five seconds of a core."""
 
 
 def run_and_show(
@@ -90,7 +94,8 @@ def run_flow(
     drawn = ConsoleListener(console, shares)
     listener.set(drawn)
     refresh.set(again)
-    with prefect_server(runs_dir, drawn.warned) as server:
+    is_new = name == TRAINING and not state.timings
+    with prefect_server(runs_dir, drawn.warned, _import_first_stages if is_new else None) as server:
         startup_s.set(server.startup_s)
         if server.unanswered:
             console.print(f"[yellow]no Prefect server answers at {server.unanswered}; a local one was started[/yellow]")
@@ -103,6 +108,13 @@ def run_flow(
                     f"Prefect's server at {server.api_url} does not answer: {first_line(error)}."
                 ) from error
     return FlowResult(value, run_dir, time.monotonic() - began, console)
+
+
+def _import_first_stages() -> None:
+    """Import what the first stages need; what cannot be imported is said by the stage that needs it."""
+    with contextlib.suppress(ImportError):
+        for module in _FIRST_STAGES:
+            importlib.import_module(module)
 
 
 def _show_result(console: Console, run_dir: Path, value: object) -> None:

@@ -11,10 +11,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,10 +59,13 @@ class PrefectServer:
 
 
 @contextmanager
-def prefect_server(runs_dir: Path, note: Note = lambda _text: None) -> Generator[PrefectServer]:
+def prefect_server(
+    runs_dir: Path, note: Note = lambda _text: None, meanwhile: Callable[[], None] | None = None
+) -> Generator[PrefectServer]:
     """Yield a server that answers, set for every child process. Raises InfrastructureError if none can be started.
 
-    A server that dies is started again at its address; `note` is called with a line about it.
+    A server that dies is started again at its address; `note` is called with a line about it. `meanwhile`: called in a
+    thread while a server starts, and has returned when it is yielded; not called if none has to be started.
     """
     configured = _configured_server()
     if configured is not None and answers(configured):
@@ -69,7 +73,10 @@ def prefect_server(runs_dir: Path, note: Note = lambda _text: None) -> Generator
             yield PrefectServer(configured, ours=False)
         return
     began = time.monotonic()
+    beside = threading.Thread(target=meanwhile, name="beside-prefect-server", daemon=True)
+    beside.start()
     process, api_url = start_server(runs_dir.resolve() / "prefect")
+    beside.join()
     startup_s = time.monotonic() - began
     with _pointed_at(api_url), _kept(process, runs_dir, api_url, note):
         yield PrefectServer(api_url, ours=True, startup_s=startup_s, unanswered=configured)

@@ -45,6 +45,26 @@ def test_a_server_that_answers_is_used(server: PrefectServer, tmp_path: Path):
     assert not (tmp_path / "prefect").exists()
 
 
+def test_what_is_done_meanwhile_has_ended_when_a_server_is_there(
+    server: PrefectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    done: list[str] = []
+
+    def start(home: Path) -> tuple[None, str]:
+        return None, server.api_url
+
+    def work() -> None:
+        time.sleep(0.5)
+        done.append("imported")
+
+    with prefect_server(tmp_path, meanwhile=work):
+        assert not done, "no server was started"
+    monkeypatch.setattr(prefect_server_module, "_configured_server", lambda: None)
+    monkeypatch.setattr(prefect_server_module, "start_server", start)
+    with prefect_server(tmp_path, meanwhile=work) as found:
+        assert (done, found.api_url) == (["imported"], server.api_url)
+
+
 def test_threads_talk_to_it_too(server: PrefectServer):
     from prefect.client.orchestration import get_client
 

@@ -3,12 +3,11 @@
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
 from kernels_eval.correctness.outputs import flat
 from kernels_eval.cost.operators import EagerCounter
-from kernels_eval.reference.inputs import Shape, as_fake
+from kernels_eval.reference.inputs import Shape, as_fake, no_values
 from kernels_eval.reference.problem_code import ProblemCode
 
 
@@ -39,7 +38,7 @@ def run_eager(code: ProblemCode, model: torch.nn.Module, inputs: list[Any]) -> E
     """
     try:
         run = EagerRun()
-        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        with no_values(allow_non_fake_inputs=True), torch.no_grad():
             fakes = as_fake(inputs)
             with run, code.device():
                 results = model(*fakes)

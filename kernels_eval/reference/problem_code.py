@@ -11,11 +11,10 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernels_eval.correctness.outputs import ReferenceFailedError, flat
 from kernels_eval.reference.factories import CudaOnCpu
-from kernels_eval.reference.inputs import as_fake
+from kernels_eval.reference.inputs import as_fake, no_values
 
 _RANDOM_MODULES = re.compile(r"\brandom\b|\bsecrets\b|\btime\b")
 
@@ -74,7 +73,7 @@ class ProblemCode:
 
     def run_fake(self, model: torch.nn.Module, inputs: list[Any]) -> list[Any]:
         """Run a model on tensors of the same forms without computing. Any exception of its code passes through."""
-        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), self.device():
+        with no_values(allow_non_fake_inputs=True), torch.no_grad(), self.device():
             return flat(model(*as_fake(inputs)))[0]
 
     @contextlib.contextmanager

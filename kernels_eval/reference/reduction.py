@@ -10,12 +10,11 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernels_eval.correctness.outputs import ReferenceFailedError
 from kernels_eval.reference.eager_run import run_eager
 from kernels_eval.reference.factories import ResizedFactories
-from kernels_eval.reference.inputs import Shape, passed_as, shapes_of
+from kernels_eval.reference.inputs import Shape, no_values, passed_as, shapes_of
 from kernels_eval.reference.problem_code import ProblemCode
 from kernels_eval.sandbox.tensor_bytes import TensorForm
 
@@ -84,7 +83,7 @@ class Reduction:
     def fake_inputs(self, size: int | None) -> list[Any]:
         """Return the inputs without values, or with values if `get_inputs` reads them."""
         try:
-            with FakeTensorMode():
+            with no_values():
                 return self.inputs(size)
         except Exception:  # noqa: BLE001 (get_inputs may e.g. read values: then it runs on real tensors)
             return self.inputs(size)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernels_eval.correctness.outputs import Expected, RandomReferenceError, ReferenceFailedError
 from kernels_eval.correctness.tolerance import compare
@@ -66,7 +65,6 @@ class Reference:
         self.eager_launches = eager.launches
         self.needed_bytes = eager.needed_bytes
         """Bytes of inputs, weights and outputs at the full size."""
-        FakeTensorMode.cache_clear()  # otherwise never emptied: it grows with each new shape
         self._refuse_if_random()
 
     def with_weights(self, weight_seed: int) -> "Reference":

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernels_eval.reference.inputs import SecretSeed, passed_as
 from kernels_eval.reference.reference import Reference, ReferenceFailedError
@@ -344,3 +345,10 @@ def test_a_random_reference_is_refused_with_other_weights_too() -> None:
     first.with_weights(5)
     with pytest.raises(ReferenceFailedError, match="random"):
         reference("return F.dropout(x, 0.5)", "[torch.rand(1000, 8)]").with_weights(5)
+
+
+def test_references_leave_nothing_in_the_cache_of_operators_without_values() -> None:
+    before = FakeTensorMode.cache_info().size
+    for columns in range(8, 16):
+        reference("return torch.softmax(x, 1) + y", f"[torch.rand(1000, {columns}), torch.rand({columns})]").forms(40)
+    assert FakeTensorMode.cache_info().size == before

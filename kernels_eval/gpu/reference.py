@@ -31,6 +31,10 @@ class GpuReference(Reference):
         self._on_device: dict[bool, torch.nn.Module] = {}
         self._compiled: dict[bool, Any] = {}
 
+    def with_weights(self, weight_seed: int) -> "GpuReference":
+        """Return the same problem with weights of another seed, with models of its own on the device."""
+        return GpuReference(self.source, weight_seed)
+
     def state(self, perturbed: bool) -> dict[str, torch.Tensor]:
         """Return parameters and buffers by name: the perturbed ones on the device, the others on the host."""
         model = self._model(True) if perturbed else super()._model(False)

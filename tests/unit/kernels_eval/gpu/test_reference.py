@@ -133,3 +133,17 @@ def test_the_first_round_can_be_drawn_ahead(tmp_path: Path, memory: int) -> None
     again = drawn(ahead=True, is_forgotten=True)
     assert len(again) == len(plain) == 5
     assert torch.equal(again[0], again[1])
+
+
+def test_another_seed_has_other_weights_on_the_device_too() -> None:
+    linear = MEAN.replace(
+        "    def forward",
+        "    def __init__(self):\n        super().__init__()\n        self.w = nn.Linear(4, 4)\n    def forward",
+    )
+    made = GpuReference(linear.replace("return (x * x).mean(dim=1)", "return self.w(x)").replace("4194304", "4"), 1)
+    inputs = [torch.ones(2, 4)]
+    first, same = made.results(inputs), made.with_weights(1).results(inputs)
+    other = made.with_weights(2).results(inputs)
+    assert torch.equal(first[0], same[0])
+    assert not torch.equal(first[0], other[0])
+    assert torch.equal(first[0], made.results(inputs)[0])

@@ -227,9 +227,9 @@ def prepare_ranks(config: EngineConfig, gpus_of_others: float = 0.0) -> bool:
     False, and none is left, where the cluster lacks the GPUs for them beside others that have `gpus_of_others` (who
     waits for GPUs might get them first), or they do not start. Needs a running Ray.
     """
-    if config.ranks * config.gpus_per_rank + gpus_of_others > float(ray.cluster_resources().get("GPU", 0)):
-        return False
     try:
+        if config.ranks * config.gpus_per_rank + gpus_of_others > float(ray.cluster_resources().get("GPU", 0)):
+            return False
         for rank in _warm_ranks(config):
             rank.prepare.remote(config.gpus_per_rank)
     except RayError:  # whoever runs a program on them starts others, and tells what goes wrong

@@ -27,6 +27,7 @@ def test_bfloat16_is_not_refused_for_the_drivers_processor(tmp_path: Path, monke
     monkeypatch.setattr(train, "read_conversations", lambda *_: [])
     monkeypatch.setattr(train, "learn_tokenizer", lambda *_: object())
     monkeypatch.setattr(train, "encode_conversations", lambda *_: sequences)
+    monkeypatch.setattr(train, "prepare_ranks", lambda _: True)
     monkeypatch.setattr(train, "run_on_ranks", ranks)
     data = SftDataRef(uri=str(tmp_path), digest="d", pairs=1, verified=True)
     policy = train.train_sft(

@@ -154,7 +154,7 @@ class Session:
         self,
         weights: dict[str, torch.Tensor],
         transport: Transport,
-        order: Callable[[], AbstractContextManager[object]] = nullcontext,
+        order: Callable[[], AbstractContextManager[object]],
     ) -> None:
         """Copy weights by name into the candidate's model, through the shared memory: before the first round.
 

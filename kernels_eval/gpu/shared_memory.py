@@ -80,12 +80,13 @@ def _places(sizes: Sequence[Sequence[int | None]], start: int) -> tuple[list[tup
         offsets: list[int | None] = []
         for nbytes in call:
             offsets.append(None if nbytes is None else start)
-            start += 0 if nbytes is None else _aligned(nbytes) + GUARD_BYTES
+            start += 0 if nbytes is None else rounded_up(nbytes) + GUARD_BYTES
         placed.append(tuple(offsets))
     return placed, start
 
 
-def _aligned(nbytes: int, unit: int = ALIGNMENT) -> int:
+def rounded_up(nbytes: int, unit: int = ALIGNMENT) -> int:
+    """Return the next multiple of `unit`."""
     return -(-nbytes // unit) * unit
 
 
@@ -109,12 +110,12 @@ class IpcTransport:
 
     def suits(self, nbytes: int) -> bool:
         """True if `reserve` would change nothing."""
-        return _aligned(nbytes, MIN_BYTES) <= self._nbytes <= 2 * _aligned(nbytes, MIN_BYTES) + _KEPT_BYTES
+        return rounded_up(nbytes, MIN_BYTES) <= self._nbytes <= 2 * rounded_up(nbytes, MIN_BYTES) + _KEPT_BYTES
 
     def reserve(self, nbytes: int) -> None:
         """Have at least this much shared memory, and not much more; changing its size moves it."""
         if not self.suits(nbytes):
-            nbytes = _aligned(nbytes, MIN_BYTES)
+            nbytes = rounded_up(nbytes, MIN_BYTES)
             self.release()
             self._address = self._driver.allocate(nbytes)
             self._nbytes = nbytes

@@ -1,6 +1,6 @@
 """Weights of the reference on their way into a candidate's model: through the shared device memory, piece by piece.
 
-Before the first round nothing else lies there. A socket takes 0.7 s for 256 MB, the shared memory some milliseconds.
+Before the first round nothing else lies there. A socket takes 0.7 s for 256 MB.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from kernels_eval.gpu.shared_memory import ALIGNMENT, MappedMemory, Transport, copy_tensor
+from kernels_eval.gpu.shared_memory import ALIGNMENT, MappedMemory, Transport, copy_tensor, rounded_up
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def in_batches(sizes: Mapping[str, int], room: int) -> Iterator[list[WeightPiece
             nbytes = min(size - start, room - offset)
             batch.append(WeightPiece(name, start, nbytes, offset))
             start += nbytes
-            offset += -(-nbytes // ALIGNMENT) * ALIGNMENT
+            offset += rounded_up(nbytes)
     if batch:
         yield batch
 

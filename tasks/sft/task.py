@@ -34,7 +34,7 @@ def make_sft_data(
 ) -> SftDataRef:
     """Collect pairs of problem and kernel, judge them all where rollouts are judged, and publish the conversations.
 
-    `trained_on`: ranks on GPUs that SFT will have; they start meanwhile, which takes them half a minute.
+    `trained_on`: ranks that SFT will have; those on GPUs start meanwhile.
     """
     from tasks.rollout.judging import judge_kernels
     from tasks.sft.pairs import build_sft_data

@@ -224,17 +224,23 @@ def _memory_efficient(query: Tensor, key: Tensor, value: Tensor, scaling: float 
 def _one_by_one(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, spans: _Spans) -> Tensor:
     # Splits, not slices: the gradient of each slice would be laid out in zeros of the whole row, and all of them added.
     lengths, seen = ((ends[1:] - ends[:-1]).tolist() for ends in (spans.queries, spans.keys))
-    parts = [
-        scaled_dot_product_attention(
-            *each,
-            attn_mask=_from_bottom_right(each[0].shape[2], each[1].shape[2], query.device) if sees_others else None,
-            is_causal=not sees_others,
-            scale=scaling,
-            enable_gqa=query.shape[1] > key.shape[1],
+    parts: list[Tensor] = []
+    for queries, keys, values in zip(
+        query.split(lengths, dim=2), key.split(seen, dim=2), value.split(seen, dim=2), strict=True
+    ):
+        count, among = queries.shape[2], keys.shape[2]
+        sees_others = among > count
+        parts.append(
+            scaled_dot_product_attention(
+                queries,
+                keys,
+                values,
+                attn_mask=_from_bottom_right(count, among, query.device) if sees_others else None,
+                is_causal=not sees_others,
+                scale=scaling,
+                enable_gqa=query.shape[1] > key.shape[1],
+            )
         )
-        for each in zip(query.split(lengths, dim=2), key.split(seen, dim=2), value.split(seen, dim=2), strict=True)
-        for sees_others in [each[1].shape[2] > each[0].shape[2]]
-    ]
     return torch.cat(parts, dim=2).transpose(1, 2)
 
 

@@ -11,7 +11,8 @@ multi=$(readlink -f "$out/runs/latest")
 arguments=(--set "runs_dir=$out/runs"); for setting in "$@"; do arguments+=(--set "$setting"); done
 run() { PYTHONPATH=$PWD "$python" -m flows.cli.main "$@"; }
 # A conversation of three turns has two on average: twice as many of one turn have as many kernels.
-samples=$(awk '/^rollout:/ { inside = 1 } inside && /^  samples_per_problem:/ { print 2 * $2; exit }' "$multi/config.yaml")
+samples=$("$python" -c 'import sys, yaml; print(2 * yaml.safe_load(open(sys.argv[1]))["rollout"]["samples_per_problem"])' \
+  "$multi/config.yaml")
 run train "$config" "${arguments[@]}" --set name=single --set sft=none --set "model.pretrained=$multi/checkpoints/policy-000" \
   --set rollout.episode.max_turns=1 --set "rollout.samples_per_problem=$samples" --set control=false \
   --set evaluation.samples_per_problem=1 --set 'evaluation.pass_at=[1]' --set evaluation.greedy=false \

@@ -1,7 +1,7 @@
 """GPU of this machine: detection without torch, its facts, and the lock by which workers share it.
 
-`gpu_name`, `check_device_memory` and `resolve_device` run in the judge's process, which never imports torch; the
-rest runs in GPU workers.
+`gpu_name`, `this_gpu_alone`, `check_device_memory` and `resolve_device` run in the judge's process, which never imports
+torch; the rest runs in GPU workers.
 """
 
 import contextlib
@@ -16,17 +16,20 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernels_eval.config import LEAST_DEVICE_GB, needed_device_memory
 from kernels_eval.cost.hardware import HARDWARE
 from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.gpu.gpu_files import file_of
 from kernels_eval.gpu.timing_statistics import MemoryRates
 
 _QUERY = (
     "import json, torch\n"
     "found = torch.cuda.is_available()\n"
-    "print(json.dumps([torch.cuda.get_device_name(0), torch.cuda.mem_get_info(0)[0]] if found else None))"
+    "first = torch.cuda.get_device_properties(0) if found else None\n"
+    "uuid = str(getattr(first, 'uuid', ''))\n"
+    "print(json.dumps([first.name, torch.cuda.mem_get_info(0)[0], uuid] if found else None))"
 )
 _QUERY_S = 120
 GIB = 2**30
@@ -43,27 +46,45 @@ _SHARED_S = 5e-3
 """Time after which work beside others gives way: a timed round takes about as long."""
 
 
+class _Gpu(NamedTuple):
+    name: str
+    free_bytes: int
+    uuid: str
+    """`GPU-…`."""
+
+
 @cache
-def _gpu() -> tuple[str, int] | None:
-    """Return name and free bytes of the first NVIDIA GPU that torch sees, or None."""
+def _gpu() -> _Gpu | None:
+    """Return the first NVIDIA GPU that torch sees, or None."""
     if not any(Path(path).exists() for path in _DEVICE_FILES):
         return None
     asked = subprocess.run([sys.executable, "-c", _QUERY], capture_output=True, text=True, timeout=_QUERY_S)
     found = None if asked.returncode else json.loads(asked.stdout.strip().splitlines()[-1])
-    return None if found is None else (found[0], found[1])
+    return None if found is None else _Gpu(found[0], found[1], f"GPU-{found[2]}")
 
 
 def gpu_name() -> str | None:
     """Return the name of the first NVIDIA GPU that torch sees, or None."""
     found = _gpu()
-    return None if found is None else found[0]
+    return None if found is None else found.name
+
+
+def this_gpu_alone() -> dict[str, str]:
+    """Return the variables with which a process sees the first NVIDIA GPU that torch sees here, and no other one.
+
+    Empty if the driver does not list it under its UUID, or if the caller was given a part of a GPU (MIG).
+    """
+    found, given = _gpu(), os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if found is None or given.startswith("MIG-") or file_of(found.uuid) is None:
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": found.uuid}
 
 
 def check_device_memory(wanted_gb: float | None) -> None:
     """Raise InputError if the judge is to take more memory than the GPU had free when it was first looked at."""
     found = _gpu()
-    if wanted_gb is not None and found is not None and wanted_gb * GIB > found[1]:
-        free_gb = found[1] / GIB
+    if wanted_gb is not None and found is not None and wanted_gb * GIB > found.free_bytes:
+        free_gb = found.free_bytes / GIB
         raise InputError(f"judge.device_memory_gb: expected at most the {free_gb:.1f} GiB free, found {wanted_gb:g}")
 
 

@@ -12,9 +12,11 @@ import os
 import resource
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 
-from kernels_eval.sandbox import unprivileged
+from kernels_eval.gpu.gpu_files import files_of_others
+from kernels_eval.sandbox import landlock, unprivileged
 from kernels_eval.sandbox.limits import Limits, adopt_orphans, die_with_parent
 
 _PR_SET_NO_NEW_PRIVS = 38
@@ -26,12 +28,14 @@ _DESCRIPTORS = 1024
 
 
 def confine_fork_server(may_fork: bool) -> list[str]:
-    """Cut the network off for this process and all that it forks; returns what will be in force in its children."""
+    """Cut the network and other GPUs off for this process and all that it forks; returns what its children have."""
     adopt_orphans()
     libc = ctypes.CDLL(None, use_errno=True)
     achieved = ["process", "rlimits"]
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0:
         achieved += ["no_new_privs", *unprivileged.abilities(tempfile.gettempdir())]
+        landlock.hide(_files_of_other_gpus())
+        _devices()  # remembered for the children
     # Not with a new user namespace, which would take the device files' owner away.
     if libc.unshare(_CLONE_NEWNET) == 0:
         achieved.append("netns")
@@ -51,8 +55,19 @@ def confine_child(limits: Limits, may_fork: bool) -> None:
     assert limits.folder is not None, "a candidate on a GPU compiles, and has a folder for that"
     toolkit = [os.environ["CUDA_HOME"]] if "CUDA_HOME" in os.environ else []
     builds = str(Path(tempfile.gettempdir()) / "builds")
-    unprivileged.confine(limits.folder, [sys.prefix, *toolkit, builds], glob.glob("/dev/nvidia*"))  # noqa: PTH207
+    unprivileged.confine(limits.folder, [sys.prefix, *toolkit, builds], _devices())
     die_with_parent()  # the kernel forgets it when a process changes its user
+
+
+@cache
+def _devices() -> list[str]:
+    """Return the device files that a candidate's process may use: the driver's own, and those of its GPU."""
+    return sorted(set(glob.glob("/dev/nvidia*")) - set(_files_of_other_gpus()))  # noqa: PTH207
+
+
+@cache
+def _files_of_other_gpus() -> list[str]:
+    return files_of_others(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
 
 
 def _written_bytes() -> int:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from kernels_eval.errors import InfrastructureError
+from kernels_eval.gpu.device import this_gpu_alone
 from kernels_eval.pool.huge_pages import collapse_memory
 from kernels_eval.sandbox.limits import adopt_orphans, children_of
 from kernels_eval.sandbox.messages import ChannelClosedError, has_news, note_pair, receive_note, send_note
@@ -172,7 +173,9 @@ def _environment(role: str, scratch: Path) -> dict[str, str]:
         "TMPDIR": str(scratch),
         "HOME": str(scratch),
     }
-    return _DEFAULTS_FOR_DEVICES | environment if role == _DEVICE else environment | {"CUDA_VISIBLE_DEVICES": ""}
+    if role == _DEVICE:
+        return _DEFAULTS_FOR_DEVICES | environment | this_gpu_alone()
+    return environment | {"CUDA_VISIBLE_DEVICES": ""}
 
 
 def _callers_packages() -> list[str]:

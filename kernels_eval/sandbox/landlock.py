@@ -10,7 +10,8 @@ import os
 import struct
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache
 from pathlib import Path
 
@@ -19,12 +20,12 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_QUERY = 1
 _PATH_BENEATH = 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
-_IOCTL_DEVICE = 1 << 15
+_REFER, _IOCTL_DEVICE = 1 << 13, 1 << 15
 _FILE_RIGHTS = (_EXECUTE, _WRITE_FILE, _READ_FILE, _IOCTL_DEVICE)
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
 """File rights that each version of the interface can refuse; the last one also applies to later versions."""
 _TCP_RIGHTS, _SCOPES = 0b11, 0b11
-_TCP_SINCE, _SCOPES_SINCE = 4, 6
+_REFER_SINCE, _TCP_SINCE, _SCOPES_SINCE = 2, 4, 6
 _READABLE = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/sys/devices/system/cpu", "/proc/self", "/dev/urandom")
 _WRITABLE = ("/dev/null",)
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -61,6 +62,39 @@ def restrict(folder: str | None = None, more_readable: Sequence[str] = (), devic
         return int(_libc.syscall(_RESTRICT_SELF, ruleset, 0)) == 0
     finally:
         os.close(ruleset)
+
+
+def hide(files: Sequence[str]) -> bool:
+    """Keep this process and its children from opening these files, for good; returns False if the kernel cannot.
+
+    Nor can they open what is put into one of the folders above them later. Needs no_new_privs.
+    """
+    if not files or version() < _REFER_SINCE:  # before, a file could not be moved to another folder either
+        return False
+    rights = _READ_FILE | _WRITE_FILE | _REFER
+    ruleset = int(_libc.syscall(_CREATE_RULESET, struct.pack("Q", rights), 8, 0))
+    if ruleset < 0:
+        return False
+    hidden = {Path(file) for file in files}
+    try:
+        for path in _all_but(hidden, Path("/")):
+            _allow(ruleset, str(path), rights)
+        return int(_libc.syscall(_RESTRICT_SELF, ruleset, 0)) == 0
+    finally:
+        os.close(ruleset)
+
+
+def _all_but(hidden: AbstractSet[Path], folder: Path) -> Iterator[Path]:
+    """Yield what lies in a folder, without the hidden files: folders whole where nothing in them is hidden.
+
+    No links: what they lead to is yielded where it lies.
+    """
+    above = {parent for file in hidden for parent in file.parents}
+    for path in folder.iterdir():
+        if path in above:
+            yield from _all_but(hidden, path)
+        elif path not in hidden and not path.is_symlink():
+            yield path
 
 
 @cache

@@ -1,11 +1,12 @@
 """Starts of candidates' processes on a GPU: which step takes how long, and how many a minute the device allows.
 
-    python3 tests/gpu/starts_on_gpu.py [--processes 1,4,10] [--seconds 15]
+    python3 tests/gpu/starts_on_gpu.py [--processes 1,4,10] [--seconds 15] [--all-gpus]
 
 Needs torch, triton, pydantic and cachetools. Processes are forked from one that has imported all and has not used CUDA,
 as candidates are (kernels_eval.gpu.warm_up), and end at once. For each number of them at the same time, with a CUDA
 context alone, with the profiler too, and with all that a candidate's process makes: starts a minute, and the median of
-each step's seconds. Prints as it goes; writes `$OUT/starts_gpu.json`. `--tiny` rehearses without a GPU: no step is made.
+each step's seconds. As candidates do, they reach one GPU of the machine, or with `--all-gpus` all of them. Prints as it
+goes; writes `$OUT/starts_gpu.json`. `--tiny` rehearses without a GPU: no step is made.
 """
 
 import argparse
@@ -96,8 +97,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", default="1,4,10")
     parser.add_argument("--seconds", type=float, default=15.0, help="of each measurement")
+    parser.add_argument("--all-gpus", action="store_true")
     parser.add_argument("--tiny", action="store_true")
     given = parser.parse_args()
+    if not given.all_gpus:
+        from kernels_eval.gpu.device import this_gpu_alone
+        from kernels_eval.gpu.limits import confine_fork_server
+
+        os.environ |= this_gpu_alone()
+        confine_fork_server(may_fork=True)
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
     os.environ["TRITON_INTERPRET"] = "0"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernels_eval.errors import InfrastructureError
+from kernels_eval.gpu import device
 from kernels_eval.pool.zygote import Zygote, Zygotes
 
 NAME = "CUDA_DEVICE_MAX_CONNECTIONS"
@@ -57,11 +58,34 @@ def test_contexts_have_one_queue_unless_the_caller_wants_more(
     monkeypatch.delenv(NAME, raising=False)
     for name, value in {**callers, "WANDB_API_KEY": "a secret"}.items():
         monkeypatch.setenv(name, value)
+    found = environment_of(role, tmp_path, monkeypatch)
+    assert found.get(NAME) == connections
+    assert "WANDB_API_KEY" not in found
+
+
+@pytest.mark.parametrize(
+    ("role", "callers", "visible"),
+    [("device", "0", "GPU-1"), ("device", "MIG-1", "MIG-1"), ("device", None, "GPU-1"), ("build", "0", "")],
+)
+def test_processes_on_a_gpu_see_that_one_alone(
+    role: str, callers: str | None, visible: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "_gpu", lambda: device._Gpu("NVIDIA H100", 70 << 30, "GPU-1"))
+    monkeypatch.setattr(device, "file_of", {"GPU-1": "/dev/nvidia3"}.get)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if callers is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", callers)
+    assert environment_of(role, tmp_path, monkeypatch)["CUDA_VISIBLE_DEVICES"] == visible
+    monkeypatch.setattr(device, "file_of", lambda _: None)
+    given = callers if role == "device" else ""
+    assert environment_of(role, tmp_path, monkeypatch).get("CUDA_VISIBLE_DEVICES") == given
+
+
+def environment_of(role: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Return the environment in which a zygote is started."""
     monkeypatch.setattr("kernels_eval.pool.zygote._PROGRAM", ("sh", "-c", 'env > "$TMPDIR/environment"'))
-    zygotes = Zygotes(tmp_path)
+    zygotes = Zygotes(folder)
     with pytest.raises(InfrastructureError, match="zygote"):
         zygotes.fork(role)
     zygotes.close()
-    found = dict(line.split("=", 1) for line in (tmp_path / "environment").read_text().splitlines())
-    assert found.get(NAME) == connections
-    assert "WANDB_API_KEY" not in found
+    return dict(line.split("=", 1) for line in (folder / "environment").read_text().splitlines())

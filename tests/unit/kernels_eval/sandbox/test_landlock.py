@@ -21,12 +21,17 @@ NEEDS_LANDLOCK = pytest.mark.skipif(not landlock.version(), reason="needs Landlo
 
 def restricted(work: Callable[[], Any], folder: str | None = None, *arguments: Sequence[str]) -> Any:
     """Return what `work` returns in a restricted fork, or the name of the exception that stopped it."""
+    return after(lambda: landlock.restrict(folder, *arguments), work)
+
+
+def after(restriction: Callable[[], bool], work: Callable[[], Any]) -> Any:
+    """Return what `work` returns in a fork with a restriction, or the name of the exception that stopped it."""
     reader, writer = os.pipe()
     process = os.fork()
     if process == 0:
         try:
             LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-            assert landlock.restrict(folder, *arguments)
+            assert restriction()
             try:
                 answer: Any = work()
             except OSError as error:
@@ -97,6 +102,42 @@ def test_devices_are_named_too() -> None:
 def test_what_python_needs_can_be_read() -> None:
     for module in (Path(sysconfig.get_paths()["stdlib"], "json", "__init__.py"), Path(pytest.__file__)):
         assert restricted(module.read_text) == module.read_text()
+
+
+@pytest.mark.skipif(landlock.version() < 2, reason="needs Landlock's second version")
+def test_files_are_hidden_and_all_else_stays_as_it_was(tmp_path: Path) -> None:
+    for name in ("hidden", "beside", "folder/below"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "link").symlink_to(tmp_path / "hidden")
+
+    def look() -> list[Any]:
+        (tmp_path / "beside").write_text("written")
+        (tmp_path / "folder" / "new").write_text("moved")
+        (tmp_path / "other").mkdir()  # not in a folder that was there when the rules were made
+        seen = [_text(tmp_path / name) for name in ("hidden", "link", "beside", "folder/below")]
+        (tmp_path / "folder" / "new").rename(tmp_path / "folder" / "newer")
+        return [*seen, _text(tmp_path / "folder" / "newer"), _text(Path("/proc/self/comm")), _text(Path("/etc/passwd"))]
+
+    seen = after(lambda: landlock.hide([str(tmp_path / "hidden"), str(tmp_path / "gone")]), look)
+    assert seen[:5] == ["PermissionError", "PermissionError", "written", "folder/below", "moved"]
+    assert seen[6] == Path("/etc/passwd").read_text()
+    assert seen[5].strip()
+    assert (tmp_path / "hidden").read_text() == "hidden"
+
+
+@pytest.mark.skipif(landlock.version() < 2, reason="needs Landlock's second version")
+def test_a_hidden_file_stays_hidden_where_devices_are_named(tmp_path: Path) -> None:
+    (tmp_path / "device").write_text("x")
+    device = str(tmp_path / "device")
+    named = lambda: landlock.hide([device]) and landlock.restrict(None, (), [device])  # noqa: E731
+    assert after(named, (tmp_path / "device").read_text) == "PermissionError"
+
+
+def test_nothing_to_hide_restricts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert landlock.hide([]) is False
+    monkeypatch.setattr(landlock, "version", lambda: 1)
+    assert landlock.hide(["/dev/null"]) is False
 
 
 def test_readable_paths_are_python_packages_and_this_package_alone() -> None:

@@ -1,0 +1,83 @@
+"""Verdicts a minute of a judge on a GPU, on kernels such as a policy writes: all different, two in five of them wrong.
+
+    python3 tests/gpu/judge_rate_on_gpu.py [--workers 8] [--memory 44] [--kernels 300]
+
+Compositions, shapes (10 us to 1 ms), styles and tunings as in the corpus for SFT, with a mistake in some. The first
+kernels, two for each worker, are not counted: they start the workers' processes. Prints one line of JSON: the rate,
+shares by status, and seconds of a verdict by phase. Needs what kernels_eval needs. `--device cpu` rehearses it.
+"""
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT)]
+
+from kernels_eval import Judge, JudgeConfig, Problem  # noqa: E402
+from tasks.problems.config import ProblemsConfig  # noqa: E402
+from tasks.problems.generated.sources import Style, kernel_source  # noqa: E402
+from tasks.problems.generated.suite import draw_shape, draw_training_compositions, problem_of  # noqa: E402
+from tasks.problems.generated.tuning import draw_tuning  # noqa: E402
+
+MISTAKES = 0.4
+
+
+def draw_kernels(count: int, sizes: Any) -> list[tuple[Problem, str]]:
+    """Return problems with a kernel each; some problems come several times, no kernel does."""
+    config = ProblemsConfig(train=1, heldout=8, harder=0, sizes=sizes)
+    generator = random.Random(0)
+    found: dict[str, tuple[Problem, str]] = {}
+    for composition in draw_training_compositions(config, max(count // 3, 1), seed=0):
+        shape = draw_shape(composition, generator, sizes=sizes)
+        problem = problem_of(composition, shape)
+        for style in (Style.FUSED, Style.SMALL_BLOCKS, Style.STEPWISE, Style.FUSED):
+            wrong = [generator.choice(composition.names)] if generator.random() < MISTAKES else []
+            tuning = draw_tuning(composition, shape.columns, generator)
+            kernel = kernel_source(composition, style, wrong, tuning)
+            found.setdefault(problem.source + kernel, (problem, kernel))
+    kernels = list(found.values())
+    generator.shuffle(kernels)
+    return kernels[:count]
+
+
+def main() -> None:
+    """Judge them, as many at a time as there are workers."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--memory", type=float, default=44.0, help="GB of the GPU for the judge")
+    parser.add_argument("--kernels", type=int, default=300)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    given = parser.parse_args()
+    on_gpu = given.device == "cuda"
+    first = 2 * given.workers
+    kernels = draw_kernels(first + given.kernels, "gpu" if on_gpu else "small")
+    memory = {"device_memory_gb": given.memory} if on_gpu else {}
+    settings = {"device": given.device, "workers": given.workers, **memory}
+    with Judge(JudgeConfig.model_validate(settings)) as judge:
+        judge.evaluate_many(kernels[:first])
+        before = [worker.phases_s for worker in judge.statuses.workers()]
+        began = time.perf_counter()
+        verdicts = judge.evaluate_many(kernels[first:])
+        spent = time.perf_counter() - began
+        after = [worker.phases_s for worker in judge.statuses.workers()]
+    phases = Counter[str]()
+    for earlier, later in zip(before, after, strict=True):
+        phases.update({name: seconds - earlier.get(name, 0.0) for name, seconds in later.items()})
+    found = {
+        "kernels": len(verdicts),
+        "workers": given.workers,
+        "verdicts a minute": round(60 * len(verdicts) / spent, 1),
+        "statuses": Counter(verdict.status.value for verdict in verdicts),
+        "seconds of a verdict": {name: round(seconds / len(verdicts), 3) for name, seconds in phases.items()},
+    }
+    print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

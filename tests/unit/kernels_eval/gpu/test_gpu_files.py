@@ -1,4 +1,4 @@
-"""Which device file is a GPU's, by the driver's list of them."""
+"""Device files of GPUs, found by the driver's list of them."""
 
 from pathlib import Path
 

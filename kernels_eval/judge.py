@@ -232,7 +232,7 @@ class Judge:
         verdict = self._try(client, job) if is_fresh else _MachineFault("judge_fault", "a judge worker died while idle")
         if not isinstance(verdict, _MachineFault):
             self._cache.put(job.key, verdict)
-            self.statuses.judged(worker, verdict, client.phases)
+            self.statuses.judged(worker, verdict, client.seconds)
             self._dispatcher.finish(job, verdict)
             self._scratch_folder.trim()
             return

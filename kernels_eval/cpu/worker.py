@@ -5,7 +5,7 @@ and one for interpreter processes. It ends if it loses one of them, since it can
 then starts another worker.
 
 Request: `evaluate` (problem, kernel, config; on a GPU also build). Reply: `graded` (verdict, launches; here also
-kernels, alternatives and work; on a GPU phases), `reference_failed` (message) or `fault` (message).
+kernels, alternatives and work; on a GPU seconds), `reference_failed` (message) or `fault` (message).
 """
 
 import os

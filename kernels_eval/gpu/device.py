@@ -44,6 +44,7 @@ _LEAST_BYTES = int(LEAST_DEVICE_GB * GIB) - _CONTEXTS_BYTES
 """Tensors of a worker."""
 _SHARED_S = 5e-3
 """Time after which work beside others gives way: a timed round takes about as long."""
+_NAMES = {fcntl.LOCK_EX: "alone", fcntl.LOCK_SH: "shared"}
 
 
 class _Gpu(NamedTuple):
@@ -134,6 +135,8 @@ class DeviceLock:
         """`synchronize`: waits until this process's work on the device is done."""
         self._synchronize = synchronize
         self._since = 0.0
+        self.seconds: dict[str, float] = dict.fromkeys(("alone", "alone_waited", "shared", "shared_waited"), 0.0)
+        """For which this process had the device alone, or beside others, and for which it waited for either."""
         self._turn, self._device = (
             os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600) for name in ("device.turn", "device.lock")
         )
@@ -150,16 +153,22 @@ class DeviceLock:
         """Let whoever waits have the device now, if this process has shared it for some milliseconds."""
         if time.perf_counter() - self._since > _SHARED_S:
             self._synchronize()
-            fcntl.flock(self._device, fcntl.LOCK_UN)
+            self._release(fcntl.LOCK_SH)
             self._take(fcntl.LOCK_SH)
 
     def _take(self, operation: int) -> None:
+        started = time.perf_counter()
         fcntl.flock(self._turn, fcntl.LOCK_EX)
         try:
             fcntl.flock(self._device, operation)
         finally:
             fcntl.flock(self._turn, fcntl.LOCK_UN)
         self._since = time.perf_counter()
+        self.seconds[f"{_NAMES[operation]}_waited"] += self._since - started
+
+    def _release(self, operation: int) -> None:
+        fcntl.flock(self._device, fcntl.LOCK_UN)
+        self.seconds[_NAMES[operation]] += time.perf_counter() - self._since
 
     @contextlib.contextmanager
     def _held(self, operation: int) -> Generator[None]:
@@ -168,7 +177,7 @@ class DeviceLock:
             yield
             self._synchronize()
         finally:
-            fcntl.flock(self._device, fcntl.LOCK_UN)
+            self._release(operation)
 
 
 def share_of_memory(folder: Path, workers: int, wanted_gb: float | None, free_bytes: int) -> int:

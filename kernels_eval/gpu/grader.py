@@ -69,6 +69,7 @@ class Grader:
         self._new_reference = lambda source: GpuReference(source, weight_seed)
         self._references: LRUCache[str, GpuReference] = LRUCache(MAX_REFERENCES)
         self.last_measured: Measured | None = None
+        self._device_s_before = self._state.lock.seconds.copy()
 
     def limit_memory(self, config: JudgeConfig) -> None:
         """Keep this worker within its share of the device's memory. Raises InfrastructureError if it is too little."""
@@ -114,6 +115,7 @@ class Grader:
     def grade(self, problem_source: str, kernel_source: str, config: JudgeConfig, build: dict[str, Any]) -> Verdict:
         """Grade one candidate. Raises ReferenceFailedError if the problem itself fails."""
         self._state.phases = Phases()
+        self._device_s_before = self._state.lock.seconds.copy()
         try:
             return self._grade(problem_source, kernel_source, config, build)
         finally:
@@ -123,6 +125,11 @@ class Grader:
     def phases(self) -> dict[str, float]:
         """Seconds of the last verdict by phase."""
         return self._state.phases.seconds
+
+    @property
+    def device_s(self) -> dict[str, float]:
+        """Seconds for which the last verdict had the device, or waited for it (kernels_eval.gpu.device.DeviceLock)."""
+        return {name: spent_s - self._device_s_before[name] for name, spent_s in self._state.lock.seconds.items()}
 
     def _grade(self, problem_source: str, kernel_source: str, config: JudgeConfig, build: dict[str, Any]) -> Verdict:
         for is_last in (False, True):

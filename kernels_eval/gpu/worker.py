@@ -27,6 +27,7 @@ def serve_worker(judge: socket.socket) -> None:
         config = JudgeConfig(**request["config"])
         grader.limit_memory(config)
         verdict = grader.grade(request["problem"], request["kernel"], config, request.get("build") or {})
-        return {"verdict": verdict.model_dump(mode="json"), "launches": [], "phases": grader.phases}
+        seconds = {"phases": grader.phases, "device": grader.device_s}
+        return {"verdict": verdict.model_dump(mode="json"), "launches": [], "seconds": seconds}
 
     serve_requests(judge, {"sandbox": grader.sandbox, "hardware": grader.facts.name}, grade)

@@ -1,7 +1,7 @@
 """Worker client, in the caller's process: one thread's worker, compiler and builder, each started when first needed.
 
 Talks to a worker (`kernels_eval.cpu.worker`, `kernels_eval.gpu.worker`) in frames: `evaluate` (problem, kernel,
-config, build); the reply is `graded` (verdict, launches, kernel sources, work; on a GPU phases), `reference_failed` or
+config, build); the reply is `graded` (verdict, launches, kernel sources, work; on a GPU seconds), `reference_failed` or
 `fault` (message).
 """
 
@@ -69,12 +69,13 @@ class WorkerClient:
         self._process = 0
         self._judged = 0
         """Verdicts of the current worker."""
-        self.phases: dict[str, float] = {}
-        """Seconds of the last verdict by phase, if it was judged on a GPU (kernels_eval.gpu.phases)."""
+        self.seconds: dict[str, dict[str, float]] = {}
+        """Of the last verdict, if it was judged on a GPU: `phases` (kernels_eval.gpu.phases), and those for which it
+        had the `device` or waited for it (kernels_eval.gpu.device.DeviceLock)."""
 
     def judge(self, job: Job) -> Judged:
         """Judge one kernel. Raises InfrastructureError if a process died, hung, or did not start."""
-        self.phases = {}
+        self.seconds = {}
         on_gpu = job.config.device == "cuda"
         built = Compiled()
         backend = backend_named(job.config.backend)
@@ -90,7 +91,7 @@ class WorkerClient:
             raise InfrastructureError(str(reply.get("message", "the worker gave no verdict")))
         verdict = Verdict(**reply["verdict"])
         if on_gpu:  # it was compiled where it ran
-            self.phases = reply["phases"]
+            self.seconds = reply["seconds"]
             return Judged(verdict)
         judged = Judged(verdict, [Launch(**values) for values in reply["launches"]], work=Work(**reply["work"]))
         if _is_compiled(job, verdict):

@@ -6,7 +6,7 @@ kernel that is known to be right, has passed on it. This module records; kernels
 
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -63,6 +63,8 @@ class WorkerReport(FrozenModel):
     """Number of its verdicts."""
     phases_s: dict[str, float] = Field(default_factory=dict)
     """Seconds of its verdicts on a GPU by phase (kernels_eval.gpu.phases)."""
+    device_s: dict[str, float] = Field(default_factory=dict)
+    """Seconds for which its verdicts had the GPU, `alone` or `shared` with other workers, and waited for either."""
     faults: int = Field(ge=0)
     quarantines: int = Field(ge=0)
     last_fault: Fault | None = None
@@ -99,7 +101,8 @@ class _Worker:
     state: WorkerState
     since: float = field(default_factory=time.monotonic)
     judged: int = 0
-    phases_s: dict[str, float] = field(default_factory=dict[str, float])
+    seconds: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter[str]))
+    """Of its verdicts on a GPU, by kind and name."""
     faults: int = 0
     quarantines: int = 0
     last_fault: Fault | None = None
@@ -130,14 +133,14 @@ class WorkerStatuses:
         with self._lock:
             self._workers[worker].enter(WorkerState.BUSY)
 
-    def judged(self, worker: int, verdict: Verdict, phases: Mapping[str, float] | None = None) -> None:
-        """Record a worker's verdict, with its seconds by phase if it was judged on a GPU."""
+    def judged(self, worker: int, verdict: Verdict, spent: Mapping[str, Mapping[str, float]] | None = None) -> None:
+        """Record a worker's verdict. `spent`: seconds by kind and name, if it was judged on a GPU."""
         with self._lock:
             record = self._workers[worker]
             seconds = time.monotonic() - record.since
             record.judged += 1
-            for phase, spent_s in (phases or {}).items():
-                record.phases_s[phase] = record.phases_s.get(phase, 0.0) + spent_s
+            for kind, seconds_of in (spent or {}).items():
+                record.seconds[kind].update(seconds_of)  # pyright: ignore[reportArgumentType]
             record.enter(record.resting)
             self._verdicts[verdict.status.value] += 1
             self._counts[next((i for i, bound in enumerate(BUCKETS_S) if seconds <= bound), len(BUCKETS_S))] += 1
@@ -197,7 +200,8 @@ class WorkerStatuses:
                     state=record.state,
                     in_state_s=round(now - record.since, 3),
                     judged=record.judged,
-                    phases_s={phase: round(spent_s, 3) for phase, spent_s in record.phases_s.items()},
+                    phases_s=_rounded(record.seconds["phases"]),
+                    device_s=_rounded(record.seconds["device"]),
                     faults=record.faults,
                     quarantines=record.quarantines,
                     last_fault=record.last_fault,
@@ -218,3 +222,7 @@ class WorkerStatuses:
                 returned=self._returned,
                 recent=tuple(self._recent),
             )
+
+
+def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(spent_s, 3) for name, spent_s in seconds.items()}

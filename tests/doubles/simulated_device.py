@@ -3,8 +3,8 @@
 Real are the processes, the session, shared memory through host copies, trials, hidden sizes, guards, checks, rounds and
 the clock. Simulated are the driver, the profiler (the interpreter's launches) and the device's properties; there is no
 gate, which needs a queue. Run as a program (`python simulated_device.py`): one JSON request a line on standard input
-(`problem`, `kernel`, `config`, `overhead_s` to replace the time of a round without calls, and `has_phases`), one JSON
-verdict a line on standard output, and another line with its phases if they are asked for.
+(`problem`, `kernel`, `config`, `overhead_s` to replace the time of a round without calls, and `has_seconds`), one JSON
+verdict a line on standard output, and another line with its seconds if they are asked for.
 """
 
 import hashlib
@@ -143,8 +143,8 @@ def main() -> None:
             host_only.miscalibrate(request["problem"], request["overhead_s"])
         verdict = host_only.grade(request["problem"], request["kernel"], config, {})
         print(verdict.model_dump_json(), flush=True)
-        if request.get("has_phases"):
-            print(json.dumps(host_only.phases), flush=True)
+        if request.get("has_seconds"):
+            print(json.dumps({"phases": host_only.phases, "device": host_only.device_s}), flush=True)
 
 
 if __name__ == "__main__":

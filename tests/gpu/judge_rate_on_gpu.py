@@ -4,7 +4,7 @@
 
 Compositions, shapes (10 us to 1 ms), styles and tunings as in the corpus for SFT, with a mistake in some. The first
 kernels, two for each worker, are not counted: they start the workers' processes. Prints one line of JSON: the rate,
-shares by status, and seconds of a verdict by phase. Needs what kernels_eval needs. `--device cpu` rehearses it.
+shares by status, and seconds of a verdict: by phase, and for which it had the device or waited for it. Needs what kernels_eval needs. `--device cpu` rehearses it.
 """
 
 import argparse
@@ -46,6 +46,16 @@ def draw_kernels(count: int, sizes: Any) -> list[tuple[Problem, str]]:
     return kernels[:count]
 
 
+def seconds_of(judge: Judge) -> Counter[str]:
+    """Return the seconds of all workers' verdicts until now, by phase, and for which they had or awaited the device."""
+    found = Counter[str]()
+    for report in judge.statuses.workers():
+        found.update(report.phases_s)  # pyright: ignore[reportArgumentType]
+        device = {f"device {name}": seconds for name, seconds in report.device_s.items()}
+        found.update(device)  # pyright: ignore[reportArgumentType]
+    return found
+
+
 def main() -> None:
     """Judge them, as many at a time as there are workers."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -61,20 +71,17 @@ def main() -> None:
     settings = {"device": given.device, "workers": given.workers, **memory}
     with Judge(JudgeConfig.model_validate(settings)) as judge:
         judge.evaluate_many(kernels[:first])
-        before = [worker.phases_s for worker in judge.statuses.workers()]
+        before = seconds_of(judge)
         began = time.perf_counter()
         verdicts = judge.evaluate_many(kernels[first:])
         spent = time.perf_counter() - began
-        after = [worker.phases_s for worker in judge.statuses.workers()]
-    phases = Counter[str]()
-    for earlier, later in zip(before, after, strict=True):
-        phases.update({name: seconds - earlier.get(name, 0.0) for name, seconds in later.items()})
+        after = seconds_of(judge)
     found = {
         "kernels": len(verdicts),
         "workers": given.workers,
         "verdicts a minute": round(60 * len(verdicts) / spent, 1),
         "statuses": Counter(verdict.status.value for verdict in verdicts),
-        "seconds of a verdict": {name: round(seconds / len(verdicts), 3) for name, seconds in phases.items()},
+        "seconds of a verdict": {name: round((after[name] - before[name]) / len(verdicts), 3) for name in after},
     }
     print(json.dumps(found), flush=True)
 

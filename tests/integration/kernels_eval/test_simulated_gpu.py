@@ -211,7 +211,7 @@ def test_the_phases_of_a_verdict_are_its_time() -> None:
     command = [sys.executable, str(ROOT / "tests/doubles/simulated_device.py")]
     kernels = (ROW_KERNEL, ROW_KERNEL.replace("x * 2.0", "x * 2.1"))
     requests = [
-        {"problem": PROBLEM.replace("128, 300", "16, 64"), "kernel": kernel, "has_phases": True} for kernel in kernels
+        {"problem": PROBLEM.replace("128, 300", "16, 64"), "kernel": kernel, "has_seconds": True} for kernel in kernels
     ]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env=environment
@@ -222,11 +222,15 @@ def test_the_phases_of_a_verdict_are_its_time() -> None:
             started = time.perf_counter()
             worker.stdin.write(json.dumps(request) + "\n")
             worker.stdout.readline()
-            phases = json.loads(worker.stdout.readline())
+            seconds = json.loads(worker.stdout.readline())
+            phases, device = seconds["phases"], seconds["device"]
             spent_s = time.perf_counter() - started
             assert set(phases) == {"reference", "before", "ready", "load", "end"} | more
             assert min(phases.values()) >= 0.0
             assert sum(phases.values()) < spent_s
+            assert 0.0 < device["shared"] < spent_s
+            assert (device["alone"] > 0.0) is ("rounds" in phases), "what is not timed needs nobody out of the way"
+            assert max(device["alone_waited"], device["shared_waited"]) < 0.1, "there is no other worker"
         worker.stdin.close()
 
 

@@ -44,12 +44,14 @@ def test_durations_fall_into_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert statuses.durations.total_s == pytest.approx(1000.325)
 
 
-def test_phases_of_a_gpus_verdicts_are_added_up() -> None:
+def test_seconds_of_a_gpus_verdicts_are_added_up() -> None:
     statuses = WorkerStatuses(["cuda", "cuda"])
-    for phases in ({"load": 0.25, "rounds": 0.5}, {"load": 0.5}, None):
+    first = {"phases": {"load": 0.25, "rounds": 0.5}, "device": {"alone": 0.125}}
+    for seconds in (first, {"phases": {"load": 0.5}}, None):
         statuses.begins(1)
-        statuses.judged(1, RIGHT, phases)
+        statuses.judged(1, RIGHT, seconds)
     assert [report.phases_s for report in statuses.workers()] == [{}, {"load": 0.75, "rounds": 0.5}]
+    assert [report.device_s for report in statuses.workers()] == [{}, {"alone": 0.125}]
 
 
 def test_old_faults_make_room() -> None:

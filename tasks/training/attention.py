@@ -88,14 +88,14 @@ class SequenceGroup:
         return piece, own
 
     def gather(self, values: Tensor, own: slice, total: int) -> Tensor:
-        """values [..., n] of the trained tokens `own` -> [..., total] of all; only own entries carry a gradient."""
+        """values [n] of the trained tokens `own` -> [total] of all; only own entries carry a gradient."""
         if self.size == 1:
             return values
-        whole = torch.zeros((*values.shape[:-1], total), dtype=values.dtype, device=values.device)
-        whole[..., own] = values.detach()
+        whole = torch.zeros(total, dtype=values.dtype, device=values.device)
+        whole[own] = values.detach()
         if total:
             distributed.all_reduce(whole, group=self.process_group)
-        whole[..., own] = values
+        whole[own] = values
         return whole
 
 

@@ -108,8 +108,8 @@ class TrainingEngine:
         """Return the micro-batches of this rank, or of its group; all ranks have equally many (SequenceGroup)."""
         return list(self.group.micro_batches(self.layout(token_budget), sequences, self.device))
 
-    def score(self, batch: MicroBatch) -> Tensor:
-        """Return the module's result for the trained tokens, [..., N], with gradients."""
+    def score(self, batch: MicroBatch) -> Any:
+        """Return the module's result for the trained tokens, one tensor [N] or several, with gradients."""
         return score(self.deepspeed, batch, self.group)
 
     def sum_over_ranks(self, sums: Tensor) -> Tensor:
@@ -151,10 +151,14 @@ class TrainingEngine:
 
 
 class PolicyEngine(TrainingEngine):
-    """A policy that is being trained; it scores log-probabilities and entropies [2, N]."""
+    """A policy that is being trained."""
 
     def __init__(self, model: PreTrainedModel, settings: EngineSettings) -> None:
         super().__init__(model, TokenScorer(model, settings.head), settings)
+
+    def score(self, batch: MicroBatch) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities and entropies of the trained tokens, [N] each, with gradients."""
+        return super().score(batch)
 
 
 def gradient_norm(parameters: Sequence[nn.Parameter]) -> Tensor:

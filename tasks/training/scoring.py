@@ -28,7 +28,7 @@ _LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 
 
 class TokenScorer(nn.Module):
-    """A language model that returns the log-probabilities and entropies [2, N] of trained tokens, in float32."""
+    """A language model that returns log-probabilities and entropies of trained tokens, [N] each, in float32."""
 
     def __init__(self, model: PreTrainedModel, head: HeadMode = "auto") -> None:
         super().__init__()
@@ -38,9 +38,12 @@ class TokenScorer(nn.Module):
         self.model = model
         self.head = ScoringHead(model.get_output_embeddings(), head)  # pyright: ignore[reportArgumentType]
 
-    def forward(self, token_ids: Tensor, positions: Tensor, targets: Tensor, **packing: Any) -> Tensor:
-        """Take the tensors of a MicroBatch by their names there."""
-        return torch.stack(self.head(hidden_states(self.model, token_ids, positions, packing), targets))
+    def forward(self, token_ids: Tensor, positions: Tensor, targets: Tensor, **packing: Any) -> tuple[Tensor, Tensor]:
+        """Take the tensors of a MicroBatch by their names there.
+
+        Two tensors, not one: a loss that uses no entropies then has no gradient of them either.
+        """
+        return self.head(hidden_states(self.model, token_ids, positions, packing), targets)
 
 
 def hidden_states(model: PreTrainedModel, token_ids: Tensor, positions: Tensor, packing: dict[str, Any]) -> Tensor:
@@ -50,11 +53,14 @@ def hidden_states(model: PreTrainedModel, token_ids: Tensor, positions: Tensor, 
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, positions)
 
 
-def score(scorer: nn.Module, batch: MicroBatch, group: SequenceGroup = ALONE) -> Tensor:
-    """Return a scorer's result for a micro-batch, whose last dimension is N; the ranks of a group share the work."""
+def score(scorer: nn.Module, batch: MicroBatch, group: SequenceGroup = ALONE) -> Any:
+    """Return a scorer's result for a micro-batch, one tensor [N] or several; the ranks of a group share the work."""
     part, own = group.own_part(batch)
     scores = scorer(part.token_ids, part.positions, part.targets, **part.packing)
-    return group.gather(scores, own, batch.targets.numel())
+    total = batch.targets.numel()
+    if isinstance(scores, Tensor):
+        return group.gather(scores, own, total)
+    return tuple(group.gather(values, own, total) for values in scores)
 
 
 class ScoringHead(nn.Module):
@@ -111,9 +117,6 @@ class _TokenScores(torch.autograd.Function):
         log_probabilities, targets, entropies = ctx.saved_tensors
         of_log_probs, of_entropies = gradients
         probabilities = log_probabilities.exp()
-        # Not asked on a GPU, which would have to be waited for.
-        if of_entropies is not None and not of_entropies.is_cuda and not of_entropies.any():
-            of_entropies = None  # as in SFT
         if of_entropies is None and of_log_probs is not None:
             result = probabilities.mul_(-of_log_probs[:, None])
         else:

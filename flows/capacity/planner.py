@@ -139,7 +139,8 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         scored_by=int(job.reference) + int(update.old_log_probs != "sampler"), models=2 if job.critic else 1,
     )  # fmt: skip
     judges = config.rollout.judge_actors
-    judged = samples * turns * assumed.judging_s / max(judges.count * judges.workers or config.judge.workers, 1)
+    workers = max(judges.count * judges.workers or config.judge.workers, 1)
+    judged = samples * turns / min(workers / assumed.judging_s, _judged_at_most(config, assumed))
     generated_s = samples * turns * mean_answer / generation if generation else 0.0
     weights, optimizer = _published_bytes(config, job)
     host = host_memory(config, shape, job)
@@ -183,6 +184,12 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         * (weights + optimizer / (1 if config.has_team else update.checkpoint_interval))
         / assumed.saving,
     )
+
+
+def _judged_at_most(config: RunConfig, assumed: Assumptions) -> float:
+    """Return how many kernels the judges' GPUs allow in a second, however many workers there are."""
+    gpus = max(config.rollout.judge_actors.count, 1)
+    return math.inf if config.judge.device == "cpu" else gpus * assumed.judged_per_gpu
 
 
 def training_job(config: RunConfig, shape: Shape) -> TrainingJob:

@@ -52,6 +52,9 @@ class Assumptions:
     """Mean length of an answer as a share of `rollout.sampling.max_new_tokens`."""
     judging_s: float = 1.5
     """Seconds that one worker needs to judge one kernel on a GPU."""
+    judged_per_gpu: float = 6.0
+    """Kernels that all workers of one GPU judge in a second at most: 6.2 with eight of them, 5.9 with twelve, measured
+    (docs/judging-on-a-gpu.md)."""
     saving: float = 0.6e9
     """Bytes of a checkpoint per second: written to a local disk (3 GB/s), then read for its SHA-256 (0.75 GB/s on one
     core, measured)."""

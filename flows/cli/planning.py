@@ -127,7 +127,8 @@ def capacity_lines(settings: "RunConfig", found: "CapacityPlan", assumed: "Assum
     lines.append(
         f"  assumed: {assumed.utilisation:.0%} of the peak in training, {assumed.bandwidth_share:.0%} of the bandwidth "
         f"in generation, prompts of {assumed.prompt_tokens} tokens, answers {assumed.answer_share:.0%} of the limit, "
-        f"{assumed.judging_s:g} s to judge a kernel, {assumed.saving / 1e9:g} GB/s to write and hash a checkpoint"
+        f"{assumed.judging_s:g} s to judge a kernel, at most {assumed.judged_per_gpu:g} a second on a GPU, "
+        f"{assumed.saving / 1e9:g} GB/s to write and hash a checkpoint"
     )
     if not found.fits:
         lines.append("it does not fit; try in this order: " + " ".join(f"--set {setting}" for setting in LADDER))

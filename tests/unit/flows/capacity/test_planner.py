@@ -55,6 +55,18 @@ def test_a_joint_epoch_leaves_another_policy():
     assert joint.disk_bytes - plain.disk_bytes == 2 * QWEN3.parameters
 
 
+def test_more_workers_than_a_gpu_can_time_judge_no_more():
+    def judging_s(*settings: str) -> float:
+        given = ["rollout.problems_per_iteration=24", "rollout.samples_per_problem=8", *settings]
+        config = load_configuration(CONFIGS / "qwen3-8b-multi-turn.yaml", [*given, "judge.device_memory_gb=70"])
+        return plan(config, GPUS["h100"]).rollout_s
+
+    eight, nine, twelve = (judging_s(f"rollout.judge_actors.workers={workers}") for workers in (8, 9, 12))
+    assert eight - nine == pytest.approx(24 * 8 * 3 * 1.5 * (1 / 8 - 1 / 9))
+    assert nine == twelve
+    assert judging_s("rollout.judge_actors.workers=12", "judge.device=cpu") < twelve
+
+
 def test_an_offloaded_optimizer_costs_the_host_time():
     """Two H100s, random weights in Qwen3-8B's shape: the engine started in 140 s, the optimizer stepped in 60 s."""
     settings = ["update.ranks=1", "update.context_parallel=1", "update.threads_per_rank=16"]

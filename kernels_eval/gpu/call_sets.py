@@ -5,7 +5,7 @@ from typing import Any
 
 from kernels_eval.correctness.outputs import Expected
 from kernels_eval.gpu.reference import SPIKES, GpuReference
-from kernels_eval.gpu.session import MAX_CALLS
+from kernels_eval.gpu.session import MAX_CALLS, nothing
 from kernels_eval.gpu.shared_calls import SharedCalls
 from kernels_eval.gpu.shared_memory import Transport, lay_out
 from kernels_eval.reference.inputs import SecretSeed
@@ -29,12 +29,20 @@ class CallSets:
     Memory of a call: its inputs twice, private and shared, and its outputs three times, the reference's among them.
     """
 
-    def __init__(self, reference: GpuReference, seed: SecretSeed, transport: Transport, budget: int) -> None:
-        """`budget`: bytes of device memory for the sets of one round."""
+    def __init__(
+        self,
+        reference: GpuReference,
+        seed: SecretSeed,
+        transport: Transport,
+        budget: int,
+        give_way: Callable[[], object] = nothing,
+    ) -> None:
+        """`budget`: bytes of device memory for the sets of one round; `give_way`: called before each set is drawn."""
         self._reference = reference
         self._seed = seed
         self._transport = transport
         self._budget = min(budget, _LARGEST_ROUND)
+        self._give_way = give_way
         self._drawn = 0
         self._ahead: Rounds | None = None
         self.forms: list[TensorForm] = []
@@ -109,7 +117,7 @@ class CallSets:
 
     def _with_spikes(self) -> tuple[list[Any], Expected]:
         """Draw a set with large elements, as large as the reference can take."""
-        self._drawn += 1
+        self._next()
         reduced = self._reference.input_bytes / max(self.output_bytes, 1)
         for factor in (max(_SPIKE, _SPIKES_SHARE * reduced / SPIKES), _SPIKE):
             inputs = self._reference.draw_spiked(self._drawn, self._seed, factor)
@@ -123,20 +131,21 @@ class CallSets:
         sets = [self._with_expected(None, own=True) for _ in range(min(count, self.most_calls))]
         return self._shared([values for values, _ in sets], self.forms), [expected for _, expected in sets]
 
-    def timed(self, count: int, between: Callable[[], None]) -> SharedCalls:
-        """Draw sets from the problem's own distribution, without the reference's results.
-
-        `between`: called before each.
-        """
+    def timed(self, count: int) -> SharedCalls:
+        """Draw sets from the problem's own distribution, without the reference's results."""
 
         def draw() -> Iterator[list[Any]]:
             for _ in range(count):
-                between()
-                self._drawn += 1
+                self._next()
                 yield self._reference.draw(None, self._drawn, self._seed, own=True)
 
         layout = self._layout(count)
         return SharedCalls(self._transport, layout, draw(), self.forms)
+
+    def _next(self) -> None:
+        """Begin another set: it has a number of its own, from which it is drawn."""
+        self._give_way()
+        self._drawn += 1
 
     def expected(self, inputs: list[Any]) -> Expected:
         """Return the reference's results for one input set."""
@@ -169,6 +178,6 @@ class CallSets:
 
     def _with_expected(self, size: int | None, own: bool) -> tuple[list[Any], Expected]:
         """Draw one input set on which the reference is finite; returns it with the reference's results."""
-        self._drawn += 1
+        self._next()
         inputs = self._reference.draw(size, self._drawn, self._seed, own)
         return self._reference.with_expected(inputs, size, self._drawn, self._seed)

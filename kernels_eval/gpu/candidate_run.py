@@ -7,7 +7,7 @@ timed.
 """
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -70,7 +70,8 @@ class CandidateRun:
         self._own_names = self._backend.own_kernels(job["source"])
         self._errors = LargestErrors()
         self._resources: tuple[Resources, ...] = tuple(Resources(**used) for used in job["build"].get("resources", []))
-        self._sets = CallSets(reference, seed, state.transport, int(_SETS_SHARE * state.memory_bytes))
+        budget = int(_SETS_SHARE * state.memory_bytes)
+        self._sets = CallSets(reference, seed, state.transport, budget, state.lock.give_way)
         self._unjoined_s = 0.0
         self._kernels: tuple[KernelTime, ...] = ()
         self.measured: Measured | None = None
@@ -130,9 +131,14 @@ class CandidateRun:
         with order():
             made = session.run(calls, request, self._config.timeout_s + extra_s)
         with self._state.lock.shared():
-            check_round(made, calls, expected, self._errors)
+            check_round(made, calls, self._giving_way(expected), self._errors)
         self._unjoined_s = max(self._unjoined_s, made.answer.unjoined_s)
         return made
+
+    def _giving_way(self, expected: Iterable[Expected]) -> Iterator[Expected]:
+        for one in expected:
+            self._state.lock.give_way()
+            yield one
 
     def _try_hidden_size(self, session: Session) -> None:
         reference = self._reference

@@ -79,10 +79,9 @@ class TimedRounds:
         return call_s
 
     def _new_calls(self, count: int) -> SharedCalls:
-        lock = self.state.lock
         self._known.clear()
-        with lock.shared():
-            return self.sets.timed(count, lock.give_way)
+        with self.state.lock.shared():
+            return self.sets.timed(count)
 
     def _prepare(self, calls: SharedCalls, request: RoundRequest) -> PreparedRound:
         with self.state.lock.shared() if request.held else nullcontext():

@@ -182,8 +182,8 @@ class Timer:
         """Make a round that is not counted; returns whether the gate can be used, and the calls of a round."""
         plan = self.plan
         gated = plan.is_gated and plan.launches <= QUEUE
-        # Without a gate first: a kernel that is loaded now may wait for the device.
-        self._checked(1, self._request(False))
+        # Without a gate first, and beside others: a kernel that is loaded now may wait for the device.
+        self._checked(1, self._request(False), is_timed=False)
         count = min(_FIRST_CALLS, plan.most_calls, max(1, QUEUE // max(plan.launches, 1)))
         calls, made = self._checked(count, self._request(gated))
         if made.gave_up:
@@ -193,10 +193,10 @@ class Timer:
             reference_s = self.device.reference_s(calls)
         return gated, plan.calls(min((made.host_s - self._overhead(gated).host_s) / count, reference_s))
 
-    def _checked(self, count: int, request: RoundRequest) -> tuple[SharedCalls, Round]:
+    def _checked(self, count: int, request: RoundRequest, is_timed: bool = True) -> tuple[SharedCalls, Round]:
         """Have a round made of so many calls, and check it unless the gate gave up."""
         calls = self.device.new_calls(count)
-        made = self._made(calls, request)
+        made = self._made(calls, request, is_timed=is_timed)
         if not made.gave_up:  # its time says nothing, and the round is made again
             self.device.check(made, calls)
         return calls, made
@@ -207,8 +207,9 @@ class Timer:
         request: RoundRequest,
         reference: list[float] | None = None,
         second: list[float] | None = None,
+        is_timed: bool = True,
     ) -> Round:
-        """Have a round made with the device alone; one that can be held back is prepared beside others.
+        """Have a round made with the device alone if it is timed; one that can be held back is prepared beside others.
 
         `reference`, `second`: take the reference's times right before and after: the device is as warm for the one as
         for the other.
@@ -216,7 +217,8 @@ class Timer:
         device = self.device
         with ExitStack() as stack:
             prepared = device.prepare(calls, request) if request.held else None
-            stack.enter_context(device.alone())
+            if is_timed:
+                stack.enter_context(device.alone())
             if reference is not None:
                 reference.append(device.reference_s(calls))
             prepared = prepared or device.prepare(calls, request)

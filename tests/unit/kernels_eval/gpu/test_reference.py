@@ -111,6 +111,21 @@ def test_the_first_trial_comes_twice(tmp_path: Path, memory: int) -> None:
     assert (calls[0][1][0].data_ptr() == calls[1][1][0].data_ptr()) is (memory == 1)
 
 
+def test_others_may_have_the_device_before_each_set(tmp_path: Path) -> None:
+    made = GpuReference(MEAN.replace("4194304", "4096"), 1)
+    given: list[int] = []
+    with (tmp_path / "memory").open("w+b") as file:
+        driver: Any = None
+        sets = CallSets(made, SEED, HostTransport(driver, file.fileno()), 1 << 30, lambda: given.append(1))
+        sets.learn_forms()
+        sets.reserve()
+        list(sets.trials(None, 3))
+        assert len(given) == 4, "five calls, of which two have the same inputs"
+        sets.own(2)
+        sets.timed(7)
+        assert len(given) == 4 + 2 + 7
+
+
 @pytest.mark.parametrize("memory", [1, 1 << 30])
 def test_the_first_round_can_be_drawn_ahead(tmp_path: Path, memory: int) -> None:
     """While a candidate is loaded; it is drawn once more if its memory was needed for something else."""

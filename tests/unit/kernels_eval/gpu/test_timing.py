@@ -125,9 +125,9 @@ def test_only_what_is_timed_keeps_others_from_the_device(can_hold: bool) -> None
         can_hold=can_hold,
     )
     Timer(PLAN, device).measure()
-    first, clean, profiled, timed = "n<pm>ocnp<m>oc<r>", "<r>", "n<pm>oc", "np<rms>oc"
+    first, clean, profiled, timed = "npmocnp<m>oc<r>", "<r>", "n<pm>oc", "np<rms>oc"
     if not can_hold:
-        first, clean, timed = "n<pm>ocn<pm>oc<r>", "", "n<rpms>oc"
+        first, clean, timed = "npmocn<pm>oc<r>", "", "n<rpms>oc"
     assert "".join(done) == first + "n" + clean + timed[1:] + profiled + timed + timed
 
 

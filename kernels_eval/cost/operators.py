@@ -50,7 +50,7 @@ _BYTES_PER_PROGRAM = 4096
 """PyTorch's element-wise kernels: blocks of 128 threads with 8 fp32 elements each."""
 _MOST_PROGRAMS = 1024
 """About the number of blocks that an H100 runs at a time. Further blocks of PyTorch's kernels cost nothing: measured
-on an H200 over 20 problems (docs/judging-on-a-gpu.md)."""
+on an H200 over 20 problems (docs/gpu-judge-measurements.md)."""
 
 
 class EagerCounter(TorchDispatchMode):

@@ -1,7 +1,7 @@
 """Device files of the machine's GPUs: candidates' processes reach their own GPU's, and no other one's.
 
 Besides, `cuInit` asks about each GPU whose file it can open, for 20 ms on an H100, and holds a lock of the driver
-meanwhile for which all processes of the host wait (docs/judging-on-a-gpu.md).
+meanwhile for which all processes of the host wait (docs/gpu-judge-measurements.md).
 """
 
 import re

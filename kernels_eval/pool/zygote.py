@@ -42,7 +42,7 @@ _KEPT_FOR_DEVICES = {
     "KERNELS_EVAL_WARM_PROFILER",
 }
 _DEFAULTS_FOR_DEVICES = {
-    "CUDA_DEVICE_MAX_CONNECTIONS": "1",  # a context is made in half the time (docs/judging-on-a-gpu.md)
+    "CUDA_DEVICE_MAX_CONNECTIONS": "1",  # a context is made in half the time (docs/gpu-judge-measurements.md)
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }
 

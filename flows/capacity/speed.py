@@ -54,7 +54,7 @@ class Assumptions:
     """Seconds that one worker needs to judge one kernel on a GPU."""
     judged_per_gpu: float = 6.0
     """Kernels that all workers of one GPU judge in a second at most: 6.2 with eight of them, 5.9 with twelve, measured
-    (docs/judging-on-a-gpu.md)."""
+    (docs/gpu-judge-measurements.md)."""
     saving: float = 0.6e9
     """Bytes of a checkpoint per second: written to a local disk (3 GB/s), then read for its SHA-256 (0.75 GB/s on one
     core, measured)."""

@@ -135,6 +135,8 @@ class DeviceLock:
         """`synchronize`: waits until this process's work on the device is done."""
         self._synchronize = synchronize
         self._since = 0.0
+        self._held_as = 0
+        """How this process has the device; 0: not at all."""
         self.seconds: dict[str, float] = dict.fromkeys(("alone", "alone_waited", "shared", "shared_waited"), 0.0)
         """For which this process had the device alone, or beside others, and for which it waited for either."""
         self._turn, self._device = (
@@ -151,6 +153,7 @@ class DeviceLock:
 
     def give_way(self) -> None:
         """Let whoever waits have the device now, if this process has shared it for some milliseconds."""
+        assert self._held_as == fcntl.LOCK_SH, "only who shares the device can give way"
         if time.perf_counter() - self._since > _SHARED_S:
             self._synchronize()
             self._release(fcntl.LOCK_SH)
@@ -164,10 +167,12 @@ class DeviceLock:
         finally:
             fcntl.flock(self._turn, fcntl.LOCK_UN)
         self._since = time.perf_counter()
+        self._held_as = operation
         self.seconds[f"{_NAMES[operation]}_waited"] += self._since - started
 
     def _release(self, operation: int) -> None:
         fcntl.flock(self._device, fcntl.LOCK_UN)
+        self._held_as = 0
         self.seconds[_NAMES[operation]] += time.perf_counter() - self._since
 
     @contextlib.contextmanager

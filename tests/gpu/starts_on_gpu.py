@@ -106,6 +106,7 @@ def main() -> None:
 
         os.environ |= this_gpu_alone()
         confine_fork_server(may_fork=True)
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")  # as the judge's processes have it
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
     os.environ["TRITON_INTERPRET"] = "0"

@@ -155,6 +155,17 @@ def test_long_work_beside_others_gives_way_to_who_needs_the_device_alone(tmp_pat
     other.join()
 
 
+def test_only_who_shares_the_device_can_give_way(tmp_path: Path) -> None:
+    """A lock taken again by somebody who did not hold it would never be released."""
+    lock = device.DeviceLock(tmp_path, lambda: None)
+    with pytest.raises(AssertionError, match="only who shares"):
+        lock.give_way()
+    with lock.alone(), pytest.raises(AssertionError, match="only who shares"):
+        lock.give_way()
+    with lock.shared():
+        lock.give_way()
+
+
 def test_a_holder_that_fails_leaves_the_device_to_others(tmp_path: Path) -> None:
     lock = device.DeviceLock(tmp_path, lambda: None)
     with pytest.raises(ValueError, match="broken"), lock.alone():

@@ -139,8 +139,7 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
         scored_by=int(job.reference) + int(update.old_log_probs != "sampler"), models=2 if job.critic else 1,
     )  # fmt: skip
     judges = config.rollout.judge_actors
-    workers = max(judges.count * judges.workers or config.judge.workers, 1)
-    judged = samples * turns / min(workers / assumed.judging_s, _judged_at_most(config, assumed))
+    judged = samples * turns / _judged_a_second(config, assumed)
     generated_s = samples * turns * mean_answer / generation if generation else 0.0
     weights, optimizer = _published_bytes(config, job)
     host = host_memory(config, shape, job)
@@ -186,10 +185,11 @@ def plan(config: RunConfig, gpu: Gpu, assumed: Assumptions | None = None) -> Cap
     )
 
 
-def _judged_at_most(config: RunConfig, assumed: Assumptions) -> float:
-    """Return how many kernels the judges' GPUs allow in a second, however many workers there are."""
-    gpus = max(config.rollout.judge_actors.count, 1)
-    return math.inf if config.judge.device == "cpu" else gpus * assumed.judged_per_gpu
+def _judged_a_second(config: RunConfig, assumed: Assumptions) -> float:
+    """Return how many kernels all judges judge in a second; each has a GPU, which bounds what its workers do."""
+    of_workers = config.judge_workers / assumed.judging_s
+    of_one = of_workers if config.judge.device == "cpu" else min(of_workers, assumed.judged_per_gpu)
+    return max(config.rollout.judge_actors.count, 1) * of_one
 
 
 def training_job(config: RunConfig, shape: Shape) -> TrainingJob:

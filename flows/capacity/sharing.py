@@ -36,13 +36,13 @@ def host_memory(config: RunConfig, shape: Shape, job: TrainingJob) -> dict[str, 
     """
     weights, _ = checkpoint_bytes(job)
     rollout = config.rollout
-    judges = rollout.judge_actors.count * rollout.judge_actors.workers or config.judge.workers
+    workers = max(rollout.judge_actors.count, 1) * config.judge_workers
     return {
         "ranks": job.ranks * (PROCESS_BYTES + weights),
         "offloaded optimizer": offloaded_bytes(job),
         "rollout and canary": PROCESS_BYTES + canary_weights(config, shape),
         "servers": float(servers_of(config) * SERVER_BYTES),
-        "judge": float(judges * JUDGE_WORKER_BYTES),
+        "judge": float(workers * JUDGE_WORKER_BYTES),
         "Ray and Prefect": float(SERVICES_BYTES),
     }
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from kernels_eval.correctness.outputs import Expected
 from kernels_eval.gpu.reference import SPIKES, GpuReference
-from kernels_eval.gpu.session import MAX_CALLS, nothing
+from kernels_eval.gpu.session import MAX_CALLS
 from kernels_eval.gpu.shared_calls import SharedCalls
 from kernels_eval.gpu.shared_memory import Transport, lay_out
 from kernels_eval.reference.inputs import SecretSeed
@@ -35,7 +35,7 @@ class CallSets:
         seed: SecretSeed,
         transport: Transport,
         budget: int,
-        give_way: Callable[[], object] = nothing,
+        give_way: Callable[[], object],
     ) -> None:
         """`budget`: bytes of device memory for the sets of one round; `give_way`: called before each set is drawn."""
         self._reference = reference

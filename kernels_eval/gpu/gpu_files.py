@@ -27,8 +27,6 @@ def file_of(uuid: str) -> str | None:
 def files_of_others(uuid: str) -> list[str]:
     """Return the device files of all other GPUs; none if the driver does not list this one."""
     own = file_of(uuid)
-    return [] if own is None else sorted({path for path in map(str, _files_of_gpus()) if path != own})
-
-
-def _files_of_gpus() -> list[Path]:
-    return [path for path in _DEVICES.glob("nvidia*") if _FILE.fullmatch(path.name)]
+    if own is None:
+        return []
+    return sorted(str(path) for path in _DEVICES.glob("nvidia*") if _FILE.fullmatch(path.name) and str(path) != own)

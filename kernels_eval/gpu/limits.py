@@ -65,7 +65,6 @@ def _devices() -> list[str]:
     return sorted(set(glob.glob("/dev/nvidia*")) - set(_files_of_other_gpus()))  # noqa: PTH207
 
 
-@cache
 def _files_of_other_gpus() -> list[str]:
     return files_of_others(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
 

@@ -38,7 +38,7 @@ Seconds = Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)]
 
 
 def nothing() -> None:
-    """Do nothing while a candidate is loaded."""
+    """Do nothing, where others have something to do meanwhile."""
 
 
 class CallOutputs(FrozenModel):

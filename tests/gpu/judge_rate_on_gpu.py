@@ -1,10 +1,11 @@
-"""Verdicts a minute of a judge on a GPU, on kernels such as a policy writes: all different, two in five of them wrong.
+"""Verdicts a minute of a judge on a GPU, on kernels such as a policy writes: all different, two in five with a mistake.
 
     python3 tests/gpu/judge_rate_on_gpu.py [--workers 8] [--memory 44] [--kernels 300]
 
-Compositions, shapes (10 us to 1 ms), styles and tunings as in the corpus for SFT, with a mistake in some. The first
-kernels, two for each worker, are not counted: they start the workers' processes. Prints one line of JSON: the rate,
-shares by status, and seconds of a verdict: by phase, and for which it had the device or waited for it. Needs what kernels_eval needs. `--device cpu` rehearses it.
+Compositions, shapes (10 us to 1 ms), styles and tunings as in the corpus for SFT. The first kernels, two for each
+worker, are not counted: they start the workers' processes. Prints one line of JSON: the rate, numbers by status, and
+seconds of a verdict by phase, and for which it had the device or waited for it. Needs what kernels_eval needs.
+`--device cpu` rehearses it.
 """
 
 import argparse

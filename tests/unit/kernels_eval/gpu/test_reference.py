@@ -10,6 +10,7 @@ from kernels_eval.correctness.tolerance import compare
 from kernels_eval.gpu import cuda_driver, reference
 from kernels_eval.gpu.call_sets import CallSets
 from kernels_eval.gpu.reference import SPIKES, GpuReference
+from kernels_eval.gpu.session import nothing
 from kernels_eval.gpu.shared_memory import HostTransport
 from kernels_eval.reference.inputs import SecretSeed
 
@@ -55,7 +56,7 @@ def test_inputs_with_a_structure_have_none() -> None:
 
 def test_half_of_a_mean_is_wrong_on_them() -> None:
     made = GpuReference(MEAN, 1)
-    sets = CallSets(made, SEED, None, 1 << 30)  # pyright: ignore[reportArgumentType]
+    sets = CallSets(made, SEED, None, 1 << 30, nothing)  # pyright: ignore[reportArgumentType]
     inputs, expected = sets._with_spikes()
     native, oracle = expected.native[0], expected.oracle[0]
     assert compare((inputs[0] * inputs[0]).mean(dim=1), oracle, native, "output").agrees
@@ -64,7 +65,7 @@ def test_half_of_a_mean_is_wrong_on_them() -> None:
 
 def test_a_reference_that_overflows_gets_smaller_ones() -> None:
     made = GpuReference(MEAN.replace("x * x", "torch.exp(x)").replace("mean(dim=1)", "mean()"), 1)
-    sets = CallSets(made, SEED, None, 1 << 30)  # pyright: ignore[reportArgumentType]
+    sets = CallSets(made, SEED, None, 1 << 30, nothing)  # pyright: ignore[reportArgumentType]
     inputs, expected = sets._with_spikes()
     assert expected.is_finite
     assert 1.0 < inputs[0].max().item() < 88
@@ -84,7 +85,7 @@ def test_a_round_takes_its_share_of_the_memory(tmp_path: Path) -> None:
     def most_calls(memory: int) -> int:
         with (tmp_path / "memory").open("w+b") as file:
             driver: Any = None
-            sets = CallSets(made, SEED, HostTransport(driver, file.fileno()), memory)
+            sets = CallSets(made, SEED, HostTransport(driver, file.fileno()), memory, nothing)
             sets.learn_forms()
             sets.reserve()
             return sets.most_calls
@@ -99,7 +100,7 @@ def test_the_first_trial_comes_twice(tmp_path: Path, memory: int) -> None:
     made = GpuReference(MEAN.replace("4194304", "4096"), 1)
     with (tmp_path / "memory").open("w+b") as file:
         driver: Any = None
-        sets = CallSets(made, SEED, HostTransport(driver, file.fileno()), memory)
+        sets = CallSets(made, SEED, HostTransport(driver, file.fileno()), memory, nothing)
         sets.learn_forms()
         sets.reserve()
         rounds = list(sets.trials(None, 3))
@@ -134,7 +135,7 @@ def test_the_first_round_can_be_drawn_ahead(tmp_path: Path, memory: int) -> None
     def drawn(ahead: bool, is_forgotten: bool = False) -> list[torch.Tensor]:
         with (tmp_path / "memory").open("w+b") as file:
             driver: Any = None
-            sets = CallSets(made, SEED, HostTransport(driver, file.fileno()), memory)
+            sets = CallSets(made, SEED, HostTransport(driver, file.fileno()), memory, nothing)
             sets.learn_forms()
             sets.reserve()
             if ahead:

@@ -130,8 +130,11 @@ def test_files_are_hidden_and_all_else_stays_as_it_was(tmp_path: Path) -> None:
 def test_a_hidden_file_stays_hidden_where_devices_are_named(tmp_path: Path) -> None:
     (tmp_path / "device").write_text("x")
     device = str(tmp_path / "device")
-    named = lambda: landlock.hide([device]) and landlock.restrict(None, (), [device])  # noqa: E731
-    assert after(named, (tmp_path / "device").read_text) == "PermissionError"
+
+    def hide_and_restrict() -> bool:
+        return landlock.hide([device]) and landlock.restrict(None, (), [device])
+
+    assert after(hide_and_restrict, (tmp_path / "device").read_text) == "PermissionError"
 
 
 def test_nothing_to_hide_restricts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

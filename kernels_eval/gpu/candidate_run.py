@@ -83,7 +83,6 @@ class CandidateRun:
         limits = Limits(wall_s=wall_s, memory_mb=config.memory_mb, folder=self._job["scratch"])
         compiled = self._backend.builds
         start = CandidateStart(self._state, self._reference, self._sets, self._job)
-        ended = self._state.phases.ended
         try:
             start.reserve()
             with start.session(limits) as session:
@@ -91,8 +90,8 @@ class CandidateRun:
                 compiled = True
                 self._try(session, None, resources=True)
                 self._try_hidden_size(session)
-                measured = self._timed(session, overheads)
-                ended(Phase.ROUNDS)
+                with self._state.phases.during(Phase.ROUNDS):
+                    measured = self._timed(session, overheads)
                 return self._correct(measured)
         except CandidateFailedError as failed:
             return failed.verdict(compiled, self._resources)
@@ -108,10 +107,10 @@ class CandidateRun:
             if drawn is None:
                 return
             calls, expected_sets = drawn
-            made = self._round(session, calls, expected_sets, request, self._config.compile_timeout_s)
+            with self._state.phases.during(phase):
+                made = self._round(session, calls, expected_sets, request, self._config.compile_timeout_s)
             if resources:
                 self._resources = self._resources or made.answer.resources
-            self._state.phases.ended(phase)
             phase = Phase.TRIALS
             del drawn, calls, expected_sets, made  # the next sets need their memory
 
@@ -147,8 +146,8 @@ class CandidateRun:
 
     def _timed(self, session: Session, overheads: Overheads) -> Measured:
         """Profile and time the candidate."""
-        attribution, form, profiled_calls = self._profiled(session)
-        self._state.phases.ended(Phase.PROFILE)
+        with self._state.phases.during(Phase.PROFILE):
+            attribution, form, profiled_calls = self._profiled(session)
         kernels_s = [attribution.computing_ns / 1e9 / profiled_calls]
 
         def note_kernels(made: Round, calls: int) -> None:

@@ -84,11 +84,11 @@ class CandidateStart:
             self.sets.forget_ahead()  # both may be more than the memory holds
             return self.sets.one()
 
-        found = session.load(draw_ahead)
-        with state.lock.shared():
-            weights = self.reference.weights_for(found, one)
-        session.set_weights(weights, state.transport, state.lock.shared)
-        state.phases.ended(Phase.LOAD)
+        with state.phases.during(Phase.LOAD):
+            found = session.load(draw_ahead)
+            with state.lock.shared():
+                weights = self.reference.weights_for(found, one)
+            session.set_weights(weights, state.transport, state.lock.shared)
         return overheads
 
     def _own_bytes(self) -> int:

@@ -1,6 +1,8 @@
 """Phases of a verdict on a GPU: how many seconds passed in which, by the worker's clock. No part of the verdict."""
 
+import contextlib
 import time
+from collections.abc import Generator
 from enum import StrEnum
 
 
@@ -41,3 +43,11 @@ class Phases:
         now = time.perf_counter()
         self.seconds[phase.value] = self.seconds.get(phase.value, 0.0) + now - self._since
         self._since = now
+
+    @contextlib.contextmanager
+    def during(self, phase: Phase) -> Generator[None]:
+        """Count the time since the phase before, to the end of the block, for one; also if the candidate fails in it."""
+        try:
+            yield
+        finally:
+            self.ended(phase)

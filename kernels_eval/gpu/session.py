@@ -8,7 +8,7 @@ it.
 import pickle
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -174,7 +174,7 @@ class Session:
         calls.publish()
         prepared = self.prepare(calls, request, wall_s, is_empty)
         prepared.make()
-        return prepared.collected()
+        return prepared.answered()
 
     def prepare(
         self, calls: SharedCalls, request: RoundRequest, wall_s: float, is_empty: bool = False
@@ -221,7 +221,7 @@ class PreparedRound:
     _seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def make(self) -> None:
-        """Have the round made and timed, and samples of its outputs taken."""
+        """Have the round made and timed, samples of its outputs taken, then the outputs copied: what counts is here."""
         if self.request.held:
             self.page.admit()
             self.page.wait_until_seen()  # how long the stream takes to notice is not timed
@@ -232,13 +232,12 @@ class PreparedRound:
         sampled = time.perf_counter()
         self.calls.sample()
         self._seconds = ended - started, started - completed, time.perf_counter() - sampled
+        self.calls.collect()
 
-    def collected(self, order: Callable[[], AbstractContextManager[object]] = nullcontext) -> Round:
-        """Collect the outputs and the answer of a round that was made. `order`: in which outputs are copied."""
+    def answered(self) -> Round:
+        """Return a round that was made, with the candidate's answer."""
         if self.request.gated:
             self.session.expect("done")
-        with order():
-            self.calls.collect()
         answer = self.session.receive()
         if not isinstance(answer, RoundAnswer):
             raise out_of_turn("the process answered out of turn")

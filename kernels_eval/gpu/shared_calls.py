@@ -81,6 +81,8 @@ class SharedCalls:
         """Copy inputs, guards and poison into the shared memory; a piece of each input has wrong values."""
         self._untouched = None
         memory, end = self._transport.memory(), self._layout.outputs_from
+        if self._collected.numel() != self.nbytes - end:  # memory is found now, not while others wait for a timed round
+            self._collected = torch.empty_like(memory[end : self.nbytes])
         memory[end : self.nbytes].fill_(POISON)
         memory[:end].copy_(self._prepared)
         inputs, outputs = self._inputs(), self._outputs()
@@ -135,10 +137,7 @@ class SharedCalls:
     def collect(self) -> None:
         """Copy the outputs out of the shared memory."""
         self._transport.pull(self.nbytes)
-        shared = self._transport.memory()[self._layout.outputs_from : self.nbytes]
-        if self._collected.numel() != shared.numel():
-            self._collected = torch.empty_like(shared)
-        self._collected.copy_(shared)
+        self._collected.copy_(self._transport.memory()[self._layout.outputs_from : self.nbytes])
 
     def output(self, call: int, index: int, form: TensorForm) -> torch.Tensor:
         """Return one output as collected."""

@@ -6,8 +6,8 @@ the outputs. Between any two slots lies a guard zone. Guards and output slots ar
 floating-point number: reading outside an input poisons the result, and writing outside a slot shows.
 
 The worker never computes in this memory: it prepares the inputs in private memory, copies them in (`publish`) just
-before the candidate's process starts the round, and copies the outputs out (`collect`) just after the answer. Later
-writes do not count.
+before the candidate's process starts the round, and copies the outputs out (`collect`) as soon as the device is done.
+Later writes do not count.
 
 Without CUDA IPC, the candidate's process has device memory apart from the worker's, and contents pass through a shared
 file.

@@ -1,10 +1,10 @@
 """Timed rounds of one candidate, in the judge's worker: what they do on the device, in the order of the workers' lock.
 
-Drawing, publishing, collecting and checking share the device with other workers; only what is timed has it alone.
+Drawing, publishing and checking share the device with other workers. What is timed has it alone, and so has the copy of
+its outputs: it is short, and each turn that a worker waits for costs more.
 """
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from kernels_eval.gpu.call_sets import CallSets
 from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.gpu.reference_timer import ignored
 from kernels_eval.gpu.round_checks import LargestErrors, check_timed_round
-from kernels_eval.gpu.session import PreparedRound, Round, RoundRequest, Session
+from kernels_eval.gpu.session import Round, Session
 from kernels_eval.gpu.shared_calls import SharedCalls
 from kernels_eval.gpu.timing import Device
 from kernels_eval.gpu.worker_state import WorkerState
@@ -51,8 +51,7 @@ class TimedRounds:
             reference_s=self._reference_timer(config.baseline, keeps),
             second_s=None if second is None else self._reference_timer(second),
             new_calls=self._new_calls,
-            prepare=self._prepare,
-            collect=lambda prepared: prepared.collected(self.state.lock.shared),
+            prepare=lambda calls, request: self.session.prepare(calls, request, config.timeout_s),
             check=self._check,
             alone=self.state.lock.alone,
             can_hold=self.can_hold,
@@ -81,12 +80,9 @@ class TimedRounds:
     def _new_calls(self, count: int) -> SharedCalls:
         self._known.clear()
         with self.state.lock.shared():
-            return self.sets.timed(count)
-
-    def _prepare(self, calls: SharedCalls, request: RoundRequest) -> PreparedRound:
-        with self.state.lock.shared() if request.held else nullcontext():
+            calls = self.sets.timed(count)
             calls.publish()
-        return self.session.prepare(calls, request, self.config.timeout_s)
+        return calls
 
     def _check(self, made: Round, calls: SharedCalls) -> None:
         lock = self.state.lock

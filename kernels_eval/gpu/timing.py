@@ -123,11 +123,9 @@ class Device:
     second_s: Callable[[SharedCalls], float] | None
     """The same under another baseline, if that is asked for: in every round, but rounds do not go on for it."""
     new_calls: Callable[[int], SharedCalls]
-    """Draws inputs of so many calls."""
+    """Draws and publishes inputs of so many calls."""
     prepare: Callable[[SharedCalls, RoundRequest], PreparedRound]
     """Has the candidate prepare a round."""
-    collect: Callable[[PreparedRound], Round]
-    """Collects the outputs of a round that was made."""
     check: Callable[[Round, SharedCalls], None]
     """Checks a round that was made."""
     alone: Callable[[], AbstractContextManager[None]]
@@ -225,7 +223,7 @@ class Timer:
             prepared.make()
             if second is not None and device.second_s is not None:
                 second.append(device.second_s(calls))
-        return device.collect(prepared)
+        return prepared.answered()
 
     def _request(self, gated: bool) -> RoundRequest:
         return RoundRequest(poison=False, timed=True, gated=gated, held=gated and self.device.can_hold)

@@ -48,19 +48,13 @@ def calls(count: int) -> Any:
 
 def prepared(run: Run) -> Callable[[Any, RoundRequest], Any]:
     """Return rounds that `run` answers."""
-    return lambda made, request: SimpleNamespace(make=lambda: None, answer=lambda: run(made, request))
-
-
-def collected(made: Any) -> Round:
-    return made.answer()
+    return lambda made, request: SimpleNamespace(make=lambda: None, answered=lambda: run(made, request))
 
 
 def measure(
     run: Run, plan: TimingPlan = PLAN, second_s: Callable[[Any], float] | None = None, can_hold: bool = True
 ) -> Measured:
-    device = Device(
-        lambda _: REFERENCE_S, second_s, calls, prepared(run), collected, lambda *_: None, nullcontext, can_hold
-    )
+    device = Device(lambda _: REFERENCE_S, second_s, calls, prepared(run), lambda *_: None, nullcontext, can_hold)
     return Timer(plan, device).measure()
 
 
@@ -114,12 +108,14 @@ def test_only_what_is_timed_keeps_others_from_the_device(can_hold: bool) -> None
     def noted(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *given: (done.append(name), work(*given))[1]
 
+    def prepare(made: Any, request: RoundRequest) -> Any:
+        return SimpleNamespace(make=noted("m", str), answered=noted("o", lambda: honest(1e-4)(made, request)))
+
     device = Device(
         reference_s=noted("r", lambda _: REFERENCE_S),
         second_s=noted("s", lambda _: 1e-4),
         new_calls=noted("n", calls),
-        prepare=noted("p", lambda made, request: SimpleNamespace(make=noted("m", lambda: honest(1e-4)(made, request)))),
-        collect=noted("o", lambda made: honest(1e-4)(SimpleNamespace(count=20), RoundRequest(gated=True))),
+        prepare=noted("p", prepare),
         check=noted("c", lambda *_: None),
         alone=alone,
         can_hold=can_hold,
@@ -137,9 +133,7 @@ def test_only_what_is_timed_keeps_others_from_the_device(can_hold: bool) -> None
 def test_a_reference_that_calls_in_waiting_slow_down(factor: float, can_hold: bool, is_refused: bool) -> None:
     """The first two times are of a device without calls in waiting."""
     times = iter([REFERENCE_S, REFERENCE_S, *[factor * REFERENCE_S] * 9])
-    device = Device(
-        lambda _: next(times), None, calls, prepared(honest(1e-4)), collected, lambda *_: None, nullcontext, can_hold
-    )
+    device = Device(lambda _: next(times), None, calls, prepared(honest(1e-4)), lambda *_: None, nullcontext, can_hold)
     timer = Timer(PLAN, device)
     if is_refused:
         with pytest.raises(Unreliable, match=r"0\.6000 ms while this kernel's calls waited, 0\.4000 ms before"):
@@ -182,7 +176,7 @@ def test_outputs_are_checked_before_the_clock() -> None:
             raise ValueError("wrong values")
 
     run = prepared(lambda *_: answered(GATED.host_s / 2))
-    device = Device(lambda _: REFERENCE_S, None, calls, run, collected, check, nullcontext, True)
+    device = Device(lambda _: REFERENCE_S, None, calls, run, check, nullcontext, True)
     with pytest.raises(ValueError, match="wrong values"):
         Timer(PLAN, device).measure()
     rounds = iter([honest(1e-4)] * 2 + [lambda *_: answered(GATED.host_s / 2)] * 9)

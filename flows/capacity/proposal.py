@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from flows.capacity.planner import plan
 from flows.capacity.speed import GPUS
 from flows.settings.configuration import load_configuration
 from flows.settings.plurals import counted
+from tasks.problems.generated.sizes import JUDGE_WORKER_GIB
 
 LEAST_GPU_GIB = 22.0
 """Memory of a GPU sold as one of 24 GB, at least."""
@@ -18,11 +20,10 @@ _LOCAL_WORKERS = 2
 """Workers of the judge in local.yaml."""
 _WORKER_HOST_BYTES = 2 * GIB
 """Memory of a worker of the judge, with what else grows with the machine."""
-_WORKERS_BY_CORES = {14: 6, 12: 4}
+_WORKERS_BY_CORES = {16: 8, 14: 6, 12: 4}
 """Workers of the judge on one GPU by the cores that they need at least (docs/how-to/one-gpu.md), the most first."""
-_WORKER_GIB = (12.0, 9.0, 6.0)
-"""Memory for a worker of the judge, the most first: with more, a timed round of a large problem can have more calls.
-The least is above what the largest problems need (tasks.problems.generated.sizes.JUDGE_WORKER_GIB)."""
+_WORKER_GIB = (12.0, 9.0, 6.0, JUDGE_WORKER_GIB["gpu"])
+"""Memory for a worker of the judge, the most first: with more, a timed round of a large problem can have more calls."""
 _FILLED = 0.9
 """Share of the GPU's memory that the plan may take: it is an estimate."""
 
@@ -94,10 +95,8 @@ def _without_gpu(machine: Machine, why: str) -> Proposal:
 def _judge_for(gpu_gib: float, cores: int, folder: Path) -> tuple[dict[str, Any], Sequence[str]]:
     """Return settings of the judge for a GPU that it shares, and why; none where those of the file are right."""
     gpu = replace(GPUS["h100"], memory_gib=gpu_gib)
-    workers = next((count for least, count in _WORKERS_BY_CORES.items() if cores >= least), 0)
-    if not workers:
-        return {}, ()
-    for each in _WORKER_GIB:
+    counts = [count for least, count in _WORKERS_BY_CORES.items() if cores >= least]
+    for workers, each in product(counts, _WORKER_GIB):
         wanted = {"workers": workers, "device_memory_gb": workers * each}
         config = load_configuration(folder / "one-gpu.yaml", [f"judge.{name}={wanted[name]}" for name in wanted])
         if plan(config, gpu).one_gpu_bytes <= _FILLED * gpu_gib * GIB:

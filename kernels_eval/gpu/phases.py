@@ -46,7 +46,7 @@ class Phases:
 
     @contextlib.contextmanager
     def during(self, phase: Phase) -> Generator[None]:
-        """Count the time since the phase before, to the end of the block, for one; also if the candidate fails in it."""
+        """Count the time since the phase before, to the end of the block, for one; also if the candidate fails."""
         try:
             yield
         finally:

@@ -36,8 +36,10 @@ def test_what_is_proposed_for_a_gpu_fits_it(card: str, cores: int) -> None:
 
 
 def test_a_large_gpu_has_more_workers_with_more_memory() -> None:
-    assert proposed(16, H100).settings == {"judge": {"workers": 6, "device_memory_gb": 36.0}}
+    assert proposed(16, H100).settings == {"judge": {"workers": 8, "device_memory_gb": 44.0}}
+    assert proposed(14, H100).settings == {"judge": {"workers": 6, "device_memory_gb": 36.0}}
     assert proposed(12, H100).settings == {"judge": {"workers": 4, "device_memory_gb": 36.0}}
+    assert proposed(16, ("L40S", 48.0)).settings == {"judge": {"workers": 4, "device_memory_gb": 24.0}}
     assert proposed(16, ("RTX 4090", 24.0)).settings == {}
     assert proposed(8, H100).settings == {}, "each worker needs a core, and its candidate another"
 
@@ -85,7 +87,7 @@ def test_the_command_writes_a_file_that_loads(tmp_path: Path, monkeypatch: pytes
     file = tmp_path / "My Machine.yaml"
     assert run(["init", str(file)]) == 0
     config = load_configuration(file)
-    assert (config.name, config.judge.workers, config.judge.device_memory_gb) == ("my-machine", 6, 36.0)
+    assert (config.name, config.judge.workers, config.judge.device_memory_gb) == ("my-machine", 8, 44.0)
     assert yaml.safe_load(file.read_text())["extends"].endswith("one-gpu.yaml")
     assert "H100" in file.read_text().splitlines()[0]
 

@@ -168,6 +168,7 @@ def test_a_hanging_actor_is_replaced() -> None:
     assert replaced == 1
 
 
+@pytest.mark.long
 def test_bad_input_keeps_its_kind_and_a_cancelled_call_frees_its_place() -> None:
     async def play() -> None:
         judge = ActorJudge(JUDGE, JudgeActorsConfig(count=1))
@@ -186,6 +187,7 @@ def test_bad_input_keeps_its_kind_and_a_cancelled_call_frees_its_place() -> None
     asyncio.run(play())
 
 
+@pytest.mark.long
 def test_the_rollout_stage_judges_on_actors(
     policy: CheckpointRef, problem_set: ProblemSetRef, destination: Path
 ) -> None:

@@ -41,6 +41,7 @@ def test_verdicts_come_in_order_from_the_rollouts_process(place: JudgingPlace) -
     assert ray.get(_workers[WORKER].ping.remote()) != os.getpid()
 
 
+@pytest.mark.long
 def test_stages_that_compile_differently_share_one_judge() -> None:
     """The second stage compiles what the first did not, and finds the workers of the first."""
 

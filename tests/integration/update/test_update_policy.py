@@ -106,6 +106,7 @@ def test_warm_and_cold_paths_give_the_same_bits(tmp_path: Path, make_policy: Mak
     assert_equal(warm, cold)
 
 
+@pytest.mark.long
 def test_a_state_that_was_not_written_is_made_again_to_the_same_bits(
     tmp_path: Path, make_policy: MakePolicy, make_batch: MakeBatch, caplog: pytest.LogCaptureFixture
 ) -> None:

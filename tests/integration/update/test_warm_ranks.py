@@ -26,6 +26,7 @@ def process_of_rank() -> int:
     return process
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("limit", "stays"), [(ranks.SMALL_SHARE, True), (-1.0, False)])
 def test_ranks_stay_where_they_hold_little(limit: float, stays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a CPU they hold nothing of a GPU."""
@@ -35,6 +36,7 @@ def test_ranks_stay_where_they_hold_little(limit: float, stays: bool, monkeypatc
     assert (process_of_rank() == before) is stays
 
 
+@pytest.mark.long
 def test_ranks_that_died_are_replaced() -> None:
     before = process_of_rank()
     ranks.stop_ranks(ENGINE)

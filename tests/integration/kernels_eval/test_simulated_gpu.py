@@ -187,10 +187,7 @@ def test_the_profile_has_the_candidates_kernels(verdicts: dict[str, dict[str, An
 
 @pytest.mark.long
 def test_workers_that_share_a_device_end(tmp_path: Path) -> None:
-    """Each waits for the others while it times and they check, and none waits for ever.
-
-    The reference's 20 us of a processor may double beside other tests: a measurement that failed, and no refusal.
-    """
+    """Each waits for the others while it times and they check, and none waits for ever."""
     environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     config = {"timeout_s": 90.0, "timing_rounds": 3, "timing_s": 1.0}
     problem = PROBLEM.replace("128, 300", "16, 64")
@@ -205,10 +202,7 @@ def test_workers_that_share_a_device_end(tmp_path: Path) -> None:
     with ThreadPoolExecutor(3) as threads:
         answers = list(threads.map(lambda worker: worker.communicate(2 * request, timeout=200)[0], workers))
     verdicts = [json.loads(line) for answer in answers for line in answer.splitlines()]
-    assert len(verdicts) == 6
-    failed = [verdict for verdict in verdicts if verdict["status"] != "correct"]
-    assert {verdict["error_category"] for verdict in failed} <= {"slowed_reference"}, failed
-    assert len(failed) < len(verdicts)
+    assert [verdict["status"] for verdict in verdicts] == ["correct"] * 6, [v["error_message"] for v in verdicts]
     assert (tmp_path / "device.lock").exists()
 
 

@@ -22,7 +22,7 @@ trap 'kill $sampler' EXIT
 began=$SECONDS
 run train > "$out/train.log" 2>&1; code=$?
 cp "$out"/runs/latest/{summary.json,log.txt} "$out" 2>/dev/null
-cp "${TMPDIR:-/tmp}"/kernelmill-sglang-*.log "$out" 2>/dev/null
+find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'kernelmill-sglang-*.log' -newer "$out/verify.log" -exec cp {} "$out" \;
 awk -F', ' -v s=$((SECONDS - began)) '{ sub(" %", "", $2); busy += $2; n += 1; if ($2 == 0) idle += 1 }
   END { printf "%d s, GPU busy %.0f %%, idle in %.0f %% of %d samples\n", s, busy / n, 100 * idle / n, n }' "$out/gpu.csv"
 exit $code

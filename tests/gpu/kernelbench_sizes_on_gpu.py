@@ -1,6 +1,7 @@
 """Judge problems at KernelBench's sizes on a real GPU: which are judged, in which time and memory, beside its procedure.
 
     python3 tests/gpu/kernelbench_sizes_on_gpu.py [--workers 1] [--budget 500] [--peer] [--compiled] [--as-is GB]
+        [--every N] [--shuffled SEED]
     python3 tests/gpu/kernelbench_sizes_on_gpu.py --pool W [--pool-gb 1.0] [--peer]
 
 Needs torch, triton, pydantic, pydantic-settings, pyyaml and cachetools. Every kernel (kernelbench_problems.py) should be
@@ -9,7 +10,8 @@ reference and the worker are warm. Seconds of the warm verdict by phase (kernels
 their medians in a table at the end; `outside` is what the worker does not see. `--peer`: the same pairs by
 kernelbench_peer.py, warm as the judge is; `--compiled`: once more with the kernel's machine code from Triton's cache,
 which has no new kernel's; `--as-is`: with inputs made on the CPU too, where they have at most so many GB (6 GB take a
-minute). Writes `$OUT/kernelbench_sizes.json` after each problem.
+minute). Writes `$OUT/kernelbench_sizes.json` after each problem. `--shuffled`: in a random order, so that what the budget
+allows is a random sample.
 
 `--pool`: the problems with at most `--pool-gb` GB of inputs, each in three texts of its kernel, by so many workers at
 once, after one pass to warm up; with `--peer` then beside the peer's rate on the same problems, alone on the GPU, with
@@ -22,6 +24,7 @@ inputs made on the CPU and on the GPU. Writes `$OUT/kernelbench_pool.json`.
 import argparse
 import json
 import os
+import random
 import sys
 import time
 from collections import Counter
@@ -166,6 +169,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--budget", type=float, default=500.0, help="seconds; no problem starts later")
     parser.add_argument("--every", type=int, default=1, help="every so many problems")
+    parser.add_argument("--shuffled", type=int, default=None, metavar="SEED", help="in a random order")
     parser.add_argument("--names", default="", help="of the problems, separated by semicolons; all by default")
     parser.add_argument("--peer", action="store_true")
     parser.add_argument("--compiled", action="store_true", help="with --peer: also with compiled kernels")
@@ -181,6 +185,8 @@ def main() -> None:
     chosen = [operator.small() if given.tiny else operator for operator in operators()][:: given.every]
     if given.names:
         chosen = [operator for operator in chosen if operator.name in given.names.split(";")]
+    if given.shuffled is not None:
+        random.Random(given.shuffled).shuffle(chosen)
     rows: dict[str, dict[str, Any]] = {}
     device = "cpu" if given.tiny else "cuda"
     # The share of own kernels is small by construction: what they copy, a library computed.
@@ -217,6 +223,9 @@ def main() -> None:
         ]
         if pairs:
             summary[f"peer ({where}) over ours: median"] = median(peer / ours for peer, ours in pairs)
+            summary[f"peer ({where}) over ours: all together"] = sum(peer for peer, _ in pairs) / sum(
+                ours for _, ours in pairs
+            )
     if right:
         say(phase_table(right))
     say(json.dumps(summary))

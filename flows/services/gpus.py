@@ -38,6 +38,19 @@ def gpus_here() -> list[str]:
     return []
 
 
+def _is_limited() -> bool:
+    """Return whether the Prefect server has the limit."""
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectNotFound
+
+    with get_client(sync_client=True) as client:
+        try:
+            client.read_global_concurrency_limit_by_name(LIMIT)
+        except ObjectNotFound:
+            return False
+    return True
+
+
 class GpuSlots:
     """The slots of one run."""
 
@@ -47,8 +60,10 @@ class GpuSlots:
         self._has = False
 
     def take(self) -> None:
-        """Wait until the slots are free, and hold them. Does nothing if they are held or the run uses no GPU."""
+        """Wait until the slots are free, and hold them. Does nothing if they are held, or without a limit or a GPU."""
         if self._has or self.wanted == 0:
+            return
+        if not _is_limited():  # Prefect would warn of it in every run's log
             return
         from prefect.concurrency.sync import concurrency
 

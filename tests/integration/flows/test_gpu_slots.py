@@ -75,7 +75,8 @@ def test_a_holder_that_was_killed_loses_its_slots(server: PrefectServer):
             client.delete_global_concurrency_limit_by_name(LIMIT)
 
 
-def test_without_a_limit_or_gpus_nobody_waits():
+def test_without_a_limit_or_gpus_nobody_waits_or_is_warned(caplog: pytest.LogCaptureFixture):
     for slots in (GpuSlots(asking(4)), GpuSlots(RunConfig())):
         slots.take()
         slots.give_back()
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []

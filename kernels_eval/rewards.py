@@ -6,6 +6,7 @@ be computed again later. To add a reward or a term, write the function and add a
 """
 
 import functools
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -105,7 +106,7 @@ def reward_of(name: str, verdict: Verdict, answer: Answer | None = None) -> floa
     if verdict.is_fault:
         raise InfrastructureError(f"a fault of the judge has no reward: {verdict.error_message}")
     reward = function(verdict)
-    return reward if answer is None else reward + sum(weight * term(answer) for weight, term in terms)
+    return reward if answer is None else reward + math.fsum(weight * term(answer) for weight, term in terms)
 
 
 def reward_bounds(name: str) -> tuple[float, float]:

@@ -1,5 +1,6 @@
 """Launch: one kernel launch and its counts, taken while it was interpreted. Validated, since it crosses processes."""
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -94,4 +95,4 @@ class Launch(FrozenModel):
     @property
     def matrix_flops(self) -> float:
         """Floating-point operations of matrix products."""
-        return sum(count for name, count in self.operations.items() if name.startswith("dot_"))
+        return math.fsum(count for name, count in self.operations.items() if name.startswith("dot_"))

@@ -3,8 +3,11 @@
 The same formula is used for the candidate (counted in the interpreter) and for the eager reference (counted per
 operator), hence the ratio is better than the absolute time. It is marked `roofline` wherever it is shown. Its constants
 are fitted to measured kernels (docs/estimates.md).
+
+Its sums are those of `math.fsum`: `sum` rounds floats otherwise since Python 3.12, and with that digests would differ.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -57,7 +60,7 @@ def _share_missed(size: float) -> float:
 
 def total_s(launches: Sequence[Launch], hardware: Hardware, usages: Sequence[Usage | None] = ()) -> float:
     """Return the seconds of launches that follow one another."""
-    return hardware.call_s + sum(time.seconds for time in launch_times(launches, hardware, usages))
+    return hardware.call_s + math.fsum(time.seconds for time in launch_times(launches, hardware, usages))
 
 
 def launch_times(
@@ -113,7 +116,7 @@ def _waiting_s(launch: Launch, hardware: Hardware, programs: float, resident: in
 def _together(parts: Sequence[float], overlap: float) -> float:
     """Return the time of parts that overlap: their sum with an `overlap` of 1, the longest of them with a large one."""
     largest = max(parts)
-    return largest * sum((part / largest) ** overlap for part in parts) ** (1 / overlap) if largest else 0.0
+    return largest * math.fsum((part / largest) ** overlap for part in parts) ** (1 / overlap) if largest else 0.0
 
 
 def _memory_s(launch: Launch, hardware: Hardware, usage: Usage | None, traffic: float) -> float:
@@ -130,5 +133,5 @@ def _compute_s(launch: Launch, hardware: Hardware) -> float:
     clocks["fp32"] += clocks.pop("dot_fp32")
     clocks["fp64"] += clocks.pop("dot_fp64")
     tensor = clocks.pop("dot_half") + clocks.pop("dot_tf32") + clocks.pop("dot_byte")
-    issued = sum(counts[name] for name in _UNITS_OF_ISSUE) / hardware.issue
+    issued = math.fsum(counts[name] for name in _UNITS_OF_ISSUE) / hardware.issue
     return max(issued, tensor, *clocks.values()) / (hardware.processors * hardware.clock_hz)

@@ -4,6 +4,7 @@ The estimate is that of verdicts (kernels_eval.cost.roofline); a spill or a stri
 there.
 """
 
+import math
 from collections.abc import Sequence
 
 from kernels_eval.cost.hardware import Hardware
@@ -95,23 +96,24 @@ def figures_of(
     times = launch_times(launches, hardware, known)
     own = [each for each in zip(launches, known, times, strict=True) if each[0].kernel_number >= 0]
     found = tuple(_figures(launch, usage, time, total, hardware) for launch, usage, time in own)
-    flops = sum(launch.matrix_flops for launch, *_ in own)
-    library_s = sum(time.seconds for launch, time in zip(launches, times, strict=True) if launch.kernel_number < 0)
+    flops = math.fsum(launch.matrix_flops for launch, *_ in own)
+    of_library = (time for launch, time in zip(launches, times, strict=True) if launch.kernel_number < 0)
+    library_s = math.fsum(time.seconds for time in of_library)
     return CallFigures(
         launches=found,
         microseconds=1e6 * total,
         gaps_share=(hardware.call_s + hardware.launch_s * len(launches)) / total,
         library_share=library_s / total,
-        moved_bytes=sum(launch.dram_bytes for launch in launches),
+        moved_bytes=math.fsum(launch.dram_bytes for launch in launches),
         needed=needed,
         computed_flops=flops,
-        tensor_share=sum(_tensor_flops(launch) for launch, *_ in own) / flops if flops else 1.0,
+        tensor_share=math.fsum(_tensor_flops(launch) for launch, *_ in own) / flops if flops else 1.0,
         hardware=hardware.name,
     )
 
 
 def _tensor_flops(launch: Launch) -> float:
-    return sum(launch.operations.get(name, 0.0) for name in _TENSOR)
+    return math.fsum(launch.operations.get(name, 0.0) for name in _TENSOR)
 
 
 def _figures(

@@ -75,7 +75,7 @@ def issues_of_profile(profile: Profile, resources: Sequence[Resources], call_us:
     What lanes and programs do is counted in the interpreter alone: `kernelmill inspect` runs it besides.
     """
     issues = []
-    computing_us = sum(kernel.microseconds for kernel in profile.kernels)
+    computing_us = math.fsum(kernel.microseconds for kernel in profile.kernels)
     gaps_share = 1 - computing_us / call_us
     is_whole = len(profile.kernels) < MOST_KERNELS
     if profile.launches > 1 and gaps_share > _MOST_GAPS and is_whole:

@@ -6,6 +6,7 @@ from a checkpoint without its trajectories continues from its stage.
 """
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from pydantic import Field
 
@@ -76,7 +77,7 @@ def next_state(
     if rate is None:
         return state
     rates = (*state.rates, rate)[-config.iterations :]
-    if len(rates) < config.iterations or sum(rates) / len(rates) < config.success_rate:
+    if len(rates) < config.iterations or fmean(rates) < config.success_rate:
         return state.model_copy(update={"rates": rates})
     higher = [level for level in levels if level > state.level]
     more_turns = [CurriculumState(turns=state.turns + 1, level=state.level)] if state.turns < most_turns else []

@@ -8,6 +8,7 @@ manifest records the draws (`metadata.refill`); the update's metrics and the rep
 import logging
 import math
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from kernels_eval.frozen import FrozenModel
@@ -138,6 +139,6 @@ def useful_groups(trajectories: Sequence["Trajectory"], gamma: float, refill: Re
                 # A first answer that several conversations have is one sample (tasks.update.dataset).
                 answer = id(turn) if turn.turn_index == 0 else trajectory.trajectory_id
                 found.setdefault((key, answer), (trajectory.trajectory_id, []))[1].append(value)
-    returns = [sum(values) / len(values) for _, values in found.values()]
+    returns = [fmean(values) for _, values in found.values()]
     names = [name for name, _ in found.values()]
     return group_turns(returns, [key for key, _ in found], names, refill.advantage).useful

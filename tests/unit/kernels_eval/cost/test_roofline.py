@@ -1,5 +1,7 @@
 """The time model: more of anything is never faster; rates of the units show where a kernel is bound by one."""
 
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,3 +81,11 @@ def test_units_differ_by_their_rates(slow: str, fast: str, ratio: float) -> None
     work = 1e15
     times = [time_of(launch(dram=0, **{unit: work}), H100) for unit in (slow, fast)]
     assert times[0] / times[1] == pytest.approx(ratio, rel=0.02)
+
+
+@given(st.lists(st.floats(0, 1e12), min_size=3, max_size=3))
+def test_sums_are_rounded_once(counts: list[float]) -> None:
+    """In every version of Python: `sum` rounds each step before 3.12, and digests of rewards would differ."""
+    units: tuple[Operation, ...] = ("dot_half", "dot_tf32", "dot_byte")
+    exact = float(sum(map(Fraction, counts)))
+    assert launch(**dict(zip(units, counts, strict=True))).matrix_flops == exact

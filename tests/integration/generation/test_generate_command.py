@@ -41,6 +41,7 @@ def module(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_verified_kernel_among_wrong_and_hanging_ones(openai_double: Any, module: Path, tmp_path: Path):
     out = tmp_path / "kernel.py"
     script = [answer(WRONG), answer(HANGING), {"text": "Sorry."}, answer(EXAMPLE_KERNEL)]

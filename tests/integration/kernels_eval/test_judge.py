@@ -345,6 +345,7 @@ def test_host_code_may_compute_in_a_step() -> None:
     assert verdict.status is Status.CORRECT, verdict
 
 
+@pytest.mark.long
 def test_without_the_sandbox_that_is_required_it_does_not_start(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

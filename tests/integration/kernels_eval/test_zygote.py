@@ -13,6 +13,7 @@ from kernels_eval.pool.zygote import Zygote, Zygotes
 NAME = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 
+@pytest.mark.long
 def test_a_zygote_that_hangs_up_is_replaced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     zygotes = Zygotes(tmp_path)
     try:

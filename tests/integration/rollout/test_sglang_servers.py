@@ -219,6 +219,7 @@ def test_servers_die_with_their_owner(policy: CheckpointRef) -> None:
     Path(log).unlink()
 
 
+@pytest.mark.long
 def test_an_actor_owns_its_server(ray_local: None, policy: CheckpointRef) -> None:
     (member,) = start_on_ray(CONFIG, policy.uri, policy.digest)
     port = member.url.rpartition(":")[2]

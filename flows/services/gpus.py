@@ -63,12 +63,11 @@ class GpuSlots:
         """Wait until the slots are free, and hold them. Does nothing if they are held, or without a limit or a GPU."""
         if self._has or self.wanted == 0:
             return
-        if not _is_limited():  # Prefect would warn of it in every run's log
-            return
-        from prefect.concurrency.sync import concurrency
+        if _is_limited():  # without a limit Prefect would warn in every run's log
+            from prefect.concurrency.sync import concurrency
 
-        _LOGGER.info("waiting for %d slots of %s", self.wanted, LIMIT)
-        self._held.enter_context(concurrency(LIMIT, occupy=self.wanted, lease_duration=LEASE_S))
+            _LOGGER.info("waiting for %d slots of %s", self.wanted, LIMIT)
+            self._held.enter_context(concurrency(LIMIT, occupy=self.wanted, lease_duration=LEASE_S))
         self._has = True
 
     def give_back(self) -> None:

@@ -82,9 +82,7 @@ class Grader:
             "seed_commitment": seed.commitment,
         }
         graded.verdict = graded.verdict.model_copy(update=facts)
-        graded.work = Work(
-            bytes=reference.needed_bytes, matrix_flops=sum(launch.matrix_flops for launch in reference.eager_launches)
-        )
+        graded.work = Work(bytes=reference.needed_bytes, matrix_flops=reference.matrix_flops)
         return graded
 
     def _grade_in(

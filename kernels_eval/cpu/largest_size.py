@@ -34,7 +34,10 @@ class SeenRun:
 
 def growth(small: Sequence[Launch], large: Sequence[Launch], factor: float) -> float:
     """Return the exponent with which the counted work grows from one size to another, `factor` times as large."""
-    work = [sum(item.l2_bytes + _BYTES_PER_PROGRAM * item.programs for item in launches) for launches in (small, large)]
+    work = [
+        math.fsum(item.l2_bytes + _BYTES_PER_PROGRAM * item.programs for item in launches)
+        for launches in (small, large)
+    ]
     if min(work) <= 0:
         return 1.0
     return min(max(math.log(work[1] / work[0], factor), 1.0), _MOST_GROWTH)

@@ -220,13 +220,14 @@ class CandidateRun:
         check_reference_time(reference_s, best_s.get(key))
         best_s[key] = min(reference_s, best_s.get(key, reference_s))
         rates = self._state.facts.rates
-        least_s = floor_s(reference.input_bytes, self._sets.output_bytes, self._matrix_flops, rates)
+        least_s = floor_s(reference.input_bytes, self._sets.output_bytes, reference.matrix_flops, rates)
         check_floor(measured.candidate.seconds, least_s)
 
     def _correct(self, measured: Measured) -> Verdict:
         candidate_s, reference_s = measured.candidate.seconds, measured.reference.seconds
         moved = self._reference.input_bytes + self._sets.output_bytes
-        profile = profile_of(self._kernels, moved, self._matrix_flops, self._state.facts.rates, candidate_s)
+        matrix_flops, rates = self._reference.matrix_flops, self._state.facts.rates
+        profile = profile_of(self._kernels, moved, matrix_flops, rates, candidate_s)
         return Verdict(
             status=Status.CORRECT,
             compiled=True,
@@ -242,7 +243,3 @@ class CandidateRun:
             profile=profile,
             issues=issues_of_profile(profile, self._resources, 1e6 * candidate_s),
         )
-
-    @property
-    def _matrix_flops(self) -> float:
-        return sum(launch.matrix_flops for launch in self._reference.eager_launches)

@@ -6,6 +6,7 @@ The candidate's processes never hold a reference.
 import copy
 import hashlib
 import logging
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -92,7 +93,12 @@ class Reference:
     @property
     def has_products(self) -> bool:
         """True if eager execution multiplies matrices."""
-        return any(launch.matrix_flops for launch in self.eager_launches)
+        return self.matrix_flops > 0
+
+    @property
+    def matrix_flops(self) -> float:
+        """Floating-point operations of the matrix products of eager execution."""
+        return math.fsum(launch.matrix_flops for launch in self.eager_launches)
 
     def state(self, perturbed: bool) -> dict[str, torch.Tensor]:
         """Return parameters and buffers by name. `perturbed`: vary those that are constant (ones, zeros)."""

@@ -80,3 +80,15 @@ def test_without_a_limit_or_gpus_nobody_waits_or_is_warned(caplog: pytest.LogCap
         slots.take()
         slots.give_back()
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
+
+
+def test_a_limit_made_later_does_not_hold_up_a_run_under_way():
+    slots = GpuSlots(asking(4))
+    slots.take()
+    with get_client(sync_client=True) as client:
+        client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=LIMIT, limit=1))
+    try:
+        slots.take()
+    finally:
+        with get_client(sync_client=True) as client:
+            client.delete_global_concurrency_limit_by_name(LIMIT)

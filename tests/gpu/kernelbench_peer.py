@@ -1,12 +1,14 @@
-"""Procedure that KernelBench publishes, in a process of its own: five comparisons and 100 timed calls, warm.
+"""Procedure that KernelBench publishes, in a process of its own: five comparisons and 100 timed calls.
 
 It trusts its candidate: no process of its own, no inputs that it cannot know, no comparison of the timed calls. Inputs
-are made on the GPU (`cuda`) or, as its scripts do, on the CPU (`cpu`).
+are made on the GPU (`cuda`) or, as its scripts do, on the CPU (`cpu`). `Peer` is warm; `script_seconds` starts a process
+for each kernel, as its `eval_from_generations.py` does.
 """
 
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,3 +73,15 @@ class Peer:
         """End the process."""
         self._process.kill()
         self._process.wait()
+
+
+def script_seconds(problem: str, kernel: str) -> dict[str, Any]:
+    """Return seconds, or the error, of one evaluation in a new process, with inputs made on the CPU.
+
+    The script also imports `datasets` and two clients of services, which is left out here.
+    """
+    started = time.monotonic()
+    peer = Peer()
+    found = peer.evaluate(problem, kernel, ["cpu"]).get("cpu", {"error": "the process ended"})
+    peer.close()
+    return found if "error" in found else {**found, "seconds": round(time.monotonic() - started, 2)}

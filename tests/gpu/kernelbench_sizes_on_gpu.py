@@ -2,7 +2,7 @@
 
     python3 tests/gpu/kernelbench_sizes_on_gpu.py [--workers 1] [--budget 500] [--peer] [--compiled] [--as-is GB]
         [--every N] [--shuffled SEED]
-    python3 tests/gpu/kernelbench_sizes_on_gpu.py --pool W [--pool-gb 1.0] [--peer]
+    python3 tests/gpu/kernelbench_sizes_on_gpu.py --pool W [--pool-gb 1.0] [--first N] [--peer] [--script]
 
 Needs torch, triton, pydantic, pydantic-settings, pyyaml and cachetools. Every kernel (kernelbench_problems.py) should be
 `correct`; what is not is printed. Each problem is judged twice, by another text of the same kernel: the second time its
@@ -11,11 +11,12 @@ their medians in a table at the end; `outside` is what the worker does not see. 
 kernelbench_peer.py, warm as the judge is; `--compiled`: once more with the kernel's machine code from Triton's cache,
 which has no new kernel's; `--as-is`: with inputs made on the CPU too, where they have at most so many GB (6 GB take a
 minute). Writes `$OUT/kernelbench_sizes.json` after each problem. `--shuffled`: in a random order, so that what the budget
-allows is a random sample.
+allows is a random sample, and so are the `--first` N.
 
 `--pool`: the problems with at most `--pool-gb` GB of inputs, each in three texts of its kernel, by so many workers at
 once, after one pass to warm up; with `--peer` then beside the peer's rate on the same problems, alone on the GPU, with
-inputs made on the CPU and on the GPU. Writes `$OUT/kernelbench_pool.json`.
+inputs made on the CPU and on the GPU, and with `--script` by a new process for each kernel, as KernelBench's script has
+it. Writes `$OUT/kernelbench_pool.json`.
 
 `--tiny` rehearses without a GPU, at small sizes; there the judge sees that a kernel which copies computes nothing
 (`decoy_kernel`), and the element-wise ones are correct.
@@ -38,7 +39,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 os.environ["PYTHONPATH"] = f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"
 
 import torch  # noqa: E402
-from kernelbench_peer import Peer  # noqa: E402
+from kernelbench_peer import Peer, script_seconds  # noqa: E402
 from kernelbench_problems import Operator, operators  # noqa: E402
 from timing_on_gpu import device_memory, say  # noqa: E402
 
@@ -129,38 +130,51 @@ def pool(judge: Judge, chosen: Sequence[Operator]) -> dict[str, Any]:
     }
 
 
-def peer_rates(chosen: Sequence[Operator], until: float) -> dict[str, Any]:
-    """Return the peer's verdicts a minute on the same problems, by the place where it makes inputs."""
+def peer_rates(chosen: Sequence[Operator], places: Sequence[str], until: float) -> dict[str, Any]:
+    """Return the peer's verdicts a minute on the same problems, by how it is run."""
     peer = Peer()
-    seconds: dict[str, list[float]] = {"cpu": [], "cuda": []}
+    seconds: dict[str, list[float]] = {place: [] for place in places}
     for operator in chosen:
         if time.monotonic() > until:
             break
-        found = peer.evaluate(operator.problem, operator.candidate, list(seconds))
+        found = peer.evaluate(operator.problem, operator.candidate, [place for place in places if place != "script"])
+        if "script" in places:
+            found["script"] = script_seconds(operator.problem, operator.candidate)
         say(f"  peer, {operator.name}: {json.dumps(found)}")
-        if all("seconds" in found.get(place, {}) for place in seconds):
-            for place, values in seconds.items():
+        for place, values in seconds.items():
+            if "seconds" in found.get(place, {}):
                 values.append(found[place]["seconds"])
     peer.close()
-    rates = {place: round(60 * len(values) / sum(values), 1) for place, values in seconds.items() if sum(values)}
-    return {"problems": len(seconds["cpu"]), **rates}
+    return {
+        place: {"problems": len(values), "verdicts_per_minute": round(60 * len(values) / sum(values), 2)}
+        for place, values in seconds.items()
+        if values
+    }
+
+
+_PLACES = {
+    "cpu": "as it is, inputs made on the CPU",
+    "cuda": "inputs made on the GPU",
+    "script": "a process for each kernel",
+}
 
 
 def run_pool(given: argparse.Namespace, chosen: Sequence[Operator], config: JudgeConfig, began: float) -> None:
     """Measure a pool of workers, and print its rate beside the peer's."""
     chosen = [operator for operator in chosen if input_gb(operator) <= given.pool_gb]
+    out = Path(os.environ.get("OUT", ".")) / "kernelbench_pool.json"
     with Judge(config) as judge:
         found = {"workers": config.workers, "problems": len(chosen), **pool(judge, chosen)}
     say(json.dumps(found))
-    if given.peer:
-        rates = found["peer_per_minute"] = peer_rates(chosen, began + given.budget)
-        for place, words in (("cpu", "as it is, inputs made on the CPU"), ("cuda", "inputs made on the GPU")):
-            if place in rates:
-                ratio = found[f"over the peer ({place})"] = round(found["verdicts_per_minute"] / rates[place], 2)
-                say(
-                    f"{found['verdicts_per_minute']} verdicts a minute; the peer, {words}: {rates[place]}; {ratio} times"
-                )
-    out = Path(os.environ.get("OUT", ".")) / "kernelbench_pool.json"
+    places = [*["cpu", "cuda"] * given.peer, *["script"] * given.script]
+    rates = found["peer"] = peer_rates(chosen, places, began + given.budget) if places else {}
+    for place, rate in rates.items():
+        theirs = rate["verdicts_per_minute"]
+        ratio = found[f"over the peer ({place})"] = round(found["verdicts_per_minute"] / theirs, 2)
+        say(
+            f"{found['verdicts_per_minute']} verdicts a minute; the peer, {_PLACES[place]}: {theirs}"
+            f" ({rate['problems']} problems); {ratio} times"
+        )
     out.write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 
@@ -178,6 +192,8 @@ def main() -> None:
     )
     parser.add_argument("--pool", type=int, default=0, metavar="W", help="workers at once; nothing else is measured")
     parser.add_argument("--pool-gb", type=float, default=1.0, metavar="GB", help="inputs of its problems at most")
+    parser.add_argument("--first", type=int, default=None, metavar="N", help="so many problems")
+    parser.add_argument("--script", action="store_true", help="with --pool: also a process of the peer for each kernel")
     parser.add_argument("--tiny", action="store_true")
     given = parser.parse_args()
     out = Path(os.environ.get("OUT", ".")) / "kernelbench_sizes.json"
@@ -187,6 +203,7 @@ def main() -> None:
         chosen = [operator for operator in chosen if operator.name in given.names.split(";")]
     if given.shuffled is not None:
         random.Random(given.shuffled).shuffle(chosen)
+    chosen = chosen[: given.first]
     rows: dict[str, dict[str, Any]] = {}
     device = "cpu" if given.tiny else "cuda"
     # The share of own kernels is small by construction: what they copy, a library computed.

@@ -1,21 +1,35 @@
 """Integrity of published artifacts: files are compared with the SHA-256 in the manifest before a stage reads them."""
 
+from fnmatch import fnmatch
 from pathlib import Path
 
 from tasks.pipeline.store import compared, file_digest, read_manifest, state_of
+
+OPTIMIZER_FILES = ("optimizer/*", "critic/optimizer/*")
+"""Folders in a checkpoint for data that only an optimizer reads (tasks.training.checkpoint)."""
 
 
 def damage_of(folder: Path) -> str | None:
     """Return one line on the first file of a published folder that is missing or changed; None if there is none.
 
     A file is read once a process, unless it changes; not at all if this process has published it. A folder without a
-    manifest has nothing to be compared with.
+    manifest has nothing to be compared with. A policy may be copied without its optimizer's state, which is larger than
+    its weights: what needs the state looks if it is there.
     """
     for name, digest in (read_manifest(folder) or {"files": {}})["files"].items():
         file = folder / name
-        if not file.is_file() or not _is_whole(file, digest):
+        if not file.is_file():
+            if not _is_left_out(folder, name):
+                return f"{file}: missing: the manifest lists it"
+        elif not _is_whole(file, digest):
             return f"{file}: damaged: not what was published, by the SHA-256 in the manifest"
     return None
+
+
+def _is_left_out(folder: Path, name: str) -> bool:
+    """True for a file of an optimizer's state if no such state is in the folder."""
+    is_state = any(fnmatch(name, pattern) for pattern in OPTIMIZER_FILES)
+    return is_state and not any((folder / pattern).parent.exists() for pattern in OPTIMIZER_FILES)
 
 
 def _is_whole(file: Path, digest: str) -> bool:

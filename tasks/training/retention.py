@@ -17,7 +17,7 @@ from typing import Any, Literal
 import polars as pl
 
 from tasks.agents.team import members_of
-from tasks.pipeline.integrity import damage_of
+from tasks.pipeline.integrity import OPTIMIZER_FILES, damage_of
 from tasks.pipeline.references import CheckpointRef
 from tasks.pipeline.store import discard, publish, read_manifest
 from tasks.pipeline.tables import METRICS_FILE
@@ -25,8 +25,6 @@ from tasks.pipeline.tables import METRICS_FILE
 _LOGGER = logging.getLogger("kernelmill.training")
 STEP_PREFIX = "step-"
 ROWS_FILE = "rows.json"
-OPTIMIZER_FILES = ("optimizer/*", "critic/optimizer/*")
-"""Folder in a checkpoint for data that only an optimizer reads (tasks.training.checkpoint)."""
 WEIGHT_FILES = ("*.safetensors", "*/*.safetensors")
 """Weights of a policy, its critic and its adapter."""
 _WHOLE = 2

@@ -11,10 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from kernels_eval.errors import InputError
+from tasks.pipeline.integrity import OPTIMIZER_FILES
 from tasks.pipeline.references import CheckpointRef, TrajectoryBatchRef, silent
 from tasks.pipeline.store import discard, is_available, publish
 from tasks.training.config import LoraConfig
-from tasks.training.retention import OPTIMIZER_FILES, WEIGHT_FILES
+from tasks.training.retention import WEIGHT_FILES
 from tasks.update.config import CriticConfig, UpdateConfig
 from tasks.update.train import update_policy
 

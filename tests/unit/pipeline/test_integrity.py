@@ -1,5 +1,6 @@
 """Damage of published artifacts: any changed byte is found and named, and a whole file is read once."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,24 @@ def test_a_missing_file_is_damage_a_discarded_one_is_not(tmp_path: Path):
     assert damage_of(folder) is None
     (folder / "weights").unlink()
     assert str(folder / "weights") in (damage_of(folder) or "")
+
+
+def test_a_policy_may_be_copied_without_any_of_its_optimizers_states(tmp_path: Path):
+    states = ("optimizer/rank-0", "optimizer/rank-1", "critic/optimizer/rank-0")
+    with publish(tmp_path / "policy") as partial:
+        for name in ("model.safetensors", *states):
+            (partial / name).parent.mkdir(parents=True, exist_ok=True)
+            (partial / name).write_bytes(name.encode())
+    whole, partly, other = (
+        shutil.copytree(tmp_path / "policy", tmp_path / name) for name in ("whole", "partly", "other")
+    )
+    for place in ("optimizer", "critic/optimizer"):
+        shutil.rmtree(whole / place)
+    assert damage_of(whole) is None
+    (partly / "optimizer" / "rank-1").unlink()
+    assert damage_of(partly) == f"{partly / 'optimizer' / 'rank-1'}: missing: the manifest lists it"
+    shutil.rmtree(other / "critic")
+    assert damage_of(other) == f"{other / 'critic' / 'optimizer' / 'rank-0'}: missing: the manifest lists it"
 
 
 def test_a_folder_without_a_manifest_is_compared_with_nothing(tmp_path: Path):

@@ -63,11 +63,12 @@ def submit(judge: Judge, operator: Operator, text: str) -> Any:
     return judge.submit(operator.problem, f"{operator.candidate}# {text}", "triton", settings)
 
 
-def note_failure(operator: Operator, verdict: Verdict) -> None:
-    """Print why a kernel that should be correct is not."""
+def is_correct(operator: Operator, verdict: Verdict) -> bool:
+    """Return if a kernel is correct, as it should be; print why if it is not."""
     if not verdict.correct:
-        reason = f"{verdict.status.value} [{verdict.error_category}] {(verdict.error_message or '')[:160]}"
-        say(f"  NOT CORRECT {operator.name}: {reason}")
+        reason = f"{verdict.status.value} [{verdict.error_category}] {(verdict.error_message or '')[:400]}"
+        say(f"  NOT CORRECT {operator.name}, {input_gb(operator):.1f} GB: {reason}")
+    return verdict.correct
 
 
 def phases(judge: Judge) -> Counter[str]:
@@ -86,7 +87,7 @@ def judged(judge: Judge, operator: Operator) -> dict[str, Any]:
         verdict = submit(judge, operator, text).result()
         seconds.append(round(time.monotonic() - started, 3))
     spent = {name: round(value - before[name], 3) for name, value in phases(judge).items()}
-    note_failure(operator, verdict)
+    is_correct(operator, verdict)
     return {
         "status": verdict.status.value,
         "category": verdict.error_category,
@@ -109,23 +110,26 @@ def phase_table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def pool(judge: Judge, chosen: Sequence[Operator]) -> dict[str, Any]:
-    """Judge every problem in three texts with all workers at once, after one pass to warm up; returns what it took."""
-    for operator, future in [(operator, submit(judge, operator, "warm-up")) for operator in chosen]:
-        note_failure(operator, future.result())
+def pool(judge: Judge, chosen: Sequence[Operator]) -> tuple[list[Operator], dict[str, Any]]:
+    """Judge problems in three texts with all workers at once; returns which ones were judged, and what it took.
+
+    One pass before warms up, and leaves out what is not judged, for example because it does not fit into a worker.
+    """
+    warmed = [(operator, submit(judge, operator, "warm-up")) for operator in chosen]
+    judged = [operator for operator, future in warmed if is_correct(operator, future.result())]
     before, started = phases(judge), time.monotonic()
-    futures = [(operator, submit(judge, operator, str(text))) for text in range(_TEXTS) for operator in chosen]
-    verdicts = [(operator, future.result()) for operator, future in futures]
+    futures = [(operator, submit(judge, operator, str(text))) for text in range(_TEXTS) for operator in judged]
+    right = [is_correct(operator, future.result()) for operator, future in futures]
     seconds = time.monotonic() - started
-    for operator, verdict in verdicts:
-        note_failure(operator, verdict)
     spent = phases(judge)
-    return {
-        "verdicts": len(verdicts),
-        "correct": sum(verdict.correct for _, verdict in verdicts),
+    return judged, {
+        "problems": len(judged),
+        "left out": [operator.name for operator in chosen if operator not in judged],
+        "verdicts": len(right),
+        "correct": sum(right),
         "seconds": round(seconds, 2),
-        "verdicts_per_minute": round(60 * len(verdicts) / seconds, 1),
-        "mean_phases_s": {name: round((spent[name] - before[name]) / len(verdicts), 3) for name in spent},
+        "verdicts_per_minute": round(60 * len(right) / seconds, 1),
+        "mean_phases_s": {name: round((spent[name] - before[name]) / max(len(right), 1), 3) for name in spent},
         "memory": device_memory() if judge.config.device == "cuda" else "",
     }
 
@@ -164,10 +168,11 @@ def run_pool(given: argparse.Namespace, chosen: Sequence[Operator], config: Judg
     chosen = [operator for operator in chosen if input_gb(operator) <= given.pool_gb]
     out = Path(os.environ.get("OUT", ".")) / "kernelbench_pool.json"
     with Judge(config) as judge:
-        found = {"workers": config.workers, "problems": len(chosen), **pool(judge, chosen)}
+        judged, found = pool(judge, chosen)
+    found["workers"] = config.workers
     say(json.dumps(found))
     places = [*["cpu", "cuda"] * given.peer, *["script"] * given.script]
-    rates = found["peer"] = peer_rates(chosen, places, began + given.budget) if places else {}
+    rates = found["peer"] = peer_rates(judged, places, began + given.budget) if places else {}
     for place, rate in rates.items():
         theirs = rate["verdicts_per_minute"]
         ratio = found[f"over the peer ({place})"] = round(found["verdicts_per_minute"] / theirs, 2)

@@ -71,8 +71,8 @@ def test_of_a_team_each_members_folder_is_copied(policy: Path, tmp_path: Path):
 
 
 def test_folders_of_training_have_the_names_that_training_gives_them():
-    from tasks.training.adapter_files import ADAPTER_FOLDER
     from tasks.pipeline.integrity import OPTIMIZER_FILES
+    from tasks.training.adapter_files import ADAPTER_FOLDER
     from tasks.update.critic import CRITIC_FOLDER
 
     assert {ADAPTER_FOLDER, CRITIC_FOLDER, *(name.split("/")[0] for name in OPTIMIZER_FILES)} < set(OF_TRAINING)

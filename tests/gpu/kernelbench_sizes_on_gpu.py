@@ -116,15 +116,15 @@ def pool(judge: Judge, chosen: Sequence[Operator]) -> tuple[list[Operator], dict
     One pass before warms up, and leaves out what is not judged, for example because it does not fit into a worker.
     """
     warmed = [(operator, submit(judge, operator, "warm-up")) for operator in chosen]
-    judged = [operator for operator, future in warmed if is_correct(operator, future.result())]
+    fitting = [operator for operator, future in warmed if is_correct(operator, future.result())]
     before, started = phases(judge), time.monotonic()
-    futures = [(operator, submit(judge, operator, str(text))) for text in range(_TEXTS) for operator in judged]
+    futures = [(operator, submit(judge, operator, str(text))) for text in range(_TEXTS) for operator in fitting]
     right = [is_correct(operator, future.result()) for operator, future in futures]
     seconds = time.monotonic() - started
     spent = phases(judge)
-    return judged, {
-        "problems": len(judged),
-        "left out": [operator.name for operator in chosen if operator not in judged],
+    return fitting, {
+        "problems": len(fitting),
+        "left out": [operator.name for operator in chosen if operator not in fitting],
         "verdicts": len(right),
         "correct": sum(right),
         "seconds": round(seconds, 2),
@@ -168,11 +168,11 @@ def run_pool(given: argparse.Namespace, chosen: Sequence[Operator], config: Judg
     chosen = [operator for operator in chosen if input_gb(operator) <= given.pool_gb]
     out = Path(os.environ.get("OUT", ".")) / "kernelbench_pool.json"
     with Judge(config) as judge:
-        judged, found = pool(judge, chosen)
+        fitting, found = pool(judge, chosen)
     found["workers"] = config.workers
     say(json.dumps(found))
     places = [*["cpu", "cuda"] * given.peer, *["script"] * given.script]
-    rates = found["peer"] = peer_rates(judged, places, began + given.budget) if places else {}
+    rates = found["peer"] = peer_rates(fitting, places, began + given.budget) if places else {}
     for place, rate in rates.items():
         theirs = rate["verdicts_per_minute"]
         ratio = found[f"over the peer ({place})"] = round(found["verdicts_per_minute"] / theirs, 2)

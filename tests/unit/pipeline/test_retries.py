@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from kernels_eval.errors import InfrastructureError, InputError, KernelmillError
-from tasks.pipeline.retries import StagesConfig, StageTimeoutError, can_heal, limited
+from tasks.pipeline.retries import STAGE_NAMES, StagesConfig, StageTimeoutError, can_heal, limited
 from tasks.training.faults import OutOfMemoryError
+from tests.e2e.test_drill import NOT_IN_THE_DRILL, STAGES
 
 
 def _ray_error(name: str, module: str = "ray.exceptions") -> Exception:
@@ -50,3 +51,8 @@ def test_an_error_after_the_limit_is_a_timeout_and_one_before_it_is_itself():
     for limit_s in (60, None):
         with pytest.raises(ConnectionError):
             fail_after(0, limit_s)
+
+
+def test_the_drill_names_each_stage():
+    assert set(STAGES) | NOT_IN_THE_DRILL == set(STAGE_NAMES)
+    assert not set(STAGES) & NOT_IN_THE_DRILL

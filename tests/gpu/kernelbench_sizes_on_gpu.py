@@ -135,25 +135,24 @@ def pool(judge: Judge, chosen: Sequence[Operator]) -> tuple[list[Operator], dict
 
 
 def peer_rates(chosen: Sequence[Operator], places: Sequence[str], until: float) -> dict[str, Any]:
-    """Return the peer's verdicts a minute on the same problems, by how it is run."""
-    peer = Peer()
+    """Return the peer's verdicts a minute by how it is run, and the number of problems that it judged in all ways."""
+    warm = [place for place in places if place != "script"]
+    peer = Peer() if warm else None
     seconds: dict[str, list[float]] = {place: [] for place in places}
     for operator in chosen:
         if time.monotonic() > until:
             break
-        found = peer.evaluate(operator.problem, operator.candidate, [place for place in places if place != "script"])
+        found = peer.evaluate(operator.problem, operator.candidate, warm) if peer is not None else {}
         if "script" in places:
             found["script"] = script_seconds(operator.problem, operator.candidate)
         say(f"  peer, {operator.name}: {json.dumps(found)}")
-        for place, values in seconds.items():
-            if "seconds" in found.get(place, {}):
+        if all("seconds" in found.get(place, {}) for place in places):
+            for place, values in seconds.items():
                 values.append(found[place]["seconds"])
-    peer.close()
-    return {
-        place: {"problems": len(values), "verdicts_per_minute": round(60 * len(values) / sum(values), 2)}
-        for place, values in seconds.items()
-        if values
-    }
+    if peer is not None:
+        peer.close()
+    rates = {place: round(60 * len(values) / sum(values), 2) for place, values in seconds.items() if sum(values)}
+    return {"problems": len(seconds[places[0]]), **rates}
 
 
 _PLACES = {
@@ -172,14 +171,14 @@ def run_pool(given: argparse.Namespace, chosen: Sequence[Operator], config: Judg
     found["workers"] = config.workers
     say(json.dumps(found))
     places = [*["cpu", "cuda"] * given.peer, *["script"] * given.script]
-    rates = found["peer"] = peer_rates(fitting, places, began + given.budget) if places else {}
-    for place, rate in rates.items():
-        theirs = rate["verdicts_per_minute"]
-        ratio = found[f"over the peer ({place})"] = round(found["verdicts_per_minute"] / theirs, 2)
-        say(
-            f"{found['verdicts_per_minute']} verdicts a minute; the peer, {_PLACES[place]}: {theirs}"
-            f" ({rate['problems']} problems); {ratio} times"
-        )
+    if places:
+        rates = found["peer_per_minute"] = peer_rates(fitting, places, began + given.budget)
+        for place in rates.keys() & _PLACES:
+            ratio = found[f"over the peer ({place})"] = round(found["verdicts_per_minute"] / rates[place], 2)
+            say(
+                f"{found['verdicts_per_minute']} verdicts a minute; the peer, {_PLACES[place]}: {rates[place]}"
+                f" ({rates['problems']} problems); {ratio} times"
+            )
     out.write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 

@@ -8,7 +8,7 @@ SHELL := /bin/bash
 CONFIG ?= deployments/configs/local.yaml
 ARGS ?=
 BIN := .venv/bin
-PACKAGES := flows tasks kernels_eval
+PACKAGES := flows extras tasks kernels_eval
 # A file's tests stay together. Files in their order: the long ones come first, so that no worker ends with one of them alone.
 TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 # Named by content, not by time stamps: a fresh checkout of the same files installs nothing again, a moved folder does.

@@ -4,17 +4,17 @@ from pathlib import Path
 
 from prefect import flow
 
+from extras.generation.task import answer_heldout_with
 from flows.problems import started_run
 from flows.run.prefect_ui import name_of
 from flows.run.run import Run
 from flows.run.state import policy_in
 from flows.settings.configuration import RunConfig, overridden
 from flows.sft import newest_policy
+from tasks.evaluation.chat_model import ChatModel
 from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.report.tables import heldout_line
 from tasks.evaluation.task import evaluate
-from tasks.generation.model import ChatModel
-from tasks.generation.task import answer_heldout_with
 from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef
 from tasks.rollout.config import RolloutConfig
 from tasks.rollout.task import answer_heldout

@@ -5,7 +5,7 @@ Needs the extra `inspect`. Parameters with -T, e.g. `-T turns=3 -T problems=32 -
 
 from inspect_ai import Task, task
 
-from tasks.adapters.inspect_ai import KernelSettings, kernel_dataset, kernel_score, kernel_turns
+from extras.adapters.inspect_ai import KernelSettings, kernel_dataset, kernel_score, kernel_turns
 from tasks.problems.config import ProblemsConfig
 from tasks.rollout.config import EpisodeConfig
 

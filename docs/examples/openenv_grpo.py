@@ -17,7 +17,7 @@ from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from tasks.adapters.openenv import KernelAction, KernelClient
+from extras.adapters.openenv import KernelAction, KernelClient
 
 
 class Sessions:

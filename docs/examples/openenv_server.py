@@ -1,6 +1,6 @@
 """Serve our problems and the judge as an OpenEnv environment: python docs/examples/openenv_server.py [--port 8000]
 
-Any OpenEnv client reaches it: `tasks.adapters.openenv.KernelClient`, or OpenEnv's own GenericEnvClient. It listens on
+Any OpenEnv client reaches it: `extras.adapters.openenv.KernelClient`, or OpenEnv's own GenericEnvClient. It listens on
 this machine alone unless --host says otherwise; OpenEnv's server asks for no token.
 """
 
@@ -8,9 +8,9 @@ import argparse
 
 import uvicorn
 
+from extras.adapters.openenv import kernel_app
+from extras.adapters.scoring import KernelSettings
 from kernels_eval.config import JudgeConfig
-from tasks.adapters.openenv import kernel_app
-from tasks.adapters.scoring import KernelSettings
 from tasks.problems.config import ProblemsConfig
 from tasks.rollout.config import EpisodeConfig
 

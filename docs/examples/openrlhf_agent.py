@@ -4,7 +4,7 @@ from typing import Any
 
 from openrlhf.utils.agent import AgentInstanceBase, MultiTurnAgentExecutor
 
-from tasks.adapters.openrlhf import KernelSteps
+from extras.adapters.openrlhf import KernelSteps
 
 
 class AgentInstance(KernelSteps, AgentInstanceBase):

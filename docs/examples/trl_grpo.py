@@ -14,10 +14,10 @@ from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
+from extras.adapters.problem_rows import problem_rows
+from extras.adapters.scoring import open_scorer
+from extras.adapters.trl import kernel_reward
 from kernels_eval.config import JudgeConfig
-from tasks.adapters.problem_rows import problem_rows
-from tasks.adapters.scoring import open_scorer
-from tasks.adapters.trl import kernel_reward
 from tasks.problems.config import ProblemsConfig
 from tasks.rollout.config import EpisodeConfig
 

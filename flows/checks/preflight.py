@@ -126,7 +126,7 @@ def check_policy(model: ModelConfig) -> None:
     if model.pretrained is None:
         return
     if model.megatron is not None:
-        from tasks.convert.pretrained import checked_conversion
+        from extras.convert.pretrained import checked_conversion
 
         check_template(checked_conversion(model).companions, model.template)
         return

@@ -32,8 +32,8 @@ def build(
     ] = False,
 ) -> None:
     """Make a bundle: wheels in parts, an installer that needs the standard library alone, and a self-test."""
-    from flows.airgap.bundle import make_bundle
-    from flows.airgap.request import parse_request
+    from extras.airgap.bundle import make_bundle
+    from extras.airgap.request import parse_request
 
     began = time.monotonic()
     request = parse_request(out, python, host_has, part_size, glibc, sglang)

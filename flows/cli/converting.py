@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tasks.convert.memory_plan import MemoryPlan
+    from extras.convert.memory_plan import MemoryPlan
 
 
 class Target(StrEnum):
@@ -61,8 +61,8 @@ def convert(
     """Convert a checkpoint weight by weight; print the planned and the measured memory."""
     from rich.console import Console
 
+    from extras.convert.convert import ConvertOptions, prepare
     from kernels_eval.errors import InputError
-    from tasks.convert.convert import ConvertOptions, prepare
 
     if destination is not None and destination.exists():
         raise InputError(f"{destination}: exists; expected the name of a new folder")

@@ -14,12 +14,12 @@ from flows.cli.judging import settings_of
 from flows.cli.options import BaseUrlOption, ModelOption, SetOption
 
 if TYPE_CHECKING:
+    from extras.generation.config import SearchConfig
+    from extras.generation.result import GeneratedKernel
+    from extras.generation.search import Attempt, Choice
+    from extras.generation.writers import Writer
     from flows.settings.configuration import RunConfig
     from kernels_eval.problem import Problem
-    from tasks.generation.config import SearchConfig
-    from tasks.generation.result import GeneratedKernel
-    from tasks.generation.search import Attempt, Choice
-    from tasks.generation.writers import Writer
 
 NOTHING_FASTER = 3
 """Exit code of `generate` if the original is returned."""
@@ -88,11 +88,11 @@ def generate(
     set_: SetOption = None,
 ) -> None:
     """Write a fast kernel for MODULE.py: search, judge, verify. Exit code 3: nothing beats the original."""
+    from extras.generation.config import SearchConfig
+    from extras.generation.result import Outcome
     from kernels_eval.errors import InputError
     from kernels_eval.jsonl import read_source
     from kernels_eval.problem import Problem, check_problem_source
-    from tasks.generation.config import SearchConfig
-    from tasks.generation.result import Outcome
 
     out = out or Path(f"{module.stem}_kernel.py")
     check_output("--out", out)
@@ -140,9 +140,9 @@ def serve_kernels(
     set_: SetOption = None,
 ) -> None:
     """Serve `generate` over HTTP until Ctrl-C or SIGTERM: POST /v1/kernels, GET /health; see /docs."""
+    from extras.generation.config import TOKEN_VARIABLE, ServiceConfig
+    from extras.generation.service.serving import serve
     from kernels_eval.server.serving import read_token
-    from tasks.generation.config import TOKEN_VARIABLE, ServiceConfig
-    from tasks.generation.service.serving import serve
 
     check_output("--folder", folder, folder=True)
     token = read_token(token_file, TOKEN_VARIABLE)
@@ -165,10 +165,10 @@ def open_model(
     patience_s: float = _PATIENCE_S,
 ) -> "tuple[RunConfig, Writer]":
     """Return the settings and the model of the command's options. Raises InputError if they do not fit together."""
+    from extras.generation.writers.openai import KEY_VARIABLE, OpenAIWriter
+    from extras.generation.writers.policy import PolicyWriter
     from flows.run.state import policy_at, policy_name
     from kernels_eval.errors import InputError
-    from tasks.generation.writers.openai import KEY_VARIABLE, OpenAIWriter
-    from tasks.generation.writers.policy import PolicyWriter
 
     if (base_url is None) != (model is None):
         raise InputError("--openai-base-url and --model belong together: expected both or neither")
@@ -190,8 +190,8 @@ def open_model(
 
 
 def _choice_of(tester: Path, drafts: int) -> "Choice":
-    from tasks.generation.search import Choice
-    from tasks.tester.training import load_tester
+    from extras.generation.search import Choice
+    from extras.tester.training import load_tester
 
     return Choice(drafts, load_tester(tester).correct)
 
@@ -211,10 +211,10 @@ async def _generated(
     search: "SearchConfig",
     choice: "Choice | None",
 ) -> "GeneratedKernel":
+    from extras.adapters.scoring import Scorer
+    from extras.generation.generate import generate as generate_kernel
+    from extras.generation.search import episode_for_search
     from kernels_eval import Judge
-    from tasks.adapters.scoring import Scorer
-    from tasks.generation.generate import generate as generate_kernel
-    from tasks.generation.search import episode_for_search
     from tasks.rollout.prompts import judge_for
 
     backend = settings.judge.backend

@@ -153,7 +153,7 @@ def mcp(
     set_: SetOption = None,
 ) -> None:
     """Serve the judge to an editor's assistant: a Model Context Protocol server on stdin and stdout."""
-    from tasks.adapters.mcp import kernel_server  # imports the extra first: nothing is started without it
+    from extras.adapters.mcp import kernel_server  # imports the extra first: nothing is started without it
 
     if judge_url is not None:
         from kernels_eval.server.client import HttpJudge

@@ -48,7 +48,7 @@ def config_path(argument: Path | None, option: Path | None, policy: Path | None 
     if argument is not None and option is not None:
         raise InputError(f"two configurations, {argument} and --config {option}: expected one")
     if argument is None and option is None and policy is not None:
-        from tasks.packaging.package import settings_in
+        from extras.packaging.package import settings_in
 
         return settings_in(policy) or DEFAULT_CONFIG
     return argument or option or DEFAULT_CONFIG

@@ -63,10 +63,10 @@ def package(
 def _write(run: str, destination: Path, license_name: str | None, base_model: str | None) -> None:
     import re
 
+    from extras.packaging.package import check_destination, write_package
     from flows.checks.output import check_output
     from flows.run.packaging import package_inputs
     from kernels_eval.errors import InputError
-    from tasks.packaging.package import check_destination, write_package
 
     if license_name is not None and not re.fullmatch(_LICENSE, license_name):
         raise InputError(f"--license: found {license_name!r}, expected an identifier such as apache-2.0 or llama3.1")
@@ -79,8 +79,8 @@ def _write(run: str, destination: Path, license_name: str | None, base_model: st
 
 
 def _check(folder: Path) -> None:
+    from extras.packaging.package import check_package
     from kernels_eval.errors import InputError
-    from tasks.packaging.package import check_package
 
     if not folder.is_dir():
         raise InputError(f"--check: no such folder: {folder}")

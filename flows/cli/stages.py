@@ -111,7 +111,7 @@ def evaluate(
 ) -> None:
     """Evaluate the newest policy, the one in a folder, or a model behind a server, on the held-out problems."""
     from kernels_eval.errors import InputError
-    from tasks.generation.model import ChatModel
+    from tasks.evaluation.chat_model import ChatModel
 
     if (openai_base_url is None) != (model is None) or (model is not None and checkpoint is not None):
         raise InputError("expected --openai-base-url together with --model, or --checkpoint, or none of them")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from tasks.tester.training import FactsOfTester
+    from extras.tester.training import FactsOfTester
 
 
 def add_to(app: typer.Typer) -> None:
@@ -25,11 +25,11 @@ def fit_tester(
 
     from rich.console import Console
 
+    from extras.tester.examples import read_examples
+    from extras.tester.training import save_tester, train_tester
     from flows.checks.output import check_output
     from flows.run.state import read_state
     from kernels_eval.errors import InputError
-    from tasks.tester.examples import read_examples
-    from tasks.tester.training import save_tester, train_tester
 
     if out.exists():
         raise InputError(f"--out: {out}: exists; name another folder")

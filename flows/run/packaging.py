@@ -1,14 +1,14 @@
-"""Input of a package (tasks.packaging), from the folder of a run."""
+"""Input of a package (extras.packaging), from the folder of a run."""
 
 from pathlib import Path
 from typing import Any
 
+from extras.packaging.inputs import PackageInputs
 from flows.run.state import STATE_FILE, parse_choice, policy_at, read_state
 from flows.settings.configuration import RunConfig, load_configuration
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import decisive_part
 from tasks.models.config import MEGATRON
-from tasks.packaging.inputs import PackageInputs
 
 _RUN = "RUN"
 

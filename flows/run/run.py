@@ -246,7 +246,7 @@ def with_converted_model(config: RunConfig) -> RunConfig:
     """
     if config.model.megatron is None:
         return config
-    from tasks.convert.pretrained import converted_policy
+    from extras.convert.pretrained import converted_policy
 
     folder = converted_policy(config.model, Path(config.runs_dir) / "converted")
     model = config.model.model_copy(update={"pretrained": str(folder), "like": None})

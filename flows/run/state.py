@@ -11,12 +11,12 @@ from typing import Any
 
 from pydantic import Field
 
+from extras.packaging.package import read_package, settings_in
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from tasks.agents.team import TEAM_FILE
-from tasks.generation.model import ChatModel
-from tasks.packaging.package import read_package, settings_in
+from tasks.evaluation.chat_model import ChatModel
 from tasks.pipeline.code_version import content_digest
 from tasks.pipeline.integrity import damage_of
 from tasks.pipeline.references import (

@@ -67,7 +67,7 @@ def unanswered(config: RayConfig) -> str | None:
 def our_packages() -> list[str]:
     """Return the folders of our packages, which are shipped to the nodes: they run the driver's code."""
     root = Path(__file__).parents[2]
-    return [str(root / name) for name in ("flows", "tasks", "kernels_eval")]
+    return [str(root / name) for name in ("flows", "extras", "tasks", "kernels_eval")]
 
 
 def check_placement(config: RayConfig, needs: Mapping[Kind, Need]) -> None:

@@ -19,7 +19,7 @@ class ModelConfig(FrozenModel):
 
     pretrained: Annotated[str | None, FileContent] = None
     """Hugging Face folder or hub name to start from, or `megatron:PATH`, a Megatron checkpoint, which is converted
-    once (tasks.convert.pretrained); none: a new model of the shape below, with a tokenizer trained on the corpus."""
+    once (extras.convert.pretrained); none: a new model of the shape below, with a tokenizer trained on the corpus."""
     like: Annotated[str | None, FileContent] = None
     """Hugging Face folder with the config.json and tokenizer of a `megatron:` checkpoint; none: those in its folder
     `hf`."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-_OUR_PACKAGES = ("tasks", "kernels_eval")
+_OUR_PACKAGES = ("extras", "tasks", "kernels_eval")
 _NOT_DECISIVE = {
     *(f"tasks.pipeline.{name}" for name in ("stage", "cache", "store", "integrity", "code_version", "verdicts")),
     *("tasks.cluster.workers", "tasks.cluster.placement"),

@@ -15,8 +15,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from kernels_eval.errors import InputError
-from tasks.convert.safetensors_stream import Planned, SafetensorsFile
 from tasks.models.policy import save_policy
+from tasks.models.safetensors_stream import Planned, SafetensorsFile
 from tasks.training.adapter_files import AdapterBase
 from tasks.training.deepspeed_config import import_deepspeed
 from tasks.training.engine import TrainingEngine

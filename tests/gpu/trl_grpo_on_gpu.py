@@ -40,13 +40,13 @@ from datasets import Dataset
 from transformers import AutoTokenizer, PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
+from extras.adapters.problem_rows import first_prompt
+from extras.adapters.scoring import open_scorer
+from extras.adapters.trl import RewardFunction, kernel_reward
 from flows.run.state import RunState, read_state, reference_of
 from flows.settings.configuration import RunConfig, load_configuration
 from flows.sft_control import RL_STAGES
 from kernels_eval.config import JudgeConfig
-from tasks.adapters.problem_rows import first_prompt
-from tasks.adapters.scoring import open_scorer
-from tasks.adapters.trl import RewardFunction, kernel_reward
 from tasks.models.chat import encode_prompt
 from tasks.problems.problem_set import read_problems
 from tasks.problems.row import Split

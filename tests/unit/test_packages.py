@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("flows", "tasks", "kernels_eval")
+PACKAGES = ("flows", "extras", "tasks", "kernels_eval")
 CASES = ROOT / "kernels_eval" / "redteam"
 
 
@@ -44,7 +44,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 def test_every_module_imports():
     """In one process, so that torch and Ray are imported once; a failure names the module and the error.
 
-    A module of tasks.adapters may miss the peer that it is named after.
+    A module of extras.adapters may miss the peer that it is named after.
     """
     code = f"""
 import importlib, json, traceback
@@ -53,7 +53,7 @@ for name in {MODULES!r}:
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if not name.startswith("tasks.adapters." + (error.name or "").partition(".")[0]):  # a peer that is not installed
+        if not name.startswith("extras.adapters." + (error.name or "").partition(".")[0]):  # a peer that is not installed
             failed[name] = traceback.format_exc(limit=-2)
     except BaseException:
         failed[name] = traceback.format_exc(limit=-2)

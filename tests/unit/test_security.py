@@ -13,7 +13,7 @@ CASES = (ROOT / "kernels_eval" / "redteam" / "hacks", ROOT / "kernels_eval" / "r
 """Data: hostile on purpose, and never imported."""
 SOURCES = [
     path
-    for package in ("flows", "tasks", "kernels_eval")
+    for package in ("flows", "extras", "tasks", "kernels_eval")
     for path in sorted((ROOT / package).rglob("*.py"))
     if not any(map(path.is_relative_to, CASES))
 ]
@@ -26,9 +26,9 @@ FROM_THE_JUDGE = {"kernels_eval/tracing/process.py", "kernels_eval/gpu/candidate
 
 OTHER_FORMATS = {
     "flows/settings/configuration.py: yaml.load",  # PyYAML's safe loader, which also refuses a key that stands twice
-    "tasks/convert/unpickling.py: torch.load",  # with an unpickler of its own, which imports nothing that a file names
-    "tasks/convert/mp_rank_sink.py: torch.save",  # Megatron's files are pickles
-    "tasks/convert/torch_dist_sink.py: torch.save",
+    "extras/convert/unpickling.py: torch.load",  # with an unpickler of its own, which imports nothing that a file names
+    "extras/convert/mp_rank_sink.py: torch.save",  # Megatron's files are pickles
+    "extras/convert/torch_dist_sink.py: torch.save",
 }
 
 

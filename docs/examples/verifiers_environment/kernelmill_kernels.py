@@ -1,5 +1,5 @@
 """Environment package for verifiers and its hub: `vf-eval kernelmill-kernels` finds taskset and environment here."""
 
-from tasks.adapters.verifiers import KernelEnv, KernelTaskset
+from extras.adapters.verifiers import KernelEnv, KernelTaskset
 
 __all__ = ["KernelEnv", "KernelTaskset"]

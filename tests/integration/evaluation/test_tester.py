@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from extras.tester.examples import read_examples
 from flows.cli.main import run
 from flows.run.state import RunState, write_state
 from tasks.evaluation.summary import ReportInputs
-from tasks.tester.examples import read_examples
 from tasks.trajectories.reader import load_trajectories
 
 

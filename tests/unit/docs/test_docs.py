@@ -109,11 +109,13 @@ def test_links_lead_somewhere(page: Path):
 def test_files_that_a_page_names_exist(page: Path):
     """Paths such as `tasks/update/losses.py`, and modules such as `kernels_eval.rewards`."""
     text = page.read_text(encoding="utf-8")
-    paths = set(re.findall(r"(?<![\w./-])((?:flows|tasks|kernels_eval|benchmarks|deployments|tests)/[\w./-]*\w)", text))
+    paths = set(
+        re.findall(r"(?<![\w./-])((?:flows|extras|tasks|kernels_eval|benchmarks|deployments|tests)/[\w./-]*\w)", text)
+    )
     missing = [
         path for path in sorted(paths) if not (ROOT / path).exists() and not path.isupper() and "NAME" not in path
     ]
-    modules = set(re.findall(r"`(?:python -m )?((?:flows|tasks|kernels_eval)\.[a-z_.]+)", text))
+    modules = set(re.findall(r"`(?:python -m )?((?:flows|extras|tasks|kernels_eval)\.[a-z_.]+)", text))
     missing += [name for name in sorted(modules) if not _is_module_or_member(name)]
     assert not missing
 

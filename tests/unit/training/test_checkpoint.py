@@ -12,7 +12,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from tasks.convert.safetensors_stream import Planned
+from tasks.models.safetensors_stream import Planned
 from tasks.training import checkpoint
 
 NAMES = [f"exp_avg/{number}" for number in range(20)]

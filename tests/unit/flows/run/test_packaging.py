@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from extras.packaging.package import write_package
 from flows.run.packaging import package_inputs, portable_settings
 from flows.run.state import policy_at, policy_in, reference_of
 from flows.settings.configuration import RunConfig, apply_override, check_configuration, load_configuration
 from kernels_eval.errors import InputError
-from tasks.packaging.package import write_package
 from tasks.pipeline.store import discard
 
 CONFIGS = sorted(Path("deployments/configs").glob("*.yaml"))

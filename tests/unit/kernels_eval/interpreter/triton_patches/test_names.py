@@ -476,7 +476,8 @@ def private_uses(tree: ast.Module) -> list[str]:
 
 def test_private_names_are_used_in_one_folder_only() -> None:
     found = {
-        str(path.relative_to(ROOT)): private_uses(tree) for path, tree in _sources("kernels_eval", "tasks", "flows")
+        str(path.relative_to(ROOT)): private_uses(tree)
+        for path, tree in _sources("kernels_eval", "tasks", "extras", "flows")
     }
     assert {path: uses for path, uses in found.items() if uses} == {}
     assert len(found) > 100

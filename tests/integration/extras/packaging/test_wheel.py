@@ -1,0 +1,117 @@
+"""The wheel: what it holds, and that the judge works where nothing but its own dependencies is installed.
+
+The bare environment is made without a package index: a fresh venv, the unpacked wheel, and links to those distributions
+alone that the wheel's metadata asks for, directly or not.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import venv
+import zipfile
+from importlib.metadata import Distribution, PathDistribution, distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
+
+pytestmark = pytest.mark.long
+
+ROOT = Path(__file__).parents[4]
+NOT_WITH_THE_JUDGE = {
+    "prefect", "ray", "deepspeed", "transformers", "peft", "great-expectations", "wandb", "polars", "pandas", "pyarrow",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{ROOT}", str(source)], check=True)
+    for name in ("pyproject.toml", "LICENSE", "README.md"):  # as they are here, not as committed
+        (source / name).write_bytes((ROOT / name).read_bytes())
+    command = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(folder), str(source)]
+    subprocess.run([sys.executable, "-m", "pip", *command], check=True, timeout=240)
+    return next(folder.glob("kernelmill-*.whl"))
+
+
+def closure(wheel: Path, extras: tuple[str, ...]) -> dict[str, Distribution]:
+    """The distributions that `pip install kernelmill[extras]` would add to an empty environment, by canonical name."""
+    own = PathDistribution(zipfile.Path(wheel, f"{wheel.name.rsplit('-py3', 1)[0]}.dist-info/"))  # type: ignore[arg-type]
+    found: dict[str, Distribution] = {}
+    waiting = [(line, extra) for line in own.requires or [] for extra in ("", *extras)]
+    while waiting:
+        line, extra = waiting.pop()
+        requirement = Requirement(line)
+        name = re.sub(r"[-_.]+", "-", requirement.name).lower()
+        if name in found or name == "kernelmill":
+            continue
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        found[name] = distribution(requirement.name)
+        waiting += [(needed, "") for needed in found[name].requires or []]
+    return found
+
+
+def bare_environment(folder: Path, wheel: Path, extras: tuple[str, ...]) -> Path:
+    """Return the interpreter of an environment with the wheel and its dependencies."""
+    venv.create(folder, symlinks=True)
+    packages = next(folder.glob("lib/python*/site-packages"))
+    zipfile.ZipFile(wheel).extractall(packages)
+    for found in closure(wheel, extras).values():
+        for name in {file.parts[0] for file in found.files or () if file.parts[0] != ".."}:
+            if not (packages / name).exists():
+                (packages / name).symlink_to(Path(str(found.locate_file(name))))
+    return folder / "bin" / "python"
+
+
+def run(python: Path, *arguments: str, cwd: Path) -> str:
+    done = subprocess.run(
+        [str(python), "-I", *arguments], capture_output=True, text=True, timeout=240, cwd=cwd, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_the_wheel_holds_licence_types_and_data(wheel: Path):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert any(re.fullmatch(r"kernelmill-.*\.dist-info/licenses/LICENSE", name) for name in names)
+    assert {f"{package}/py.typed" for package in ("flows", "extras", "tasks", "kernels_eval")} <= names
+    assert "kernels_eval/compile/cuda_headers/ATen/cuda/CUDAContext.h" in names
+    assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "docs/"))]
+
+
+def test_the_judge_asks_for_little(wheel: Path):
+    assert not NOT_WITH_THE_JUDGE & closure(wheel, ("judge",)).keys()
+    assert len(closure(wheel, ("judge",))) <= 40
+    assert closure(wheel, ("train",)).keys() >= {"prefect", "ray", "deepspeed", "transformers", "fastapi", "torch"}
+
+
+def test_a_kernel_is_judged_where_only_the_judge_is_installed(wheel: Path, tmp_path: Path):
+    python = bare_environment(tmp_path / "venv", wheel, ("judge",))
+    (tmp_path / "problem.py").write_text(EXAMPLE_PROBLEM)
+    (tmp_path / "kernel.py").write_text(EXAMPLE_KERNEL)
+    arguments = ("-m", "flows.cli.main", "score", "problem.py", "kernel.py", "--json", "--set", "judge.workers=1")
+    verdict = json.loads(run(python, *arguments, cwd=tmp_path))
+    assert verdict["status"] == "correct"
+    code = "import sys, kernels_eval.judge, kernels_eval.server.serving as s; print(s.__file__, *sorted(sys.modules))"
+    place, *modules = run(python, "-c", code, cwd=tmp_path).split()
+    assert str(tmp_path) in place  # the wheel's modules, not the checkout's
+    assert not {"torch", "triton", "numpy", *NOT_WITH_THE_JUDGE} & set(modules)
+
+
+def test_a_command_whose_extra_is_missing_says_which(wheel: Path, tmp_path: Path):
+    python = bare_environment(tmp_path / "venv", wheel, ())
+    done = subprocess.run(
+        [str(python), "-I", "-m", "flows.cli.main", "serve-judge"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "kernelmill[judge]" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -28,11 +28,11 @@ from tasks.agents.config import author_of, owner_of, owners, trained_roles, with
 from tasks.models.chat import encode_prompt, end_of_turn, template_family
 from tasks.models.tokenizer import load_tokenizer
 from tasks.pipeline.references import ProblemSetRef, Progress, SftDataRef, silent
-from tasks.problems.generated.composition import Composition, parse_composition
-from tasks.problems.generated.languages import Wanted, language_of
-from tasks.problems.generated.suite import heldout_compositions
 from tasks.problems.problem_set import build_problem_set, read_problems
 from tasks.problems.row import Split
+from tasks.problems.synthetic.composition import Composition, parse_composition
+from tasks.problems.synthetic.languages import Wanted, language_of
+from tasks.problems.synthetic.suite import heldout_compositions
 from tasks.rollout.agent_prompts import agent_messages
 from tasks.rollout.prompts import answer_text
 from tasks.sft.drafts import generate_drafts

@@ -13,8 +13,8 @@ import estimate_case_shapes as shapes
 import estimate_case_sources as sources
 
 from kernels_eval.redteam.suite import load_cases
-from tasks.problems.generated.composition import parse_composition
-from tasks.problems.generated.sources import Shape, Style, kernel_source, problem_source
+from tasks.problems.synthetic.composition import parse_composition
+from tasks.problems.synthetic.sources import Shape, Style, kernel_source, problem_source
 
 Rows = tuple[tuple[int, int], ...]
 _LARGE: Rows = ((2048, 1024), (16384, 1024))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tasks.problems.config import ProblemsConfig
-from tasks.problems.generated.composition import Composition
-from tasks.problems.generated.sources import Style, kernel_source
-from tasks.problems.generated.suite import draw_shape, draw_training_compositions, problem_of
+from tasks.problems.synthetic.composition import Composition
+from tasks.problems.synthetic.sources import Style, kernel_source
+from tasks.problems.synthetic.suite import draw_shape, draw_training_compositions, problem_of
 
 
 class Kind(StrEnum):

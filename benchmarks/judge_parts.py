@@ -17,10 +17,10 @@ from judge_throughput import cpu_s
 
 from flows.settings.configuration import RunConfig, load_configuration
 from kernels_eval import Judge, JudgeConfig, Problem
-from tasks.problems.generated.composition import parse_composition
-from tasks.problems.generated.sources import Style, kernel_source
-from tasks.problems.generated.suite import generate_problems
 from tasks.problems.row import Split
+from tasks.problems.synthetic.composition import parse_composition
+from tasks.problems.synthetic.sources import Style, kernel_source
+from tasks.problems.synthetic.suite import generate_problems
 
 WARM_UP = 3
 MODES = {

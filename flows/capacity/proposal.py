@@ -11,7 +11,7 @@ from flows.capacity.planner import plan
 from flows.capacity.speed import GPUS
 from flows.settings.configuration import load_configuration
 from flows.settings.plurals import counted
-from tasks.problems.generated.sizes import JUDGE_WORKER_GIB
+from tasks.problems.synthetic.sizes import JUDGE_WORKER_GIB
 
 LEAST_GPU_GIB = 22.0
 """Memory of a GPU sold as one of 24 GB, at least."""

@@ -13,7 +13,7 @@ from kernels_eval.errors import InputError
 from kernels_eval.rewards import reward_bounds
 from tasks.agents.config import owners
 from tasks.pipeline.retries import STAGE_NAMES
-from tasks.problems.generated.sizes import JUDGE_WORKER_GIB
+from tasks.problems.synthetic.sizes import JUDGE_WORKER_GIB
 from tasks.rollout.episode_tasks import episode_task
 from tasks.rollout.prompts import prompt_messages
 from tasks.training.config import check_heads

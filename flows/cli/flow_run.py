@@ -17,7 +17,7 @@ from flows.cli.console import ConsoleListener, showing_turns
 from flows.cli.interruption import telling_how_to_go_on
 
 TRAINING = "flows.training.training_flow"
-_FIRST_STAGES = ("tasks.problems.generated.suite", "tasks.validation.runner")
+_FIRST_STAGES = ("tasks.problems.synthetic.suite", "tasks.validation.runner")
 """Modules that the first stages of a new run import: torch and Great Expectations, four seconds of a core."""
 
 

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from flows.settings.plurals import counted
 from tasks.evaluation.comparison import SHOWN_FIGURES, TOKENS_TITLE, tokens_text
-from tasks.pipeline.artifacts import with_interval
+from tasks.pipeline.prefect_artifacts import with_interval
 from tasks.trajectories.conversation import Conversation, ConversationEntry
 
 _POLICIES_A_TABLE, _PAIRS_A_TABLE = 3, 2

@@ -19,7 +19,7 @@ from tasks.evaluation.config import EvaluationConfig
 from tasks.evaluation.evaluate import paired, read_evaluation
 from tasks.evaluation.report.page import render
 from tasks.evaluation.report.tables import direction, interval_text, shown
-from tasks.pipeline.artifacts import with_interval
+from tasks.pipeline.prefect_artifacts import with_interval
 from tasks.pipeline.references import EvaluationRef
 from tasks.pipeline.store import write_atomically
 

@@ -68,7 +68,7 @@ def _run_uncached(workspace: Workspace, name: str, work: Callable[[], None]) -> 
 
 def show_report(run_id: str, path: Path, summary: Mapping[str, Any], links: Mapping[str, str]) -> None:
     """Show figures and report of a run in Prefect's UI. `links`: title and address of further pages."""
-    from tasks.pipeline.artifacts import publish
+    from tasks.pipeline.prefect_artifacts import publish
 
     heldout = summary["heldout"]
     mark = " Speeds are estimates (roofline)." if summary.get("timing_source") == "roofline" else ""
@@ -85,7 +85,7 @@ def show_report(run_id: str, path: Path, summary: Mapping[str, Any], links: Mapp
 
 def heldout_rows(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return one row a figure of `heldout` in summary.json: each policy, and the paired differences with intervals."""
-    from tasks.pipeline.artifacts import with_interval
+    from tasks.pipeline.prefect_artifacts import with_interval
 
     over = heldout.get("over_control")
     figures = [name for name in heldout["before"] if f"{name}_ci" in heldout["before"]]
@@ -103,7 +103,7 @@ def heldout_rows(heldout: Mapping[str, Any]) -> list[dict[str, Any]]:
 def show_comparison(run_id: str, folder: Path, comparison: dict[str, Any]) -> None:
     """Show several policies side by side, and the path of the page about them, in Prefect's UI."""
     from tasks.evaluation.comparison import PAGE_FILE, table_rows
-    from tasks.pipeline.artifacts import publish
+    from tasks.pipeline.prefect_artifacts import publish
 
     names = ", ".join(policy["name"] for policy in comparison["policies"])
     mark = " Speeds are estimates (roofline)." if comparison["timing_source"] == "roofline" else ""

@@ -166,7 +166,7 @@ class StageTask(Generic[P, R]):
 
         def compute(key: str, inputs: list[ArtifactRef]) -> StageOutcome:
             nonlocal computed
-            from tasks.pipeline.artifacts import publish_refusal, publish_summary, shown_progress
+            from tasks.pipeline.prefect_artifacts import publish_refusal, publish_summary, shown_progress
 
             computed = True
             workspace.tell(lambda listener: listener.started(label))

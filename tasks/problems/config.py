@@ -30,7 +30,7 @@ class ProblemsConfig(FrozenModel):
     """Further held-out problems of the generated suite, measured apart: a third each with longer compositions, with
     pairs of operators that training does not have, and with other shapes."""
     sizes: Literal["small", "gpu"] = "small"
-    """Sizes of generated problems (tasks.problems.generated.sizes). `small`: quick to judge on a CPU, kernels of 5 to
+    """Sizes of generated problems (tasks.problems.synthetic.sizes). `small`: quick to judge on a CPU, kernels of 5 to
     15 us on a GPU. `gpu`: kernels of 10 us to 1 ms on a GPU, where timing is worth something."""
     levels: tuple[int, ...] = (1, 2, 3)
     """Levels to keep."""

@@ -99,7 +99,7 @@ def deduplicate(entries: Sequence[Entry]) -> list[Entry]:
 def split_problems(config: ProblemsConfig) -> tuple[list[ProblemRow], dict[str, int]]:
     """Return the generated or loaded problems with their split, and counts for the manifest."""
     if config.source == "generated":
-        from tasks.problems.generated.suite import generate_problems  # imports torch
+        from tasks.problems.synthetic.suite import generate_problems  # imports torch
 
         return generate_problems(config), {}
     entries = load_entries(config)

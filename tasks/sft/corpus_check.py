@@ -3,7 +3,7 @@
 from kernels_eval.backends import AUTO, backend_named
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
-from tasks.problems.generated.languages import language_of
+from tasks.problems.synthetic.languages import language_of
 from tasks.sft.config import SftDataConfig
 
 

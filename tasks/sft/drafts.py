@@ -13,11 +13,11 @@ from kernels_eval import Problem
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from tasks.problems.config import ProblemsConfig
-from tasks.problems.generated.composition import Composition, parse_composition
-from tasks.problems.generated.languages import Language, Wanted, language_of
-from tasks.problems.generated.sizes import SizesName
-from tasks.problems.generated.suite import draw_shape, draw_training_compositions, problem_of
 from tasks.problems.pairs import load_pairs
+from tasks.problems.synthetic.composition import Composition, parse_composition
+from tasks.problems.synthetic.languages import Language, Wanted, language_of
+from tasks.problems.synthetic.sizes import SizesName
+from tasks.problems.synthetic.suite import draw_shape, draw_training_compositions, problem_of
 from tasks.sft.config import SftDataConfig
 
 _CORPUS_SEED = 1_000_003

@@ -97,11 +97,11 @@ def summary(measured: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _problems(count: int, sizes: Any, variants: int) -> list[dict[str, Any]]:
     """Return the held-out problems with the sources to measure, by name."""
     from tasks.problems.config import ProblemsConfig
-    from tasks.problems.generated.composition import parse_composition
-    from tasks.problems.generated.sources import Style, kernel_source
-    from tasks.problems.generated.suite import generate_problems
-    from tasks.problems.generated.tuning import tunings
     from tasks.problems.row import Split
+    from tasks.problems.synthetic.composition import parse_composition
+    from tasks.problems.synthetic.sources import Style, kernel_source
+    from tasks.problems.synthetic.suite import generate_problems
+    from tasks.problems.synthetic.tuning import tunings
 
     generator = random.Random(0)
     found = []

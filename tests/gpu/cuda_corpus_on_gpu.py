@@ -25,9 +25,9 @@ from kernels_eval.compile.extension import Extension
 from kernels_eval.compile.nvcc import build_library, compile_device_code
 from kernels_eval.compile.slim_builds import build_slim_library, prepare_slim_builds
 from tasks.problems.config import ProblemsConfig
-from tasks.problems.generated.cuda.sources import cuda_source
-from tasks.problems.generated.cuda.styles import styles_of
-from tasks.problems.generated.suite import draw_shape, draw_training_compositions, problem_of
+from tasks.problems.synthetic.cuda.sources import cuda_source
+from tasks.problems.synthetic.cuda.styles import styles_of
+from tasks.problems.synthetic.suite import draw_shape, draw_training_compositions, problem_of
 
 REASONS = 12
 """Failures that are kept with their message."""

@@ -191,8 +191,8 @@ FAMILIES = {
 
 
 def generated(key: str, rows: int, columns: int, inner: int, style: str) -> tuple[str, str]:
-    from tasks.problems.generated.composition import parse_composition
-    from tasks.problems.generated.sources import Shape, Style, kernel_source, problem_source
+    from tasks.problems.synthetic.composition import parse_composition
+    from tasks.problems.synthetic.sources import Shape, Style, kernel_source, problem_source
 
     composition = parse_composition(key)
     problem = problem_source(composition, Shape(rows=rows, columns=columns, inner=inner))

@@ -22,9 +22,9 @@ sys.path[:0] = [str(ROOT)]
 
 from kernels_eval import Judge, JudgeConfig, Problem  # noqa: E402
 from tasks.problems.config import ProblemsConfig  # noqa: E402
-from tasks.problems.generated.sources import Style, kernel_source  # noqa: E402
-from tasks.problems.generated.suite import draw_shape, draw_training_compositions, problem_of  # noqa: E402
-from tasks.problems.generated.tuning import draw_tuning  # noqa: E402
+from tasks.problems.synthetic.sources import Style, kernel_source  # noqa: E402
+from tasks.problems.synthetic.suite import draw_shape, draw_training_compositions, problem_of  # noqa: E402
+from tasks.problems.synthetic.tuning import draw_tuning  # noqa: E402
 
 MISTAKES = 0.4
 

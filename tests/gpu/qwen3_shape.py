@@ -65,8 +65,8 @@ def write_inputs(folder: Path, shape: str) -> None:
 def generated_rows() -> list[tuple[str, str, str]]:
     """Return (level, problem source, kernel source) of distinct compositions of the project's own suite."""
     from tasks.problems.config import ProblemsConfig
-    from tasks.problems.generated.suite import generate_problems
     from tasks.problems.row import Split
+    from tasks.problems.synthetic.suite import generate_problems
 
     config = ProblemsConfig(train=PROBLEMS + PAIRS, heldout=1, levels=(1, 2), sizes="gpu")
     rows = [row for row in generate_problems(config) if row.split is Split.TRAIN]

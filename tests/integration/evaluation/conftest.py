@@ -19,9 +19,9 @@ from tasks.evaluation.summary import HeldoutEvaluations, IterationEntry, ReportI
 from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
 from tasks.pipeline.store import publish, published_digest
 from tasks.problems.config import ProblemsConfig
-from tasks.problems.generated.suite import generate_problems
 from tasks.problems.problem_set import SCHEMA
 from tasks.problems.row import ProblemRow, Split
+from tasks.problems.synthetic.suite import generate_problems
 from tasks.trajectories.schema import Termination, Trajectory, Turn
 from tasks.trajectories.writer import write_trajectories
 

@@ -19,7 +19,7 @@ from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError, InputError
 from tasks.agents.task import form_team
 from tasks.evaluation.task import show_report
-from tasks.pipeline import artifacts, retries
+from tasks.pipeline import prefect_artifacts, retries
 from tasks.pipeline import stage as orchestration
 from tasks.pipeline.artifact_queue import wait_until_sent
 from tasks.pipeline.references import CheckpointRef
@@ -466,7 +466,7 @@ def test_only_a_long_stage_shows_progress(workspace: Workspace, server: PrefectS
     workspace.run_id = "brief"
     run_chain(workspace, number=78)
     assert ("brief-first-progress", "progress") not in artifacts_of(server, "brief")
-    monkeypatch.setattr(artifacts, "PROGRESS_INTERVAL_S", 0.0)
+    monkeypatch.setattr(prefect_artifacts, "PROGRESS_INTERVAL_S", 0.0)
     workspace.run_id = "long"
     run_chain(workspace, number=79)
     assert artifacts_of(server, "long")[("long-first-progress", "progress")] == 100.0

@@ -22,9 +22,9 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from flows.services import prefect_server as prefect_server_module
 from flows.services.prefect_server import PrefectServer, answers, prefect_server, start_server
 from kernels_eval.errors import InputError
-from tasks.pipeline import artifacts
+from tasks.pipeline import prefect_artifacts
 from tasks.pipeline.artifact_queue import wait_until_sent
-from tasks.pipeline.artifacts import publish, shown_progress
+from tasks.pipeline.prefect_artifacts import publish, shown_progress
 
 pytestmark = pytest.mark.long
 
@@ -127,7 +127,7 @@ def kill_server(api_url: str) -> None:
 @pytest.mark.timeout(900)
 def test_one_that_dies_is_started_again_and_told_what_it_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    monkeypatch.setattr(artifacts, "PROGRESS_INTERVAL_S", 0.0)
+    monkeypatch.setattr(prefect_artifacts, "PROGRESS_INTERVAL_S", 0.0)
     notes: list[str] = []
     started_again, seen_while_away = threading.Event(), list[bool]()
 

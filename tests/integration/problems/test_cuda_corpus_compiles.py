@@ -10,11 +10,11 @@ from kernels_eval.compile.extension import Extension
 from kernels_eval.compile.nvcc import compile_device_code, parse_resources
 from kernels_eval.compile.slim_builds import build_slim_library, prepare_slim_builds
 from tasks.problems.config import ProblemsConfig
-from tasks.problems.generated.composition import parse_composition
-from tasks.problems.generated.cuda.sources import cuda_source
-from tasks.problems.generated.cuda.styles import CudaStyle, styles_of
-from tasks.problems.generated.operators import ALL
-from tasks.problems.generated.suite import draw_training_compositions
+from tasks.problems.synthetic.composition import parse_composition
+from tasks.problems.synthetic.cuda.sources import cuda_source
+from tasks.problems.synthetic.cuda.styles import CudaStyle, styles_of
+from tasks.problems.synthetic.operators import ALL
+from tasks.problems.synthetic.suite import draw_training_compositions
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc"),

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from kernels_eval import Judge, JudgeConfig, Status
-from tasks.problems.generated.composition import parse_composition
-from tasks.problems.generated.operators import ALL, Place
-from tasks.problems.generated.sources import Shape, Style, kernel_source
-from tasks.problems.generated.suite import problem_of
-from tasks.problems.generated.tuning import tunings
+from tasks.problems.synthetic.composition import parse_composition
+from tasks.problems.synthetic.operators import ALL, Place
+from tasks.problems.synthetic.sources import Shape, Style, kernel_source
+from tasks.problems.synthetic.suite import problem_of
+from tasks.problems.synthetic.tuning import tunings
 
 SHAPE = Shape(rows=4096, columns=48, inner=32)
 CHAINS = ("linear>gelu>shift_columns>transpose", "layer_norm>add_tensor>softmax>sum", "scale_rows>silu>even_columns")

@@ -10,9 +10,9 @@ from kernels_eval import JudgeConfig, Problem, Status, Verdict
 from kernels_eval.errors import InputError
 from kernels_eval.sandbox.limits import children_of
 from tasks.cluster.workers import _workers, stop_worker  # pyright: ignore[reportPrivateUsage]
-from tasks.problems.generated.composition import parse_composition
-from tasks.problems.generated.sources import Shape, Style, kernel_source
-from tasks.problems.generated.suite import problem_of
+from tasks.problems.synthetic.composition import parse_composition
+from tasks.problems.synthetic.sources import Shape, Style, kernel_source
+from tasks.problems.synthetic.suite import problem_of
 from tasks.rollout.config import JudgingPlace
 from tasks.rollout.judging import judge_kernels
 from tasks.rollout.process import WORKER

@@ -16,9 +16,9 @@ from tasks.pipeline.references import ProblemSetRef, SftDataRef, silent
 from tasks.pipeline.store import read_manifest
 from tasks.pipeline.tables import PAIRS_FILE
 from tasks.problems.config import ProblemsConfig
-from tasks.problems.generated.composition import parse_composition
-from tasks.problems.generated.languages import Wanted, language_of
 from tasks.problems.problem_set import build_problem_set
+from tasks.problems.synthetic.composition import parse_composition
+from tasks.problems.synthetic.languages import Wanted, language_of
 from tasks.rollout.config import EpisodeConfig
 from tasks.sft import pairs
 from tasks.sft.config import SftDataConfig

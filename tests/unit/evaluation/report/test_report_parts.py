@@ -20,7 +20,7 @@ from tasks.evaluation.report.tables import (
     shown,
     turn_rows,
 )
-from tasks.pipeline.artifacts import with_interval
+from tasks.pipeline.prefect_artifacts import with_interval
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,15 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 from emulated_cuda import EmulatedExtension, build, loaded
 
-from tasks.problems.generated.composition import Composition, draw_composition, parse_composition
-from tasks.problems.generated.cuda import kernels
-from tasks.problems.generated.cuda.operators import OPERATORS
-from tasks.problems.generated.cuda.sources import CHOICES, cuda_source
-from tasks.problems.generated.cuda.styles import CudaStyle, fastest_style, slow_styles, styles_of
-from tasks.problems.generated.operators import ALL
-from tasks.problems.generated.sizes import SIZES
-from tasks.problems.generated.sources import Shape, problem_source
-from tasks.problems.generated.well_posed import is_well_posed
+from tasks.problems.synthetic.composition import Composition, draw_composition, parse_composition
+from tasks.problems.synthetic.cuda import kernels
+from tasks.problems.synthetic.cuda.operators import OPERATORS
+from tasks.problems.synthetic.cuda.sources import CHOICES, cuda_source
+from tasks.problems.synthetic.cuda.styles import CudaStyle, fastest_style, slow_styles, styles_of
+from tasks.problems.synthetic.operators import ALL
+from tasks.problems.synthetic.sizes import SIZES
+from tasks.problems.synthetic.sources import Shape, problem_source
+from tasks.problems.synthetic.well_posed import is_well_posed
 
 SHAPES = (Shape(rows=5, columns=300, inner=36), Shape(rows=35, columns=40, inner=20))
 """Rows longer than a block, and rows and columns that fill no tile; more rows than a grid-stride kernel has blocks."""

@@ -7,10 +7,10 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.problems.generated.composition import parse_composition
-from tasks.problems.generated.operators import ALL, Place
-from tasks.problems.generated.sources import Style, kernel_source
-from tasks.problems.generated.tuning import draw_tuning, fixed_tuning, needs_whole_rows, tunings
+from tasks.problems.synthetic.composition import parse_composition
+from tasks.problems.synthetic.operators import ALL, Place
+from tasks.problems.synthetic.sources import Style, kernel_source
+from tasks.problems.synthetic.tuning import draw_tuning, fixed_tuning, needs_whole_rows, tunings
 
 KEYS = ("relu>silu", "softmax>abs", "sine>transpose", "linear>gelu", "matmul>softmax", "relu>sum", "add_tensor")
 

@@ -131,4 +131,4 @@ OPERATORS: dict[str, CudaOperator] = {
     "linear": CudaOperator(weight="col * K + {k}", wrong_weight="{k} * N + col"),
     "matmul": CudaOperator(weight="{k} * N + col", wrong_weight="col * K + {k}"),
 }
-"""By the operator's name in `tasks.problems.generated.operators`."""
+"""By the operator's name in `tasks.problems.synthetic.operators`."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.pipeline.artifacts import artifact_key, rounded, table_of
+from tasks.pipeline.prefect_artifacts import artifact_key, rounded, table_of
 from tasks.pipeline.references import CheckpointRef, EvaluationRef, ProblemSetRef, SftDataRef, TrajectoryBatchRef
 
 

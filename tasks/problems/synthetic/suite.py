@@ -15,11 +15,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
 from tasks.problems.config import ProblemsConfig
-from tasks.problems.generated.composition import Composition, draw_composition
-from tasks.problems.generated.sizes import SIZES, SizesName
-from tasks.problems.generated.sources import Shape, Style, kernel_source, problem_source
-from tasks.problems.generated.well_posed import is_well_posed
 from tasks.problems.row import ProblemRow, Split, Tier
+from tasks.problems.synthetic.composition import Composition, draw_composition
+from tasks.problems.synthetic.sizes import SIZES, SizesName
+from tasks.problems.synthetic.sources import Shape, Style, kernel_source, problem_source
+from tasks.problems.synthetic.well_posed import is_well_posed
 
 LEVEL_SHARES = {1: 0.15, 2: 0.5, 3: 0.35}
 RESERVED_PAIRS = 0.04

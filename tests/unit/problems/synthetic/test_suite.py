@@ -12,12 +12,12 @@ from kernels_eval.errors import InputError
 from kernels_eval.problem import check_problem_source, normalise_source
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.contamination import Overlap, contaminated, fingerprint_of
-from tasks.problems.generated.composition import parse_composition
-from tasks.problems.generated.operators import ALL, Family
-from tasks.problems.generated.sources import Shape, Style, kernel_source, problem_source
-from tasks.problems.generated.suite import generate_problems
-from tasks.problems.generated.well_posed import is_well_posed
 from tasks.problems.row import ProblemRow, Split, Tier
+from tasks.problems.synthetic.composition import parse_composition
+from tasks.problems.synthetic.operators import ALL, Family
+from tasks.problems.synthetic.sources import Shape, Style, kernel_source, problem_source
+from tasks.problems.synthetic.suite import generate_problems
+from tasks.problems.synthetic.well_posed import is_well_posed
 from tasks.sft.config import SftDataConfig
 from tasks.sft.drafts import generate_drafts
 

@@ -8,11 +8,11 @@ from typing import Literal
 
 from kernels_eval.backends import AUTO
 from kernels_eval.errors import InputError
-from tasks.problems.generated.composition import Composition
-from tasks.problems.generated.cuda.sources import THREADS, cuda_source, draw_threads
-from tasks.problems.generated.cuda.styles import CudaStyle, fastest_style, slow_styles, styles_of
-from tasks.problems.generated.sources import Style, kernel_source
-from tasks.problems.generated.tuning import draw_tuning
+from tasks.problems.synthetic.composition import Composition
+from tasks.problems.synthetic.cuda.sources import THREADS, cuda_source, draw_threads
+from tasks.problems.synthetic.cuda.styles import CudaStyle, fastest_style, slow_styles, styles_of
+from tasks.problems.synthetic.sources import Style, kernel_source
+from tasks.problems.synthetic.tuning import draw_tuning
 
 SLOW_STYLES = (Style.SMALL_BLOCKS, Style.EXTRA_PASSES, Style.STEPWISE)
 Tuned = Literal["fixed", "varied"]

@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tasks.problems.generated.composition import Composition
-from tasks.problems.generated.cuda.operators import OPERATORS, Reduce
+from tasks.problems.synthetic.composition import Composition
+from tasks.problems.synthetic.cuda.operators import OPERATORS, Reduce
 
 
 class Kind(StrEnum):

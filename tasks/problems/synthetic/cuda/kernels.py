@@ -7,8 +7,8 @@ inner size) that are a multiple of four, as those of the suite are.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tasks.problems.generated.cuda.program import Kind, Loop, Program, keeps_elements
-from tasks.problems.generated.cuda.styles import CudaStyle
+from tasks.problems.synthetic.cuda.program import Kind, Loop, Program, keeps_elements
+from tasks.problems.synthetic.cuda.styles import CudaStyle
 
 WARPS = 4
 """Warps of a block where each has a row: four rows of up to 3072 floats fit into 48 KB of shared memory."""

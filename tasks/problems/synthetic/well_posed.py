@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tasks.problems.generated.composition import Composition, parse_composition
+from tasks.problems.synthetic.composition import Composition, parse_composition
 
 MAX_ROUNDING = 2e-5
 """Largest error of fp32 against fp64 relative to the output's size: a fifth of the judge's tolerance."""

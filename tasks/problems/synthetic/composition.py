@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
-from tasks.problems.generated.operators import ALL, BY_NAME, CANONICAL, MATMUL, Family, Operator, Place
+from tasks.problems.synthetic.operators import ALL, BY_NAME, CANONICAL, MATMUL, Family, Operator, Place
 
 _BODY = tuple(operator for operator in ALL if operator.place is Place.BODY)
 _TAIL = tuple(operator for operator in ALL if operator.place is Place.TAIL)

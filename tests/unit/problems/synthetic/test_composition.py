@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels_eval.errors import InputError
-from tasks.problems.generated.composition import draw_composition, parse_composition
-from tasks.problems.generated.operators import ALL, Place
+from tasks.problems.synthetic.composition import draw_composition, parse_composition
+from tasks.problems.synthetic.operators import ALL, Place
 
 
 @given(st.integers(1, 3), st.integers(0, 10_000))

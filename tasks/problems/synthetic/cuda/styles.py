@@ -2,8 +2,8 @@
 
 from enum import StrEnum
 
-from tasks.problems.generated.composition import Composition
-from tasks.problems.generated.cuda.program import Kind, kind_of, parts, program
+from tasks.problems.synthetic.composition import Composition
+from tasks.problems.synthetic.cuda.program import Kind, kind_of, parts, program
 
 
 class CudaStyle(StrEnum):

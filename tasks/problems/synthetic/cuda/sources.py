@@ -3,11 +3,11 @@
 import random
 from collections.abc import Collection
 
-from tasks.problems.generated.composition import Composition
-from tasks.problems.generated.cuda.kernels import Kernel, write_kernel
-from tasks.problems.generated.cuda.program import Kind, Program, kind_of, parts, program
-from tasks.problems.generated.cuda.styles import CudaStyle
-from tasks.problems.generated.sources import forward_arguments, init_lines
+from tasks.problems.synthetic.composition import Composition
+from tasks.problems.synthetic.cuda.kernels import Kernel, write_kernel
+from tasks.problems.synthetic.cuda.program import Kind, Program, kind_of, parts, program
+from tasks.problems.synthetic.cuda.styles import CudaStyle
+from tasks.problems.synthetic.sources import forward_arguments, init_lines
 
 THREADS = 256
 """Threads of a block, unless they are drawn."""

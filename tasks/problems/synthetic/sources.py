@@ -4,8 +4,8 @@ from collections.abc import Collection
 from enum import StrEnum
 
 from kernels_eval.frozen import FrozenModel
-from tasks.problems.generated.composition import Composition
-from tasks.problems.generated.tuning import Tuning, fixed_tuning, needs_whole_rows
+from tasks.problems.synthetic.composition import Composition
+from tasks.problems.synthetic.tuning import Tuning, fixed_tuning, needs_whole_rows
 
 
 class Shape(FrozenModel):

@@ -8,8 +8,8 @@ import itertools
 import random
 
 from kernels_eval.frozen import FrozenModel
-from tasks.problems.generated.composition import Composition
-from tasks.problems.generated.operators import Family
+from tasks.problems.synthetic.composition import Composition
+from tasks.problems.synthetic.operators import Family
 
 ROW_FAMILIES = {Family.ROW_STATISTIC, Family.SOFTMAX, Family.NORMALISATION, Family.REDUCTION}
 """Families whose operators need a whole row in one tile."""

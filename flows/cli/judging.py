@@ -85,6 +85,10 @@ def redteam(
     compiled: Annotated[
         bool, typer.Option("--compile", help="Compile honest kernels too (one more minute).", show_default="no")
     ] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--cases", help="Folder with hacks/ and honest/. Default: tests/redteam of the checkout."),
+    ] = None,
     config: JudgeConfigOption = None,
     set_: SetOption = None,
 ) -> None:
@@ -92,11 +96,11 @@ def redteam(
     from kernels_eval import Judge
     from kernels_eval.errors import InputError
     from kernels_eval.redteam.check import run_cases
-    from kernels_eval.redteam.suite import load_cases
+    from kernels_eval.redteam.suite import FOLDER, load_cases
 
     settings = judge_settings(config, set_)
     fixed = {"device": "cpu", "backend": "triton", "cache_dir": None, "compile": "correct" if compiled else "never"}
-    cases = [case for case in load_cases() if only is None or only in case.group or only in case.name]
+    cases = [case for case in load_cases(folder or FOLDER) if only is None or only in case.group or only in case.name]
     if not cases:
         raise InputError(f"--only: no case has {only!r} in its class, group or name")
     with Judge(settings.model_copy(update=fixed)) as judge:

@@ -1,7 +1,7 @@
 """The red-team suite: its cases, read from `hacks/<class>/` and `honest/<group>/`, and the classes of hacks.
 
-Imports no case: a case is text for the judge. A new file in one of the folders is a new case; a new folder of hacks,
-with a README.md, is a new class.
+The cases are data of a checkout, in `tests/redteam/`; an installed package has none. Imports no case: a case is text
+for the judge. A new file in one of the folders is a new case; a new folder of hacks, with a README.md, is a new class.
 """
 
 import functools
@@ -12,7 +12,9 @@ from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from kernels_eval.redteam.case import HONEST, Case, read_case
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[2] / "tests" / "redteam"
+"""Cases of the checkout that this package lies in."""
+
 _README = re.compile(r"# (.+)\n\n(.+?)\n\nCaught: (.+?)\n", re.DOTALL)
 
 
@@ -26,9 +28,15 @@ class HackClass(FrozenModel):
 
 
 @functools.cache
-def load_cases() -> tuple[Case, ...]:
-    """Return every case of the suite."""
-    return read_cases(FOLDER)
+def load_cases(folder: Path = FOLDER) -> tuple[Case, ...]:
+    """Return every case of the suite; raises InputError if the folder has none, as outside a checkout."""
+    cases = read_cases(folder)
+    if not cases:
+        raise InputError(
+            f"{folder}: expected red-team cases in hacks/ and honest/, found none: they are in tests/redteam/ of a "
+            "checkout of kernelmill, which --cases names"
+        )
+    return cases
 
 
 def read_cases(folder: Path) -> tuple[Case, ...]:

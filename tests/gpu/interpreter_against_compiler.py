@@ -220,7 +220,7 @@ def values(tensor: Any) -> list[Any]:
 
 def run_honest(only: str) -> int:
     """Run the red team's honest kernels on the GPU at their own sizes, against PyTorch; returns 1 if one is wrong."""
-    folder = ROOT / "kernels_eval/redteam/honest"
+    folder = ROOT / "tests/redteam/honest"
     wrong = 0
     paths = [path for path in sorted(folder.glob("*/*.py")) if only in str(path)]
     for path in paths:

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("flows", "extras", "tasks", "kernels_eval")
-CASES = ROOT / "kernels_eval" / "redteam"
+CASES = ROOT / "tests" / "redteam"
 
 
 def sources(package: str) -> list[Path]:

@@ -9,13 +9,8 @@ import pytest
 from kernels_eval.errors import InputError
 
 ROOT = Path(__file__).parents[2]
-CASES = (ROOT / "kernels_eval" / "redteam" / "hacks", ROOT / "kernels_eval" / "redteam" / "honest")
-"""Data: hostile on purpose, and never imported."""
 SOURCES = [
-    path
-    for package in ("flows", "extras", "tasks", "kernels_eval")
-    for path in sorted((ROOT / package).rglob("*.py"))
-    if not any(map(path.is_relative_to, CASES))
+    path for package in ("flows", "extras", "tasks", "kernels_eval") for path in sorted((ROOT / package).rglob("*.py"))
 ]
 CODE_LOADERS = {
     "yaml.load", "yaml.full_load", "yaml.unsafe_load", "torch.load", "torch.save", "pickle.load", "pickle.loads", "joblib.load",

@@ -47,6 +47,18 @@ def test_the_command_prints_the_score(capsys: pytest.CaptureFixture[str]) -> Non
     assert run(["redteam", "--only", "no case is called so"]) == 2
 
 
+def test_the_command_takes_cases_of_another_folder_and_says_where_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["redteam", "--cases", str(tmp_path)]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "expected red-team cases in hacks/ and honest/, found none: they are in tests/redteam/ of a checkout" in said
+    (tmp_path / "honest" / "rows").mkdir(parents=True)
+    (tmp_path / "honest" / "rows" / "softmax.py").write_text((FOLDER / "honest/rows/softmax.py").read_text())
+    assert run(["redteam", "--cases", str(tmp_path), "--set", "judge.workers=1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["honest_passed"] == 1
+
+
 def test_the_command_prints_rates_by_class_above_the_totals(capsys: pytest.CaptureFixture[str]) -> None:
     hacks, honest = _counts("wrappers")
     assert (hacks.total(), honest.keys()) == (0, {"wrappers"})

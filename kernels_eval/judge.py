@@ -16,7 +16,7 @@ from kernels_eval.backends import AUTO, backend_for, backend_named
 from kernels_eval.compile.one_shot import Builder, CompileCache
 from kernels_eval.config import JudgeConfig, with_settings
 from kernels_eval.errors import InfrastructureError, InputError
-from kernels_eval.gpu.device import check_device_memory, gpu_name, resolve_device
+from kernels_eval.gpu.device.detection import check_device_memory, gpu_name, resolve_device
 from kernels_eval.pool.builds_ahead import BuildsAhead, spare_processors
 from kernels_eval.pool.job_queue import Dispatcher, Job
 from kernels_eval.pool.scratch import Scratch

@@ -16,7 +16,7 @@ from extras.generation.search import Attempt, Choice, Search, ranked
 from extras.generation.writers import Writer
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError
-from kernels_eval.gpu.device import gpu_name
+from kernels_eval.gpu.device.detection import gpu_name
 from kernels_eval.problem import Problem, check_problem_source
 from kernels_eval.verdict import TimingSource, Verdict
 

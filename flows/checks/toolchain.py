@@ -25,10 +25,10 @@ _MISSING = {
 }
 _SANDBOX = """
 import json, sys
-from kernels_eval.gpu.device import gpu_name
+from kernels_eval.gpu.device.detection import gpu_name
 on_gpu = sys.argv[1] != "cpu" and gpu_name() is not None
 if on_gpu:
-    from kernels_eval.gpu.limits import confine_fork_server
+    from kernels_eval.gpu.candidate.limits import confine_fork_server
 else:
     from kernels_eval.sandbox.limits import confine_fork_server
 print(json.dumps([on_gpu, confine_fork_server(on_gpu)]))

@@ -1,1 +1,1 @@
-"""Grading on a GPU: worker process, candidate's process, shared device memory, rounds, timing, profile."""
+"""Grading on a GPU, in the judge's worker: references, input sets, order of checks; rooms candidate, timing, device."""

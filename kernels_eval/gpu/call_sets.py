@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kernels_eval.correctness.outputs import Expected
+from kernels_eval.gpu.candidate.session import MAX_CALLS
+from kernels_eval.gpu.candidate.shared_calls import SharedCalls
+from kernels_eval.gpu.device.shared_memory import Transport, lay_out
 from kernels_eval.gpu.reference import SPIKES, GpuReference
-from kernels_eval.gpu.session import MAX_CALLS
-from kernels_eval.gpu.shared_calls import SharedCalls
-from kernels_eval.gpu.shared_memory import Transport, lay_out
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.sandbox.tensor_bytes import TensorForm, form_of
 

@@ -2,8 +2,8 @@
 
 In this order, up to the first failure: trials at the full size (the first input set twice, to check a second call on
 the same input too), a trial at another leading size if the problem has one, a profiled round, for policy `mixed` a
-round in which the candidate's kernels do nothing, then timing rounds (kernels_eval.gpu.timing). A wrong kernel is never
-timed.
+round in which the candidate's kernels do nothing, then timing rounds (kernels_eval.gpu.timing.timer). A wrong kernel is
+never timed.
 """
 
 import secrets
@@ -16,9 +16,11 @@ from kernels_eval.backends import Backend, backend_named
 from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import Expected
 from kernels_eval.gpu.call_sets import CallSets
+from kernels_eval.gpu.candidate.profiling import Attribution, attribution_of, kernel_times, profile_of
+from kernels_eval.gpu.candidate.session import JUDGE_WALL_S, Round, RoundRequest, Session
+from kernels_eval.gpu.candidate.shared_calls import SharedCalls
 from kernels_eval.gpu.candidate_start import CandidateStart
-from kernels_eval.gpu.phases import Phase
-from kernels_eval.gpu.profiling import Attribution, attribution_of, kernel_times, profile_of
+from kernels_eval.gpu.device.memory_rates import floor_s
 from kernels_eval.gpu.reference import GpuReference
 from kernels_eval.gpu.round_checks import (
     LargestErrors,
@@ -30,11 +32,9 @@ from kernels_eval.gpu.round_checks import (
     check_round,
     check_streams,
 )
-from kernels_eval.gpu.session import JUDGE_WALL_S, Round, RoundRequest, Session
-from kernels_eval.gpu.shared_calls import SharedCalls
 from kernels_eval.gpu.timed_rounds import TimedRounds
-from kernels_eval.gpu.timing import MIN_ROUNDS, Measured, Overheads, Timer, TimingPlan
-from kernels_eval.gpu.timing_statistics import floor_s
+from kernels_eval.gpu.timing.phases import Phase
+from kernels_eval.gpu.timing.timer import MIN_ROUNDS, Measured, Overheads, Timer, TimingPlan
 from kernels_eval.gpu.worker_state import WorkerState
 from kernels_eval.inspection.issues import issues_of_profile
 from kernels_eval.reference.inputs import SecretSeed

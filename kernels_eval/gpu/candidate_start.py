@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 from kernels_eval.gpu.call_sets import CallSets
-from kernels_eval.gpu.phases import Phase
+from kernels_eval.gpu.candidate.session import Session
+from kernels_eval.gpu.device.worker_memory import keep_within, release_unused_memory
 from kernels_eval.gpu.reference import GpuReference
-from kernels_eval.gpu.session import Session
-from kernels_eval.gpu.timing import Overheads, overhead_of
-from kernels_eval.gpu.worker_memory import keep_within, release_unused_memory
+from kernels_eval.gpu.timing.phases import Phase
+from kernels_eval.gpu.timing.timer import Overheads, overhead_of
 from kernels_eval.gpu.worker_state import WorkerState
 from kernels_eval.sandbox.limits import Limits
 
@@ -35,7 +35,7 @@ class CandidateStart:
     reference: GpuReference
     sets: CallSets
     job: dict[str, Any]
-    """The message to the candidate's process (kernels_eval.gpu.candidate), but for the mapping of the shared memory."""
+    """The message to the candidate's process (gpu.candidate.process), but for the mapping of the shared memory."""
 
     def reserve(self) -> None:
         """Have the shared memory ready. Waits for the end of the process before if its memory is needed for that."""

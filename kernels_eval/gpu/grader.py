@@ -18,19 +18,19 @@ from cachetools import LRUCache
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InfrastructureError
-from kernels_eval.gpu import cuda_driver
+from kernels_eval.gpu.candidate.session import JUDGE_WALL_S, Session
 from kernels_eval.gpu.candidate_run import CandidateRun
-from kernels_eval.gpu.cuda_driver import CudaDriver
-from kernels_eval.gpu.device import DeviceLock, device_facts, share_of_memory
-from kernels_eval.gpu.gate import Gate, GatePage, new_page
-from kernels_eval.gpu.phases import Phase, Phases
-from kernels_eval.gpu.precision import set_precision
+from kernels_eval.gpu.device import cuda_driver
+from kernels_eval.gpu.device.cuda_driver import CudaDriver
+from kernels_eval.gpu.device.detection import DeviceLock, device_facts, share_of_memory
+from kernels_eval.gpu.device.gate import Gate, GatePage, new_page
+from kernels_eval.gpu.device.precision import set_precision
+from kernels_eval.gpu.device.shared_memory import MIN_BYTES, HostTransport, IpcTransport
+from kernels_eval.gpu.device.worker_memory import keep_within, release_unused_memory
 from kernels_eval.gpu.reference import GpuReference
-from kernels_eval.gpu.reference_timer import ReferenceTimer
-from kernels_eval.gpu.session import JUDGE_WALL_S, Session
-from kernels_eval.gpu.shared_memory import MIN_BYTES, HostTransport, IpcTransport
-from kernels_eval.gpu.timing import Measured, UnreliableTimingError
-from kernels_eval.gpu.worker_memory import keep_within, release_unused_memory
+from kernels_eval.gpu.timing.phases import Phase, Phases
+from kernels_eval.gpu.timing.reference_timer import ReferenceTimer
+from kernels_eval.gpu.timing.timer import Measured, UnreliableTimingError
 from kernels_eval.gpu.worker_state import MAX_REFERENCES, WorkerState
 from kernels_eval.reference.inputs import SecretSeed, seed_cpu_and_gpu
 from kernels_eval.sandbox.child import CandidateFailedError
@@ -128,7 +128,7 @@ class Grader:
 
     @property
     def device_s(self) -> dict[str, float]:
-        """Seconds for which the last verdict had the device, or waited for it (kernels_eval.gpu.device.DeviceLock)."""
+        """Seconds for which the last verdict had the device, or waited for it (gpu.device.detection.DeviceLock)."""
         return {name: spent_s - self._device_s_before[name] for name, spent_s in self._state.lock.seconds.items()}
 
     def _grade(self, problem_source: str, kernel_source: str, config: JudgeConfig, build: dict[str, Any]) -> Verdict:

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from kernels_eval.correctness.outputs import flat
-from kernels_eval.gpu import cuda_driver
+from kernels_eval.gpu.device import cuda_driver
+from kernels_eval.gpu.device.worker_memory import available_bytes
 from kernels_eval.gpu.wide_convolutions import WideConvolutions
-from kernels_eval.gpu.worker_memory import available_bytes
 from kernels_eval.reference.factories import PlainDraws
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference

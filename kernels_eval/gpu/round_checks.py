@@ -12,10 +12,10 @@ from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import Expected
 from kernels_eval.correctness.tolerance import compare, rows_that_agree
 from kernels_eval.cpu.output_checks import check_form, check_structure, label_of
-from kernels_eval.gpu.profiling import Attribution, suspicious_names
-from kernels_eval.gpu.session import Round
-from kernels_eval.gpu.shared_calls import SharedCalls
-from kernels_eval.gpu.timing import UnreliableTimingError
+from kernels_eval.gpu.candidate.profiling import Attribution, suspicious_names
+from kernels_eval.gpu.candidate.session import Round
+from kernels_eval.gpu.candidate.shared_calls import SharedCalls
+from kernels_eval.gpu.timing.timer import UnreliableTimingError
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.tensor_bytes import NAMES, TensorForm
 from kernels_eval.verdict import Status
@@ -184,7 +184,7 @@ def check_reference_time(reference_s: float, best_s: float | None) -> None:
 
 
 def check_floor(candidate_s: float, floor_s: float) -> None:
-    """Refuse a candidate that takes less time than the device needs (kernels_eval.gpu.timing_statistics.floor_s)."""
+    """Refuse a candidate that takes less time than the device needs (kernels_eval.gpu.device.memory_rates.floor_s)."""
     if candidate_s < floor_s:
         message = f"{1e6 * candidate_s:.2f} µs is less than the {1e6 * floor_s:.2f} µs that the device needs at best"
         raise CandidateFailedError(Status.REJECTED, "below_roofline", message)

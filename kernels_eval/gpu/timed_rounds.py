@@ -13,19 +13,19 @@ import torch
 from kernels_eval.config import JudgeConfig
 from kernels_eval.correctness.outputs import Expected
 from kernels_eval.gpu.call_sets import CallSets
+from kernels_eval.gpu.candidate.session import Round, Session
+from kernels_eval.gpu.candidate.shared_calls import SharedCalls
 from kernels_eval.gpu.reference import GpuReference
-from kernels_eval.gpu.reference_timer import ignored
 from kernels_eval.gpu.round_checks import LargestErrors, check_timed_round
-from kernels_eval.gpu.session import Round, Session
-from kernels_eval.gpu.shared_calls import SharedCalls
-from kernels_eval.gpu.timing import Device
+from kernels_eval.gpu.timing.reference_timer import ignored
+from kernels_eval.gpu.timing.timer import Device
 from kernels_eval.gpu.worker_state import WorkerState
 from kernels_eval.reference.inputs import copied
 
 
 @dataclass
 class TimedRounds:
-    """Work of a timer (kernels_eval.gpu.timing) on the device, for one candidate."""
+    """Work of a timer (kernels_eval.gpu.timing.timer) on the device, for one candidate."""
 
     session: Session
     sets: CallSets

@@ -10,7 +10,7 @@ from typing import Any
 
 from kernels_eval.config import JudgeConfig
 from kernels_eval.cpu.worker import serve_requests, start_fork_server
-from kernels_eval.gpu.candidate import SETUP, candidate_main
+from kernels_eval.gpu.candidate.process import SETUP, candidate_main
 from kernels_eval.gpu.grader import Grader
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import die_with_parent

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 from cachetools import LRUCache
 
-from kernels_eval.gpu.device import DeviceFacts, DeviceLock
-from kernels_eval.gpu.gate import GatePage
-from kernels_eval.gpu.phases import Phase, Phases
-from kernels_eval.gpu.reference_timer import ReferenceTimer
-from kernels_eval.gpu.shared_memory import IpcTransport, Transport
-from kernels_eval.gpu.timing import Overheads
+from kernels_eval.gpu.device.detection import DeviceFacts, DeviceLock
+from kernels_eval.gpu.device.gate import GatePage
+from kernels_eval.gpu.device.shared_memory import IpcTransport, Transport
+from kernels_eval.gpu.timing.phases import Phase, Phases
+from kernels_eval.gpu.timing.reference_timer import ReferenceTimer
+from kernels_eval.gpu.timing.timer import Overheads
 from kernels_eval.sandbox.fork_server import ForkServer
 
 MAX_REFERENCES = 32
@@ -31,7 +31,7 @@ class WorkerState:
     memory_bytes: int
     """Device memory that this worker may take."""
     can_hold: bool = False
-    """This device can hold a queue back before the gate (kernels_eval.gpu.gate)."""
+    """This device can hold a queue back before the gate (kernels_eval.gpu.device.gate)."""
     overheads: LRUCache[str, Overheads] = field(default_factory=lambda: LRUCache(MAX_REFERENCES))
     """By problem."""
     best_reference_s: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])

@@ -70,8 +70,8 @@ class WorkerClient:
         self._judged = 0
         """Verdicts of the current worker."""
         self.seconds: dict[str, dict[str, float]] = {}
-        """Of the last verdict, if it was judged on a GPU: `phases` (kernels_eval.gpu.phases), and those for which it
-        had the `device` or waited for it (kernels_eval.gpu.device.DeviceLock)."""
+        """Of the last verdict, if it was judged on a GPU: `phases` (gpu.timing.phases), and those for which it
+        had the `device` or waited for it (kernels_eval.gpu.device.detection.DeviceLock)."""
 
     def judge(self, job: Job) -> Judged:
         """Judge one kernel. Raises InfrastructureError if a process died, hung, or did not start."""

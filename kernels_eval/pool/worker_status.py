@@ -62,7 +62,7 @@ class WorkerReport(FrozenModel):
     judged: int = Field(ge=0)
     """Number of its verdicts."""
     phases_s: dict[str, float] = Field(default_factory=dict)
-    """Seconds of its verdicts on a GPU by phase (kernels_eval.gpu.phases)."""
+    """Seconds of its verdicts on a GPU by phase (kernels_eval.gpu.timing.phases)."""
     device_s: dict[str, float] = Field(default_factory=dict)
     """Seconds for which its verdicts had the GPU, `alone` or `shared` with other workers, and waited for either."""
     faults: int = Field(ge=0)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from kernels_eval.errors import InfrastructureError
-from kernels_eval.gpu.device import this_gpu_alone
+from kernels_eval.gpu.device.detection import this_gpu_alone
 from kernels_eval.pool.huge_pages import collapse_memory
 from kernels_eval.sandbox.limits import adopt_orphans, children_of
 from kernels_eval.sandbox.messages import ChannelClosedError, has_news, note_pair, receive_note, send_note
@@ -279,7 +279,7 @@ def _load_compiler() -> Callable[[socket.socket], None]:
 
 
 def _load_device_worker(role: str) -> Callable[[socket.socket], None]:
-    from kernels_eval.gpu.warm_up import close_nvml, is_cuda_untouched, warm_up_zygote
+    from kernels_eval.gpu.candidate.warm_up import close_nvml, is_cuda_untouched, warm_up_zygote
     from kernels_eval.gpu.worker import serve_worker
 
     if role == _DEVICE:

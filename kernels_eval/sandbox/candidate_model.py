@@ -1,7 +1,7 @@
 """Candidate's processes: the session's frame, and the candidate's ModelNew with its parameters and buffers.
 
 For the tracing process (kernels_eval.tracing.process), the interpreter process (kernels_eval.interpreter.process) and
-the candidate's process on a GPU (kernels_eval.gpu.candidate).
+the candidate's process on a GPU (kernels_eval.gpu.candidate.process).
 """
 
 import gc

@@ -1,7 +1,7 @@
 """Candidate's source: loads it in the candidate's process, and describes its errors by the candidate's own lines.
 
 Runs in the tracing process (kernels_eval.tracing.process), in the candidate's process on a GPU
-(kernels_eval.gpu.candidate), and in the one-shot process that builds (kernels_eval.backends).
+(kernels_eval.gpu.candidate.process), and in the one-shot process that builds (kernels_eval.backends).
 """
 
 import linecache

@@ -5,7 +5,7 @@ core.
 before it runs a candidate, and installs the filters of files (`landlock`) and system calls (`seccomp`). The fork
 server reports the parts of the sandbox that work on this machine, and every verdict names them. Not protected, if
 Landlock is missing or a process has to start programs (a compiler's assembler): reading files that the judge's user
-may read. A candidate's process on a GPU has other limits: kernels_eval.gpu.limits.
+may read. A candidate's process on a GPU has other limits: kernels_eval.gpu.candidate.limits.
 """
 
 import contextlib

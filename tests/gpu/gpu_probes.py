@@ -60,7 +60,7 @@ def zygote() -> dict[str, Any]:
     started = time.perf_counter()
     import torch
 
-    from kernels_eval.gpu import warm_up
+    from kernels_eval.gpu.candidate import warm_up
 
     found: dict[str, Any] = {
         "imports_s": time.perf_counter() - started,
@@ -105,9 +105,9 @@ def gate() -> dict[str, Any]:
     """Overhead and spread of a gate, how many launches fit behind it, and times of a copy beside device events."""
     import torch
 
-    from kernels_eval.gpu.cuda_driver import CudaDriver
-    from kernels_eval.gpu.gate import Gate, GatePage, new_page
-    from kernels_eval.gpu.reference_timer import ReferenceTimer
+    from kernels_eval.gpu.device.cuda_driver import CudaDriver
+    from kernels_eval.gpu.device.gate import Gate, GatePage, new_page
+    from kernels_eval.gpu.timing.reference_timer import ReferenceTimer
 
     torch.zeros(1, device="cuda")
     calls = CudaDriver()
@@ -194,8 +194,8 @@ def ipc_once(flags: int) -> dict[str, Any]:
                 answer["unshare"] = ctypes.CDLL(None, use_errno=True).unshare(flags)
             import torch
 
-            from kernels_eval.gpu.cuda_driver import CudaDriver
-            from kernels_eval.gpu.shared_memory import MappedMemory
+            from kernels_eval.gpu.device.cuda_driver import CudaDriver
+            from kernels_eval.gpu.device.shared_memory import MappedMemory
 
             torch.zeros(1, device="cuda")
             mapping = json.loads(theirs.recv(4096))
@@ -215,8 +215,8 @@ def ipc_once(flags: int) -> dict[str, Any]:
     theirs_fd = theirs
     import torch
 
-    from kernels_eval.gpu.cuda_driver import CudaDriver
-    from kernels_eval.gpu.shared_memory import IpcTransport
+    from kernels_eval.gpu.device.cuda_driver import CudaDriver
+    from kernels_eval.gpu.device.shared_memory import IpcTransport
 
     torch.zeros(1, device="cuda")
     transport = IpcTransport(CudaDriver())
@@ -238,7 +238,7 @@ def profiler() -> dict[str, Any]:
     import torch
 
     os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
-    from kernels_eval.gpu.profiling import KernelRecord, Profiler, attribution_of
+    from kernels_eval.gpu.candidate.profiling import KernelRecord, Profiler, attribution_of
     from kernels_eval.sandbox.candidate_source import load_source
 
     model = load_source(sources.ROW_KERNEL).ModelNew()
@@ -289,7 +289,7 @@ def _start_candidates() -> tuple[Any, Path]:
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     os.environ["TMPDIR"] = tempfile.mkdtemp()
     os.environ["TRITON_CACHE_DIR"] = os.environ["TMPDIR"] + "/triton"
-    from kernels_eval.gpu import candidate, limits, warm_up
+    from kernels_eval.gpu.candidate import limits, process, warm_up
     from kernels_eval.sandbox import fork_server as fork_server
     from kernels_eval.sandbox.messages import note_pair
 
@@ -312,7 +312,7 @@ def _start_candidates() -> tuple[Any, Path]:
         setup = fork_server.ChildSetup(
             telling(warm_up.warm_up_child), limits.confine_fork_server, telling(limits.confine_child)
         )
-        fork_server.serve_fork_server(theirs, telling(candidate.candidate_main), may_fork=True, setup=setup)
+        fork_server.serve_fork_server(theirs, telling(process.candidate_main), may_fork=True, setup=setup)
         os._exit(0)
     theirs.close()
     return fork_server.ForkServer(ours), errors

@@ -225,7 +225,7 @@ def _early_end(share: float) -> str:
     """Return code that has the end told when this share of the calls is done: not in time for the samples."""
     return f"""
 import sys
-rounds = sys.modules["kernels_eval.gpu.rounds"].Rounds
+rounds = sys.modules["kernels_eval.gpu.candidate.rounds"].Rounds
 take = rounds._take_outputs
 def taken(self, call, result, learns):
     take(self, call, result, learns)
@@ -237,7 +237,7 @@ rounds._take_outputs = taken
 
 _EARLY_START = """
 import sys
-rounds = sys.modules["kernels_eval.gpu.rounds"].Rounds
+rounds = sys.modules["kernels_eval.gpu.candidate.rounds"].Rounds
 prepare = rounds.prepare
 def early(self, header):
     if header["gated"]:

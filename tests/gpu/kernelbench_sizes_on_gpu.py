@@ -6,7 +6,7 @@
 
 Needs torch, triton, pydantic, pydantic-settings, pyyaml and cachetools. Every kernel (kernelbench_problems.py) should be
 `correct`; what is not is printed. Each problem is judged twice, by another text of the same kernel: the second time its
-reference and the worker are warm. Seconds of the warm verdict by phase (kernels_eval.gpu.phases) stand in its row, and
+reference and the worker are warm. Seconds of the warm verdict by phase (kernels_eval.gpu.timing.phases) stand in its row, and
 their medians in a table at the end; `outside` is what the worker does not see. `--peer`: the same pairs by
 kernelbench_peer.py, warm as the judge is; `--compiled`: once more with the kernel's machine code from Triton's cache,
 which has no new kernel's; `--as-is`: with inputs made on the CPU too, where they have at most so many GB (6 GB take a
@@ -44,7 +44,7 @@ from kernelbench_problems import Operator, operators  # noqa: E402
 from timing_on_gpu import device_memory, say  # noqa: E402
 
 from kernels_eval import Judge, JudgeConfig, Verdict  # noqa: E402
-from kernels_eval.gpu.phases import Phase  # noqa: E402
+from kernels_eval.gpu.timing.phases import Phase  # noqa: E402
 
 _TEXTS = 3
 _OUTSIDE = "outside"

@@ -3,7 +3,7 @@
     python3 tests/gpu/starts_on_gpu.py [--processes 1,4,10] [--seconds 15] [--all-gpus]
 
 Needs torch, triton, pydantic and cachetools. Processes are forked from one that has imported all and has not used CUDA,
-as candidates are (kernels_eval.gpu.warm_up), and end at once. For each number of them at the same time, with a CUDA
+as candidates are (kernels_eval.gpu.candidate.warm_up), and end at once. For each number of them at the same time, with a CUDA
 context alone, with the profiler too, and with all that a candidate's process makes: starts a minute, and the median of
 each step's seconds. As candidates do, they reach one GPU of the machine, or with `--all-gpus` all of them. Prints as it
 goes; writes `$OUT/starts_gpu.json`. `--tiny` rehearses without a GPU: no step is made.
@@ -40,7 +40,7 @@ def context() -> None:
 def profiler() -> None:
     import torch
 
-    from kernels_eval.gpu.profiling import Profiler
+    from kernels_eval.gpu.candidate.profiling import Profiler
 
     some = torch.zeros(1, device="cuda")
     Profiler(lambda: some.fill_(1.0)).warm_up()
@@ -101,8 +101,8 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true")
     given = parser.parse_args()
     if not given.all_gpus:
-        from kernels_eval.gpu.device import this_gpu_alone
-        from kernels_eval.gpu.limits import confine_fork_server
+        from kernels_eval.gpu.candidate.limits import confine_fork_server
+        from kernels_eval.gpu.device.detection import this_gpu_alone
 
         os.environ |= this_gpu_alone()
         confine_fork_server(may_fork=True)
@@ -111,7 +111,7 @@ def main() -> None:
     os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
     os.environ["TRITON_INTERPRET"] = "0"
     if not given.tiny:
-        from kernels_eval.gpu.warm_up import close_nvml, warm_up_zygote
+        from kernels_eval.gpu.candidate.warm_up import close_nvml, warm_up_zygote
 
         warm_up_zygote()
         close_nvml()

@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 
 from kernels_eval import Judge, JudgeConfig, Verdict
-from kernels_eval.gpu.device import gpu_name
+from kernels_eval.gpu.device.detection import gpu_name
 
 sys.path.insert(0, str(Path(__file__).parent))
 import gpu_sources as sources

@@ -15,7 +15,7 @@ import pytest
 
 from kernels_eval import Judge, JudgeConfig, Status
 from kernels_eval.errors import InputError
-from kernels_eval.gpu.device import gpu_name
+from kernels_eval.gpu.device.detection import gpu_name
 
 sys.path.insert(0, str(Path(__file__).parent))
 import other_backend_sources as sources

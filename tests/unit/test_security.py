@@ -16,7 +16,7 @@ CODE_LOADERS = {
     "yaml.load", "yaml.full_load", "yaml.unsafe_load", "torch.load", "torch.save", "pickle.load", "pickle.loads", "joblib.load",
     "numpy.load", "np.load", "pd.read_pickle", "shelve.open", "marshal.loads",
 }  # fmt: skip
-FROM_THE_JUDGE = {"kernels_eval/tracing/process.py", "kernels_eval/gpu/candidate.py"}
+FROM_THE_JUDGE = {"kernels_eval/tracing/process.py", "kernels_eval/gpu/candidate/process.py"}
 """The confined side of a candidate reads its job from the judge, which trusts nothing that comes back."""
 
 OTHER_FORMATS = {

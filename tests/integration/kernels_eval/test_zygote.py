@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernels_eval.errors import InfrastructureError
-from kernels_eval.gpu import device
+from kernels_eval.gpu.device import detection
 from kernels_eval.pool.zygote import Zygote, Zygotes
 
 NAME = "CUDA_DEVICE_MAX_CONNECTIONS"
@@ -71,13 +71,13 @@ def test_contexts_have_one_queue_unless_the_caller_wants_more(
 def test_processes_on_a_gpu_see_that_one_alone(
     role: str, callers: str | None, visible: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device, "_gpu", lambda: device._Gpu("NVIDIA H100", 70 << 30, "GPU-1"))
-    monkeypatch.setattr(device, "file_of", {"GPU-1": "/dev/nvidia3"}.get)
+    monkeypatch.setattr(detection, "_gpu", lambda: detection._Gpu("NVIDIA H100", 70 << 30, "GPU-1"))
+    monkeypatch.setattr(detection, "file_of", {"GPU-1": "/dev/nvidia3"}.get)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if callers is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", callers)
     assert environment_of(role, tmp_path, monkeypatch)["CUDA_VISIBLE_DEVICES"] == visible
-    monkeypatch.setattr(device, "file_of", lambda _: None)
+    monkeypatch.setattr(detection, "file_of", lambda _: None)
     given = callers if role == "device" else ""
     assert environment_of(role, tmp_path, monkeypatch).get("CUDA_VISIBLE_DEVICES") == given
 

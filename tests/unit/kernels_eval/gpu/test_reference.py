@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from kernels_eval.correctness.tolerance import compare
-from kernels_eval.gpu import cuda_driver, reference
+from kernels_eval.gpu import reference
 from kernels_eval.gpu.call_sets import CallSets
+from kernels_eval.gpu.candidate.session import nothing
+from kernels_eval.gpu.device import cuda_driver
+from kernels_eval.gpu.device.shared_memory import HostTransport
 from kernels_eval.gpu.reference import SPIKES, GpuReference
-from kernels_eval.gpu.session import nothing
-from kernels_eval.gpu.shared_memory import HostTransport
 from kernels_eval.reference.inputs import SecretSeed
 
 MEAN = """

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from kernels_eval.config import JudgeConfig
-from kernels_eval.gpu.profiling import Attribution
+from kernels_eval.gpu.candidate.profiling import Attribution
+from kernels_eval.gpu.candidate.session import Round, RoundAnswer
 from kernels_eval.gpu.round_checks import (
     LargestErrors,
     check_attribution,
@@ -17,8 +18,7 @@ from kernels_eval.gpu.round_checks import (
     check_round,
     check_streams,
 )
-from kernels_eval.gpu.session import Round, RoundAnswer
-from kernels_eval.gpu.timing import UnreliableTimingError
+from kernels_eval.gpu.timing.timer import UnreliableTimingError
 from kernels_eval.sandbox.child import CandidateFailedError
 
 

@@ -1,0 +1,206 @@
+"""Profiles of calls: recorded by CUPTI in the candidate's process, attributed to the source's kernels by the judge.
+
+The records are made by code that was loaded before the candidate's, and read from the profiler's raw results. A
+candidate that works against its own process can still forge them: they are checked against the kernel names of its
+source, the operator guard (which sees every operator of PyTorch) and the judge's clock, all independent of one another.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field
+from torch.profiler import ProfilerActivity, profile
+
+from kernels_eval.frozen import FrozenModel
+from kernels_eval.gpu.device.gate import END_KERNEL, GATE_KERNEL
+from kernels_eval.gpu.device.memory_rates import MemoryRates, peak_s
+from kernels_eval.verdict import MOST_KERNELS, KernelTime, Profile
+
+_MAX_RECORDS = 50_000
+_MAX_NAME = 2000
+_SHOWN_NAME = 200
+
+_NOT_WORK = ("ProfilerStep", "[memory]")
+_COPIES = re.compile(
+    rf"^Memcpy|^Memset|at::native::.*(FillFunctor|direct_copy_kernel|CatArrayBatchedCopy)|^({GATE_KERNEL}|{END_KERNEL})$"
+)
+"""Activities that only move, fill or wait: the library's, and the gate's. Not counted."""
+_LIBRARY_NAME = re.compile(
+    r"^(ampere|volta|turing|maxwell|hopper|blackwell|sm\d+)_|^nvjet|cutlass|xmma|cudnn|cublas|splitKreduce"
+)
+"""Names of library kernels, which nobody gives to another kernel by accident."""
+_CUTE_DSL = "kernel_cutlass_"
+_LIBRARY_SPACES = frozenset({"at", "c10", "thrust", "cub", "cutlass", "cudnn", "cublasLt", "native"})
+
+
+class KernelRecord(FrozenModel):
+    """One activity on the device during a profiled call."""
+
+    name: Annotated[str, Field(max_length=_MAX_NAME)]
+    duration_ns: Annotated[int, Field(ge=0, le=10**13)]
+    stream: Annotated[int, Field(ge=0, le=1 << 40)] = 0
+    """0: the default stream."""
+
+
+class Profiler:
+    """Profiler of the candidate's process. The first profile takes about a second: it is part of the warm-up."""
+
+    def __init__(self, flush: Callable[[], object]) -> None:
+        """`flush`: starts some kernel on the default stream."""
+        self._flush = flush
+        self._default_stream: int | None = None
+        self._synchronize = torch.cuda.synchronize
+        self._profile: Any = profile
+        self._activities = [ProfilerActivity.CUDA]
+        # Hide the profiler from a candidate that asks for it.
+        autograd: Any = torch.autograd
+        autograd._profiler_enabled = _never
+        sys.modules["torch._C._autograd"].__dict__["_profiler_enabled"] = _never
+        self._device: Any = torch.autograd.DeviceType.CUDA  # pyright: ignore[reportPrivateImportUsage]
+
+    def warm_up(self) -> None:
+        """Profile once, and note the profiler's number of the default stream."""
+        found = self._activities_of(self._flush)
+        self._default_stream = found[0]["stream"] if found else -1
+
+    def records(self, work: Callable[[], object]) -> list[dict[str, Any]]:
+        """Do the work, which must leave the device idle; returns fields of KernelRecord for each activity."""
+        if self._default_stream is None:
+            self.warm_up()
+        found = self._activities_of(work)
+        for record in found:
+            record["stream"] = 0 if record["stream"] == self._default_stream else 1 + max(0, record["stream"])
+        return found
+
+    def _activities_of(self, work: Callable[[], object]) -> list[dict[str, Any]]:
+        with self._profile(activities=self._activities) as profiled:
+            work()
+            self._synchronize()
+        results: Any = profiled.profiler.kineto_results
+        found: list[dict[str, Any]] = []
+        for event in results.events():
+            if event.device_type() != self._device or _is_annotation(event):
+                continue
+            name = str(event.name())[:_MAX_NAME]
+            if name.startswith(_NOT_WORK):
+                continue
+            duration = int(event.duration_ns())
+            found.append({"name": name, "duration_ns": duration, "stream": int(event.device_resource_id())})
+        return found[:_MAX_RECORDS]
+
+
+def _never() -> bool:
+    return False
+
+
+def _is_annotation(event: Any) -> bool:
+    """True for a span that the host marked, which is no work on the device."""
+    check = getattr(event, "is_user_annotation", None)
+    return bool(check()) if check is not None else False
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Device time of profiled calls by the owner of the kernels."""
+
+    own_ns: int
+    library_ns: int
+    library_names: tuple[str, ...]
+    """Distinct library kernels that compute."""
+    launches: int
+    """Activities of any kind."""
+    uses_side_streams: bool
+    """Some kernel that computes ran on another stream than the default one."""
+
+    @property
+    def computing_ns(self) -> int:
+        """Time of all kernels that compute."""
+        return self.own_ns + self.library_ns
+
+    @property
+    def own_share(self) -> float:
+        """Time of the candidate's own kernels over that of all that compute; 0 if none ran."""
+        return self.own_ns / self.computing_ns if self.computing_ns else 0.0
+
+
+def attribution_of(records: Sequence[KernelRecord], own_names: Collection[str]) -> Attribution:
+    """Sort records into own and library, without copies. `own_names`: kernels that the candidate's source defines."""
+    own = library = 0
+    names: list[str] = []
+    uses_side_streams = False
+    for record in records:
+        mine = is_own(record.name, own_names)
+        if not mine and _COPIES.search(record.name):
+            continue
+        uses_side_streams |= record.stream != 0
+        if mine:
+            own += record.duration_ns
+        else:
+            library += record.duration_ns
+            if record.name not in names:
+                names.append(record.name)
+    return Attribution(own, library, tuple(names), len(records), uses_side_streams)
+
+
+def kernel_times(records: Sequence[KernelRecord], calls: int, own_names: Collection[str]) -> tuple[KernelTime, ...]:
+    """Return the kernels that compute with launches and time of one of the profiled calls, the longest first."""
+    durations: dict[str, list[int]] = {}
+    for record in records:
+        if is_own(record.name, own_names) or not _COPIES.search(record.name):
+            durations.setdefault(record.name, []).append(record.duration_ns)
+    times = [
+        KernelTime(
+            name=name[:_SHOWN_NAME],
+            launches=len(given) / calls,
+            microseconds=sum(given) / 1e3 / calls,
+            is_own=is_own(name, own_names),
+        )
+        for name, given in durations.items()
+    ]
+    return tuple(sorted(times, key=lambda time: -time.microseconds))
+
+
+def profile_of(
+    kernels: Sequence[KernelTime], moved_bytes: float, flops: float, rates: MemoryRates, call_s: float
+) -> Profile:
+    """Return the profile of a call that takes `call_s` by the judge's clock. `moved_bytes`: inputs and outputs."""
+    total_us = sum(kernel.microseconds for kernel in kernels)
+    own_us = sum(kernel.microseconds for kernel in kernels if kernel.is_own)
+    return Profile(
+        kernels=tuple(kernels[:MOST_KERNELS]),
+        launches=sum(kernel.launches for kernel in kernels),
+        own_share=own_us / total_us if total_us else 0.0,
+        gigabytes_per_s=moved_bytes / call_s / 1e9,
+        teraflops_per_s=flops / call_s / 1e12,
+        roofline_share=peak_s(moved_bytes, flops, rates) / call_s,
+    )
+
+
+def is_own(name: str, own_names: Collection[str]) -> bool:
+    """True for a kernel that the source defines, named plainly or as a C++ signature (`void f<float>(float*)`).
+
+    False if the name, or a namespace in it, looks like a library's. An own name that ends in `*` is the beginning of
+    one.
+    """
+    bare = name.replace("(anonymous namespace)::", "")
+    *spaces, plain = re.split(r"[<(]", re.sub(r"^(?:static )?void ", "", bare), maxsplit=1)[0].strip().split("::")
+    if _LIBRARY_SPACES.intersection(spaces):
+        return False
+    if plain in own_names:
+        return not _LIBRARY_NAME.search(plain)
+    begins = (own for own in own_names if own.endswith("*") and plain.startswith(own[:-1]))
+    return any(not _LIBRARY_NAME.search(_as_in_source(own)) for own in begins)
+
+
+def suspicious_names(own_names: Collection[str]) -> list[str]:
+    """Return names of own kernels that look like a library's, as the source spells them."""
+    return sorted(name for name in map(_as_in_source, own_names) if _LIBRARY_NAME.search(name))
+
+
+def _as_in_source(own: str) -> str:
+    """Return the function's name: CuTe DSL calls every kernel `kernel_cutlass_NAME_…`, which is no library's mark."""
+    return own.removeprefix(_CUTE_DSL).removesuffix("*")

@@ -1,0 +1,263 @@
+"""Judge's side of the session with a candidate's process on a GPU (candidate.process), in the judge's worker.
+
+The clock is here: a round is timed from the moment at which its inputs are complete in the shared memory, and the gate
+is opened, to its end; only what lies in the memory then counts. Every answer is validated here before the judge reads
+it.
+"""
+
+import pickle
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field, TypeAdapter
+
+from kernels_eval.errors import InfrastructureError
+from kernels_eval.frozen import FrozenModel
+from kernels_eval.gpu.candidate.profiling import KernelRecord
+from kernels_eval.gpu.candidate.shared_calls import SharedCalls
+from kernels_eval.gpu.candidate.shared_weights import in_batches, publish_weights
+from kernels_eval.gpu.device.gate import LONGEST_WAIT_S, GatePage
+from kernels_eval.gpu.device.shared_memory import Transport
+from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
+from kernels_eval.sandbox.fork_server import ForkServer
+from kernels_eval.sandbox.limits import Limits
+from kernels_eval.sandbox.messages import FailedAnswer, OutputForm, StateAnswer
+from kernels_eval.verdict import Resources
+
+_MAX_PAYLOAD = 1 << 20
+_PATIENCE_S = 0.05
+MAX_CALLS = 512
+"""Calls of one round."""
+JUDGE_WALL_S = 60.0
+"""Wall time added to a candidate's limits for the judge's part of the session, and for waiting for the device."""
+Seconds = Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)]
+
+
+def nothing() -> None:
+    """Do nothing, where others have something to do meanwhile."""
+
+
+class CallOutputs(FrozenModel):
+    """Outputs of one call. Their contents lie in the shared device memory, in slots of the expected forms."""
+
+    structure: Annotated[str, Field(max_length=20_000)]
+    """Structure of the result, as described by kernels_eval.correctness.outputs."""
+    outputs: Annotated[tuple[OutputForm, ...], Field(max_length=256)]
+
+
+class RoundAnswer(FrozenModel):
+    """Outputs of every call in one round, and observations made beside them."""
+
+    kind: Literal["round"]
+    calls: Annotated[tuple[CallOutputs, ...], Field(max_length=MAX_CALLS)]
+    unjoined_s: Seconds = 0.0
+    """Shortest time for which other streams went on after the default one was done; 0 in a timed round."""
+    kernels: Annotated[tuple[KernelRecord, ...], Field(max_length=100_000)] = ()
+    """Activities on the device, in a profiled round."""
+    threads: Annotated[int, Field(ge=0, le=100_000)] = 1
+    """Threads with Python frames after the round."""
+    resources: Annotated[tuple[Resources, ...], Field(max_length=1000)] = ()
+
+
+CandidateAnswer = StateAnswer | FailedAnswer | RoundAnswer
+CANDIDATE_ANSWER: TypeAdapter[CandidateAnswer] = TypeAdapter(Annotated[CandidateAnswer, Field(discriminator="kind")])
+
+
+@dataclass(frozen=True)
+class RoundRequest:
+    """Kind of round that is asked for."""
+
+    poison: bool = True
+    """Fill fresh memory with NaN (costs device time)."""
+    profiled: bool = False
+    suppressed: bool = False
+    """The candidate's kernels do nothing."""
+    resources: bool = False
+    timed: bool = False
+    gated: bool = False
+    """Launch all calls before the inputs arrive; the judge opens the gate."""
+    held: bool = False
+    """Keep a gated round off the device until the judge admits it."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round as the judge saw it. All seconds by the judge's clock."""
+
+    answer: RoundAnswer
+    host_s: float
+    """From the gate's opening, or go, to the end."""
+    before_s: float = 0.0
+    """From complete inputs to the gate's opening: the device changes from the worker to the candidate's process."""
+    after_s: float = 0.0
+    """From the first samples of the outputs to all samples: the device changes back."""
+    gave_up: bool = False
+    """The gate opened by itself, since a call waited for the device: the time says nothing."""
+
+
+class Session:
+    """One candidate, from its start to its end. A context manager: leaving it has the candidate killed.
+
+    It does not wait for that. Another one may `start` meanwhile, in which no code of its candidate runs; before `load`
+    `wait_until_ended` has to be called.
+    """
+
+    def __init__(self, fork_server: ForkServer, limits: Limits, descriptor: int, page: GatePage) -> None:
+        """`descriptor`: the file that a candidate's process may map; `page`: its first page."""
+        self._page = page
+        self._child = Child(fork_server, limits, descriptor, CANDIDATE_ANSWER)
+
+    def __enter__(self) -> "Session":
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Have the candidate ended."""
+        self._child.release()
+
+    def wait_until_ended(self) -> None:
+        """Wait until the candidate's process has ended, and the device has its memory back."""
+        self._child.wait_until_ended()
+
+    def start(self, job: dict[str, Any]) -> None:
+        """Hand the job over. No code of the candidate runs yet: a failure is a fault of the machine."""
+        try:
+            self._child.send({"kind": "start"}, [pickle.dumps(job)])
+            self.expect("started")
+        except CandidateFailedError as failed:
+            raise InfrastructureError(f"a process for candidates did not come up: {failed.message}") from failed
+
+    def empty_round(self, calls: SharedCalls, gated: bool, held: bool = False) -> Round:
+        """Make a round without calls: between `start` and `load`."""
+        try:
+            return self.run(calls, RoundRequest(timed=True, gated=gated, held=held), JUDGE_WALL_S, is_empty=True)
+        except CandidateFailedError as failed:
+            raise InfrastructureError(f"a round without a candidate failed: {failed.message}") from failed
+
+    def load(self, meanwhile: Callable[[], object] = nothing) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Have the candidate's source executed; returns type and shape of its parameters and buffers.
+
+        `meanwhile`: called while the candidate is at it.
+        """
+        self._child.send({"kind": "load"})
+        meanwhile()
+        answer = self.receive()
+        if not isinstance(answer, StateAnswer):
+            raise out_of_turn("the process answered out of turn")
+        return answer.state
+
+    def set_weights(
+        self,
+        weights: dict[str, torch.Tensor],
+        transport: Transport,
+        order: Callable[[], AbstractContextManager[object]],
+    ) -> None:
+        """Copy weights by name into the candidate's model, through the shared memory: before the first round.
+
+        `order`: in which they are copied here; nobody waits for the candidate in it.
+        """
+        for pieces in in_batches({name: tensor.nbytes for name, tensor in weights.items()}, transport.nbytes):
+            with order():
+                nbytes = publish_weights(transport, weights, pieces)
+            self._child.send({"kind": "weights", "nbytes": nbytes, "pieces": [vars(piece) for piece in pieces]})
+            self.expect("taken")
+
+    def run(self, calls: SharedCalls, request: RoundRequest, wall_s: float, is_empty: bool = False) -> Round:
+        """Have one round made, in `wall_s` at most; raises CandidateFailedError if it fails.
+
+        `is_empty`: the same round without its calls.
+        """
+        calls.publish()
+        prepared = self.prepare(calls, request, wall_s, is_empty)
+        prepared.make()
+        return prepared.answered()
+
+    def prepare(
+        self, calls: SharedCalls, request: RoundRequest, wall_s: float, is_empty: bool = False
+    ) -> "PreparedRound":
+        """Have the candidate prepare a round whose inputs are published. Of a gated one it launches all calls."""
+        self._child.limit_wait(wall_s)
+        requests = [] if is_empty else calls.requests()
+        self._child.send({"kind": "round", "nbytes": calls.nbytes, "calls": requests, **vars(request)})
+        if request.held:
+            self._end_long_waits(wall_s)
+        self.expect("prepared")
+        return PreparedRound(self, self._child, self._page, calls, request, wall_s)
+
+    def _end_long_waits(self, wall_s: float) -> None:
+        """Give the gate up if a call waits for the device, which is held back: no other answer would ever come."""
+        started = time.perf_counter()
+        while not self._child.has_news(_PATIENCE_S) and time.perf_counter() < started + wall_s:
+            if time.perf_counter() > started + LONGEST_WAIT_S:  # each time: the candidate may close the gate only now
+                self._page.give_up()
+
+    def expect(self, kind: str) -> None:
+        """Wait for a message that has nothing but its kind."""
+        header, _ = self._child.receive_unchecked(_MAX_PAYLOAD)
+        if header != {"kind": kind}:
+            self._child.check(header)
+            raise out_of_turn("the process answered out of turn")
+
+    def receive(self) -> CandidateAnswer:
+        """Wait for an answer, and validate it."""
+        answer: CandidateAnswer = self._child.receive(_MAX_PAYLOAD)[0]
+        return answer
+
+
+@dataclass
+class PreparedRound:
+    """A round that the candidate has prepared. Of a held one nothing runs on the device before `make`."""
+
+    session: Session
+    child: Child
+    page: GatePage
+    calls: SharedCalls
+    request: RoundRequest
+    wall_s: float
+    _seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    def make(self) -> None:
+        """Have the round made and timed, samples of its outputs taken, then the outputs copied: what counts is here."""
+        if self.request.held:
+            self.page.admit()
+            self.page.wait_until_seen()  # how long the stream takes to notice is not timed
+        self.calls.complete()
+        completed = time.perf_counter()
+        started, ended = self._gated() if self.request.gated else self._open()
+        self.calls.sample_at_once()
+        sampled = time.perf_counter()
+        self.calls.sample()
+        self._seconds = ended - started, started - completed, time.perf_counter() - sampled
+        self.calls.collect()
+
+    def answered(self) -> Round:
+        """Return a round that was made, with the candidate's answer."""
+        if self.request.gated:
+            self.session.expect("done")
+        answer = self.session.receive()
+        if not isinstance(answer, RoundAnswer):
+            raise out_of_turn("the process answered out of turn")
+        return Round(answer, *self._seconds, gave_up=self.request.gated and self.page.gave_up)
+
+    def _gated(self) -> tuple[float, float]:
+        """Open the gate; returns when it was opened, and when the device told the end."""
+        self.page.wait_until_seen()
+        started = time.perf_counter()
+        self.page.open()
+        self.page.wait_for_end(lambda: self.child.has_news() or time.perf_counter() > started + self.wall_s)
+        ended = time.perf_counter()
+        if not self.page.has_ended:
+            self.child.check(self.child.receive_unchecked(_MAX_PAYLOAD)[0])
+            raise out_of_turn("the process answered before the device was done")
+        return started, ended
+
+    def _open(self) -> tuple[float, float]:
+        """Have a round without a gate made; returns when it started and ended."""
+        started = time.perf_counter()
+        self.child.send({"kind": "go"})
+        self.session.expect("done")
+        return started, time.perf_counter()

@@ -1,0 +1,214 @@
+"""Calls of one round, in the judge's worker: inputs laid out and published, outputs collected, wrong writes found.
+
+A piece of each input, at a secret place, comes last: just before the round is timed. What was computed earlier is
+wrong, and to find the pieces takes as long as to read all inputs again. At the round's end, samples are taken of the
+outputs at secret places: what is written later differs from them.
+"""
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from kernels_eval.gpu.device import cuda_driver
+from kernels_eval.gpu.device.shared_memory import GUARD_BYTES, PIECE_BYTES, POISON, CallSlots, Layout, Transport, view
+from kernels_eval.reference.inputs import same_bytes
+from kernels_eval.sandbox.tensor_bytes import DTYPES, TensorForm, form_of
+
+_MIN_SAMPLES = 64
+_RANDOM = random.SystemRandom()
+
+
+class SharedCalls:
+    """Inputs and outputs of one round's calls: inputs are prepared in private memory, outputs are copied there."""
+
+    def __init__(
+        self, transport: Transport, layout: Layout, sets: Iterable[list[Any]], output_forms: list[TensorForm]
+    ) -> None:
+        """`sets`: inputs of each call, copied one set after another."""
+        self._transport = transport
+        self._layout = layout
+        self.output_forms = output_forms
+        """Forms of the outputs of each call."""
+        self.nbytes = layout.nbytes
+        self._prepared = torch.full((layout.outputs_from,), POISON, dtype=torch.uint8, device=cuda_driver.DEVICE)
+        self._collected = torch.empty(0, dtype=torch.uint8)
+        self._last = self._sampled = torch.empty(0, dtype=torch.int64)
+        """Numbers of pieces of the shared memory: those that come last, and those that are sampled."""
+        self._samples = torch.empty(0, dtype=torch.int64)
+        self._untouched: bool | None = None
+        """None: not looked at since `publish`."""
+        self._piece = 0
+        """Offset of a piece of the first call's outputs; what stands there in every call is sampled first."""
+        self._first_samples = torch.empty(0, dtype=torch.uint8)
+        self.sets = [self._prepare(values, slots) for values, slots in zip(sets, layout.calls, strict=True)]
+        """Inputs of each call, in the private memory."""
+
+    def _prepare(self, values: list[Any], slots: CallSlots) -> list[Any]:
+        placed: list[Any] = []
+        for value, offset in zip(values, slots.inputs, strict=True):
+            if offset is None:
+                placed.append(value)
+                continue
+            placed.append(view(self._prepared, form_of(value), offset))
+            if value.numel():
+                placed[-1].copy_(value)
+        return placed
+
+    @property
+    def count(self) -> int:
+        """Number of calls."""
+        return len(self.sets)
+
+    def requests(self) -> list[dict[str, Any]]:
+        """Return the description of each call for the candidate's process."""
+        return [
+            {
+                "inputs": [
+                    {"value": value} if offset is None else {"form": form_of(value).model_dump(), "offset": offset}
+                    for value, offset in zip(values, slots.inputs, strict=True)
+                ],
+                "outputs": [
+                    {"offset": offset, "nbytes": form.nbytes}
+                    for form, offset in zip(self.output_forms, slots.outputs, strict=True)
+                ],
+            }
+            for values, slots in zip(self.sets, self._layout.calls, strict=True)
+        ]
+
+    def publish(self) -> None:
+        """Copy inputs, guards and poison into the shared memory; a piece of each input has wrong values."""
+        self._untouched = None
+        memory, end = self._transport.memory(), self._layout.outputs_from
+        if self._collected.numel() != self.nbytes - end:  # memory is found now, not while others wait for a timed round
+            self._collected = torch.empty_like(memory[end : self.nbytes])
+        memory[end : self.nbytes].fill_(POISON)
+        memory[:end].copy_(self._prepared)
+        inputs, outputs = self._inputs(), self._outputs()
+        self._last, others = _pieces(inputs), _pieces(inputs)
+        self._sampled = _pieces(outputs * -(-_MIN_SAMPLES // max(len(outputs), 1)))
+        in_first = outputs[: len(self.output_forms)]
+        self._piece = PIECE_BYTES * _piece(*_RANDOM.choice(in_first)) if in_first else end
+        _rows(memory)[self._last] = _rows(self._prepared)[others]
+        self._transport.push(self.nbytes)
+
+    def complete(self) -> None:
+        """Copy the right values of those pieces; returns when they have arrived."""
+        _rows(self._transport.memory())[self._last] = _rows(self._prepared)[self._last]
+        self._transport.push(self.nbytes)
+
+    def sample_at_once(self) -> None:
+        """Note what stands at one secret place of every call.
+
+        Without a kernel: before the device changes to this process, which leaves a candidate another 0.1 ms.
+        """
+        self._first_samples = self._transport.pieces(self._piece, self._distance, self.count)
+
+    def sample(self) -> None:
+        """Note what stands at secret places of all outputs; returns when it is here."""
+        self._transport.pull(self.nbytes)
+        self._samples = _rows(self._transport.memory())[self._sampled].cpu()
+
+    def has_late_writes(self) -> bool:
+        """True if the outputs collected are others than those sampled."""
+        start = self._layout.outputs_from
+        places = self._sampled - start // PIECE_BYTES
+        first = self._first_samples
+        pieces = self._collected.as_strided((len(first), PIECE_BYTES), (self._distance, 1), self._piece - start)
+        in_time = torch.equal(pieces.cpu(), first) and torch.equal(_rows(self._collected)[places].cpu(), self._samples)
+        return not in_time
+
+    def _inputs(self) -> list[tuple[int, int]]:
+        """Return offset and size of each input of more than one piece."""
+        forms = [
+            (offset, form_of(value).nbytes)
+            for values, slots in zip(self.sets, self._layout.calls, strict=True)
+            for value, offset in zip(values, slots.inputs, strict=True)
+            if offset is not None
+        ]
+        return [(offset, nbytes) for offset, nbytes in forms if nbytes > PIECE_BYTES]
+
+    def _outputs(self) -> list[tuple[int, int]]:
+        """Return offset and size of each output."""
+        sizes = [form.nbytes for form in self.output_forms]
+        return [pair for slots in self._layout.calls for pair in zip(slots.outputs, sizes, strict=True)]
+
+    def collect(self) -> None:
+        """Copy the outputs out of the shared memory."""
+        self._transport.pull(self.nbytes)
+        self._collected.copy_(self._transport.memory()[self._layout.outputs_from : self.nbytes])
+
+    def output(self, call: int, index: int, form: TensorForm) -> torch.Tensor:
+        """Return one output as collected."""
+        return view(self._collected, form, self._layout.calls[call].outputs[index] - self._layout.outputs_from)
+
+    def outputs(self, index: int) -> torch.Tensor:
+        """Return one output of all calls as collected, (calls, elements), without copying."""
+        form = self.output_forms[index]
+        typed = self._collected[: self._collected.numel() // 16 * 16].view(DTYPES[form.dtype])
+        size = typed.element_size()
+        first = (self._layout.calls[0].outputs[index] - self._layout.outputs_from) // size
+        elements = form.nbytes // size
+        if self.count == 1:
+            return typed[None, first : first + elements]
+        return typed.as_strided((self.count, elements), (self._distance // size, 1), first)
+
+    def changed_inputs(self) -> set[int]:
+        """Return the indices of inputs that some call changed."""
+        if self._inputs_are_untouched():
+            return set()
+        changed: set[int] = set()
+        for values, slots in zip(self.sets, self._layout.calls, strict=True):
+            for index, (value, offset) in enumerate(zip(values, slots.inputs, strict=True)):
+                if offset is not None and value.numel():
+                    here = slice(offset, offset + form_of(value).nbytes)
+                    if not same_bytes(self._transport.memory()[here], self._prepared[here]):
+                        changed.add(index)
+        return changed
+
+    def has_broken_guards(self) -> bool:
+        """True if something was written between the slots."""
+        slots = self._layout.calls
+        if not self._inputs_are_untouched():
+            shared = self._transport.memory()
+            given = (offset for call in slots for offset in call.inputs if offset is not None)
+            if any(bool((shared[start - GUARD_BYTES : start] != POISON).any()) for start in given):
+                return True
+        return any(self._has_broken_guard_before(offset - self._layout.outputs_from) for offset in slots[0].outputs)
+
+    def _inputs_are_untouched(self) -> bool:
+        """True if inputs and the guards between them are as they were prepared."""
+        if self._untouched is None:
+            self._untouched = same_bytes(self._transport.memory()[: self._layout.outputs_from], self._prepared)
+        return self._untouched
+
+    def _has_broken_guard_before(self, start: int) -> bool:
+        """Look at the guards before one output of all calls."""
+        step = self._distance if self.count > 1 else GUARD_BYTES
+        guards = self._collected.as_strided((self.count, GUARD_BYTES), (step, 1), start - GUARD_BYTES)
+        return bool((guards != POISON).any())
+
+    @property
+    def _distance(self) -> int:
+        """Bytes from one call's outputs to the next one's; of a single call those of a piece."""
+        if self.count < 2 or not self.output_forms:
+            return PIECE_BYTES
+        return self._layout.calls[1].outputs[0] - self._layout.calls[0].outputs[0]
+
+
+def _pieces(tensors: list[tuple[int, int]]) -> torch.Tensor:
+    """Return the number of a piece of each tensor, at random."""
+    drawn = [_piece(offset, nbytes) for offset, nbytes in tensors]
+    return torch.tensor(drawn, dtype=torch.int64, device=cuda_driver.DEVICE)
+
+
+def _piece(offset: int, nbytes: int) -> int:
+    """Return the number of a piece of a tensor, at random. A small tensor is a piece, with what follows it."""
+    return offset // PIECE_BYTES + _RANDOM.randrange(max(1, nbytes // PIECE_BYTES))
+
+
+def _rows(memory: torch.Tensor) -> torch.Tensor:
+    """Return bytes as pieces: (pieces, words), without copying. A rest at the end is left out."""
+    words = memory[: memory.numel() // PIECE_BYTES * PIECE_BYTES].view(torch.int64)
+    return words.view(-1, PIECE_BYTES // 8)

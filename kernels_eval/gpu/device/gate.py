@@ -1,0 +1,186 @@
+"""Gate: holds a queue of calls back on the device until the judge opens it, and tells the judge when they are done.
+
+A kernel of one thread waits on the default stream until a word in host memory is set; all that is launched after it
+waits with it. The host needs 20 to 100 µs to launch a call that the device makes in 5: behind a closed gate the
+launches are all in the device's queue before the first one runs. Behind them another kernel of one thread sets a second
+word. The judge opens the gate, reads the clock, waits for that word and reads the clock again: the time between is the
+device's alone. Neither the way of a message nor that of a process out of its sleep is part of it.
+
+The words lie in a page of a file that both processes map, a candidate's and the worker. A candidate can write them too.
+To open early gains nothing, since its inputs are not complete; to end early gains nothing, since the judge samples the
+outputs right then (kernels_eval.gpu.candidate.shared_calls).
+
+A gate that is not opened opens by itself: a call that waits for the device (`.item()`, `synchronize`) would otherwise
+wait for ever.
+
+The kernel that waits keeps the device from others for its share of the time. A queue can therefore be held back before
+it, by a wait of the stream itself, which costs the device nothing: the calls are launched while others use the device,
+and the judge admits the kernel when the device is its own. Such a wait has no limit; the judge ends it.
+"""
+
+import ctypes
+import fcntl
+import mmap
+import os
+import time
+from collections.abc import Callable
+
+from kernels_eval.gpu.device.cuda_driver import CudaDriver, CudaError
+
+PAGE_BYTES = 4096
+"""Bytes at the start of the file that belong to the gate."""
+GATE_KERNEL, END_KERNEL = "kernels_eval_gate", "kernels_eval_end"
+_OPEN, _GAVE_UP, _TURNS, _ENDED, _ADMITTED = 0, 1, 2, 32, 64
+PROGRAM = f"""
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry {GATE_KERNEL}(.param .u64 page, .param .u64 nanoseconds)
+{{
+    .reg .u64 %page, %wanted, %begun, %now;
+    .reg .u32 %open, %turns;
+    .reg .pred %waits;
+    ld.param.u64 %page, [page];
+    ld.param.u64 %wanted, [nanoseconds];
+    mov.u32 %turns, 0;
+    mov.u64 %begun, %globaltimer;
+again:
+    add.u32 %turns, %turns, 1;
+    st.volatile.global.u32 [%page+{4 * _TURNS}], %turns;
+    ld.volatile.global.u32 %open, [%page];
+    setp.ne.u32 %waits, %open, 0;
+    @%waits bra leave;
+    mov.u64 %now, %globaltimer;
+    sub.u64 %now, %now, %begun;
+    setp.lt.u64 %waits, %now, %wanted;
+    setp.lt.and.u32 %waits, %turns, 100000000, %waits;
+    @%waits bra again;
+    mov.u32 %open, 1;
+    st.volatile.global.u32 [%page+{4 * _GAVE_UP}], %open;
+leave:
+    ret;
+}}
+.visible .entry {END_KERNEL}(.param .u64 page)
+{{
+    .reg .u64 %page;
+    .reg .u32 %one;
+    ld.param.u64 %page, [page];
+    mov.u32 %one, 1;
+    st.volatile.global.u32 [%page+{4 * _ENDED}], %one;
+    ret;
+}}
+"""
+"""PTX for any GPU since Volta. Words of the page: 0 is set to open the gate, 1 is set by a gate that waited for too
+long, 2 counts the turns of a gate that waits, 32 is set at the end, 64 admits a gate that is held back. Turns are
+limited too: a timer that stands still hangs no device."""
+QUEUE = 500
+"""Launches behind a closed gate: a stream's queue holds about 1,000, and a full one would block the host."""
+LONGEST_WAIT_S = 2.0
+_SEEN_S = 0.2
+_SEEN_TURNS = 4
+_PATIENCE_S = 1e-3
+"""Time after which someone who waits for the end looks at what else may have happened, and then again and again."""
+
+
+def new_page() -> int:
+    """Return a file that begins with a page, and that nobody can shrink: to read what is gone would end the worker."""
+    descriptor = os.memfd_create("device", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, PAGE_BYTES)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+    return descriptor
+
+
+class GatePage:
+    """The gate's words, as either process maps them."""
+
+    def __init__(self, descriptor: int) -> None:
+        """`descriptor`: a file of `new_page`."""
+        self._memory = mmap.mmap(descriptor, PAGE_BYTES)
+        self._words = (ctypes.c_uint32 * (PAGE_BYTES // 4)).from_buffer(self._memory)
+
+    @property
+    def address(self) -> int:
+        """Address in this process."""
+        return ctypes.addressof(self._words)
+
+    @property
+    def gave_up(self) -> bool:
+        """True if the gate has opened by itself since it was closed."""
+        return self._words[_GAVE_UP] != 0
+
+    @property
+    def has_ended(self) -> bool:
+        """True if everything between gate and end is done."""
+        return self._words[_ENDED] != 0
+
+    def close(self) -> None:
+        """Make the next gate kernel wait."""
+        for word in (_OPEN, _GAVE_UP, _TURNS, _ENDED, _ADMITTED):
+            self._words[word] = 0
+
+    def admit(self) -> None:
+        """Let the gate's kernel run, if the queue is held back before it."""
+        self._words[_ADMITTED] = 1
+
+    def give_up(self) -> None:
+        """Let the device go on, as a gate does that has waited for too long."""
+        self._words[_GAVE_UP] = 1
+        self.open()
+        self.admit()
+
+    def wait_until_seen(self) -> None:
+        """Wait until the gate's kernel runs: the device takes 0.1 ms to go from one process to another."""
+        deadline = time.perf_counter() + _SEEN_S
+        first = self._words[_TURNS]
+        while self._words[_TURNS] - first < _SEEN_TURNS and time.perf_counter() < deadline:
+            pass
+
+    def open(self) -> None:
+        """Let the device go on."""
+        self._words[_OPEN] = 1
+
+    def wait_for_end(self, is_over: Callable[[], bool]) -> None:
+        """Wait until everything between gate and end is done, or `is_over` says that this will not be told."""
+        looked = time.perf_counter()
+        while not self.has_ended:
+            if time.perf_counter() - looked > _PATIENCE_S:
+                if is_over():
+                    return
+                looked = time.perf_counter()
+
+
+class Gate:
+    """A process's side that launches the kernels. Needs a CUDA context."""
+
+    def __init__(self, driver: CudaDriver, page: GatePage) -> None:
+        self.page = page
+        self._launch, self._hold, self._synchronize = driver.launch, driver.hold_until_one, driver.synchronize
+        self._gate, self._end = driver.load(PROGRAM, (GATE_KERNEL, END_KERNEL))
+        self._there = driver.register_host(page.address, PAGE_BYTES)
+
+    def close(self, held: bool = False) -> None:
+        """Hold back everything that is launched from now on.
+
+        `held`: the gate's kernel too, until it is admitted.
+        """
+        self.page.close()
+        if held:
+            self._hold(self._there + 4 * _ADMITTED)
+        self._launch(self._gate, (self._there, int(1e9 * LONGEST_WAIT_S)))
+
+    def end(self) -> None:
+        """Have the device tell the end of everything that was launched until now."""
+        self._launch(self._end, (self._there,))
+
+    def can_hold(self) -> bool:
+        """True if this device and its driver can hold a queue back before the gate: tries it."""
+        try:
+            self.close(held=True)
+        except CudaError:
+            return False
+        self.end()
+        turned_early = self.page.has_ended
+        self.page.open()
+        self.page.admit()
+        self._synchronize()
+        return not turned_early and self.page.has_ended

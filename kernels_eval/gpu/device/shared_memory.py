@@ -1,0 +1,261 @@
+"""Device memory through which tensors pass between the judge's worker and a candidate's process.
+
+One allocation of the worker, which the candidate's process maps by a CUDA IPC handle (nothing else lies in it: the
+handle of a pooled allocation would map its neighbours too). It holds one set for each call: the inputs, and slots for
+the outputs. Between any two slots lies a guard zone. Guards and output slots are filled with a pattern that is NaN as a
+floating-point number: reading outside an input poisons the result, and writing outside a slot shows.
+
+The worker never computes in this memory: it prepares the inputs in private memory, copies them in (`publish`) just
+before the candidate's process starts the round, and copies the outputs out (`collect`) as soon as the device is done.
+Later writes do not count.
+
+Without CUDA IPC, the candidate's process has device memory apart from the worker's, and contents pass through a shared
+file.
+"""
+
+import mmap
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernels_eval.gpu.device import cuda_driver
+from kernels_eval.gpu.device.cuda_driver import CudaDriver, DeviceRegion
+from kernels_eval.gpu.device.gate import PAGE_BYTES
+from kernels_eval.sandbox.tensor_bytes import DTYPES, TensorForm
+
+ALIGNMENT = 512
+GUARD_BYTES = 1024
+POISON = 0xFF
+"""Every byte: a NaN in each floating-point type, −1 in each integer type."""
+MIN_BYTES = 2 << 20
+"""Also the size of a page of device memory. An allocation has whole ones: else the process that maps it has small pages
+instead, and reads and writes it at 1.6 instead of 2.35 TB/s (measured on an H100)."""
+_KEPT_BYTES = 256 << 20
+"""Shared memory that is kept for the next problem although this one needs less."""
+PIECE_BYTES = 64
+"""Size of the pieces of inputs that come last, and of the samples of outputs. Slots begin at multiples of it."""
+_MAX_PIECES = 512
+_MAX_DISTANCE = 2**31 - 1
+"""Largest pitch that the driver takes."""
+
+
+@dataclass(frozen=True)
+class CallSlots:
+    """Offsets in bytes of one call's tensors; None for an input that is no tensor."""
+
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Offsets of all slots: first the inputs of all calls, then the outputs; calls are at equal distances."""
+
+    calls: tuple[CallSlots, ...]
+    outputs_from: int
+    """Start of the outputs, with a guard zone."""
+    nbytes: int
+
+
+def lay_out(inputs: Sequence[Any], output_bytes: Sequence[int], calls: int) -> Layout:
+    """Place `calls` sets. `inputs`: forms of tensors, or plain values; `output_bytes`: size of each output."""
+    sizes = [value.nbytes if isinstance(value, TensorForm) else None for value in inputs]
+    given, end_of_inputs = _places([sizes] * calls, GUARD_BYTES)
+    outputs_from = end_of_inputs - GUARD_BYTES  # the guard after the last input is the one before the first output
+    taken, end = _places([output_bytes] * calls, end_of_inputs)
+    placed = tuple(
+        CallSlots(before, tuple(offset for offset in after if offset is not None))
+        for before, after in zip(given, taken, strict=True)
+    )
+    return Layout(placed, outputs_from, max(end, MIN_BYTES))
+
+
+def _places(sizes: Sequence[Sequence[int | None]], start: int) -> tuple[list[tuple[int | None, ...]], int]:
+    """Return offsets from `start` on for sizes in bytes, with guards between them, and where the next one would be."""
+    placed: list[tuple[int | None, ...]] = []
+    for call in sizes:
+        offsets: list[int | None] = []
+        for nbytes in call:
+            offsets.append(None if nbytes is None else start)
+            start += 0 if nbytes is None else rounded_up(nbytes) + GUARD_BYTES
+        placed.append(tuple(offsets))
+    return placed, start
+
+
+def rounded_up(nbytes: int, unit: int = ALIGNMENT) -> int:
+    """Return the next multiple of `unit`."""
+    return -(-nbytes // unit) * unit
+
+
+def view(memory: torch.Tensor, form: TensorForm, offset: int) -> torch.Tensor:
+    """Return the tensor of a form at an offset of a flat byte tensor (no copy)."""
+    return memory[offset : offset + form.nbytes].view(DTYPES[form.dtype]).reshape(form.shape)
+
+
+class IpcTransport:
+    """Worker's side of the shared memory: one allocation, mapped by both processes."""
+
+    name = "cuda-ipc"
+
+    def __init__(self, driver: CudaDriver) -> None:
+        self._driver = driver
+        self._address = 0
+        self._nbytes = 0
+        self._tensor = torch.empty(0)
+        self._stream = 0
+        self._pieces = torch.empty(0)
+
+    def suits(self, nbytes: int) -> bool:
+        """True if `reserve` would change nothing."""
+        return rounded_up(nbytes, MIN_BYTES) <= self._nbytes <= 2 * rounded_up(nbytes, MIN_BYTES) + _KEPT_BYTES
+
+    def reserve(self, nbytes: int) -> None:
+        """Have at least this much shared memory, and not much more; changing its size moves it."""
+        if not self.suits(nbytes):
+            nbytes = rounded_up(nbytes, MIN_BYTES)
+            self.release()
+            self._address = self._driver.allocate(nbytes)
+            self._nbytes = nbytes
+            self._tensor = torch.as_tensor(DeviceRegion(self._address, nbytes), device=cuda_driver.DEVICE)
+
+    def release(self) -> None:
+        """Give the shared memory back; `reserve` takes what is needed then, and no more."""
+        if self._address:
+            self._driver.synchronize()
+            self._driver.free(self._address)
+            self._address = self._nbytes = 0
+            self._tensor = torch.empty(0)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory that are taken beside torch's in this process."""
+        return self._nbytes
+
+    def memory(self) -> torch.Tensor:
+        """Return the shared memory as bytes on the device."""
+        return self._tensor
+
+    def mapping(self) -> dict[str, Any]:
+        """Return the arguments by which the candidate's process maps the memory."""
+        return {"transport": self.name, "handle": self._driver.export(self._address).hex(), "nbytes": self._nbytes}
+
+    def push(self, nbytes: int) -> None:
+        """Make what was written here visible to the candidate's process."""
+        self._driver.synchronize()
+
+    def pull(self, nbytes: int) -> None:
+        """Make what the candidate's process wrote visible here: nothing to do, the memory is the same."""
+
+    def pieces(self, offset: int, distance: int, count: int) -> torch.Tensor:
+        """Return what stands now in pieces at equal distances: (count, PIECE_BYTES) bytes on the host.
+
+        Without a kernel, for which the device would first have to change to this process.
+        """
+        count = min(count, _MAX_PIECES) if distance <= _MAX_DISTANCE else 1
+        if not self._stream:
+            self._stream = self._driver.new_stream()
+            self._pieces = torch.empty((_MAX_PIECES, PIECE_BYTES), dtype=torch.uint8, pin_memory=True)
+        host, device = self._pieces.data_ptr(), self._address + offset
+        self._driver.copy_rows(host, device, min(distance, _MAX_DISTANCE), PIECE_BYTES, count, self._stream)
+        return self._pieces[:count].clone()
+
+
+class HostTransport:
+    """The same interface without CUDA IPC: separate device memory on each side, and a shared file between them."""
+
+    name = "host-copies"
+
+    def __init__(self, driver: CudaDriver, descriptor: int) -> None:
+        self._driver = driver
+        self._descriptor = descriptor
+        self._tensor = torch.empty(0, dtype=torch.uint8)
+        self._staging: torch.Tensor | None = None
+
+    def suits(self, nbytes: int) -> bool:
+        """True if `reserve` would change nothing."""
+        return nbytes <= self._tensor.numel()
+
+    def reserve(self, nbytes: int) -> None:
+        """Have at least this much memory on both sides."""
+        if not self.suits(nbytes):
+            self._tensor = torch.empty(nbytes, dtype=torch.uint8, device=cuda_driver.DEVICE)
+            os.ftruncate(self._descriptor, PAGE_BYTES + nbytes)
+            self._staging = _staging(self._descriptor, nbytes)
+
+    def release(self) -> None:
+        """Give the memory back; `reserve` takes what is needed then, and no more."""
+        self._tensor = torch.empty(0, dtype=torch.uint8)
+        self._staging = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory that are taken beside torch's in this process: the candidate's copy."""
+        return self._tensor.numel()
+
+    def memory(self) -> torch.Tensor:
+        """Return the worker's memory."""
+        return self._tensor
+
+    def mapping(self) -> dict[str, Any]:
+        """Return the size; the descriptor passes with the job."""
+        return {"transport": self.name, "nbytes": self._tensor.numel()}
+
+    def push(self, nbytes: int) -> None:
+        """Copy to the file."""
+        assert self._staging is not None
+        self._staging[:nbytes].copy_(self._tensor[:nbytes])
+        self._driver.synchronize()
+
+    def pull(self, nbytes: int) -> None:
+        """Copy from the file."""
+        assert self._staging is not None
+        self._tensor[:nbytes].copy_(self._staging[:nbytes])
+        self._driver.synchronize()
+
+    def pieces(self, offset: int, distance: int, count: int) -> torch.Tensor:
+        """Return what stands now in pieces of the file at equal distances: (count, PIECE_BYTES) bytes."""
+        assert self._staging is not None
+        return self._staging.as_strided((count, PIECE_BYTES), (distance, 1), offset).clone()
+
+
+def _staging(descriptor: int, nbytes: int) -> torch.Tensor:
+    """Map the shared file behind the gate's page."""
+    return torch.frombuffer(mmap.mmap(descriptor, nbytes, offset=PAGE_BYTES), dtype=torch.uint8)
+
+
+Transport = IpcTransport | HostTransport
+
+
+class MappedMemory:
+    """Candidate's side of either transport."""
+
+    def __init__(self, driver: CudaDriver, mapping: dict[str, Any], descriptor: int) -> None:
+        nbytes: int = mapping["nbytes"]
+        self._staging: torch.Tensor | None = None
+        if mapping["transport"] == IpcTransport.name:
+            address = driver.open(bytes.fromhex(mapping["handle"]))
+            self.tensor = torch.as_tensor(DeviceRegion(address, nbytes), device=cuda_driver.DEVICE)
+        else:
+            self.tensor = torch.empty(nbytes, dtype=torch.uint8, device=cuda_driver.DEVICE)
+            self._staging = _staging(descriptor, nbytes)
+
+    @property
+    def is_shared(self) -> bool:
+        """True if this is the worker's own device memory."""
+        return self._staging is None
+
+    def pull(self, nbytes: int) -> None:
+        """Make what the worker wrote visible here."""
+        if self._staging is not None:
+            copy_tensor(self.tensor[:nbytes], self._staging[:nbytes])
+
+    def push(self, nbytes: int) -> None:
+        """Make what was written here visible to the worker (the device must be idle)."""
+        if self._staging is not None:
+            copy_tensor(self._staging[:nbytes], self.tensor[:nbytes])
+
+
+copy_tensor: Any = torch.Tensor.copy_  # bound before a candidate can replace the method

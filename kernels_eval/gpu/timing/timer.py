@@ -1,0 +1,257 @@
+"""Timing of a candidate against the reference, in the judge's worker: rounds of calls until the fastest ones agree.
+
+Each round draws fresh inputs. The reference makes the calls in this process, then the candidate makes the same calls in
+its own, and every output of the candidate is checked. A candidate launches its calls before it is this worker's turn.
+Both are timed by this process's clock from the opening of a gate (gpu.device.gate) to the end that the device
+tells, less the time of a round without calls. A round has enough calls that this time is a small part of it, and enough
+sets of inputs that none is left in the L2 cache from the round before.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from statistics import median
+
+from kernels_eval.gpu.candidate.session import MAX_CALLS, PreparedRound, Round, RoundRequest
+from kernels_eval.gpu.candidate.shared_calls import SharedCalls
+from kernels_eval.gpu.device.gate import QUEUE
+from kernels_eval.gpu.timing.statistics import FASTEST, Estimate, estimate, is_settled
+
+MIN_ROUNDS = FASTEST
+_ROUND_S = 2e-3
+"""Time of a round on the device that is aimed at: a thousand times the spread of a round without calls."""
+_SLACK_BEFORE_S, _SLACK_AFTER_S = 2e-5, 1.5e-4
+"""Time that the device may take longer than usual to change to the candidate's process, and back. With honest kernels
+the way there varied by 10 us, and the way back, in which the worker calls the driver, by 150 (one H100)."""
+_SLOWED = 1.2
+"""Factor by which the reference may take longer beside calls that wait. One that is slowed counts for the candidate."""
+_FIRST_CALLS = 16
+_EMPTY_ROUNDS = 5
+
+
+class UnreliableTimingError(Exception):
+    """The measurement failed, which says nothing of the kernel. `category` names the reason."""
+
+    def __init__(self, category: str, message: str) -> None:
+        super().__init__(message)
+        self.category = category
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Medians of rounds without calls, in a process that has no candidate yet, in seconds."""
+
+    host_s: float
+    before_s: float
+    after_s: float
+
+    def late_s(self, made: Round) -> float:
+        """Return by how much the device changed between processes later than usual in a round.
+
+        A candidate may be at work then, before or after the time that is measured: it counts.
+        """
+        before_s = made.before_s - self.before_s - _SLACK_BEFORE_S
+        return max(0.0, before_s) + max(0.0, made.after_s - self.after_s - _SLACK_AFTER_S)
+
+
+@dataclass(frozen=True)
+class Overheads:
+    """Overheads of rounds behind a gate, and without one."""
+
+    gated: Overhead
+    open: Overhead
+
+
+def overhead_of(rounds: Sequence[Round]) -> Overhead:
+    """Return the medians of rounds without calls."""
+    return Overhead(
+        host_s=median(made.host_s for made in rounds),
+        before_s=median(made.before_s for made in rounds),
+        after_s=median(made.after_s for made in rounds),
+    )
+
+
+@dataclass
+class Measured:
+    """Measurements of all rounds together."""
+
+    candidate: Estimate
+    reference: Estimate
+    second: Estimate | None
+    """The reference under another baseline, if that is asked for."""
+    rounds: int
+    calls: int
+    """In each round."""
+    is_gated: bool
+    """False if the candidate's host code waits for the device: its time counts then."""
+
+
+@dataclass(frozen=True)
+class TimingPlan:
+    """Plan by which a candidate is timed."""
+
+    most_calls: int
+    """Calls whose inputs and outputs fit into memory."""
+    set_bytes: int
+    """Bytes of one call's inputs and outputs."""
+    cache_bytes: float
+    """Size of the L2 cache."""
+    launches: int
+    """Launches of one call of the candidate."""
+    is_gated: bool
+    overheads: Overheads
+    precision: float
+    rounds: int
+    wall_s: float
+    profiled_round: int
+    """Number of the round, secretly drawn, that is profiled and not counted."""
+
+    def calls(self, call_s: float) -> int:
+        """Return the number of calls in a round if the shorter one takes `call_s`."""
+        wanted = max(_ROUND_S / max(call_s, 1e-7), 2.5 * self.cache_bytes / max(self.set_bytes, 1))
+        return max(1, min(math.ceil(wanted), self.most_calls, QUEUE // max(self.launches, 1), MAX_CALLS))
+
+
+@dataclass(frozen=True)
+class Device:
+    """Work of a timer on a device. Between two timed calls other workers may use it."""
+
+    reference_s: Callable[[SharedCalls], float]
+    """Seconds of one call of the reference."""
+    second_s: Callable[[SharedCalls], float] | None
+    """The same under another baseline, if that is asked for: in every round, but rounds do not go on for it."""
+    new_calls: Callable[[int], SharedCalls]
+    """Draws and publishes inputs of so many calls."""
+    prepare: Callable[[SharedCalls, RoundRequest], PreparedRound]
+    """Has the candidate prepare a round."""
+    check: Callable[[Round, SharedCalls], None]
+    """Checks a round that was made."""
+    alone: Callable[[], AbstractContextManager[None]]
+    """Keeps all others from the device."""
+    can_hold: bool
+    """A gated round can be prepared beside others: nothing of it runs before it is made."""
+
+
+@dataclass
+class Timer:
+    """Makes rounds until the fastest ones agree."""
+
+    plan: TimingPlan
+    device: Device
+
+    def measure(self) -> Measured:
+        """Time until settled. Raises UnreliableTimingError if the clock cannot say."""
+        plan, device = self.plan, self.device
+        started = time.perf_counter()
+        gated, count = self._first_round()
+        overhead = self._overhead(gated)
+        candidate: list[float] = []
+        reference: list[float] = []
+        second: list[float] = []
+        before_s = math.inf
+        for number in range(max(plan.rounds, MIN_ROUNDS)):
+            if number == plan.profiled_round:
+                self._checked(min(count, 4), RoundRequest(poison=False, profiled=True))
+            calls, request = device.new_calls(count), self._request(gated)
+            if number == 0 and request.held:
+                with device.alone():
+                    before_s = device.reference_s(calls)
+            made = self._made(calls, request, reference, second)
+            candidate.append(self._call_s(made, calls, overhead))
+            settled = len(candidate) >= MIN_ROUNDS and is_settled(candidate, reference, plan.precision)
+            del calls  # the next round's inputs need its memory
+            late = len(candidate) >= MIN_ROUNDS and time.perf_counter() - started > plan.wall_s
+            if number >= plan.profiled_round and (settled or late):
+                break
+        reference_estimate = estimate(reference)
+        _check_not_slowed(reference_estimate.seconds, before_s)
+        return Measured(
+            candidate=estimate(candidate),
+            reference=reference_estimate,
+            second=estimate(second) if second else None,
+            rounds=len(candidate),
+            calls=count,
+            is_gated=gated,
+        )
+
+    def _first_round(self) -> tuple[bool, int]:
+        """Make a round that is not counted; returns whether the gate can be used, and the calls of a round."""
+        plan = self.plan
+        gated = plan.is_gated and plan.launches <= QUEUE
+        # Without a gate first, and beside others: a kernel that is loaded now may wait for the device.
+        self._checked(1, self._request(False), is_timed=False)
+        count = min(_FIRST_CALLS, plan.most_calls, max(1, QUEUE // max(plan.launches, 1)))
+        calls, made = self._checked(count, self._request(gated))
+        if made.gave_up:
+            gated = False
+            calls, made = self._checked(count, self._request(gated))
+        with self.device.alone():  # for long where `torch.compile` compiles now, once for each problem
+            reference_s = self.device.reference_s(calls)
+        return gated, plan.calls(min((made.host_s - self._overhead(gated).host_s) / count, reference_s))
+
+    def _checked(self, count: int, request: RoundRequest, is_timed: bool = True) -> tuple[SharedCalls, Round]:
+        """Have a round made of so many calls, and check it unless the gate gave up."""
+        calls = self.device.new_calls(count)
+        made = self._made(calls, request, is_timed=is_timed)
+        if not made.gave_up:  # its time says nothing, and the round is made again
+            self.device.check(made, calls)
+        return calls, made
+
+    def _made(
+        self,
+        calls: SharedCalls,
+        request: RoundRequest,
+        reference: list[float] | None = None,
+        second: list[float] | None = None,
+        is_timed: bool = True,
+    ) -> Round:
+        """Have a round made with the device alone if it is timed; one that can be held back is prepared beside others.
+
+        `reference`, `second`: take the reference's times right before and after: the device is as warm for the one as
+        for the other.
+        """
+        device = self.device
+        with ExitStack() as stack:
+            prepared = device.prepare(calls, request) if request.held else None
+            if is_timed:
+                stack.enter_context(device.alone())
+            if reference is not None:
+                reference.append(device.reference_s(calls))
+            prepared = prepared or device.prepare(calls, request)
+            prepared.make()
+            if second is not None and device.second_s is not None:
+                second.append(device.second_s(calls))
+        return prepared.answered()
+
+    def _request(self, gated: bool) -> RoundRequest:
+        return RoundRequest(poison=False, timed=True, gated=gated, held=gated and self.device.can_hold)
+
+    def _call_s(self, made: Round, calls: SharedCalls, overhead: Overhead) -> float:
+        """Check a round, and return the seconds of one call. Raises UnreliableTimingError if it cannot be timed.
+
+        Outputs are checked before the clock: calls that took no time because they did nothing are wrong.
+        """
+        if made.gave_up:
+            raise UnreliableTimingError("clock_disagreement", "a round's calls did not get into the device's queue")
+        self.device.check(made, calls)
+        if made.host_s <= overhead.host_s:
+            message = f"a round of {calls.count} calls took {1e3 * made.host_s:.3f} ms, no longer than an empty one"
+            raise UnreliableTimingError("clock_disagreement", message)
+        return (made.host_s - overhead.host_s + overhead.late_s(made)) / calls.count
+
+    def _overhead(self, gated: bool) -> Overhead:
+        return self.plan.overheads.gated if gated else self.plan.overheads.open
+
+
+def _check_not_slowed(reference_s: float, before_s: float) -> None:
+    """Raise UnreliableTimingError if the reference is slow beside a candidate that has launched its calls.
+
+    They wait; but a call may have started work on another stream, which takes its share of the device. `before_s`: the
+    reference's time before the candidate launched any.
+    """
+    if reference_s > _SLOWED * before_s:
+        took, before = f"{1e3 * reference_s:.4f} ms", f"{1e3 * before_s:.4f} ms"
+        message = f"the reference took {took} while this kernel's calls waited, {before} before"
+        raise UnreliableTimingError("slowed_reference", message)

@@ -1,0 +1,119 @@
+"""Operators of PyTorch inside a call on a GPU; the guard itself does not depend on the device."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from kernels_eval.correctness.allowed_operators import MAX_HOST_READS, ForbiddenOperatorError
+from kernels_eval.gpu.candidate.operator_guard import OperatorGuard, refuse_host_copies
+
+X = torch.arange(6.0).reshape(2, 3)
+
+
+def test_what_computes_is_refused_and_remembered() -> None:
+    guard = OperatorGuard(enforce=True)
+    with guard, pytest.raises(ForbiddenOperatorError, match=r"aten\.mm"):
+        torch.mm(X, X.t())
+    assert guard.violations == ["aten.mm"]
+
+
+def test_allocating_viewing_and_copying_are_allowed() -> None:
+    guard = OperatorGuard(enforce=True)
+    with guard:
+        made = torch.empty(3, 2)
+        made.copy_(X.t())
+    assert guard.violations == []
+    assert torch.equal(made, X.t())
+
+
+def test_fresh_memory_holds_no_usable_values() -> None:
+    guard = OperatorGuard(enforce=True)
+    with guard:
+        floats, integers = torch.empty(4), torch.empty(4, dtype=torch.int32)
+    assert bool(floats.isnan().all())
+    assert integers.tolist() == [85] * 4
+
+
+def test_timed_calls_leave_fresh_memory_alone() -> None:
+    """Filling costs device time: the guard itself must not call the fill."""
+    guard = OperatorGuard(enforce=True)
+    filled: list[torch.Tensor] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kernels_eval.gpu.candidate.operator_guard._fill", lambda tensor, value: filled.append(tensor))
+        guard.start(poisons=False)
+        with guard:
+            torch.empty(4)
+        assert not filled
+        guard.start(poisons=True)
+        with guard:
+            torch.empty(4)
+        assert len(filled) == 1
+
+
+def test_host_reads_are_counted_for_each_call() -> None:
+    guard = OperatorGuard(enforce=True)
+    one = torch.ones(())
+    for _ in range(2):
+        guard.start(poisons=False)
+        with guard:
+            for _ in range(MAX_HOST_READS):
+                one.item()
+    with guard, pytest.raises(ForbiddenOperatorError):
+        one.item()
+
+
+def test_not_enforced_everything_passes() -> None:
+    with OperatorGuard(enforce=False):
+        assert torch.equal(torch.mm(X, X.t()), X @ X.t())
+
+
+class _Pretending(torch.Tensor):
+    """Lies in host memory, and claims to be on a GPU."""
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return torch.device("cuda", 0)
+
+    def __dlpack_device__(self) -> Any:
+        return 2, 0
+
+
+@pytest.fixture
+def recorded() -> Iterator[list[str]]:
+    """Host copies are refused; what was, by name. DLPack is given as the options that PyTorch was asked with."""
+    refused: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.Tensor, "__dlpack__", lambda _, **options: options)
+        for name in ("numpy", "tolist", "__array__"):
+            patch.setattr(torch.Tensor, name, getattr(torch.Tensor, name))
+        refuse_host_copies(refused.append)
+        yield refused
+
+
+@pytest.mark.parametrize("name", ["numpy", "tolist", "__array__", "__dlpack__"])
+def test_the_host_gets_no_values(recorded: list[str], name: str) -> None:
+    with pytest.raises(ForbiddenOperatorError, match=f"Tensor.{name}"):
+        getattr(X, name)()
+    assert recorded == [f"Tensor.{name}"]
+
+
+def test_memory_of_the_device_is_handed_over(recorded: list[str]) -> None:
+    tensor: Any = X.to("meta")  # for want of a GPU: not host memory
+    given = tensor.__dlpack__(stream=-1, dl_device=(2, 0))
+    assert given == {"stream": -1}
+    assert recorded == []
+
+
+def test_memory_of_the_device_is_not_copied_elsewhere(recorded: list[str]) -> None:
+    tensor: Any = X.to("meta")
+    with pytest.raises(ForbiddenOperatorError, match="__dlpack__"):
+        tensor.__dlpack__(dl_device=(1, 0))
+    assert recorded == ["Tensor.__dlpack__"]
+
+
+def test_host_memory_stays_refused_whatever_a_class_says_of_itself(recorded: list[str]) -> None:
+    with pytest.raises(ForbiddenOperatorError, match="__dlpack__"):
+        X.as_subclass(_Pretending).__dlpack__()
+    assert recorded == ["Tensor.__dlpack__"]

@@ -1,0 +1,114 @@
+"""Attribution of profiled kernels, by names as CUPTI writes them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels_eval.gpu.candidate.profiling import KernelRecord, attribution_of, is_own, kernel_times, suspicious_names
+
+OWN = {"row_softmax", "fused_kernel", "gemm_kernel", "copy_kernel"}
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("row_softmax", True),
+        ("gemm_kernel", True),
+        ("copy_kernel", True),
+        ("fused_kernel(float const*, float*, long)", True),
+        ("void fused_kernel<at::Half>(at::Half const*, at::Half*, long)", True),
+        ("(anonymous namespace)::fused_kernel(float*)", True),
+        ("void mine::fused_kernel<float, 4>(float*)", True),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)", False),
+        ("at::native::copy_kernel(float*)", False),
+        ("void cub::fused_kernel<float>(float*)", False),
+        ("ampere_sgemm_128x64_nn", False),
+        ("sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_cublas", False),
+        ("row_softmax_2", False),
+    ],
+)
+def test_ownership(name: str, own: bool) -> None:
+    assert is_own(name, OWN) == own
+
+
+def test_a_name_that_passes_for_a_librarys() -> None:
+    assert suspicious_names(OWN) == []
+    assert suspicious_names({"ampere_sgemm_128x64_nn", "kernel"}) == ["ampere_sgemm_128x64_nn"]
+    assert not is_own("ampere_sgemm_128x64_nn", {"ampere_sgemm_128x64_nn"})
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("kernel_cutlass_add_tensorptrf32generico10485761_0", True),
+        ("kernel_cutlass_Gemm_cutlasscutetypingFloat32_tensorptrf32_0", True),
+        ("kernel_cutlass_other_tensorptrf32_0", False),
+        ("void cutlass::kernel_cutlass_add_0(float*)", False),
+        ("rows_kernel", True),
+        ("rows_kernel_1", True),
+        ("rows_kernels", False),
+        ("kernel_cutlass_cublas_add_0", False),
+    ],
+)
+def test_names_that_begin_as_own_ones(name: str, own: bool) -> None:
+    begins = {"kernel_cutlass_add_*", "kernel_cutlass_Gemm_*", "kernel_cutlass_cublas_add_*", "rows_kernel"}
+    assert is_own(name, begins | {"rows_kernel_*"}) == own
+
+
+def test_the_mark_of_cute_dsl_is_no_disguise() -> None:
+    assert suspicious_names({"kernel_cutlass_add_*"}) == []
+    assert suspicious_names({"kernel_cutlass_cublas_add_*"}) == ["cublas_add_"]
+
+
+def record(name: str, duration: int, stream: int = 0) -> KernelRecord:
+    return KernelRecord(name=name, duration_ns=duration, stream=stream)
+
+
+def test_shares() -> None:
+    fill = (
+        "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int>, std::array<char*, 1ul>>(int)"
+    )
+    found = attribution_of(
+        [
+            record("row_softmax", 30),
+            record("sm80_xmma_gemm", 70),
+            record("Memcpy DtoD (Device -> Device)", 500, 9),
+            record("Memset (Device)", 500),
+            record(fill, 500),
+            record("kernels_eval_gate", 500),
+        ],
+        OWN,
+    )
+    assert found.own_share == pytest.approx(0.3)
+    assert found.library_names == ("sm80_xmma_gemm",)
+    assert found.computing_ns == 100
+    assert not found.uses_side_streams
+
+
+def test_side_streams_and_nothing_at_all() -> None:
+    assert attribution_of([record("row_softmax", 1, 14)], OWN).uses_side_streams
+    assert attribution_of([], OWN).own_share == 0.0
+
+
+NAMES = ["row_softmax", "sm80_xmma_gemm", "Memcpy DtoD (Device -> Device)", "void at::native::sum(float*)"]
+records = st.lists(st.builds(record, st.sampled_from(NAMES), st.integers(0, 10**6), st.integers(0, 2)), max_size=20)
+
+
+@given(records)
+def test_every_nanosecond_is_attributed_once(found: list[KernelRecord]) -> None:
+    attribution = attribution_of(found, OWN)
+    assert attribution.computing_ns == sum(one.duration_ns for one in found if one.name != NAMES[2])
+    assert attribution.own_ns == sum(one.duration_ns for one in found if one.name == "row_softmax")
+    assert set(attribution.library_names) == {one.name for one in found} & {NAMES[1], NAMES[3]}
+    assert attribution.uses_side_streams == any(one.stream and one.name != NAMES[2] for one in found)
+
+
+def test_times_of_one_call_the_longest_first() -> None:
+    records = [record("row_softmax", 1000), record("sm80_xmma_gemm", 5000), record("row_softmax", 3000)]
+    records += [record("Memcpy DtoD (Device -> Device)", 9000), record("gemm_kernel", 500)]
+    found = kernel_times(records, 2, OWN)
+    assert [(kernel.name, kernel.launches, kernel.microseconds, kernel.is_own) for kernel in found] == [
+        ("sm80_xmma_gemm", 0.5, 2.5, False),
+        ("row_softmax", 1.0, 2.0, True),
+        ("gemm_kernel", 0.5, 0.25, True),
+    ]

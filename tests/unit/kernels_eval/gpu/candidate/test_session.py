@@ -1,0 +1,147 @@
+"""A session with a candidate's process on a GPU: validation of its answers, and rounds that are held back."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from kernels_eval.gpu.candidate.session import CANDIDATE_ANSWER, RoundAnswer, RoundRequest, Session
+from kernels_eval.gpu.device.gate import GatePage, new_page
+from kernels_eval.sandbox.child import CandidateFailedError
+from kernels_eval.verdict import Status
+
+CALL = {"structure": "one object", "outputs": [{"kind": "tensor", "dtype": "float32", "shape": [2, 3]}]}
+KERNEL = {"name": "row_softmax", "duration_ns": 1000, "stream": 0}
+
+
+def answered(**fields: Any) -> Any:
+    return CANDIDATE_ANSWER.validate_python({"kind": "round", "calls": [CALL], **fields})
+
+
+def test_a_round() -> None:
+    answer = answered(unjoined_s=1e-6, kernels=[KERNEL], threads=1)
+    assert isinstance(answer, RoundAnswer)
+    assert answer.calls[0].outputs[0].shape == (2, 3)
+    assert answer.kernels[0].duration_ns == 1000
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"unjoined_s": float("nan")},
+        {"threads": -1},
+        {"kernels": [{**KERNEL, "duration_ns": -1}]},
+        {"kernels": [{**KERNEL, "name": "k" * 2001}]},
+        {"calls": [CALL] * 513},
+        {"calls": [{**CALL, "outputs": [{"kind": "tensor", "dtype": "quint8", "shape": [2]}]}]},
+        {"calls": [{**CALL, "outputs": [{"kind": "tensor", "dtype": "float32", "shape": [-2]}]}]},
+        {"kind": "graded"},
+    ],
+)
+def test_a_round_that_cannot_be(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        answered(**fields)
+
+
+@pytest.mark.parametrize(("status", "category"), [("correct", "exception"), ("rejected", "Not a category")])
+def test_a_failure_that_cannot_be(status: str, category: str) -> None:
+    failure = {"kind": "failed", "status": status, "category": category, "message": "boo"}
+    with pytest.raises(ValidationError):
+        CANDIDATE_ANSWER.validate_python(failure)
+
+
+class Candidate:
+    """A candidate's process, as a session sees it, that answers with what it is given once it `is_ready`."""
+
+    def __init__(self, answers: list[dict[str, Any]], is_ready: Callable[[], bool] = lambda: True) -> None:
+        self.answers, self.is_ready = answers, is_ready
+        self.sent: list[str] = []
+
+    def limit_wait(self, seconds: float) -> None: ...
+
+    def send(self, header: dict[str, Any]) -> None:
+        self.sent.append(header["kind"])
+
+    def has_news(self, wait_s: float = 0.0) -> bool:
+        return self.is_ready()
+
+    def receive_unchecked(self, most: int) -> tuple[dict[str, Any], bytearray]:
+        return self.answers.pop(0), bytearray()
+
+    def check(self, header: dict[str, Any]) -> None:
+        raise CandidateFailedError(Status(header["status"]), header["category"], header["message"])
+
+    def receive(self, most: int) -> tuple[Any]:
+        return (CANDIDATE_ANSWER.validate_python(self.answers.pop(0)),)
+
+
+@pytest.fixture
+def page() -> GatePage:
+    return GatePage(new_page())
+
+
+def session_with(candidate: Candidate, page: GatePage, monkeypatch: pytest.MonkeyPatch) -> Session:
+    monkeypatch.setattr("kernels_eval.gpu.candidate.session.Child", lambda *_: candidate)
+    unused: Any = None
+    return Session(unused, unused, 0, page)
+
+
+def noted(done: list[str]) -> Any:
+    names = ("publish", "complete", "sample_at_once", "sample", "collect")
+    steps = {name: (lambda name=name: done.append(name)) for name in names}
+    return SimpleNamespace(nbytes=1, requests=list, **steps)
+
+
+def test_a_held_round_is_admitted_when_it_is_made_and_its_outputs_are_copied_before_the_candidate_says_a_word(
+    page: GatePage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    answers: list[dict[str, Any]] = [{"kind": "prepared"}, {"kind": "done"}, {"kind": "round", "calls": [CALL]}]
+    session = session_with(Candidate(answers), page, monkeypatch)
+    monkeypatch.setattr(page, "admit", lambda: done.append("admit"))
+    monkeypatch.setattr(page, "wait_until_seen", lambda: None)
+    monkeypatch.setattr(page, "open", lambda: done.append("open"))
+    monkeypatch.setattr(GatePage, "has_ended", True)
+
+    prepared = session.prepare(noted(done), RoundRequest(gated=True, held=True), 1.0)
+    assert done == []
+    prepared.make()
+    assert done == ["admit", "complete", "open", "sample_at_once", "sample", "collect"]
+    assert len(answers) == 2
+    made = prepared.answered()
+    assert len(made.answer.calls) == 1
+    assert not made.gave_up
+
+
+def test_a_held_call_that_waits_for_the_device_has_its_gate_given_up(
+    page: GatePage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernels_eval.gpu.candidate.session.LONGEST_WAIT_S", 0.05)
+    session = session_with(Candidate([{"kind": "prepared"}], lambda: page.gave_up), page, monkeypatch)
+    prepared = session.prepare(noted([]), RoundRequest(gated=True, held=True), 30.0)
+    assert prepared.page.gave_up
+
+
+def test_a_held_candidate_that_says_nothing_is_not_waited_for_longer_than_its_time(
+    page: GatePage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure = {"kind": "failed", "status": "timeout", "category": "timeout", "message": "ran longer than 0.1 s"}
+    session = session_with(Candidate([failure], lambda: False), page, monkeypatch)
+    with pytest.raises(CandidateFailedError, match=r"0\.1 s"):
+        session.prepare(noted([]), RoundRequest(gated=True, held=True), 0.1)
+
+
+def test_leaving_a_session_does_not_wait_for_the_end_of_its_process(
+    page: GatePage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    candidate: Any = SimpleNamespace(
+        release=lambda: done.append("release"), wait_until_ended=lambda: done.append("wait")
+    )
+    with session_with(candidate, page, monkeypatch) as session:
+        assert done == []
+    assert done == ["release"]
+    session.wait_until_ended()
+    assert done == ["release", "wait"]

@@ -1,0 +1,232 @@
+"""Slots, guards and poison of the memory that tensors pass through."""
+
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels_eval.gpu.candidate.shared_calls import SharedCalls
+from kernels_eval.gpu.device import cuda_driver
+from kernels_eval.gpu.device.shared_memory import (
+    ALIGNMENT,
+    GUARD_BYTES,
+    POISON,
+    HostTransport,
+    MappedMemory,
+    lay_out,
+    view,
+)
+from kernels_eval.sandbox.tensor_bytes import TensorForm, form_of
+
+forms = st.builds(
+    TensorForm,
+    dtype=st.sampled_from(["float32", "float16", "int64", "bool"]),
+    shape=st.lists(st.integers(0, 9), max_size=3).map(tuple),
+)
+
+
+@given(
+    st.lists(st.one_of(forms, st.integers()), max_size=4), st.lists(st.integers(0, 5000), max_size=3), st.integers(1, 5)
+)
+def test_slots_are_apart(inputs: list[TensorForm | int], outputs: list[int], calls: int) -> None:
+    layout = lay_out(inputs, outputs, calls)
+    spans: list[tuple[int, int]] = []
+    for slots in layout.calls:
+        for value, offset in zip(inputs, slots.inputs, strict=True):
+            assert (offset is None) == isinstance(value, int)
+            if isinstance(value, TensorForm) and offset is not None:
+                spans.append((offset, offset + value.nbytes))
+        spans += [(offset, offset + size) for offset, size in zip(slots.outputs, outputs, strict=True)]
+    assert all(start % ALIGNMENT == 0 for start, _ in spans)
+    assert all(start >= GUARD_BYTES and end + GUARD_BYTES <= layout.nbytes for start, end in spans)
+    ordered = sorted(spans)
+    assert all(end + GUARD_BYTES <= start for (_, end), (start, _) in pairwise(ordered))
+
+
+def test_poison_is_no_number() -> None:
+    memory = torch.full((4096,), POISON, dtype=torch.uint8)
+    for name in ("float16", "bfloat16", "float32", "float64"):
+        form = TensorForm(dtype=name, shape=(2, 3))
+        assert bool(view(memory, form, 512).isnan().all())
+    assert bool((view(memory, TensorForm(dtype="int32", shape=(4,)), 512) == -1).all())
+
+
+def test_a_view_is_no_copy() -> None:
+    memory = torch.zeros(4096, dtype=torch.uint8)
+    view(memory, TensorForm(dtype="float32", shape=(2, 2)), 1024).fill_(1.0)
+    assert int(memory.count_nonzero()) == 8
+    assert int(memory[1024:1040].count_nonzero()) == 8
+
+
+class IdleDriver:
+    def synchronize(self) -> None: ...
+
+
+SETS: list[list[Any]] = [[torch.arange(6.0).reshape(2, 3), 7], [-torch.ones(2, 3), 8]]
+FORM = TensorForm(dtype="float32", shape=(2, 3))
+
+
+@pytest.fixture
+def sides(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SharedCalls, MappedMemory]]:
+    """Two calls of one tensor and one number, as the worker holds them and as the candidate's process maps them."""
+    monkeypatch.setattr(cuda_driver, "DEVICE", "cpu")
+    driver: Any = IdleDriver()
+    descriptor = os.memfd_create("device")
+    transport = HostTransport(driver, descriptor)
+    layout = lay_out([form_of(SETS[0][0]), 7], [FORM.nbytes], len(SETS))
+    transport.reserve(layout.nbytes)
+    calls = SharedCalls(transport, layout, SETS, [FORM])
+    calls.publish()
+    mapped = MappedMemory(driver, transport.mapping(), descriptor)
+    mapped.pull(calls.nbytes)
+    yield calls, mapped
+    os.close(descriptor)
+
+
+def test_inputs_arrive_and_outputs_come_back(sides: tuple[SharedCalls, MappedMemory]) -> None:
+    calls, mapped = sides
+    for request, (tensor, number) in zip(calls.requests(), SETS, strict=True):
+        given, plain = request["inputs"]
+        assert plain == {"value": number}
+        arrived = view(mapped.tensor, TensorForm(**given["form"]), given["offset"])
+        assert torch.equal(arrived, tensor)
+        slot = request["outputs"][0]
+        assert slot["nbytes"] == FORM.nbytes
+        view(mapped.tensor, FORM, slot["offset"]).copy_(2 * arrived)
+    mapped.push(calls.nbytes)
+    calls.collect()
+    assert all(torch.equal(calls.output(call, 0, FORM), 2 * tensor) for call, (tensor, _) in enumerate(SETS))
+    assert calls.changed_inputs() == set()
+    assert not calls.has_broken_guards()
+
+
+def test_a_write_after_the_collection_does_not_count(sides: tuple[SharedCalls, MappedMemory]) -> None:
+    calls, mapped = sides
+    calls.collect()
+    mapped.tensor.fill_(1)
+    mapped.push(calls.nbytes)
+    assert bool(calls.output(0, 0, FORM).isnan().all())
+
+
+def test_a_changed_input_shows(sides: tuple[SharedCalls, MappedMemory]) -> None:
+    calls, mapped = sides
+    mapped.tensor[calls.requests()[1]["inputs"][0]["offset"]] ^= 1
+    mapped.push(calls.nbytes)
+    calls.collect()
+    assert calls.changed_inputs() == {0}
+    assert not calls.has_broken_guards()
+
+
+@pytest.mark.parametrize("call", [0, 1])
+def test_a_write_before_a_slot_shows(sides: tuple[SharedCalls, MappedMemory], call: int) -> None:
+    calls, mapped = sides
+    mapped.tensor[calls.requests()[call]["outputs"][0]["offset"] - 1] = 0
+    mapped.push(calls.nbytes)
+    calls.collect()
+    assert calls.has_broken_guards()
+
+
+def test_the_outputs_of_all_calls_are_rows(sides: tuple[SharedCalls, MappedMemory]) -> None:
+    calls, mapped = sides
+    for request, value in zip(calls.requests(), (3.0, 4.0), strict=True):
+        view(mapped.tensor, FORM, request["outputs"][0]["offset"]).fill_(value)
+    mapped.push(calls.nbytes)
+    calls.collect()
+    assert calls.outputs(0).tolist() == [[3.0] * 6, [4.0] * 6]
+
+
+def test_inputs_are_held_apart_from_the_shared_memory(sides: tuple[SharedCalls, MappedMemory]) -> None:
+    calls, mapped = sides
+    mapped.tensor.zero_()
+    mapped.push(calls.nbytes)
+    calls.collect()
+    assert torch.equal(calls.sets[0][0], SETS[0][0])
+    assert calls.changed_inputs() == {0}
+    assert calls.has_broken_guards()
+
+
+LARGE_FORM = TensorForm(dtype="float32", shape=(40, 25))
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SharedCalls, MappedMemory]]:
+    """Three calls of a tensor of 63 pieces and one of less than a piece, with an output of 63."""
+    monkeypatch.setattr(cuda_driver, "DEVICE", "cpu")
+    driver: Any = IdleDriver()
+    descriptor = os.memfd_create("device")
+    transport = HostTransport(driver, descriptor)
+    sets: list[list[Any]] = [[torch.randn(40, 25), torch.randn(3)] for _ in range(3)]
+    layout = lay_out([form_of(value) for value in sets[0]], [LARGE_FORM.nbytes], len(sets))
+    transport.reserve(layout.nbytes)
+    calls = SharedCalls(transport, layout, sets, [LARGE_FORM])
+    calls.publish()
+    yield calls, MappedMemory(driver, transport.mapping(), descriptor)
+    os.close(descriptor)
+
+
+def arrived(calls: SharedCalls, mapped: MappedMemory) -> list[torch.Tensor]:
+    mapped.pull(calls.nbytes)
+    given = [request["inputs"][0] for request in calls.requests()]
+    return [view(mapped.tensor, TensorForm(**item["form"]), item["offset"]) for item in given]
+
+
+def test_a_piece_of_each_input_comes_last_at_a_secret_place(large: tuple[SharedCalls, MappedMemory]) -> None:
+    calls, mapped = large
+    places: set[int] = set()
+    for _ in range(8):
+        calls.publish()
+        for value, (right, _) in zip(arrived(calls, mapped), calls.sets, strict=True):
+            wrong = (value != right).reshape(-1).nonzero().flatten().tolist()
+            assert len(wrong) in (0, 16), "one piece, or none where it is taken from the same place"
+            assert all(0.0 < abs(number) < 10.0 for number in value.reshape(-1).tolist()), "as any other values"
+            places |= set(wrong[:1])
+        calls.complete()
+        for value, (right, _) in zip(arrived(calls, mapped), calls.sets, strict=True):
+            assert torch.equal(value, right)
+    assert len(places) > 5
+
+
+def fill(calls: SharedCalls, mapped: MappedMemory, elements: int, value: float, first: int = 0) -> None:
+    for request in calls.requests()[first:]:
+        view(mapped.tensor, LARGE_FORM, request["outputs"][0]["offset"]).reshape(-1)[:elements] = value
+    mapped.push(calls.nbytes)
+
+
+def test_outputs_written_in_time_agree_with_the_samples(large: tuple[SharedCalls, MappedMemory]) -> None:
+    calls, mapped = large
+    mapped.pull(calls.nbytes)
+    fill(calls, mapped, 1000, 1.5)
+    calls.sample_at_once()
+    calls.sample()
+    calls.collect()
+    assert not calls.has_late_writes()
+
+
+def test_outputs_of_which_a_tenth_is_written_late_do_not(large: tuple[SharedCalls, MappedMemory]) -> None:
+    calls, mapped = large
+    mapped.pull(calls.nbytes)
+    fill(calls, mapped, 900, 1.5)
+    calls.sample_at_once()
+    calls.sample()
+    fill(calls, mapped, 1000, 1.5)
+    calls.collect()
+    assert calls.has_late_writes()  # of 66 samples none is in that tenth with 0.1 %
+
+
+def test_a_call_made_between_the_end_and_the_change_of_process_is_late(
+    large: tuple[SharedCalls, MappedMemory],
+) -> None:
+    calls, mapped = large
+    mapped.pull(calls.nbytes)
+    fill(calls, mapped, 1000, 1.5)
+    fill(calls, mapped, 1000, 0.0, first=2)
+    calls.sample_at_once()
+    fill(calls, mapped, 1000, 1.5, first=2)
+    calls.sample()
+    calls.collect()
+    assert calls.has_late_writes()

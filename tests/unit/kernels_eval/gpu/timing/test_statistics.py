@@ -1,0 +1,61 @@
+"""Samples of device time, and lower bounds."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels_eval.gpu.device.memory_rates import MemoryRates, floor_s, peak_s
+from kernels_eval.gpu.timing.statistics import estimate, is_settled
+
+H100 = MemoryRates(3.35e12, 50 << 20, 989e12)
+
+
+@given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=200))
+def test_the_time_is_among_the_three_fastest(samples: list[float]) -> None:
+    found = estimate(samples)
+    assert min(samples) <= found.seconds <= sorted(samples)[:3][-1]
+    assert found.samples == len(samples)
+    assert found.spread >= 0
+
+
+@given(st.lists(st.floats(1.0, 1.001), min_size=3, max_size=10), st.lists(st.floats(1.1, 50.0), max_size=30))
+def test_disturbed_rounds_change_nothing(quiet: list[float], disturbed: list[float]) -> None:
+    assert estimate([*disturbed, *quiet]).seconds == estimate(quiet).seconds
+    assert is_settled([*disturbed, *quiet], quiet, 0.01)
+
+
+def test_one_round_that_is_too_fast_is_not_believed() -> None:
+    assert not is_settled([0.5, 1.0, 1.0, 1.0], [1.0] * 4, 0.01)
+    assert estimate([0.5, 1.0, 1.0, 1.0]).seconds == 1.0
+
+
+def test_rounds_of_an_h100_beside_three_other_workers() -> None:
+    """Microseconds of a reference as measured: the median of all is 19.6 and its 95 % interval 19.6 to 24.8."""
+    measured = [19.61, 19.58, 28.52, 19.69, 19.62, 19.56, 19.61, 19.58, 21.06, 24.79]
+    assert estimate(measured).seconds == pytest.approx(19.6, rel=0.005)
+    assert is_settled(measured[:4], measured[:4], 0.01)
+
+
+def test_no_honest_kernel_is_below_the_floor() -> None:
+    """Figures of an H100: an fp32 copy of 64 MiB moves about 2.8 TB/s, an 8192³ bf16 product runs at 800 TFLOP/s."""
+    size = 64 << 20
+    assert floor_s(size, size, 0, H100) < 2 * size / 2.8e12
+    assert floor_s(3 * 8192**2 * 2, 0, 2 * 8192**3, H100) < 2 * 8192**3 / 800e12
+    assert floor_s(4, 4, 0, H100) < 2e-6
+
+
+def test_what_beats_the_memory_by_far_is_below_the_floor() -> None:
+    size = 256 << 20
+    assert floor_s(size, size, 0, H100) > 2 * size / 20e12
+
+
+def test_the_peak_is_that_of_what_takes_longer() -> None:
+    assert peak_s(H100.dram_bytes_per_s, 0, H100) == 1.0
+    assert peak_s(H100.dram_bytes_per_s, 3 * H100.peak_flops, H100) == 3.0
+
+
+def test_settled_needs_both() -> None:
+    steady, noisy = [1.0] * 30, [1.0, 1.1, 1.2]
+    assert is_settled(steady, steady, 0.01)
+    assert not is_settled(steady, noisy, 0.01)
+    assert not is_settled(noisy, steady, 0.01)

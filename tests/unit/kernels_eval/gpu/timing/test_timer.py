@@ -1,0 +1,228 @@
+"""Rounds until the fastest agree: the loop, with a reference and a candidate of known times."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kernels_eval.gpu.candidate.session import MAX_CALLS, Round, RoundAnswer, RoundRequest
+from kernels_eval.gpu.device.gate import QUEUE
+from kernels_eval.gpu.timing.timer import (
+    MIN_ROUNDS,
+    Device,
+    Measured,
+    Overhead,
+    Overheads,
+    Timer,
+    TimingPlan,
+)
+from kernels_eval.gpu.timing.timer import UnreliableTimingError as Unreliable
+
+REFERENCE_S = 4e-4
+GATED, OPEN = Overhead(5e-5, 1e-4, 3e-4), Overhead(9e-5, 1e-6, 2e-4)
+PLAN = TimingPlan(
+    most_calls=200,
+    set_bytes=1 << 20,
+    cache_bytes=0,
+    launches=1,
+    is_gated=True,
+    overheads=Overheads(GATED, OPEN),
+    precision=0.01,
+    rounds=10,
+    wall_s=60.0,
+    profiled_round=1,
+)
+Run = Callable[[Any, RoundRequest], Round]
+
+
+def changed(**fields: Any) -> TimingPlan:
+    return TimingPlan(**{**vars(PLAN), **fields})
+
+
+def calls(count: int) -> Any:
+    return SimpleNamespace(count=count, sets=[[]] * count)
+
+
+def prepared(run: Run) -> Callable[[Any, RoundRequest], Any]:
+    """Return rounds that `run` answers."""
+    return lambda made, request: SimpleNamespace(make=lambda: None, answered=lambda: run(made, request))
+
+
+def measure(
+    run: Run, plan: TimingPlan = PLAN, second_s: Callable[[Any], float] | None = None, can_hold: bool = True
+) -> Measured:
+    device = Device(lambda _: REFERENCE_S, second_s, calls, prepared(run), lambda *_: None, nullcontext, can_hold)
+    return Timer(plan, device).measure()
+
+
+def answered(
+    host_s: float, gave_up: bool = False, before_s: float = GATED.before_s, after_s: float = GATED.after_s
+) -> Round:
+    return Round(RoundAnswer(kind="round", calls=()), host_s, before_s, after_s, gave_up)
+
+
+def honest(call_s: float, seen: list[tuple[int, RoundRequest]] | None = None) -> Run:
+    def run(made: Any, request: RoundRequest) -> Round:
+        if seen is not None:
+            seen.append((made.count, request))
+        empty = GATED if request.gated else OPEN
+        return answered(empty.host_s + made.count * call_s, before_s=empty.before_s, after_s=empty.after_s)
+
+    return run
+
+
+def test_steady_times_settle_at_once_and_the_profiled_round_is_not_counted() -> None:
+    seen: list[tuple[int, RoundRequest]] = []
+    found = measure(honest(1e-4, seen))
+    assert found.candidate.seconds == pytest.approx(1e-4)
+    assert found.reference.seconds == pytest.approx(REFERENCE_S)
+    assert found.is_gated
+    assert found.rounds == found.candidate.samples == MIN_ROUNDS
+    assert [request.profiled for _, request in seen] == [False, False, False, True, False, False]
+    assert [request.gated for _, request in seen] == [False, True, True, False, True, True]
+    assert [count for count, request in seen if not request.profiled] == [1, 16, 20, 20, 20], "2 ms a round"
+
+
+def test_a_second_baseline_is_timed_in_every_round_and_takes_no_more_of_them() -> None:
+    times = iter([1e-4, 5e-4, 3e-4])
+    found = measure(honest(1e-4), second_s=lambda _: next(times))
+    assert found.second is not None
+    assert found.second.seconds == pytest.approx(3e-4)
+    assert found.rounds == found.second.samples == MIN_ROUNDS
+
+
+@pytest.mark.parametrize("can_hold", [True, False])
+def test_only_what_is_timed_keeps_others_from_the_device(can_hold: bool) -> None:
+    """A round that can be held back is prepared beside others; one that cannot, and one without a gate, is not."""
+    done: list[str] = []
+
+    @contextmanager
+    def alone() -> Generator[None]:
+        done.append("<")
+        yield
+        done.append(">")
+
+    def noted(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given: (done.append(name), work(*given))[1]
+
+    def prepare(made: Any, request: RoundRequest) -> Any:
+        return SimpleNamespace(make=noted("m", str), answered=noted("o", lambda: honest(1e-4)(made, request)))
+
+    device = Device(
+        reference_s=noted("r", lambda _: REFERENCE_S),
+        second_s=noted("s", lambda _: 1e-4),
+        new_calls=noted("n", calls),
+        prepare=noted("p", prepare),
+        check=noted("c", lambda *_: None),
+        alone=alone,
+        can_hold=can_hold,
+    )
+    Timer(PLAN, device).measure()
+    first, clean, profiled, timed = "npmocnp<m>oc<r>", "<r>", "n<pm>oc", "np<rms>oc"
+    if not can_hold:
+        first, clean, timed = "npmocn<pm>oc<r>", "", "n<rpms>oc"
+    assert "".join(done) == first + "n" + clean + timed[1:] + profiled + timed + timed
+
+
+@pytest.mark.parametrize(
+    ("factor", "can_hold", "is_refused"), [(1.5, True, True), (1.1, True, False), (1.5, False, False)]
+)
+def test_a_reference_that_calls_in_waiting_slow_down(factor: float, can_hold: bool, is_refused: bool) -> None:
+    """The first two times are of a device without calls in waiting."""
+    times = iter([REFERENCE_S, REFERENCE_S, *[factor * REFERENCE_S] * 9])
+    device = Device(lambda _: next(times), None, calls, prepared(honest(1e-4)), lambda *_: None, nullcontext, can_hold)
+    timer = Timer(PLAN, device)
+    if is_refused:
+        with pytest.raises(Unreliable, match=r"0\.6000 ms while this kernel's calls waited, 0\.4000 ms before"):
+            timer.measure()
+    else:
+        assert timer.measure().reference.seconds >= REFERENCE_S
+
+
+def test_noise_takes_all_rounds() -> None:
+    times = iter([1e-4 * 1.1**number for number in range(20)])
+    assert measure(lambda made, _: answered(GATED.host_s + made.count * next(times))).rounds == PLAN.rounds
+
+
+def test_a_candidate_that_waits_for_the_device_is_timed_with_its_host() -> None:
+    def waits(made: Any, request: RoundRequest) -> Round:
+        return answered(1.0, gave_up=True) if request.gated else honest(3e-4)(made, request)
+
+    found = measure(waits)
+    assert not found.is_gated
+    assert found.candidate.seconds == pytest.approx(3e-4)
+
+
+def test_a_gate_that_fails_later_is_a_fault_of_the_measurement() -> None:
+    rounds = iter([False] * 2 + [True] * 9)
+    with pytest.raises(Unreliable, match="queue"):
+        measure(lambda made, request: answered(0.1, gave_up=next(rounds)))
+
+
+def test_a_round_that_takes_no_time_is_a_fault_of_the_measurement() -> None:
+    with pytest.raises(Unreliable, match="empty") as failed:
+        measure(lambda *_: answered(GATED.host_s / 2))
+    assert failed.value.category == "clock_disagreement"
+
+
+def test_outputs_are_checked_before_the_clock() -> None:
+    """Calls that did nothing took no time: they are wrong, and no fault of the measurement."""
+
+    def check(made: Round, _: Any) -> None:
+        if made.host_s < GATED.host_s:
+            raise ValueError("wrong values")
+
+    run = prepared(lambda *_: answered(GATED.host_s / 2))
+    device = Device(lambda _: REFERENCE_S, None, calls, run, check, nullcontext, True)
+    with pytest.raises(ValueError, match="wrong values"):
+        Timer(PLAN, device).measure()
+    rounds = iter([honest(1e-4)] * 2 + [lambda *_: answered(GATED.host_s / 2)] * 9)
+    later = replace(device, prepare=prepared(lambda made, request: next(rounds)(made, request)))
+    with pytest.raises(ValueError, match="wrong values"):
+        Timer(PLAN, later).measure()
+
+
+def with_changes(changes: list[tuple[float, float]]) -> Run:
+    """Return rounds in which the device changes to the candidate and back by so much later than usual."""
+    given = iter(changes * 10)
+
+    def run(made: Any, _: RoundRequest) -> Round:
+        before_s, after_s = next(given)
+        host_s = GATED.host_s + made.count * 1e-4
+        return answered(host_s, before_s=GATED.before_s + before_s, after_s=GATED.after_s + after_s)
+
+    return run
+
+
+@pytest.mark.parametrize(("change", "late_s"), [((6.7e-4, 0.0), 6.5e-4), ((0.0, 8e-4), 6.5e-4), ((2e-5, 1.5e-4), 0.0)])
+def test_a_device_that_changed_later_than_usual_was_at_work(change: tuple[float, float], late_s: float) -> None:
+    assert measure(with_changes([change])).candidate.seconds == pytest.approx(1e-4 + late_s / 20)
+
+
+def test_one_late_change_between_processes_among_others_is_noise() -> None:
+    found = measure(with_changes([(1e-4, 3e-4), (0.0, 0.0), (0.0, 0.0), (0.0, 0.0)]))
+    assert found.candidate.seconds == pytest.approx(1e-4)
+
+
+@pytest.mark.parametrize(
+    ("plan", "call_s", "count"),
+    [
+        (changed(most_calls=150), 1e-5, 150),  # 200 would make 2 ms; memory is for 150
+        (changed(most_calls=900), 1e-5, 200),
+        (changed(most_calls=10_000), 1e-7, min(MAX_CALLS, QUEUE)),
+        (PLAN, 1.0, 1),
+        (changed(cache_bytes=50 << 20), 1.0, 125),  # each set of inputs is out of the cache when it comes again
+        (changed(launches=10), 1e-6, QUEUE // 10),
+        (changed(launches=10 * QUEUE), 1e-6, 1),
+        (changed(most_calls=1), 1e-6, 1),
+    ],
+)
+def test_calls_of_a_round(plan: TimingPlan, call_s: float, count: int) -> None:
+    assert plan.calls(call_s) == count
+
+
+def test_more_launches_than_a_queue_holds_are_not_gated() -> None:
+    assert not measure(honest(1e-4), changed(launches=QUEUE + 1)).is_gated

@@ -53,7 +53,7 @@ constraints: $(INSTALLED) ## write deployments/constraints.txt anew from what is
 
 clean: ## remove caches and build output; runs/ and .venv stay
 	rm -rf build dist *.egg-info .pytest_cache .hypothesis .ruff_cache .import_linter_cache
-	find $(PACKAGES) tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find $(PACKAGES) tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED):
 	@python=$$(.ci/find-python $(PYTHON)); \

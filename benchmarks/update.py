@@ -7,7 +7,7 @@
 Each side takes whole optimizer steps (forward, backward, clip, AdamW) in separate processes, alternately; the median
 step counts, in wall and in processor time. TRL runs twice: with its defaults (activation checkpointing), and without,
 which is faster on a CPU. Old log-probabilities are the policy's with noise, so that some tokens are clipped. Memory is
-the process's peak resident set, and its growth. tests/gpu/update_on_gpu.py does the same on a GPU.
+the process's peak resident set, and its growth. tools/gpu/update_on_gpu.py does the same on a GPU.
 """
 
 import argparse

@@ -63,9 +63,9 @@ EXPECTED = (
         r"^(pip|mkdocs|kernelmill airgap build)",
         Outcome(elsewhere="wants a package registry, and packages that are not ours to install here"),
     ),
-    (r"^bash tests/gpu|^python tests/gpu", Outcome(elsewhere="wants a GPU")),
+    (r"^bash tools/gpu|^python tools/gpu", Outcome(elsewhere="wants a GPU")),
     (
-        r"^python benchmarks/(?!orchestration\.py runs)",
+        r"^python benchmarks/(?!orchestration\.py runs)|^python tools/",
         Outcome(elsewhere="wants its peers, a machine to itself, and up to an hour"),
     ),
     (

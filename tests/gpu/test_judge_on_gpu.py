@@ -10,7 +10,7 @@ import pytest
 from kernels_eval import Judge, JudgeConfig, Verdict
 from kernels_eval.gpu.device.detection import gpu_name
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools" / "gpu"))
 import gpu_sources as sources
 from judge_on_gpu import FAMILIES, generated, judged_well
 

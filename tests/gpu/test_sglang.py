@@ -17,7 +17,7 @@ ARCHIVE = os.environ.get("KERNELMILL_SGLANG_ARCHIVE")
 @pytest.mark.skipif(ARCHIVE is None, reason="KERNELMILL_SGLANG_ARCHIVE names no archive of SGLang's packages")
 def test_a_real_server_end_to_end(tmp_path: Path) -> None:
     assert ARCHIVE is not None
-    script = Path(__file__).with_name("run_sglang.sh")
+    script = Path(__file__).parents[2] / "tools" / "gpu" / "run_sglang.sh"
     subprocess.run([script, ARCHIVE, tmp_path], check=True)
     parts = json.loads((tmp_path / "sglang.json").read_text(encoding="utf-8"))
     assert all(part.get("passed") for part in parts.values() if "skipped" not in part)

@@ -82,7 +82,7 @@ print("RESULT" + json.dumps(found))
     assert not any(heavy.values()), {name: modules for name, modules in heavy.items() if modules}
 
 
-@pytest.mark.parametrize("package", [*PACKAGES, "benchmarks"])
+@pytest.mark.parametrize("package", [*PACKAGES, "benchmarks", "tools"])
 def test_modules_are_small(package):
     lengths = {path: path.read_text(encoding="utf-8").count("\n") for path in sources(package)}
     long = {str(path.relative_to(ROOT)): lines for path, lines in lengths.items() if lines > MAX_LINES}
@@ -104,7 +104,9 @@ def test_docstrings_begin_with_a_verb_or_a_noun():
 
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     wrong: list[str] = []
-    for path in (path for package in (*PACKAGES, "benchmarks", ".ci", "docs", "tests") for path in sources(package)):
+    for path in (
+        path for package in (*PACKAGES, "benchmarks", "tools", ".ci", "docs", "tests") for path in sources(package)
+    ):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, documented):
                 text = ast.get_docstring(node) or ""

@@ -11,7 +11,7 @@ import pytest
 from kernels_eval import Judge, JudgeConfig, Status
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "gpu"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "tools" / "gpu"))
 import gpu_sources as gpu
 
 pytestmark = [

@@ -1,4 +1,4 @@
-"""The interpreter refuses what Triton's compiler refuses, and nothing else. Values are compared on a GPU (tests/gpu)."""
+"""The interpreter refuses what Triton's compiler refuses, and nothing else. Values are compared on a GPU (tools/gpu)."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "gpu" / "interpreter_against_compiler.py"
+SCRIPT = Path(__file__).parents[3] / "tools" / "gpu" / "interpreter_against_compiler.py"
 
 
 @pytest.mark.slow

@@ -50,7 +50,11 @@ def test_a_command_exists_and_takes_these_arguments(page: str, words: list[str])
             else:
                 assert Path(arguments[0]).exists()
         case _:
-            assert all(Path(word).exists() for word in arguments if word.startswith(("deployments/", "tests/", ".ci/")))
+            assert all(
+                Path(word).exists()
+                for word in arguments
+                if word.startswith(("deployments/", "tests/", "tools/", ".ci/"))
+            )
 
 
 def _parse(arguments: list[str]) -> None:
@@ -110,7 +114,9 @@ def test_files_that_a_page_names_exist(page: Path):
     """Paths such as `tasks/update/losses.py`, and modules such as `kernels_eval.rewards`."""
     text = page.read_text(encoding="utf-8")
     paths = set(
-        re.findall(r"(?<![\w./-])((?:flows|extras|tasks|kernels_eval|benchmarks|deployments|tests)/[\w./-]*\w)", text)
+        re.findall(
+            r"(?<![\w./-])((?:flows|extras|tasks|kernels_eval|benchmarks|tools|deployments|tests)/[\w./-]*\w)", text
+        )
     )
     missing = [
         path for path in sorted(paths) if not (ROOT / path).exists() and not path.isupper() and "NAME" not in path

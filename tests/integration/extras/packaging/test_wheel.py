@@ -81,7 +81,7 @@ def test_the_wheel_holds_licence_types_and_data(wheel: Path):
     assert any(re.fullmatch(r"kernelmill-.*\.dist-info/licenses/LICENSE", name) for name in names)
     assert {f"{package}/py.typed" for package in ("flows", "extras", "tasks", "kernels_eval")} <= names
     assert "kernels_eval/compile/cuda_headers/ATen/cuda/CUDAContext.h" in names
-    assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "docs/"))]
+    assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "tools/", "docs/"))]
 
 
 def test_the_judge_asks_for_little(wheel: Path):

@@ -1,6 +1,6 @@
 """Boolean operators, conditions, loops, `raise` and numbers mean in the interpreter what they mean compiled.
 
-The expected values follow triton/compiler/code_generator.py; tests/gpu/interpreter_against_compiler.py compares them
+The expected values follow triton/compiler/code_generator.py; tools/gpu/interpreter_against_compiler.py compares them
 with compiled kernels.
 """
 

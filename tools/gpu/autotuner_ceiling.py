@@ -5,7 +5,7 @@ in many processes first and timed in one afterwards. `--tiny-cpu` tries the scri
 interpreter. The summary says which share of the best speed each of them reaches, and how much of it an autotuner gets
 that tries so many tunings, drawn at random.
 
-    python tests/gpu/autotuner_ceiling.py --out ceiling.json --budget 300
+    python tools/gpu/autotuner_ceiling.py --out ceiling.json --budget 300
 """
 
 import argparse

@@ -1,12 +1,12 @@
 """Measure the kernels that calibrate the estimate, on one NVIDIA GPU, in less than four minutes.
 
-    python3 tests/gpu/estimate_calibration.py [--budget SECONDS] [--out FILE]
-    python3 tests/gpu/estimate_calibration.py --rehearse    # without a GPU: loads every case, launches nothing
+    python3 tools/gpu/estimate_calibration.py [--budget SECONDS] [--out FILE]
+    python3 tools/gpu/estimate_calibration.py --rehearse    # without a GPU: loads every case, launches nothing
 
 Needs torch, triton and pydantic. Kernels are compiled by a pool of processes first, then measured by one. Time of a
 kernel and of its reference: device events around one call, with a cold L2 cache, while the device waits until the host
 has enqueued the call; the median of the repeats. `do_bench_ms` is `triton.testing.do_bench`, which includes what the
-host is too slow for. Writes `$OUT/estimate_measurements.json` after every 25 cases; `benchmarks/estimate_fit.py` reads it.
+host is too slow for. Writes `$OUT/estimate_measurements.json` after every 25 cases; `tools/estimate_fit.py` reads it.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from estimate_cases import Case, all_cases  # noqa: E402  # pyright: ignore[reportMissingImports]
 

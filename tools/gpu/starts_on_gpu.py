@@ -1,6 +1,6 @@
 """Starts of candidates' processes on a GPU: which step takes how long, and how many a minute the device allows.
 
-    python3 tests/gpu/starts_on_gpu.py [--processes 1,4,10] [--seconds 15] [--all-gpus]
+    python3 tools/gpu/starts_on_gpu.py [--processes 1,4,10] [--seconds 15] [--all-gpus]
 
 Needs torch, triton, pydantic and cachetools. Processes are forked from one that has imported all and has not used CUDA,
 as candidates are (kernels_eval.gpu.candidate.warm_up), and end at once. For each number of them at the same time, with a CUDA

@@ -1,6 +1,6 @@
 """Fit the constants of the estimate to measured kernels, and tell how far it is off on other kernels.
 
-    python benchmarks/estimate_fit.py --features features.jsonl --measured measurements.json [--fit] [--plot FILE]
+    python tools/estimate_fit.py --features features.jsonl --measured measurements.json [--fit] [--plot FILE]
 
 Half of the kernels, by a digest of their names and with all their sizes, are held out. `--fit` searches the constants
 of `Hardware` by coordinates, with the mean absolute logarithm of estimated over measured time as the loss, and prints

@@ -1,6 +1,6 @@
 """TRL's GRPO beside a finished run: same policy, GPU, judge, prompts and number of judged kernels; how far does it come?
 
-    PYTHONPATH=. python tests/gpu/trl_grpo_on_gpu.py --run runs/latest --out FOLDER
+    PYTHONPATH=. python tools/gpu/trl_grpo_on_gpu.py --run runs/latest --out FOLDER
 
 Needs the extra `trl`. Starts from the run's SFT policy and trains on the run's own problems with TRL's loop and
 transformers' generation. From the run's settings: prompts, reward, judge, problems and samples a step, optimizer steps

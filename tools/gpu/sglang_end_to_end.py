@@ -1,7 +1,7 @@
 """A real SGLang server behind our engine, from start to end: a multi-turn run with weight pushes, the canary, speed, a kill.
 
-    python tests/gpu/sglang_end_to_end.py --site SGLANG_SITE_FOLDER --out FOLDER      (on a machine with a GPU)
-    python tests/gpu/sglang_end_to_end.py --double --out FOLDER                       (anywhere, against the double)
+    python tools/gpu/sglang_end_to_end.py --site SGLANG_SITE_FOLDER --out FOLDER      (on a machine with a GPU)
+    python tools/gpu/sglang_end_to_end.py --double --out FOLDER                       (anywhere, against the double)
 
 Parts come in the order of their importance, each with a time limit, and print their result as JSON when they are done; all results
 are written to FOLDER/sglang.json after each part. A part that fails says why and is counted; the exit code is 1 then. The

@@ -13,7 +13,7 @@ import pytest
 from kernels_eval.redteam.mutation import Mutant
 from kernels_eval.redteam.suite import load_cases
 
-FOLDER = Path(__file__).parents[3] / "benchmarks"
+FOLDER = Path(__file__).parents[3] / "tools"
 
 
 @pytest.fixture

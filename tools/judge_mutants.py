@@ -1,6 +1,6 @@
 """Mutation score of the judge: the share of wrong mutants of honest kernels that it refuses.
 
-    python benchmarks/judge_mutants.py --mutants 2500 --out mutants.jsonl [--jobs 1] [--budget-s 3600] [--device cuda]
+    python tools/judge_mutants.py --mutants 2500 --out mutants.jsonl [--jobs 1] [--budget-s 3600] [--device cuda]
 
 Draws mutants of the red team's honest kernels (kernels_eval/redteam/mutation.py; the seed decides which), has child
 processes decide which are wrong (mutant_truth.py: at the problem's own size, compiled on a GPU or in Triton's own
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from mutant_report import Entry, key, read_entries, report  # noqa: E402
 

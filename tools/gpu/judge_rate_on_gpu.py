@@ -1,6 +1,6 @@
 """Verdicts a minute of a judge on a GPU, on kernels such as a policy writes: all different, two in five with a mistake.
 
-    python3 tests/gpu/judge_rate_on_gpu.py [--workers 8] [--memory 44] [--kernels 300]
+    python3 tools/gpu/judge_rate_on_gpu.py [--workers 8] [--memory 44] [--kernels 300]
 
 Compositions, shapes (10 us to 1 ms), styles and tunings as in the corpus for SFT. The first kernels, two for each
 worker, are not counted: they start the workers' processes. Prints one line of JSON: the rate, numbers by status, and

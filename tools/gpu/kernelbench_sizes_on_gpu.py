@@ -1,8 +1,8 @@
 """Judge problems at KernelBench's sizes on a real GPU: which are judged, in which time and memory, beside its procedure.
 
-    python3 tests/gpu/kernelbench_sizes_on_gpu.py [--workers 1] [--budget 500] [--peer] [--compiled] [--as-is GB]
+    python3 tools/gpu/kernelbench_sizes_on_gpu.py [--workers 1] [--budget 500] [--peer] [--compiled] [--as-is GB]
         [--every N] [--shuffled SEED]
-    python3 tests/gpu/kernelbench_sizes_on_gpu.py --pool W [--pool-gb 1.0] [--first N] [--peer] [--script]
+    python3 tools/gpu/kernelbench_sizes_on_gpu.py --pool W [--pool-gb 1.0] [--first N] [--peer] [--script]
 
 Needs torch, triton, pydantic, pydantic-settings, pyyaml and cachetools. Every kernel (kernelbench_problems.py) should be
 `correct`; what is not is printed. Each problem is judged twice, by another text of the same kernel: the second time its

@@ -1,6 +1,6 @@
 """Acceptance run of the judge on a real GPU, of less than eight minutes.
 
-    python3 tests/gpu/judge_on_gpu.py [--parts b,c,d,g,a,f,e] [--budget SECONDS]
+    python3 tools/gpu/judge_on_gpu.py [--parts b,c,d,g,a,f,e] [--budget SECONDS]
 
 Needs torch, triton, nvcc, ninja, pydantic, cachetools and one NVIDIA GPU; nothing else. Parts, the most important first: b spread
 of ten repeats of five families, c hacks and honest kernels, d measured speedups beside the roofline's estimates, g a

@@ -47,14 +47,14 @@ settings+=("$@")
 arguments=(); for setting in "${settings[@]}"; do arguments+=(--set "$setting"); done
 export PYTHONPATH=$PWD
 run() { "$python" -m flows.cli.main "$1" "$config" "${arguments[@]}"; }
-"$python" tests/gpu/qwen3_shape.py watch "$out/host.csv" & samplers=($!)
+"$python" tools/gpu/qwen3_shape.py watch "$out/host.csv" & samplers=($!)
 trap 'kill "${samplers[@]}" 2>/dev/null' EXIT
 if command -v nvidia-smi > /dev/null; then
   nvidia-smi --query-gpu=timestamp,index,utilization.gpu,memory.used --format=csv,noheader -l 1 > "$out/gpu.csv" &
   samplers+=($!)
 fi
 began=$SECONDS
-"$python" tests/gpu/qwen3_shape.py inputs "$inputs" "$shape" > "$out/inputs.log" 2>&1 || { cat "$out/inputs.log"; exit 1; }
+"$python" tools/gpu/qwen3_shape.py inputs "$inputs" "$shape" > "$out/inputs.log" 2>&1 || { cat "$out/inputs.log"; exit 1; }
 echo "inputs: $((SECONDS - began)) s: $(tail -n 1 "$out/inputs.log")"
 run plan > "$out/plan.log" 2>&1 || echo "plan: exit code $?" # said, and tried all the same
 cat "$out/plan.log"
@@ -66,7 +66,7 @@ run train > "$out/train.log" 2>&1; code=$?
 echo "train: $((SECONDS - began)) s, exit code $code"
 cp "$out"/runs/latest/{summary.json,log.txt} "$out" 2>/dev/null
 [ $code = 0 ] || tail -n 40 "$out/train.log"
-"$python" tests/gpu/qwen3_shape.py report "$out"
+"$python" tools/gpu/qwen3_shape.py report "$out"
 du -sh "$out/runs" | sed 's/^/disk: /'
 df -h "$out" | tail -n 1
 exit $code

@@ -4,7 +4,7 @@ Kernels are drawn as SFT draws them, one composition after the other in every st
 the judge and run. The file is written again after each round, so that what was measured stays if the time ends.
 `--no-gpu` tries the script on a machine without a GPU: kernels are compiled and none is run.
 
-    python tests/gpu/cuda_corpus_on_gpu.py --out cuda_corpus.json --budget 300
+    python tools/gpu/cuda_corpus_on_gpu.py --out cuda_corpus.json --budget 300
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Mutants with what was found of them, as lines of JSON, and the report of the mutation score.
 
-    python benchmarks/mutant_report.py mutants.jsonl
+    python tools/mutant_report.py mutants.jsonl
 
 A line has the case's path, the operator, the line, the mutant's source as `change` (a difference) and `digest`, `truth`
 and its `cause`, and the judge's `status`, `category`, `message` and `held_out`.

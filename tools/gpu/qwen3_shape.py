@@ -1,8 +1,8 @@
 """Inputs and figures of run_qwen3_shape.sh: a random model of Qwen3's shape with a full vocabulary, problems, pairs, samples of memory.
 
-    python tests/gpu/qwen3_shape.py inputs FOLDER 0.6B     # FOLDER/model, FOLDER/KernelBench, FOLDER/kernelbook.jsonl
-    python tests/gpu/qwen3_shape.py watch FILE             # a line of host memory each second, until it is ended
-    python tests/gpu/qwen3_shape.py report OUT             # seconds a stage beside the plan's, and the most memory
+    python tools/gpu/qwen3_shape.py inputs FOLDER 0.6B     # FOLDER/model, FOLDER/KernelBench, FOLDER/kernelbook.jsonl
+    python tools/gpu/qwen3_shape.py watch FILE             # a line of host memory each second, until it is ended
+    python tools/gpu/qwen3_shape.py report OUT             # seconds a stage beside the plan's, and the most memory
 
 The tokenizer is of Qwen3's format, with its control tokens at their ids; every other id is a merge, so that whatever a
 random model samples can be decoded.
@@ -175,9 +175,8 @@ def _further_merges(tokens: list[str], count: int) -> Iterator[tuple[str, str]]:
 def write_model(folder: Path, shape: str, size: int, tokenizer: Any) -> None:
     """Write a model of the shape with random weights, in shards below 5 GB; made on the GPU if there is one."""
     import torch
-    from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
-
     from tests.gpu.update_models import SHAPES, device
+    from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
     given = dict(SHAPES[shape])
     small = shape == "smoke"

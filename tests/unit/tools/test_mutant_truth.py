@@ -84,7 +84,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     kernel = CASE.split("# --- candidate ---\n")[1]
     sources = {name: kernel.replace(*change) for name, change in CHANGES.items()}
     sources["signs"] = sources["signs"].replace("other=0.0)", "other=0.0))")
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": f"{ROOT}:{ROOT / 'benchmarks'}"}
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": f"{ROOT}:{ROOT / 'tools'}"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", SCRIPT, str(path), json.dumps(sources)],
         env=environment,

@@ -1,6 +1,6 @@
 """Timings of the judge on a real GPU against independent measurements, and honest fast kernels that must not be refused.
 
-    python3 tests/gpu/timing_on_gpu.py [--parts fast,many,tampering,large] [--repeats 3] [--budget SECONDS]
+    python3 tools/gpu/timing_on_gpu.py [--parts fast,many,tampering,large] [--repeats 3] [--budget SECONDS]
 
 Needs what judge_on_gpu.py needs. `fast`: problems of 3 µs to 1 ms, verdicts by the judge beside the times of a process
 that knows nothing of it, over as many sets of inputs as the L2 cache does not hold: device events around calls that wait

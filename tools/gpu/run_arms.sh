@@ -6,7 +6,7 @@ set -u
 out=${1:?usage: run_arms.sh OUT [SETTING…]}; shift; mkdir -p "$out"; out=$(cd "$out" && pwd)
 cd "$(dirname "$0")/../.." || exit 1
 python=${PYTHON:-python3}; config=${CONFIG:-deployments/configs/one-gpu.yaml}
-bash tests/gpu/run_one_gpu.sh "$out" whole control=true "$@" || exit 1
+bash tools/gpu/run_one_gpu.sh "$out" whole control=true "$@" || exit 1
 multi=$(readlink -f "$out/runs/latest")
 arguments=(--set "runs_dir=$out/runs"); for setting in "$@"; do arguments+=(--set "$setting"); done
 run() { PYTHONPATH=$PWD "$python" -m flows.cli.main "$@"; }

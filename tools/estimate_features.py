@@ -1,4 +1,4 @@
-"""Counts and resources of every calibration kernel, by the judge without a GPU: `python benchmarks/estimate_features.py
+"""Counts and resources of every calibration kernel, by the judge without a GPU: `python tools/estimate_features.py
 --out features.jsonl`.
 
 One line a case: the verdict, the launches with their counts, what the compiler says of each, and the launches of the
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from estimate_cases import Case, all_cases  # noqa: E402
 

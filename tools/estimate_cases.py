@@ -2,7 +2,7 @@
 
 A case is a problem in KernelBench's format and a kernel for it, as for the judge. A kernel occurs at several sizes. The
 families cover arithmetic intensity, single functions, reductions, normalisations, matrix products by type and tile,
-layouts, register pressure, occupancy and the number of launches (`benchmarks/estimate_case_sources.py` has their
+layouts, register pressure, occupancy and the number of launches (`tools/estimate_case_sources.py` has their
 sources).
 """
 

@@ -1,9 +1,9 @@
 """The update on one GPU: exact, fast, small in memory; against TRL in the same run. Run as a script; no Ray, no table
 library.
 
-    python3 tests/gpu/update_on_gpu.py [--parts exact,trl,...] [--out FOLDER] [--budget SECONDS] [--tiny-cpu]
+    python3 tools/gpu/update_on_gpu.py [--parts exact,trl,...] [--out FOLDER] [--budget SECONDS] [--tiny-cpu]
 
-Every part (tests/gpu/update_parts.py) is a process of its own with a time limit; its failure leaves the others alone.
+Every part (tools/gpu/update_parts.py) is a process of its own with a time limit; its failure leaves the others alone.
 The process of the next part is started early and loads its libraries meanwhile, then waits for its turn. What a part
 says is printed at once and written to update_gpu.json in FOLDER (default $OUT, or the working folder), so that what
 it had said before its time was over counts. All parts together end within `--budget` seconds (345); those that matter

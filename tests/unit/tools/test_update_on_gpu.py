@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).with_name("update_on_gpu.py")
+SCRIPT = Path(__file__).parents[3] / "tools" / "gpu" / "update_on_gpu.py"
 
 PRETENDED_PARTS = """
 import json
@@ -41,7 +41,7 @@ def run_script(script: Path, out: Path, *arguments: str) -> tuple[subprocess.Com
 
 
 def test_a_part_that_fails_costs_no_other(tmp_path: Path) -> None:
-    folder = tmp_path / "tests" / "gpu"
+    folder = tmp_path / "tools" / "gpu"
     folder.mkdir(parents=True)
     script = Path(shutil.copy(SCRIPT, folder))
     (folder / "update_parts.py").write_text(PRETENDED_PARTS)

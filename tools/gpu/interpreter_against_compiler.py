@@ -1,12 +1,12 @@
 """Differences between kernels in the judge's interpreter and the same kernels compiled.
 
-    python tests/gpu/interpreter_against_compiler.py interpret results.json    # without a GPU: stores what each writes
-    python tests/gpu/interpreter_against_compiler.py compare results.json      # on a GPU: runs each compiled, prints differences
-    python tests/gpu/interpreter_against_compiler.py honest                    # on a GPU: the red team's honest kernels
-    python tests/gpu/interpreter_against_compiler.py refusals results.json     # without a GPU: compiles each, no run
+    python tools/gpu/interpreter_against_compiler.py interpret results.json    # without a GPU: stores what each writes
+    python tools/gpu/interpreter_against_compiler.py compare results.json      # on a GPU: runs each compiled, prints differences
+    python tools/gpu/interpreter_against_compiler.py honest                    # on a GPU: the red team's honest kernels
+    python tools/gpu/interpreter_against_compiler.py refusals results.json     # without a GPU: compiles each, no run
 
 `compare` prints each kernel whose values, type or refusal differ, and a table of counts; its exit code is 1 if one of
-them is not in `EXPLAINED`. Kernels: tests/gpu/kernel_pairs.py. Each compiled kernel runs in a child process together with the
+them is not in `EXPLAINED`. Kernels: tools/gpu/kernel_pairs.py. Each compiled kernel runs in a child process together with the
 others until one breaks the device; the next child goes on behind it.
 """
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # run_sglang.sh SGLANG_ARCHIVE OUT [arguments of sglang_end_to_end.py]: unpacks an archive of SGLang's packages (Python 3.12, with its
-# own pydantic), and runs tests/gpu/sglang_end_to_end.py with this machine's `python3`, which needs torch, triton, transformers, numpy,
+# own pydantic), and runs tools/gpu/sglang_end_to_end.py with this machine's `python3`, which needs torch, triton, transformers, numpy,
 # pyarrow, httpx and cachetools. Nothing is installed: a virtual environment in a temporary folder sees that interpreter's packages, and of the
 # archive only pydantic where it is missing. SGLang itself is seen by the server's process alone.
 set -euo pipefail
@@ -27,5 +27,5 @@ printf '%s\n%s\n' "$work/client" "import site; site.addsitedir('$packages')" > "
 # KERNELMILL_SGLANG_SECONDS in all, the unpacking above included; the parts share what is left, and write each result as they have it.
 left=$((${KERNELMILL_SGLANG_SECONDS:-450} - SECONDS))
 export PYTHONPATH=$PWD PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 HF_HUB_DISABLE_PROGRESS_BARS=1
-timeout --kill-after=5 "$((left - 5))" "$work/venv/bin/python" tests/gpu/sglang_end_to_end.py \
+timeout --kill-after=5 "$((left - 5))" "$work/venv/bin/python" tools/gpu/sglang_end_to_end.py \
   --site "$work/site" --out "$out" --budget "$((left - 25))" "$@"

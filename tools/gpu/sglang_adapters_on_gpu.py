@@ -1,7 +1,7 @@
 """Adapters on a real SGLang server: loading, the canary, tokens a second, and a change of their base.
 
-    python tests/gpu/sglang_adapters_on_gpu.py --out FOLDER           (a GPU, and SGLang where KERNELMILL_SGLANG names it)
-    python tests/gpu/sglang_adapters_on_gpu.py --out FOLDER --double  (anywhere, against the double)
+    python tools/gpu/sglang_adapters_on_gpu.py --out FOLDER           (a GPU, and SGLang where KERNELMILL_SGLANG names it)
+    python tools/gpu/sglang_adapters_on_gpu.py --out FOLDER --double  (anywhere, against the double)
 
 The base has the shape of Qwen3-0.6B and random weights; two agents are adapters on it. Each part prints its result as
 JSON when it is done, and all are written to FOLDER/sglang.json.
@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "doubles"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "doubles"))
 
 from adapted_policy import save_adapted
 from sglang_policies import Trainer

@@ -18,6 +18,7 @@ from torch import Tensor
 from extras.convert.architecture import Architecture
 from extras.convert.arguments import arguments_for
 from extras.convert.formats import Format, Sink, Source
+from extras.convert.gguf import GgufConversion, is_gguf, prepare_gguf
 from extras.convert.huggingface import (
     HuggingFaceSink,
     HuggingFaceSource,
@@ -168,8 +169,12 @@ class Conversion:
         return (pad_vocabulary(tensor, self.rows) if weight.part.is_vocabulary else tensor).to(dtype)
 
 
-def prepare(path: Path, options: ConvertOptions) -> Conversion | NamedCopy:
+def prepare(path: Path, options: ConvertOptions) -> Conversion | NamedCopy | GgufConversion:
     """Return the conversion of a checkpoint. Raises InputError if it cannot be read or is of no supported model."""
+    if is_gguf(path):
+        if options.to is not Format.HUGGINGFACE:
+            raise InputError(f"--to: a GGUF file is converted to huggingface first, found {options.to}")
+        return prepare_gguf(path, options.dtype)
     origin = find_origin(path)
     companions = origin.companions(options.like)
     config = config_of(origin, companions, options.vocabulary)

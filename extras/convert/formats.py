@@ -21,6 +21,8 @@ class Format(StrEnum):
     """Megatron's older form: a folder `mp_rank_<tp>[_<pp>][_<ep>]` a rank."""
     ZERO = "zero"
     """DeepSpeed's checkpoint of any ZeRO stage; can only be read."""
+    GGUF = "gguf"
+    """A file of llama.cpp, usually quantised; can only be read, and only written as `huggingface`."""
 
 
 class Source(Protocol):

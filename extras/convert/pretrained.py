@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from extras.convert.convert import Conversion, ConvertOptions, NamedCopy, prepare
+from extras.convert.convert import Conversion, ConvertOptions, GgufConversion, NamedCopy, prepare
 from kernels_eval.errors import InputError
 from tasks.models.config import ModelConfig
 from tasks.pipeline.code_version import content_digest
@@ -25,7 +25,7 @@ def converted_policy(model: ModelConfig, cache: Path) -> Path:
     return destination
 
 
-def checked_conversion(model: ModelConfig) -> Conversion | NamedCopy:
+def checked_conversion(model: ModelConfig) -> Conversion | NamedCopy | GgufConversion:
     """Return the conversion of a `megatron:` checkpoint to Hugging Face. Raises InputError if it lacks a part."""
     checkpoint = model.megatron
     assert checkpoint is not None

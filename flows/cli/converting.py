@@ -1,4 +1,4 @@
-"""`kernelmill convert`: checkpoints between Megatron and Hugging Face, and from DeepSpeed ZeRO."""
+"""`kernelmill convert`: checkpoints between Megatron and Hugging Face, and from DeepSpeed ZeRO and GGUF."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -39,7 +39,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(help="Checkpoint: Megatron, DeepSpeed ZeRO or Hugging Face.")],
+    source: Annotated[Path, typer.Argument(help="Checkpoint: Megatron, DeepSpeed ZeRO, Hugging Face, or a GGUF file.")],
     destination: Annotated[Path | None, typer.Argument(help="Folder to write; it must not exist.")] = None,
     to: Annotated[Target, typer.Option(help="Format to write.")] = Target.HUGGINGFACE,
     like: Annotated[

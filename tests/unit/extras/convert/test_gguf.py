@@ -86,7 +86,7 @@ def _write_tokenizer(writer: Any) -> None:
     made = trained_tokenizer()
     tokens = [token for token, _ in sorted(made.get_vocab().items(), key=lambda item: item[1])]
     tokens += [f"<unused{number}>" for number in range(320 - len(tokens))]
-    merges = [line for line in _merges(made)]
+    merges = list(_merges(made))
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list(tokens)

@@ -1,0 +1,1 @@
+"""Problems as KernelBench writes them, drawn at random, each with a kernel."""

@@ -1,0 +1,83 @@
+"""Draws pairs and problems of all families; the same seed gives the same ones."""
+
+from collections.abc import Callable, Hashable, Iterator
+
+from kernels_eval import Problem
+from kernels_eval.errors import InputError
+from tasks.problems.modules.draw import Draw
+from tasks.problems.modules.families import elementwise
+from tasks.problems.modules.mistakes import with_mistake
+from tasks.problems.modules.pair import Family, ModulePair
+
+FAMILIES: tuple[tuple[Family, float], ...] = ((elementwise.FAMILY, 1.0),)
+"""The families, and how often each is drawn."""
+OPERATORS = tuple(sorted({name for family, _ in FAMILIES for name in family.operators}))
+WRONG_EARLIER = 0.22
+"""Share of the pairs, of those without a slow earlier kernel, that answer a wrong one."""
+_PATIENCE = 2000
+"""Draws in a row that may repeat an earlier pair before the families count as exhausted."""
+
+
+def check_operators(unseen: frozenset[str], field: str = "unseen") -> None:
+    """Raise InputError, naming the setting, if a name is no operator of the families or a family has none left."""
+    unknown = sorted(unseen - set(OPERATORS))
+    if unknown:
+        raise InputError(f"{field}: no operator is called {unknown[0]}; expected some of {', '.join(OPERATORS)}")
+    if set(OPERATORS) <= unseen:
+        raise InputError(f"{field}: no operator is left; name fewer of them")
+
+
+def draw_pairs(count: int, seed: int, unseen: frozenset[str] = frozenset()) -> Iterator[ModulePair]:
+    """Yield `count` distinct pairs without an unseen operator; about three in ten answer an earlier kernel.
+
+    Raises InputError if an operator is unknown, or the families have fewer pairs.
+    """
+    check_operators(unseen)
+    drawn = _draws(Draw(f"module-pairs-{seed}"), unseen)
+    yield from _distinct(count, drawn, lambda pair: (pair.problem_source, pair.kernel_source, pair.earlier_source))
+
+
+def draw_problems(count: int, seed: int, unseen: frozenset[str] = frozenset()) -> list[Problem]:
+    """Return `count` problems with distinct digests, and without an unseen operator.
+
+    Raises InputError as `draw_pairs` does.
+    """
+    check_operators(unseen)
+    drawn = _draws(Draw(f"module-problems-{seed}"), unseen)
+    pairs = _distinct(count, drawn, lambda pair: problem_of(pair).digest)
+    return [problem_of(pair, f"module-{index:05d}") for index, pair in enumerate(pairs)]
+
+
+def problem_of(pair: ModulePair, problem_id: str = "") -> Problem:
+    """Return the pair's problem; of level 1 if it has one operator, else of level 2."""
+    level = 1 if len(pair.operators) == 1 else 2
+    return Problem(problem_id=problem_id, source=pair.problem_source, level=level, family=pair.family, name=pair.title)
+
+
+def _draws(rng: Draw, unseen: frozenset[str]) -> Iterator[ModulePair]:
+    families = [(family, weight) for family, weight in FAMILIES if not set(family.operators) <= unseen]
+    weights = [weight for _, weight in families]
+    while True:
+        family = rng.choices([family for family, _ in families], weights)[0]
+        pair = family.draw(rng, unseen)
+        if pair.earlier_source is None and rng.chance(WRONG_EARLIER):
+            pair = pair.model_copy(update={"earlier_source": with_mistake(rng, pair.kernel_source)})
+        yield pair
+
+
+def _distinct(
+    count: int, pairs: Iterator[ModulePair], key_of: Callable[[ModulePair], Hashable]
+) -> Iterator[ModulePair]:
+    seen: set[Hashable] = set()
+    repeats = 0
+    while len(seen) < count:
+        pair = next(pairs)
+        key = key_of(pair)
+        if key not in seen:
+            seen.add(key)
+            repeats = 0
+            yield pair
+            continue
+        repeats += 1
+        if repeats > _PATIENCE:
+            raise InputError(f"module problems: found {len(seen)} distinct ones, expected {count}; ask for fewer")

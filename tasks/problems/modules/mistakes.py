@@ -1,0 +1,58 @@
+"""Kernels with one of the mistakes that models make, written from a right kernel's text.
+
+A mistake is a replacement of text. Most are wrong for the judge; some only cost time, or do no harm at a given shape.
+"""
+
+import re
+from dataclasses import dataclass
+
+from tasks.problems.modules.draw import Draw
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A mistake: what is replaced, by what."""
+
+    name: str
+    pattern: str
+    replacement: str
+    every: bool = True
+    """Replace every place, not the first alone."""
+
+
+MISTAKES = (
+    Mistake("load_without_mask", r"(tl\.load\([^\n]*?), mask=[^\n]*?, other=[^\n]*?\)\n", r"\1)\n"),
+    Mistake("store_without_mask", r"(tl\.store\([^\n]*?), mask=[^\n]*\)\n", r"\1)\n"),
+    Mistake("wrong_other", r'other=-float\("inf"\)', "other=0.0"),
+    Mistake(
+        "no_padding", r"tl\.where\(mask, ([^,\n()]+(?:\([^()\n]*\))?[^,\n()]*), (?:0\.0|-?float\(\"inf\"\))\)", r"\1"
+    ),
+    Mistake("no_constructor", r"    def __init__\(.*?\n\n", ""),
+    Mistake("forgotten_argument", r"def __init__\(self, \w+", "def __init__(self"),
+    Mistake("forgotten_self", r"self\.(\w+)(, BLOCK)", r"\1\2"),
+    Mistake("wrong_block", r"triton\.next_power_of_2\((\w+)\)", r"\1"),
+    Mistake("missing_block", r", BLOCK=\w+\)\n", ")\n"),
+    Mistake("grid_too_small", r"triton\.cdiv\((\w+), (\w+)\)", r"\1 // \2"),
+    Mistake("grid_not_tuple", r"\[\((triton\.cdiv\([^()]*\)),\)\]", r"[\1]"),
+    Mistake("wrong_stride", r"x_ptr \+ row \* R", "x_ptr + row"),
+    Mistake("wrong_inner_stride", r"\* inner \+", "+"),
+    Mistake("kept_dimension", r"del shape\[dim\]", "shape[dim] = 1"),
+    Mistake("dropped_dimension", r"shape\[dim\] = 1", "del shape[dim]"),
+    Mistake("not_averaged", r" / (?:R|n)\b(?=[^\n]*\n)", "", every=False),
+    Mistake("no_epsilon", r" \+ (?:eps|1e-\d+)\b", ""),
+    Mistake("no_such_function", r"tl\.(sigmoid|erf|rsqrt)\(", r"tl.math_\1("),
+    Mistake("tanh_of_tl", r"2\.0 \* tl\.sigmoid\(2\.0 \* x\) - 1\.0", "tl.tanh(x)"),
+    Mistake("library_call", r"    return out\n", "    return torch.clone(out)\n"),
+    Mistake("wrong_result", r"out = torch\.empty_like\(x\)", "out = torch.empty(x.shape[0], device=x.device)"),
+    Mistake("returns_input", r"return out\n", "return x\n"),
+    Mistake("no_import", r"import triton\.language as tl\n", ""),
+)
+
+
+def with_mistake(rng: Draw, kernel: str) -> str | None:
+    """Return the kernel with one mistake; None if none applies."""
+    for mistake in rng.sample(MISTAKES, len(MISTAKES)):
+        wrong = re.sub(mistake.pattern, mistake.replacement, kernel, count=0 if mistake.every else 1, flags=re.DOTALL)
+        if wrong != kernel:
+            return wrong
+    return None

@@ -5,11 +5,16 @@ from collections.abc import Callable, Hashable, Iterator
 from kernels_eval import Problem
 from kernels_eval.errors import InputError
 from tasks.problems.modules.draw import Draw
-from tasks.problems.modules.families import elementwise, reductions
+from tasks.problems.modules.families import elementwise, reductions, scaling, softmax
 from tasks.problems.modules.mistakes import with_mistake
 from tasks.problems.modules.pair import Family, ModulePair
 
-FAMILIES: tuple[tuple[Family, float], ...] = ((elementwise.FAMILY, 2.0), (reductions.FAMILY, 2.0))
+FAMILIES: tuple[tuple[Family, float], ...] = (
+    (elementwise.FAMILY, 2.0),
+    (reductions.FAMILY, 2.0),
+    (scaling.FAMILY, 1.0),
+    (softmax.FAMILY, 1.0),
+)
 """The families, and how often each is drawn."""
 OPERATORS = tuple(sorted({name for family, _ in FAMILIES for name in family.operators}))
 WRONG_EARLIER = 0.22

@@ -1,35 +1,27 @@
 """Reductions over one dimension or over the whole tensor, and positions of extremes.
 
-fast: the dimension is read once, in one tile where it fits; whole tensors in two launches. slow (as an earlier kernel):
-a loop over small blocks.
+Whole tensors in two launches: a partial result of each block, then the result of these.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tasks.problems.modules.draw import Draw
+from tasks.problems.modules.over_dimension import OverDimension, draw_over_dimension
 from tasks.problems.modules.pair import Family, ModulePair
-from tasks.problems.modules.text import Argument, Input, Module, kernel_text, problem_text
-from tasks.problems.modules.tiles import Along, Dimension, Tiles, draw_dimension, result_shape, written_dim
+from tasks.problems.modules.text import Input, Module, kernel_text, problem_text
+from tasks.problems.modules.tiles import Along
 
 _LOW, _HIGH = '-float("inf")', 'float("inf")'
 
 
 @dataclass(frozen=True)
-class Reduction:
-    """A reduction. In a form `{d}` stands for the dimension and `{k}` for `, keepdim=True`."""
+class Reduction(OverDimension):
+    """A reduction over a dimension, and perhaps over the whole tensor."""
 
-    name: str
-    title: str
-    forms: tuple[str, ...]
-    along: Along
     whole: tuple[str, ...] = ()
-    """Forms over the whole tensor; `total` is the expression of `acc` and `n`."""
+    """Forms over the whole tensor."""
     total: str = ""
-    made: str = ""
-    """How the values of the input are made good for it."""
-    integer: bool = False
-    largest: int | None = None
-    """Most elements that the reduction is good for."""
+    """The result over the whole tensor, of `acc` and the number of elements `n`."""
 
 
 def _sum(value: str, end: str) -> Along:
@@ -74,32 +66,32 @@ REDUCTIONS = (
         "a sum reduction",
         ("torch.sum(x, dim={d}{k})", "x.sum(dim={d}{k})"),
         _sum("v", "acc"),
-        ("torch.sum(x)", "x.sum()"),
-        "acc",
+        whole=("torch.sum(x)", "x.sum()"),
+        total="acc",
     ),
     Reduction(
         "mean",
         "a mean reduction",
         ("torch.mean(x, dim={d}{k})", "x.mean(dim={d}{k})"),
         _sum("v", "acc / R"),
-        ("torch.mean(x)", "x.mean()"),
-        "acc / n",
+        whole=("torch.mean(x)", "x.mean()"),
+        total="acc / n",
     ),
     Reduction(
         "max",
         "a maximum reduction",
         ("torch.max(x, dim={d}{k})[0]", "torch.amax(x, dim={d}{k})", "torch.max(x, dim={d}{k}).values"),
         _extreme("max", _LOW),
-        ("torch.max(x)", "x.max()"),
-        "acc",
+        whole=("torch.max(x)", "x.max()"),
+        total="acc",
     ),
     Reduction(
         "min_reduction",
         "a minimum reduction",
         ("torch.min(x, dim={d}{k})[0]", "torch.amin(x, dim={d}{k})", "torch.min(x, dim={d}{k}).values"),
         _extreme("min", _HIGH),
-        ("torch.min(x)", "x.min()"),
-        "acc",
+        whole=("torch.min(x)", "x.min()"),
+        total="acc",
     ),
     Reduction(
         "prod",
@@ -132,32 +124,32 @@ REDUCTIONS = (
         "the Euclidean norm",
         ("torch.norm(x, p=2, dim={d}{k})", "torch.linalg.vector_norm(x, dim={d}{k})", "x.norm(dim={d}{k})"),
         _sum("v * v", "tl.sqrt(acc)"),
-        ("torch.norm(x)", "x.norm()"),
-        "tl.sqrt(acc)",
+        whole=("torch.norm(x)", "x.norm()"),
+        total="tl.sqrt(acc)",
     ),
     Reduction(
         "sum_of_squares",
         "a sum of squares",
         ("torch.sum(x ** 2, dim={d}{k})", "(x * x).sum(dim={d}{k})"),
         _sum("v * v", "acc"),
-        ("torch.sum(x ** 2)", "(x * x).sum()"),
-        "acc",
+        whole=("torch.sum(x ** 2)", "(x * x).sum()"),
+        total="acc",
     ),
     Reduction(
         "mean_of_squares",
         "a mean of squares",
         ("torch.mean(x ** 2, dim={d}{k})", "x.pow(2).mean(dim={d}{k})"),
         _sum("v * v", "acc / R"),
-        ("torch.mean(x ** 2)", "x.pow(2).mean()"),
-        "acc / n",
+        whole=("torch.mean(x ** 2)", "x.pow(2).mean()"),
+        total="acc / n",
     ),
     Reduction(
         "sum_of_magnitudes",
         "a sum of absolute values",
         ("torch.sum(torch.abs(x), dim={d}{k})", "x.abs().sum(dim={d}{k})"),
         _sum("tl.abs(v)", "acc"),
-        ("torch.sum(torch.abs(x))",),
-        "acc",
+        whole=("torch.sum(torch.abs(x))",),
+        total="acc",
     ),
     Reduction(
         "argmax",
@@ -181,42 +173,7 @@ def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
     reduction = rng.choice(rng.unless(REDUCTIONS, unseen, lambda item: item.name))
     if reduction.whole and rng.chance(0.15):
         return _whole(rng, reduction)
-    dimension = draw_dimension(rng, reduction.largest)
-    keep, given = rng.chance(0.4), rng.chance(0.6)
-    dim = written_dim(rng, dimension)
-    value = "self.dim" if given else dim
-    form = rng.choice(reduction.forms).format(d=value, k=", keepdim=True" if keep else "")
-    made = reduction.made.format(", ".join(dimension.shape.names)) or dimension.shape.made(rng.tensor())
-    place = rng.pick("over a given dimension", "over a dimension", "along a specified dimension")
-    module = Module(
-        title=f"{reduction.title} {place if given else f'over dimension {dim}'}",
-        inputs=(Input("x", made),),
-        forward=(f"return {form}",),
-        arguments=(Argument("dim", dim, "int", "Dimension to reduce over."),) if given else (),
-        init=("self.dim = dim",) if given else (),
-        constants=dimension.shape.constants,
-    )
-    slow = _kernel(module, reduction, dimension.slow(rng), value, keep) if rng.chance(0.12) else None
-    return ModulePair(
-        family=FAMILY.name,
-        operator=reduction.name,
-        title=module.title,
-        problem_source=problem_text(rng, module),
-        kernel_source=_kernel(module, reduction, dimension.fast(), value, keep),
-        style="fast",
-        earlier_source=slow,
-    )
-
-
-def _kernel(module: Module, reduction: Reduction, tiles: Tiles, dim: str, keep: bool) -> str:
-    place = "cols" if tiles.last else "rows"
-    along = replace(reduction.along, step=tuple(line.replace("{place}", place) for line in reduction.along.step))
-    name = f"{reduction.name}_kernel"
-    kind = ", dtype=torch.int64" if reduction.integer else ""
-    host = [*tiles.host(dim), *result_shape(dim, keep), f"out = torch.empty(shape, device=x.device{kind})"]
-    host += [tiles.launch(name, "x, out"), "return out"]
-    kernels = [along.helper] * bool(along.helper) + [tiles.kernel(name, along)]
-    return kernel_text(kernels, module, host)
+    return draw_over_dimension(rng, FAMILY.name, reduction)
 
 
 def _whole(rng: Draw, reduction: Reduction) -> ModulePair:

@@ -84,10 +84,10 @@ def kernel_text(kernels: Sequence[str], module: Module, host: Sequence[str], ini
 
 
 def _sentence(rng: Draw, title: str) -> str:
-    form = rng.pick(
-        "Simple model that performs {}.", "A model that computes {}.", "Performs {}.", "Model computing {}."
-    )
-    return form.format(title)
+    forms = ["Simple model that computes {}.", "A model that computes {}.", "Computes {}.", "Model computing {}."]
+    if title.startswith("a"):
+        forms += ["Simple model that performs {}.", "Performs {}."]
+    return rng.choice(forms).format(title)
 
 
 def _block(lines: Sequence[str], indent: int) -> str:

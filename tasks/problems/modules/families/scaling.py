@@ -1,4 +1,4 @@
-"""Normalisation of a tensor along one dimension, without parameters: by its L1, L2 or RMS norm, its mean, its extreme."""
+"""Normalisation along one dimension without parameters: by the L1, L2 or RMS norm, the mean, the largest magnitude."""
 
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.over_dimension import OverDimension, draw_over_dimension

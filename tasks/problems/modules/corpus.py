@@ -5,13 +5,24 @@ from collections.abc import Callable, Hashable, Iterator
 from kernels_eval import Problem
 from kernels_eval.errors import InputError
 from tasks.problems.modules.draw import Draw
-from tasks.problems.modules.families import binary, elementwise, reductions, scaling, scans, softmax
+from tasks.problems.modules.families import (
+    binary,
+    elementwise,
+    losses,
+    norm_layers,
+    reductions,
+    scaling,
+    scans,
+    softmax,
+)
 from tasks.problems.modules.mistakes import with_mistake
 from tasks.problems.modules.pair import Family, ModulePair
 
 FAMILIES: tuple[tuple[Family, float], ...] = (
     (binary.FAMILY, 1.5),
     (elementwise.FAMILY, 2.0),
+    (losses.FAMILY, 1.0),
+    (norm_layers.FAMILY, 1.0),
     (reductions.FAMILY, 2.0),
     (scaling.FAMILY, 1.0),
     (scans.FAMILY, 1.0),

@@ -13,9 +13,15 @@ class ProblemsConfig(FrozenModel):
     """Source of the problems, and their split."""
 
     source: Literal["generated", "kernelbench", "robust_kbench", "jsonl", "parquet", "huggingface"] = "generated"
-    """`generated`: the bundled suite. Otherwise the format of what lies at `path`."""
+    """`generated`: the bundled suite. Otherwise the format of what lies at `path`; `jsonl` is also a JSON array."""
     path: Annotated[str | None, FileContent] = None
     """File or folder to load; needed unless the source is `generated`. Formats: docs/problems.md."""
+    columns: dict[str, str] = Field(default={})
+    """Places in your table, by our name: `{source: my_code, level: meta.level}`; a dot leads into an object. Needed
+    only for names that are not known (docs/problems.md)."""
+    bad_rows: float = Field(default=0.5, ge=0, le=1)
+    """Share of rows or files that may be no problems: each is named in the log, counted and left out. More stop the
+    run; 0: any does."""
     variants: Variants = "single"
     """Arguments of robust-kbench's tasks: of its `single_…_configs`, or each combination of its `multi_…` ones."""
     seed: int = Field(default=0, ge=0)

@@ -1,178 +1,52 @@
-"""Loads problems from files: a KernelBench checkout, robust-kbench's tasks, JSON Lines, Parquet, a dataset's folder.
+"""Loads problems from files: folders of modules, robust-kbench's tasks, JSON, Parquet, a dataset's folder.
 
-A table format is a function `read_…(path, wanted)` that yields the rows with the wanted columns; `LOADERS` names the
-formats. Folders of Hugging Face datasets are read without the `datasets` library, in two layouts: that of
-`save_to_disk` (`state.json` beside Arrow stream files, or `dataset_dict.json` with one such folder a split), and
-Parquet shards anywhere below the folder. Every split is read: their names do not decide what is held out here.
+`LOADERS` names the formats. Each yields problems, and instead of what is none the InputError that names it. Those are
+left out (tasks.problems.left_out); one line of the log says what was understood.
 """
 
-import json
-import re
-from collections.abc import Callable, Iterable, Iterator
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from kernels_eval.errors import InputError, first_line
-from kernels_eval.problem import Problem, check_problem_source
-from tasks.pipeline.json_file import read_json_object
+from kernels_eval.errors import InputError
 from tasks.problems.config import ProblemsConfig
-from tasks.problems.robust_kbench import MODULE, load_tasks
-from tasks.problems.row import WANTED, Entry, Row, entry_of
+from tasks.problems.left_out import LeftOut, each
+from tasks.problems.module_folders import load_modules, module_folder
+from tasks.problems.pair_formats.kernelbook import convert_problem
+from tasks.problems.pair_formats.pair import UnconvertibleError
+from tasks.problems.places import PLACES, SOURCES, check_columns, placed, wanted_columns
+from tasks.problems.robust_kbench import load_tasks, task_folders
+from tasks.problems.row import Entry, Row, entry_of
+from tasks.problems.table_files import Rows, read_dataset_folder, read_json, read_parquet
 
-_LEVEL = re.compile(r"level(\d+)")
-_NUMBERED = re.compile(r"(\d+)_")
-_BATCH_ROWS = 512
-
-
-def read_jsonl(path: Path, wanted: frozenset[str]) -> Iterator[Row]:
-    """Yield the rows of a JSON Lines file (UTF-8, empty lines allowed). InputError names a line that is no object."""
-    if not path.is_file():
-        raise InputError(f"{path}: expected a JSON Lines file, found a folder")
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            where = f"{path} line {number}"
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-                if not text:
-                    continue
-                values = json.loads(text)
-            except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-                raise InputError(f"{where}: expected one JSON object a line: {error}") from error
-            if not isinstance(values, dict):
-                raise InputError(f"{where}: expected a JSON object, found {type(values).__name__}")
-            yield Row(where, {name: values[name] for name in wanted if name in values}, tuple(values))
+_log = logging.getLogger(__name__)
+_COLUMNS = "problems.columns"
+_KERNELBOOK = "python_code"
 
 
-def read_json_array(path: Path, wanted: frozenset[str]) -> Iterator[Row]:
-    """Yield the rows of a JSON file that holds one array of objects (UTF-8). InputError names what is none."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: expected a JSON array of objects (one object a line is .jsonl): {error}") from error
-    if not isinstance(values, list):
-        raise InputError(f"{path}: expected a JSON array of objects, found {type(values).__name__}")
-    for number, item in enumerate(values):
-        if not isinstance(item, dict):
-            raise InputError(f"{path} item {number}: expected a JSON object, found {type(item).__name__}")
-        yield Row(f"{path} item {number}", {name: item[name] for name in wanted if name in item}, tuple(item))
+class Found(NamedTuple):
+    """What a source holds."""
+
+    entries: list[Entry]
+    """The problems of the levels that are kept."""
+    left_out: int
+    """Rows or files that are no problems."""
 
 
-def read_parquet(path: Path, wanted: frozenset[str]) -> Iterator[Row]:
-    """Yield the rows of a Parquet file, read batch by batch. Raises InputError if it is not Parquet or is damaged."""
-    try:
-        with pq.ParquetFile(path) as file:
-            found = tuple(file.schema_arrow.names)
-            columns = [name for name in found if name in wanted]
-            yield from _rows_of(path, found, file.iter_batches(_BATCH_ROWS, columns=columns))
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{path}: not a readable Parquet file: {first_line(error)}") from error
-
-
-def read_dataset_folder(path: Path, wanted: frozenset[str]) -> Iterator[Row]:
-    """Yield the rows of every split. Raises InputError if the folder has neither layout, or a file is damaged."""
-    if not path.is_dir():
-        raise InputError(f"{path}: expected a Hugging Face dataset folder, found a file")
-    if (path / "dataset_dict.json").is_file():
-        splits = read_json_object(path / "dataset_dict.json").get("splits")
-        if not isinstance(splits, list) or not splits:
-            raise InputError(f"{path / 'dataset_dict.json'}: expected a list `splits` that names the folders")
-        for split in splits:
-            yield from _saved_rows(path / str(split), wanted)
-    elif (path / "state.json").is_file():
-        yield from _saved_rows(path, wanted)
-    else:
-        found = sorted(path.rglob("*.parquet"))
-        shards = [shard for shard in found if not any(part[0] == "." for part in shard.relative_to(path).parts)]
-        if not shards:
-            raise InputError(
-                f"{path}: expected a Hugging Face dataset folder (state.json, dataset_dict.json or Parquet shards); "
-                "found none of them"
-            )
-        for shard in shards:
-            yield from read_parquet(shard, wanted)
-
-
-def _saved_rows(folder: Path, wanted: frozenset[str]) -> Iterator[Row]:
-    state = read_json_object(folder / "state.json")
-    if state.get("_indices_data_files"):
-        raise InputError(
-            f"{folder}: holds a selection by indices; write it again with flatten_indices().save_to_disk()"
-        )
-    files = state.get("_data_files")
-    if not isinstance(files, list) or not files:
-        raise InputError(f"{folder / 'state.json'}: expected `_data_files` that names the Arrow files")
-    for file in files:
-        name = file.get("filename") if isinstance(file, dict) else None
-        if not isinstance(name, str):
-            raise InputError(f"{folder / 'state.json'}: expected a `filename` in each of `_data_files`, found {file!r}")
-        yield from _arrow_rows(folder / name, wanted)
-
-
-def _arrow_rows(path: Path, wanted: frozenset[str]) -> Iterator[Row]:
-    try:
-        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
-            found = tuple(stream.schema.names)
-            columns = [name for name in found if name in wanted]
-            yield from _rows_of(path, found, (batch.select(columns) for batch in stream))
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{path}: not a readable Arrow stream file: {first_line(error)}") from error
-
-
-def _rows_of(path: Path, found: tuple[str, ...], batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
-    number = 0
-    for batch in batches:
-        batch.validate(full=True)  # damaged offsets would crash the process, not raise
-        for values in batch.to_pylist():
-            yield Row(f"{path} row {number}", values, found)
-            number += 1
-
-
-def load_checkout(path: Path) -> Iterator[Entry]:
-    """Yield the problems of a KernelBench checkout, of its `KernelBench` folder or of one level's folder.
-
-    `level1/19_ReLU.py` becomes `level1_19_ReLU`. Order: level, number, name. InputError names a bad file.
-    """
-    if not path.is_dir():
-        raise InputError(f"{path}: expected the folder of a KernelBench checkout, found a file")
-    for level, folder in _level_folders(path):
-        for file in sorted(folder.glob("*.py"), key=_order):
-            if file.name == "__init__.py":
-                continue
-            try:
-                source = file.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise InputError(f"{file}: not readable as UTF-8 text: {error}") from error
-            check_problem_source(source, str(file))
-            problem = Problem(problem_id=f"level{level}_{file.stem}", source=source, level=level, name=file.stem)
-            yield Entry(problem=problem, where=str(file))
-
-
-def _level_folders(path: Path) -> list[tuple[int, Path]]:
-    for parent in (path, path / "KernelBench"):
-        if not parent.is_dir():
-            continue
-        folders = [(match, child) for child in parent.iterdir() if (match := _LEVEL.fullmatch(child.name))]
-        levels = sorted((int(match[1]), child) for match, child in folders if child.is_dir())
-        if levels:
-            return levels
-    if match := _LEVEL.fullmatch(path.resolve().name):
-        return [(int(match[1]), path)]
-    raise InputError(f"{path}: expected a KernelBench checkout with folders level1, level2, …; found none")
-
-
-def _order(file: Path) -> tuple[int, str]:
-    match = _NUMBERED.match(file.stem)
-    return (int(match[1]) if match else 0, file.stem)
-
-
-LOADERS: dict[str, Callable[[Path], Iterator[Entry]]] = {
-    "kernelbench": load_checkout,
-    "jsonl": lambda path: map(entry_of, read_jsonl(path, WANTED)),
-    "parquet": lambda path: map(entry_of, read_parquet(path, WANTED)),
-    "huggingface": lambda path: map(entry_of, read_dataset_folder(path, WANTED)),
+_Understood = Counter[str]
+"""Number of problems by what of their row was read as what."""
+_Table = Callable[[Path, frozenset[str]], Rows]
+LOADERS: dict[str, _Table | None] = {
+    "kernelbench": None,
+    "robust_kbench": None,
+    "jsonl": read_json,
+    "parquet": read_parquet,
+    "huggingface": read_dataset_folder,
 }
+"""Formats, and what reads those that are tables."""
+_SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 
 
 def source_of(path: Path) -> str:
@@ -180,58 +54,118 @@ def source_of(path: Path) -> str:
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
     if path.is_file():
-        if path.suffix in (".jsonl", ".parquet"):
-            return path.suffix[1:]
-        raise InputError(f"{path}: expected a file of problems, .jsonl or .parquet")
-    folders = (path, path / "KernelBench", path / "tasks")
-    if any(
-        _LEVEL.fullmatch(child.name)
-        for parent in folders[:2]
-        if parent.is_dir()
-        for child in (parent, *parent.iterdir())
-    ):
-        return "kernelbench"
-    if any(parent.is_dir() and (list(parent.glob(f"*/{MODULE}")) or (parent / MODULE).is_file()) for parent in folders):
+        if path.suffix in _SUFFIXES:
+            return _SUFFIXES[path.suffix]
+        raise InputError(f"{path}: expected a file of problems, .jsonl, .json or .parquet")
+    if task_folders(path):
         return "robust_kbench"
     if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")) or any(path.rglob("*.parquet")):
         return "huggingface"
+    if module_folder(path) is not None:
+        return "kernelbench"
     raise InputError(
-        f"{path}: expected a KernelBench checkout (folders level1, level2, …), robust-kbench's tasks, or a folder of a "
-        "Hugging Face dataset; found none of them"
+        f"{path}: expected a KernelBench checkout (folders level1, level2, …), modules in folders by category, "
+        "robust-kbench's tasks, or a folder of a Hugging Face dataset; found none of them"
     )
 
 
 def load_entries(config: ProblemsConfig) -> list[Entry]:
+    """Return the problems at `config.path` of the levels that are kept; `load_problems` without the count."""
+    return load_problems(config).entries
+
+
+def load_problems(config: ProblemsConfig) -> Found:
     """Return the problems at `config.path` of the levels that are kept, in the order of the source.
 
-    InputError names the file and row of whatever is not a problem, and of two different problems with one id.
+    What is no problem, and a second problem with an id, is named in the log and left out. Raises InputError if that is
+    more than the share `config.bad_rows`, or nothing is there.
     """
     if config.path is None:
         raise InputError(f"problems.path: the source `{config.source}` needs a file or folder; found none")
     path = Path(config.path)
     if not path.exists():
         raise InputError(f"problems.path: {path}: no such file or folder")
-    loaders = LOADERS | {"robust_kbench": lambda path: load_tasks(path, config.variants)}
-    if config.source not in loaders:
+    if config.source not in LOADERS:
         raise InputError(
-            f"problems.source: expected one of {', '.join(loaders)} to load from a path, found {config.source}"
+            f"problems.source: expected one of {', '.join(LOADERS)} to load from a path, found {config.source}"
         )
-    entries = list(loaders[config.source](path))
+    check_columns(_COLUMNS, config.columns, PLACES)
+    understood = _Understood()
+    left_out = LeftOut(str(path), "rows" if LOADERS[config.source] else "files", config.bad_rows, "problems.bad_rows")
+    entries = list(left_out.keep(_with_distinct_ids(_loaded(config, path, understood))))
+    left_out.check(len(entries))
     if not entries:
         raise InputError(f"{path}: expected problems, found none")
+    levels = Counter(entry.problem.level for entry in entries)
     kept = [entry for entry in entries if entry.problem.level in config.levels]
     if not kept:
-        levels = sorted({entry.problem.level for entry in entries})
-        raise InputError(f"problems.levels: none of {list(config.levels)} is in {path}, which has levels {levels}")
-    _check_ids(kept)
-    return kept
+        raise InputError(
+            f"problems.levels: none of {list(config.levels)} is in {path}, which has levels {sorted(levels)}"
+        )
+    _log.info("%s: %s", path, _in_words(entries, understood))
+    return Found(kept, len(left_out.errors))
 
 
-def _check_ids(entries: list[Entry]) -> None:
+def _loaded(config: ProblemsConfig, path: Path, understood: _Understood) -> Iterator[Entry | InputError]:
+    if config.source == "kernelbench":
+        return load_modules(path)
+    if config.source == "robust_kbench":
+        return load_tasks(path, config.variants)
+    read = LOADERS[config.source]
+    assert read is not None
+
+    def entry(row: Row) -> Entry:
+        ours, found = placed(row, PLACES, config.columns, _COLUMNS)
+        entry = entry_of(_with_kernelbook(_with_source(ours), found))
+        understood[", ".join(f"{name} from `{place}`" for name, place in found.items() if name != "entry_point")] += 1
+        return entry
+
+    return each(read(path, wanted_columns(PLACES, config.columns)), entry)
+
+
+def _with_source(row: Row) -> Row:
+    if "source" not in row.values:
+        known = ", ".join(f"`{name}`" for name in SOURCES)
+        raise InputError(
+            f"{row.where}: expected the problem's source in a column {known} or one that {_COLUMNS} names; found "
+            f"{', '.join(row.found) or 'none'}"
+        )
+    return row
+
+
+def _with_kernelbook(row: Row, found: dict[str, str]) -> Row:
+    """Return a row of KernelBook with the class that its `entry_point` names as `Model`; any other row unchanged."""
+    source, name = row.values["source"], row.values.get("entry_point")
+    if found["source"] != _KERNELBOOK or not isinstance(source, str) or not isinstance(name, str):
+        return row
+    try:
+        return row._replace(values={"name": name, **row.values, "source": convert_problem(source, name)})
+    except UnconvertibleError as error:
+        raise InputError(f"{row.where}: no KernelBench problem can be made of `{_KERNELBOOK}`: {error}") from error
+
+
+def _with_distinct_ids(entries: Iterator[Entry | InputError]) -> Iterator[Entry | InputError]:
+    """Yield the entries; instead of another problem under an earlier one's id the InputError that names both."""
     first: dict[str, Entry] = {}
     for entry in entries:
-        other = first.setdefault(entry.problem.problem_id, entry)
-        if other is not entry and other.problem.digest != entry.problem.digest:
-            raise InputError(
-                f"{entry.where}: problem_id {entry.problem.problem_id} names another problem in {other.where}"
-            )
+        if not isinstance(entry, InputError):
+            other = first.setdefault(entry.problem.problem_id, entry)
+            if other.problem.digest != entry.problem.digest:
+                yield InputError(
+                    f"{entry.where}: problem_id {entry.problem.problem_id} names another problem in {other.where}"
+                )
+                continue
+        yield entry
+
+
+def _in_words(entries: list[Entry], understood: _Understood) -> str:
+    """Return what was understood: the number of problems, where their parts were found, levels and families."""
+    levels = Counter(entry.problem.level for entry in entries)
+    families = {entry.problem.family for entry in entries} - {""}
+    parts = [
+        f"{len(entries)} problems",
+        "; ".join(f"{places} ({number})" if len(understood) > 1 else places for places, number in understood.items()),
+        "levels " + ", ".join(f"{level} ({number})" for level, number in sorted(levels.items())),
+        f"{len(families)} families" if families else "",
+    ]
+    return "; ".join(part for part in parts if part)

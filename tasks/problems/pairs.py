@@ -14,16 +14,15 @@ cannot be converted is dropped and counted by reason.
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 from kernels_eval.errors import InputError
 from kernels_eval.problem import normalise_source
-from tasks.problems.loaders import read_dataset_folder, read_json_array, read_jsonl, read_parquet
 from tasks.problems.pair_formats import cuda_archive, input_output, kernelbook, own
 from tasks.problems.pair_formats.pair import Pair, UnconvertibleError
 from tasks.problems.pair_formats.speed_steps import speed_steps
 from tasks.problems.row import Row
+from tasks.problems.table_files import Rows, read_dataset_folder, read_json, read_parquet
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +34,7 @@ FORMATS = (
 )
 """Columns that a row has all of, and what makes a pair of it. The first format that fits is taken."""
 _WANTED = frozenset({*own.OPTIONAL, *(column for columns, _ in FORMATS for column in columns)})
-_READERS = {".parquet": read_parquet, ".jsonl": read_jsonl, ".json": read_json_array}
+_READERS = {".parquet": read_parquet, ".jsonl": read_json, ".json": read_json}
 _DUPLICATE = "duplicate"
 
 
@@ -49,6 +48,8 @@ def load_pairs(path: Path) -> list[Pair]:
     dropped: Counter[str] = Counter()
     contents: set[str] = set()
     for row in _rows(path):
+        if isinstance(row, InputError):
+            raise row
         try:
             pair = _pair(row)
         except UnconvertibleError as error:
@@ -75,7 +76,7 @@ def load_pairs(path: Path) -> list[Pair]:
     return [*pairs.values(), *steps]
 
 
-def _rows(path: Path) -> Iterator[Row]:
+def _rows(path: Path) -> Rows:
     if not path.exists():
         raise InputError(f"sft.data.path: {path}: no such file or folder")
     if path.is_dir():

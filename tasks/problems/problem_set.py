@@ -3,7 +3,7 @@
 Columns: problem_id, problem_digest, split (`train` | `heldout`), level int32, family, name, composition, source,
 reference_kernel (null if none is known), tier (tasks.problems.row.Tier; not in version 1, where all are standard). The
 schema's version is in the file's metadata. The manifest's metadata counts problems: loaded, duplicates, beyond the
-limits, passed by a trivial answer, random, similar across the split.
+limits, passed by a trivial answer, random, similar across the split; and rows that were left out as no problems.
 """
 
 import logging
@@ -22,7 +22,7 @@ from tasks.pipeline.store import publish, published_digest
 from tasks.pipeline.tables import PROBLEMS_FILE
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.contamination import Overlap, contaminated
-from tasks.problems.loaders import load_entries
+from tasks.problems.loaders import load_problems
 from tasks.problems.row import Entry, ProblemRow, Split
 from tasks.problems.split import check_split, split_entries
 
@@ -102,11 +102,12 @@ def split_problems(config: ProblemsConfig) -> tuple[list[ProblemRow], dict[str, 
         from tasks.problems.synthetic.suite import generate_problems  # imports torch
 
         return generate_problems(config), {}
-    entries = load_entries(config)
+    entries, left_out = load_problems(config)
     distinct = deduplicate(entries)
     rows = split_entries(distinct, config)
     counts = {
         "loaded": len(entries),
+        "left_out": left_out,
         "duplicates": len(entries) - len(distinct),
         "beyond_limits": len(distinct) - len(rows),
     }

@@ -16,47 +16,64 @@ from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem, check_problem_source
 from tasks.pipeline.json_file import read_json_object
 from tasks.problems.config import Variants
-from tasks.problems.row import Entry
+from tasks.problems.module_folders import level_of
+from tasks.problems.row import Entry, derived_id
 
 MODULE = "func_forward.py"
 CONFIG = "config_forward.json"
+_BACKWARD = "func_backward.py"
 _RENAMED = "task_inputs"
 
 
-def load_tasks(path: Path, variants: Variants) -> Iterator[Entry]:
-    """Yield the problems of a folder of tasks, of a checkout that has them in `tasks`, or of one task's folder.
+def load_tasks(path: Path, variants: Variants) -> Iterator[Entry | InputError]:
+    """Yield the problems of the tasks below a path, which may be a checkout or one task's folder.
 
-    `tasks/layernorm` becomes `layernorm`, of several combinations `layernorm_1`, `layernorm_2` …; those of a task stay
-    on one side of the split. Order: name, then as the JSON file has them. InputError names a bad file.
+    `tasks/layernorm` becomes `layernorm`, `tasks/kernelbench/level_2/task_3` becomes `level2_task_3` of level 2; of
+    several combinations `layernorm_1`, `layernorm_2` …, which stay on one side of the split. Order: path, then as the
+    JSON file has them. An InputError stands for a task that gives no problem. Raises InputError if there is no task.
     """
     if not path.is_dir():
         raise InputError(f"{path}: expected a folder of robust-kbench's tasks, found a file")
-    for folder in _task_folders(path):
-        source = _text(folder / MODULE)
-        combinations = _combinations(folder / CONFIG, variants)
-        for number, (init, inputs) in enumerate(combinations, start=1):
-            name = folder.name if len(combinations) == 1 else f"{folder.name}_{number}"
-            where = str(folder / MODULE) if len(combinations) == 1 else f"{folder / MODULE} combination {number}"
-            problem = Problem(problem_id=name, source=problem_source(source, init, inputs, where), name=name)
-            yield Entry(problem=problem, where=where, composition=folder.name)
+    top, folders = _tasks_below(path)
+    backward = sorted(file.parent for file in top.rglob(_BACKWARD) if file.parent not in folders)
+    if not folders and not backward:
+        raise InputError(f"{path}: expected robust-kbench's tasks, folders with {MODULE} and {CONFIG}; found none")
+    for folder in folders:
+        try:
+            yield from _problems_of(folder, top, variants)
+        except InputError as error:
+            yield error
+    for folder in backward:
+        yield InputError(f"{folder}: expected {MODULE}, found {_BACKWARD} alone: gradients are not judged")
 
 
-def _task_folders(path: Path) -> list[Path]:
-    for parent in (path, path / "tasks"):
-        if (parent / MODULE).is_file():
-            return [parent.resolve()]
-        found = sorted(child for child in parent.iterdir() if child.is_dir()) if parent.is_dir() else []
-        backward = [
-            child for child in found if (child / "func_backward.py").is_file() and not (child / MODULE).is_file()
-        ]
-        if backward:
-            raise InputError(
-                f"{backward[0]}: expected {MODULE}, found func_backward.py alone: gradients are not judged"
-            )
-        found = [child for child in found if (child / MODULE).is_file()]
-        if found:
-            return found
-    raise InputError(f"{path}: expected robust-kbench's tasks, folders with {MODULE} and {CONFIG}; found none")
+def task_folders(path: Path) -> list[Path]:
+    """Return the tasks' folders below a path, sorted."""
+    return _tasks_below(path)[1]
+
+
+def _tasks_below(path: Path) -> tuple[Path, list[Path]]:
+    """Return the folder that holds the tasks, and theirs."""
+    top = path / "tasks" if (path / "tasks").is_dir() and not (path / MODULE).is_file() else path
+    top = top.resolve()
+    return top, sorted(file.parent for file in top.rglob(MODULE))
+
+
+def _problems_of(folder: Path, top: Path, variants: Variants) -> Iterator[Entry]:
+    source = _text(folder / MODULE)
+    combinations = _combinations(folder / CONFIG, variants)
+    named = folder.parts[len(top.parts) - 2 : -1]  # the path itself may be one level's folder, or a task in one
+    level = next((found for part in reversed(named) if (found := level_of(part))), None)
+    above = folder.relative_to(top).parts[:-1]
+    prefix = "".join(f"{part}_" for part in above) if level is None else f"level{level}_"
+    task = derived_id(prefix + folder.name)
+    for number, (init, inputs) in enumerate(combinations, start=1):
+        name = task if len(combinations) == 1 else f"{task}_{number}"
+        where = str(folder / MODULE) if len(combinations) == 1 else f"{folder / MODULE} combination {number}"
+        problem = Problem(
+            problem_id=name, source=problem_source(source, init, inputs, where), level=level or 1, name=name
+        )
+        yield Entry(problem=problem, where=where, composition=task)
 
 
 def _text(file: Path) -> str:

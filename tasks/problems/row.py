@@ -1,12 +1,15 @@
 """Rows of problem tables: as read (`Row`), as loaded (`Entry`), as published (`ProblemRow`).
 
-Columns that are read: `source` (or `code`), required; `problem_id`, `level` (default 1), `name`, `family`, `split`
-(`train` | `heldout`), `tier` (of a held-out problem), `composition`, `reference_kernel`. Others are ignored. An integer
-`problem_id` counts within its level, as in KernelBench's dataset, and becomes `level1_19_ReLU`.
+Columns that are read: `source`, required; `problem_id`, `level` (default 1), `name`, `family`, `split`
+(`train` | `heldout`), `tier` (of a held-out problem), `composition`, `reference_kernel`, `entry_point` (KernelBook's
+name for the class). Others are ignored. Other names of the columns: tasks.problems.places. A number as `problem_id`
+counts within its level, as in KernelBench's dataset, and becomes `level1_19_ReLU`.
 """
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from kernels_eval.errors import InputError
@@ -60,6 +63,12 @@ class Row(NamedTuple):
     """The wanted columns that are there."""
     found: tuple[str, ...]
     """Every column that is there, for error messages."""
+    places: Mapping[str, str] = MappingProxyType({})
+    """Names in the file of columns that have other names here, for error messages."""
+
+    def named(self, column: str) -> str:
+        """Return a column as error messages name it."""
+        return f"column `{self.places.get(column, column)}`"
 
 
 class Entry(FrozenModel):
@@ -76,19 +85,22 @@ class Entry(FrozenModel):
     tier: Tier = Tier.STANDARD
 
 
-SOURCE_COLUMNS = ("source", "code")
-WANTED = frozenset(
-    {*SOURCE_COLUMNS, "problem_id", "level", "name", "family", "split", "tier", "composition", "reference_kernel"}
-)
 # Problem ids become parts of file names.
 _ID = re.compile(r"[^/\\\s\x00-\x1f]{1,200}")
+_NOT_IN_IDS = re.compile(r"[/\\\s\x00-\x1f]+")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_MEASURED = ("test", "validation", "val", "valid", "dev", "eval")
+"""Others' names of the split that is measured."""
+_LEVEL = re.compile(r"(?:level|lv|l)?[ _-]?(\d{1,9})", re.IGNORECASE)
 
 
 def entry_of(row: Row) -> Entry:
-    """Return the row's problem; InputError names the row, the column, what was found and what was expected."""
-    source = text(row, *SOURCE_COLUMNS)
-    if source is None:
-        raise InputError(f"{row.where}: expected a column `source` or `code`; found {', '.join(row.found) or 'none'}")
+    """Return the row's problem; InputError names the row, the column, what was found and what was expected.
+
+    The row's columns are ours (tasks.problems.places).
+    """
+    source = text(row, "source")
+    assert source is not None, "rows without a source are left out before"
     check_problem_source(source, row.where)
     level = _level(row)
     name = text(row, "name") or ""
@@ -96,11 +108,16 @@ def entry_of(row: Row) -> Entry:
     return Entry(
         problem=problem.model_copy(update={"problem_id": _problem_id(row, problem)}),
         where=row.where,
-        split=_one_of(Split, row, "split"),
+        split=_split(row),
         composition=text(row, "composition") or None,
         reference_kernel=text(row, "reference_kernel"),
         tier=_one_of(Tier, row, "tier") or Tier.STANDARD,
     )
+
+
+def derived_id(text: str) -> str:
+    """Return an id made of a name that may have spaces and slashes, which ids do not have."""
+    return _NOT_IN_IDS.sub("_", text)[:200]
 
 
 def text(row: Row, *columns: str) -> str | None:
@@ -109,19 +126,21 @@ def text(row: Row, *columns: str) -> str | None:
         value = row.values.get(column)
         if value is not None:
             if not isinstance(value, str):
-                raise InputError(f"{row.where}: column `{column}`: expected text, found {shown(value)}")
+                raise InputError(f"{row.where}: {row.named(column)}: expected text, found {shown(value)}")
             return value
     return None
 
 
 def _problem_id(row: Row, problem: Problem) -> str:
     value = row.values.get("problem_id")
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = int(value)
     if isinstance(value, int) and not isinstance(value, bool):
         numbered = problem.name.startswith(f"{value}_") or problem.name == str(value)
         suffix = problem.name if numbered else f"{value}_{problem.name}".rstrip("_")
-        value = f"level{problem.level}_{suffix}"
+        value = derived_id(f"level{problem.level}_{suffix}")
     elif value is None:
-        value = f"level{problem.level}_{problem.name}" if problem.name else f"problem_{problem.digest}"
+        value = derived_id(f"level{problem.level}_{problem.name}") if problem.name else f"problem_{problem.digest}"
     if not isinstance(value, str) or not _ID.fullmatch(value):
         raise InputError(
             f"{row.where}: problem_id: expected a number or up to 200 characters without spaces and slashes, "
@@ -134,13 +153,15 @@ def _level(row: Row) -> int:
     value = row.values.get("level")
     if value is None:
         return 1
-    try:
-        level = int(value) if isinstance(value, str) else value
-    except ValueError:
-        level = None
+    match = _LEVEL.fullmatch(value.strip()) if isinstance(value, str) else None
+    level = int(match[1]) if match else value
     if not isinstance(level, int) or isinstance(level, bool) or level < 1:
-        raise InputError(f"{row.where}: column `level`: expected a whole number from 1, found {shown(value)}")
+        raise InputError(f"{row.where}: {row.named('level')}: expected a whole number from 1, found {shown(value)}")
     return level
+
+
+def _split(row: Row) -> Split | None:
+    return Split.HELDOUT if row.values.get("split") in _MEASURED else _one_of(Split, row, "split")
 
 
 def _one_of(kind: type[_Kind], row: Row, column: str) -> _Kind | None:
@@ -148,7 +169,7 @@ def _one_of(kind: type[_Kind], row: Row, column: str) -> _Kind | None:
     if value is None:
         return None
     if value not in tuple(kind):
-        raise InputError(f"{row.where}: column `{column}`: expected {_listed(kind)}, found {shown(value)}")
+        raise InputError(f"{row.where}: {row.named(column)}: expected {_listed(kind)}, found {shown(value)}")
     return kind(value)
 
 

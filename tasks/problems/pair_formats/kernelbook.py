@@ -26,6 +26,12 @@ def pair_of(row: Row) -> Pair:
 
 def convert(python_code: str, triton_code: str, entry_point: str) -> tuple[str, str]:
     """Return (problem source, kernel source); raises UnconvertibleError."""
+    problem = convert_problem(python_code, entry_point)
+    return problem, _renamed(triton_code, f"{entry_point}New", "ModelNew", Reason.NOT_A_KERNEL)
+
+
+def convert_problem(python_code: str, entry_point: str) -> str:
+    """Return the problem alone; raises UnconvertibleError."""
     if not entry_point.isidentifier() or keyword.iskeyword(entry_point):
         raise UnconvertibleError(Reason.NOT_A_PROBLEM)
     problem = _renamed(python_code, entry_point, "Model", Reason.NOT_A_PROBLEM)
@@ -34,7 +40,7 @@ def convert(python_code: str, triton_code: str, entry_point: str) -> tuple[str, 
         check_problem_source(problem, "KernelBook row")
     except InputError as error:
         raise UnconvertibleError(Reason.NOT_A_PROBLEM) from error
-    return problem, _renamed(triton_code, f"{entry_point}New", "ModelNew", Reason.NOT_A_KERNEL)
+    return problem
 
 
 def _renamed(source: str, old: str, new: str, missing: Reason) -> str:

@@ -1,6 +1,7 @@
 """Every format gives the same problems, and every flaw is named with its file and row."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from kernels_eval.errors import InputError
 from kernels_eval.problem import Problem
 from tasks.problems.config import ProblemsConfig
 from tasks.problems.loaders import LOADERS, load_entries, source_of
+from tasks.problems.problem_set import build_problem_set
 
 SOURCES = {
     "jsonl": "jsonl",
@@ -97,29 +99,53 @@ def test_ids_without_a_column_do_not_depend_on_the_row(write, problem_source):
         ),
         ({"code": "def"}, "line 2: not Python"),
         ({"code": 7}, "line 2: column `code`: expected text, found 7"),
-        ({"code": None}, "line 2: expected a column `source` or `code`; found code, level, name, problem_id"),
+        ({"code": None}, "line 2: expected the problem's source in a column .*; found code, level, name, problem_id"),
         ({"level": 0}, "line 2: column `level`: expected a whole number from 1, found 0"),
         ({"level": "one"}, "line 2: column `level`.* found 'one'"),
         ({"level": True}, "line 2: column `level`"),
         ({"problem_id": "../up"}, "line 2: problem_id: .* found '../up'"),
         ({"problem_id": ""}, "line 2: problem_id"),
-        ({"split": "test"}, "line 2: column `split`: expected `train` or `heldout`, found 'test'"),
+        ({"split": "other"}, "line 2: column `split`: expected `train` or `heldout`, found 'other'"),
         ({"problem_id": 1, "name": "1_relu"}, "line 2: problem_id level1_1_relu names another problem in .* line 1"),
     ],
 )
-def test_a_bad_row_is_named(change, message, write, rows):
+def test_a_bad_row_is_named_and_left_out_or_stops_the_run(change, message, write, rows, caplog):
     rows[1] |= change
-    with pytest.raises(InputError, match=message):
-        load_problems(config("jsonl", write("jsonl", rows)))
+    path = write("jsonl", rows)
+    with pytest.raises(InputError, match=rf"{message}.* \(1 of 14 rows are bad; problems\.bad_rows allows 0%\)"):
+        load_problems(config("jsonl", path, bad_rows=0))
+    found = load_entries(config("jsonl", path))
+    assert [entry.problem.name for entry in found] == [row["name"] for row in rows if row is not rows[1]]
+    assert re.search(f"left out: .*{message}", caplog.text)
+    assert "1 of 14 rows are left out" in caplog.text
+
+
+def test_more_bad_rows_than_the_limit_stop_the_run(write, rows):
+    for row in rows[:8]:
+        row["code"] = "x"
+    with pytest.raises(InputError, match=r"line 1: .* \(8 of 14 rows are bad; problems\.bad_rows allows 50%\)"):
+        load_entries(config("jsonl", write("jsonl", rows)))
+    for row in rows:
+        row["code"] = "x"
+    with pytest.raises(InputError, match=r"line 1: .* \(14 of 14 rows are bad; no good one is left\)"):
+        load_entries(config("jsonl", write("jsonl", rows), bad_rows=1))
+
+
+def test_the_set_counts_what_was_left_out(write, rows, tmp_path):
+    rows[1]["code"] = "x"
+    build_problem_set(config("jsonl", write("jsonl", rows), train=8, heldout=8, flag_trivial=False), tmp_path / "set")
+    counts = json.loads((tmp_path / "set" / "manifest.json").read_text())["metadata"]
+    assert (counts["loaded"], counts["left_out"]) == (13, 1)
 
 
 def test_a_bad_file_of_a_checkout_is_named(rows, tmp_path):
     rows[2]["code"] = "class Model: ..."
     with pytest.raises(InputError, match=r"3_sigmoid\.py: expected a KernelBench problem"):
-        load_problems(config("kernelbench", checkout(tmp_path, rows)))
+        load_problems(config("kernelbench", checkout(tmp_path, rows), bad_rows=0))
     (tmp_path / "KernelBench/level1/3_sigmoid.py").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match=r"3_sigmoid\.py: not readable as UTF-8"):
-        load_problems(config("kernelbench", tmp_path))
+        load_problems(config("kernelbench", tmp_path, bad_rows=0))
+    assert len(load_problems(config("kernelbench", tmp_path))) == len(rows) - 1
 
 
 @pytest.mark.parametrize("line", ["{", "[1]", "3", '"text"', '{"a": 1} {"b": 2}'])
@@ -127,7 +153,8 @@ def test_a_line_that_is_no_object_is_named(line, write, rows):
     path = write("jsonl", rows)
     path.write_text(path.read_text() + "\n" + line + "\n")
     with pytest.raises(InputError, match=f"line {len(rows) + 2}: expected"):
-        load_problems(config("jsonl", path))
+        load_problems(config("jsonl", path, bad_rows=0))
+    assert len(load_problems(config("jsonl", path))) == len(rows)
 
 
 def test_byte_order_mark_and_empty_lines_are_no_flaw(write, rows):
@@ -231,6 +258,6 @@ def test_the_format_of_a_checkout_and_of_tasks_is_seen(rows, tmp_path):
 
 def test_what_has_no_format_is_named(tmp_path):
     (tmp_path / "a.csv").touch()
-    for path, message in (("nothing", "no such file"), ("a.csv", "jsonl or .parquet"), (".", "KernelBench checkout")):
+    for path, message in (("nothing", "no such file"), ("a.csv", "json or .parquet"), (".", "KernelBench checkout")):
         with pytest.raises(InputError, match=message):
             source_of(tmp_path / path)

@@ -8,7 +8,7 @@ import pytest
 
 from kernels_eval.errors import InputError
 from tasks.problems.config import ProblemsConfig
-from tasks.problems.loaders import load_entries
+from tasks.problems.loaders import load_entries, source_of
 from tasks.problems.split import split_entries
 
 MODULE = '''
@@ -159,3 +159,34 @@ def test_a_task_without_its_configuration(tmp_path: Path) -> None:
     (task(tmp_path / "leaky") / "config_forward.json").unlink()
     with pytest.raises(InputError, match=r"config_forward\.json: no such file"):
         load_entries(config(tmp_path))
+
+
+def test_nested_folders_of_levels_keep_their_level(tmp_path: Path) -> None:
+    """`tasks/kernelbench/level_2/task_3`, beside tasks without a level."""
+    other = MODULE.replace("leaky_relu(x * weight, slope)", "relu(x * weight)")
+    top = tmp_path / "tasks"
+    first, second = (top / "kernelbench" / f"level_{level}" / "task_3" for level in (1, 2))
+    for folder, module in ((first, MODULE), (second, other), (top / "linear", MODULE), (top / "new" / "linear", other)):
+        task(folder, module)
+    found = [(entry.problem.problem_id, entry.problem.level) for entry in load_entries(config(tmp_path, bad_rows=0))]
+    assert found == [("level1_task_3", 1), ("level2_task_3", 2), ("linear", 1), ("new_linear", 1)]
+    for folder in (second, second.parent):
+        (entry,) = load_entries(config(folder))
+        assert (entry.problem.problem_id, entry.problem.level, entry.composition) == (
+            "level2_task_3",
+            2,
+            "level2_task_3",
+        )
+    assert source_of(tmp_path) == source_of(second.parent) == "robust_kbench"
+
+
+def test_a_bad_task_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("a", "b", "c"):
+        task(tmp_path / name, MODULE if name != "b" else "x = 1")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "func_backward.py").touch()
+    assert [entry.problem.problem_id for entry in load_entries(config(tmp_path))] == ["a", "c"]
+    assert "left out: " in caplog.text
+    assert "b/func_forward.py: expected a robust-kbench task that defines Model and get_inputs" in caplog.text
+    assert "d: expected func_forward.py, found func_backward.py alone: gradients are not judged" in caplog.text
+    assert "2 of 4 files are left out" in caplog.text

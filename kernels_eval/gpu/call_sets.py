@@ -163,6 +163,14 @@ class CallSets:
         return sum(form.nbytes for form in self.forms)
 
     @property
+    def least_bytes(self) -> int:
+        """Bytes that one call takes at least in the worker, beside the shared memory: it never runs with less.
+
+        The reference works on a copy of the inputs, and its outputs lie beside those collected.
+        """
+        return self._reference.input_bytes + max(self._reference.input_bytes, 2 * self.output_bytes)
+
+    @property
     def set_bytes(self) -> int:
         """Bytes of one call's inputs and outputs."""
         return self._reference.input_bytes + self.output_bytes

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from kernels_eval.correctness.outputs import ReferenceFailedError
 from kernels_eval.gpu.call_sets import CallSets
 from kernels_eval.gpu.candidate.session import Session
 from kernels_eval.gpu.device.worker_memory import keep_within, release_unused_memory
@@ -38,8 +39,12 @@ class CandidateStart:
     """The message to the candidate's process (gpu.candidate.process), but for the mapping of the shared memory."""
 
     def reserve(self) -> None:
-        """Have the shared memory ready. Waits for the end of the process before if its memory is needed for that."""
+        """Have the shared memory ready. Waits for the end of the process before if its memory is needed for that.
+
+        Raises ReferenceFailedError if one call does not fit into the worker's share.
+        """
         state, sets = self.state, self.sets
+        keep_within(state.memory_bytes - state.transport.nbytes)  # the problem before may have left less, or nothing
         try:
             with state.lock.shared():
                 sets.learn_forms()
@@ -48,11 +53,13 @@ class CandidateStart:
             with state.lock.shared():
                 sets.learn_forms()
         state.phases.ended(Phase.REFERENCE)
-        if not sets.is_reserved:
+        if not sets.is_reserved or self._own_bytes() < sets.least_bytes:
             state.settle()  # the process before has the memory mapped, which would stay taken
             with state.lock.shared():
+                state.transport.release()  # it may be larger than this problem needs
                 sets.reserve()
         release_unused_memory()
+        self._refuse_what_does_not_fit()
         keep_within(self._own_bytes())
 
     @contextmanager
@@ -90,6 +97,16 @@ class CandidateStart:
                 weights = self.reference.weights_for(found, one)
             session.set_weights(weights, state.transport, state.lock.shared)
         return overheads
+
+    def _refuse_what_does_not_fit(self) -> None:
+        """Raise ReferenceFailedError if the tensors of one call are more than the worker has for them."""
+        missing = self.sets.least_bytes - self._own_bytes()
+        if missing > 0:
+            share = self.state.memory_bytes
+            raise ReferenceFailedError(
+                f"the problem does not fit into this worker's {share / 2**30:.1f} GiB (judge.device_memory_gb): the "
+                f"tensors of one call take {(share + missing) / 2**30:.1f} or more, without weights"
+            )
 
     def _own_bytes(self) -> int:
         """Return what is left of the worker's share beside the shared memory and the candidate's process."""

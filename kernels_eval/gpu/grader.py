@@ -39,8 +39,8 @@ from kernels_eval.sandbox.limits import Limits
 from kernels_eval.verdict import Verdict, fault
 
 _UNLIMITED = 1 << 50
-_LARGE_MODEL_BYTES = 256 << 20
-"""A reference that takes more is dropped when another problem comes."""
+_MODELS_SHARE = 0.1
+"""Share of a worker's memory for the models of problems that come back; of more, those that were used last stay."""
 
 
 class Grader:
@@ -132,39 +132,42 @@ class Grader:
         return {name: spent_s - self._device_s_before[name] for name, spent_s in self._state.lock.seconds.items()}
 
     def _grade(self, problem_source: str, kernel_source: str, config: JudgeConfig, build: dict[str, Any]) -> Verdict:
+        failed: Verdict | None = None
         for is_last in (False, True):
             try:
                 reference = self._reference(problem_source)
                 return self._grade_once(reference, kernel_source, config, build, is_last)
             except UnreliableTimingError as error:
                 self._state.overheads.clear()
-                if is_last:
-                    return fault(error.category, str(error))
+                failed = fault(error.category, str(error))
             except torch.cuda.OutOfMemoryError as error:
                 self._state.settle()  # a process that has yet to end may hold what was missing
-                if is_last:
-                    return fault("reference_failed", self._too_large(error))
+                failed = fault("reference_failed", self._too_large(error))
                 self._state.transport.release()  # an earlier problem may have left it larger than this one needs
+                for other in [source for source in self._references if source != problem_source]:
+                    del self._references[other]
             gc.collect()  # after the handler: the error holds tensors of the frames that it passed
             torch.cuda.empty_cache()
-        raise AssertionError("unreachable")
+        assert failed is not None
+        return failed
 
     def _too_large(self, error: Exception) -> str:
-        share = self._state.memory_bytes / 2**30
+        share, free = self._state.memory_bytes / 2**30, self._driver.free_bytes() / 2**30
         first = ". ".join(str(error).split(". ")[:2])
         frames = traceback.extract_tb(error.__traceback__)
         where = " > ".join([frame.name for frame in frames if "kernels_eval" in frame.filename][-4:])
         return (
-            f"the problem does not fit into this worker's {share:.1f} GiB (judge.device_memory_gb), in {where}: {first}"
+            f"the problem does not fit into this worker's {share:.1f} GiB (judge.device_memory_gb), with {free:.1f} "
+            f"GiB of the device free, in {where}: {first}"
         )
 
     def _reference(self, source: str) -> GpuReference:
         """Return the reference of a problem; drops others that take much memory."""
         known = self._references.get(source)
         if known is None:
-            for other, reference in list(self._references.items()):
-                if reference.device_bytes > _LARGE_MODEL_BYTES:
-                    del self._references[other]
+            room = _MODELS_SHARE * self._state.memory_bytes
+            while self._references and sum(each.device_bytes for each in self._references.values()) > room:
+                self._references.popitem()
             release_unused_memory()
             known = self._references[source] = self._new_reference(source)
         return known

@@ -1,0 +1,107 @@
+"""Shared memory and the limit of the worker's own, before a candidate starts."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from kernels_eval.correctness.outputs import ReferenceFailedError
+from kernels_eval.gpu import candidate_start, cuda_driver
+from kernels_eval.gpu.call_sets import CallSets
+from kernels_eval.gpu.candidate_start import CandidateStart
+from kernels_eval.gpu.phases import Phases
+from kernels_eval.gpu.reference import GpuReference
+from kernels_eval.gpu.shared_memory import MIN_BYTES, rounded_up
+from kernels_eval.reference.inputs import SecretSeed
+
+MIB = 1 << 20
+PROBLEM = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * 2.0
+def get_inputs():
+    return [torch.rand({elements})]
+def get_init_inputs():
+    return []
+"""
+
+
+class Shared:
+    """Shared memory that allocates nothing."""
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+
+    def suits(self, nbytes: int) -> bool:
+        return rounded_up(nbytes, MIN_BYTES) <= self.nbytes <= 2 * rounded_up(nbytes, MIN_BYTES)
+
+    def reserve(self, nbytes: int) -> None:
+        if not self.suits(nbytes):
+            self.nbytes = rounded_up(nbytes, MIN_BYTES)
+
+    def release(self) -> None:
+        self.nbytes = 0
+
+
+class Worker:
+    """A worker with a share of the memory, whose reference fails if its limit is too low for it."""
+
+    def __init__(self, memory_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cuda_driver, "DEVICE", "cpu")
+        monkeypatch.setattr(candidate_start, "keep_within", self._limit)
+        self.limit = memory_bytes
+        self.state: Any = SimpleNamespace(
+            memory_bytes=memory_bytes,
+            transport=Shared(),
+            lock=SimpleNamespace(shared=self._shared),
+            phases=Phases(),
+            settle=lambda: None,
+        )
+
+    def _limit(self, nbytes: int) -> None:
+        self.limit = nbytes
+
+    @contextmanager
+    def _shared(self) -> Generator[None]:
+        yield
+
+    def reserve(self, mebibytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Have a problem's memory ready: inputs of so many MiB, and outputs of as many."""
+        reference = GpuReference(PROBLEM.format(elements=mebibytes * MIB // 4), 1)
+        sets = CallSets(reference, SecretSeed(b"1"), self.state.transport, self.state.memory_bytes * 2 // 5, lambda: 0)
+        learn = sets.learn_forms
+
+        def learn_forms() -> None:
+            if self.limit < 2 * mebibytes * MIB:
+                raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
+            learn()
+
+        monkeypatch.setattr(sets, "learn_forms", learn_forms)
+        CandidateStart(self.state, reference, sets, {}).reserve()
+
+
+def test_a_problem_that_leaves_no_room_takes_none_from_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside its shared memory and the candidate's part nothing is left; a small problem then has its whole share."""
+    worker = Worker(250 * MIB, monkeypatch)
+    with pytest.raises(ReferenceFailedError, match=r"the problem does not fit into this worker's 0.2 GiB"):
+        worker.reserve(64, monkeypatch)
+    worker.reserve(1, monkeypatch)
+    assert worker.limit > 150 * MIB
+
+
+def test_shared_memory_that_is_larger_than_needed_is_no_reason_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(250 * MIB, monkeypatch)
+    worker.reserve(30, monkeypatch)
+    worker.state.transport.nbytes = 120 * MIB
+    worker.reserve(29, monkeypatch)
+    assert worker.state.transport.nbytes < 70 * MIB
+
+
+def test_a_problem_that_fits_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(512 * MIB, monkeypatch)
+    worker.reserve(64, monkeypatch)
+    assert worker.limit == 512 * MIB - worker.state.transport.nbytes - 128 * MIB

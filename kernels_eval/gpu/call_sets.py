@@ -18,6 +18,8 @@ _SPIKE = 8.0
 """Factor of the mean magnitude."""
 _SPIKES_SHARE = 0.05
 """Share of the spikes in a sum over all elements: leaving one out changes a mean by 1/1280, above the tolerance."""
+_FEW_CALLS, _TURN_OF_FEW, _TURN_OF_MANY = 64, 2, 4
+"""Of a timed round of few calls one in two has inputs in secret parts, else one in four."""
 
 Rounds = Iterator[tuple[SharedCalls, list[Expected]]]
 """Calls of a round, and what the reference expects of each."""
@@ -93,7 +95,7 @@ class CallSets:
         first = self._with_expected(size, own=True)
         forms = [form_of(tensor) for tensor in first[1].native]
         others = self._others(size, trials)
-        if self.most_calls > max(trials, 2) + 1:
+        if self.most_calls > max(trials, 2) + 2:
             sets = [first, first, *others]
             yield self._shared([values for values, _ in sets], forms), [expected for _, expected in sets]
             return
@@ -109,11 +111,22 @@ class CallSets:
             del drawn
 
     def _others(self, size: int | None, trials: int) -> Iterator[tuple[list[Any], Expected]]:
-        """Draw the sets beside the first: other distributions, and one with a few large elements."""
+        """Draw the sets beside the first: other distributions, one with a few large elements, and one in parts."""
         if size is None:
             for _ in range(max(trials, 2) - 1):
                 yield self._with_expected(size, own=False)
             yield self._with_spikes()
+            yield self._in_parts()
+
+    def _in_parts(self) -> tuple[list[Any], Expected]:
+        """Draw a set in secret parts, far from each other if the reference can take that."""
+        self._next()
+        for stretched in (True, False):
+            inputs = self._reference.draw_in_parts(self._drawn, self._seed, stretched)
+            expected = self.expected(inputs)
+            if expected.is_finite:
+                return inputs, expected
+        return self._with_expected(None, own=True)
 
     def _with_spikes(self) -> tuple[list[Any], Expected]:
         """Draw a set with large elements, as large as the reference can take."""
@@ -132,12 +145,19 @@ class CallSets:
         return self._shared([values for values, _ in sets], self.forms), [expected for _, expected in sets]
 
     def timed(self, count: int) -> SharedCalls:
-        """Draw sets from the problem's own distribution, without the reference's results."""
+        """Draw sets from the problem's own distribution, without the reference's results.
+
+        Some of them, secretly drawn, are in parts: a kernel that leaves some out in timed rounds alone is wrong there.
+        """
+        turn = _TURN_OF_FEW if count <= _FEW_CALLS else _TURN_OF_MANY
 
         def draw() -> Iterator[list[Any]]:
             for _ in range(count):
                 self._next()
-                yield self._reference.draw(None, self._drawn, self._seed, own=True)
+                if self._seed.number("in parts", self._drawn) % turn:
+                    yield self._reference.draw(None, self._drawn, self._seed, own=True)
+                else:
+                    yield self._reference.draw_in_parts(self._drawn, self._seed)
 
         layout = self._layout(count)
         return SharedCalls(self._transport, layout, draw(), self.forms)

@@ -5,6 +5,8 @@ when first used.
 """
 
 import copy
+import random
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,6 +14,7 @@ import torch
 from kernels_eval.correctness.outputs import flat
 from kernels_eval.gpu.device import cuda_driver
 from kernels_eval.gpu.device.worker_memory import available_bytes
+from kernels_eval.gpu.input_parts import vary_parts
 from kernels_eval.gpu.wide_convolutions import WideConvolutions
 from kernels_eval.reference.factories import PlainDraws
 from kernels_eval.reference.inputs import SecretSeed
@@ -61,13 +64,24 @@ class GpuReference(Reference):
         Each of 64 equal parts of every input without structure has one element of `factor` times its mean magnitude: a
         kernel that leaves a part out is wrong, also where the mean of the rest is the same.
         """
+        return self._draw_changed(trial, seed, lambda value, generator: _add_spikes(value, factor, generator))
+
+    def draw_in_parts(self, trial: int, seed: SecretSeed, stretched: bool = False) -> list[Any]:
+        """Draw full-size inputs of the problem's own distribution, in secret parts (kernels_eval.gpu.input_parts)."""
+        places = random.Random(seed.number("parts", trial))
+        return self._draw_changed(trial, seed, lambda value, generator: vary_parts(value, generator, places, stretched))
+
+    def _draw_changed(
+        self, trial: int, seed: SecretSeed, change: Callable[[torch.Tensor, torch.Generator], None]
+    ) -> list[Any]:
+        """Draw full-size inputs of the problem's own distribution, and change those without a structure."""
         torch.manual_seed(seed.number("inputs", trial))
         with torch.device(cuda_driver.DEVICE), PlainDraws() as origin:
             values = self._placed(self._reduction.inputs(None))
         generator = self._generator(seed, trial)
         for value in values:
             if isinstance(value, torch.Tensor) and value.dtype.is_floating_point and origin.is_plain(value):
-                _add_spikes(value, factor, generator)
+                change(value, generator)
         return values
 
     def _placed(self, values: list[Any]) -> list[Any]:

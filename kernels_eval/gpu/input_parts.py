@@ -1,0 +1,63 @@
+"""Inputs in secret parts, each with a mean and a scale of its own: what a kernel leaves out then shows in a result.
+
+Where all elements of an input have one distribution, the mean of a part is the mean of the whole, also behind a bounded
+function, in which large elements drown. Parts differ, and one short piece alone holds the largest elements, another
+one the smallest.
+"""
+
+import random
+
+import torch
+
+_LEAST_PART = 64
+_FEWEST_PARTS = 16
+_NARROWEST, _WIDEST = 0.3, 0.7
+"""Scales of a part, relative to the input's own. Narrower rows would cost honest kernels digits of a variance."""
+_NEAREST, _FARTHEST = 0.4, 1.2
+"""Distances of a part's middle from the input's mean, in its standard deviations: none is near the mean."""
+_PUSH = 2.0
+"""Distance by which a short piece is moved that then has the largest elements, and another with the smallest."""
+_STRETCH = 3.0
+
+
+def vary_parts(value: torch.Tensor, generator: torch.Generator, places: random.Random, stretched: bool = False) -> None:
+    """Change a floating-point input in place: its elements stay between its smallest and its largest one.
+
+    Length and place of the parts are drawn from `places`: parts are shorter than what a program reads, or longer than
+    what many do. `stretched`: for bounded functions the parts are three times as far from each other, beyond the
+    elements of the input. Small inputs, and such that are not contiguous, stay as they are.
+    """
+    count = value.numel()
+    if count < _FEWEST_PARTS * _LEAST_PART or not value.is_contiguous():
+        return
+    length = int(_LEAST_PART * (count / (_FEWEST_PARTS * _LEAST_PART)) ** places.random())
+    start = places.randrange(length)
+    parts = value.view(-1)[start : start + (count - start) // length * length].view(-1, length)
+    spread, mean = torch.std_mean(value.float() if value.dtype is not torch.float64 else value)
+    low, high = torch.aminmax(value)
+    scale, middle = _drawn(len(parts), generator, value.device)
+    if stretched:
+        parts.mul_(scale.to(value.dtype)).add_((mean + middle * _STRETCH * spread).to(value.dtype))
+        return
+    middle = (mean + middle * spread).clamp(low, high)
+    push = (_PUSH * spread).to(value.dtype)
+    smallest, largest = (value.view(-1)[first : first + _LEAST_PART] for first in _apart(count, places))
+    pushed = (smallest - push).clamp_(low, high), (largest + push).clamp_(low, high)
+    parts.mul_(scale.to(value.dtype)).add_(((1 - scale) * middle).to(value.dtype))
+    smallest.copy_(pushed[0])
+    largest.copy_(pushed[1])
+
+
+def _apart(count: int, places: random.Random) -> tuple[int, int]:
+    """Return where two short pieces begin that have no element in common."""
+    first = places.randrange(count - 2 * _LEAST_PART)
+    second = places.randrange(count - 2 * _LEAST_PART)
+    return first, second if abs(second - first) >= _LEAST_PART else first + _LEAST_PART
+
+
+def _drawn(parts: int, generator: torch.Generator, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the scale of each part, and the distance of its middle from the mean: (parts, 1) each."""
+    scale, distance, side = torch.rand(3, parts, 1, generator=generator, device=device).unbind()
+    scale = _NARROWEST + (_WIDEST - _NARROWEST) * scale
+    distance = _NEAREST + (_FARTHEST - _NEAREST) * distance
+    return scale, torch.where(side < 0.5, -distance, distance)

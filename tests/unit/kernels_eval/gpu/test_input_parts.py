@@ -1,0 +1,134 @@
+"""Inputs in secret parts, and what they show: 1/64 of the blocks left out of a result behind a bounded function."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from kernels_eval.correctness.tolerance import compare, rows_that_agree
+from kernels_eval.gpu import cuda_driver
+from kernels_eval.gpu.call_sets import CallSets
+from kernels_eval.gpu.input_parts import vary_parts
+from kernels_eval.gpu.reference import GpuReference
+from kernels_eval.gpu.session import nothing
+from kernels_eval.gpu.shared_memory import HostTransport
+from kernels_eval.reference.inputs import SecretSeed
+
+Map = Callable[[torch.Tensor], torch.Tensor]
+BLOCK, BLOCKS = 256, 256
+FAMILIES: dict[str, tuple[Map, Map]] = {
+    "sigmoid": (torch.sigmoid, torch.mean),
+    "tanh": (torch.tanh, torch.mean),
+    "clamp": (lambda x: x.clamp(0.25, 0.75), torch.mean),
+    "softmax": (torch.exp, lambda x: 1.0 / x.mean()),
+    "max": (lambda x: x, torch.amax),
+    "min": (lambda x: x, torch.amin),
+    "mean": (lambda x: x, torch.mean),
+}
+LEFT_OUT: dict[str, list[int]] = {
+    "the last ones": list(range(BLOCKS - BLOCKS // 64, BLOCKS)),
+    "every 64th": list(range(7, BLOCKS, 64)),
+    "at random": random.Random(3).sample(range(BLOCKS), BLOCKS // 64),
+}
+PROBLEM = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.sigmoid(x).mean()
+def get_inputs():
+    return [torch.rand(BLOCKS, 256)]
+def get_init_inputs():
+    return []
+""".replace("BLOCKS", str(BLOCKS))
+CALLS = 320
+"""Calls in parts of the timed rounds of a small kernel: a quarter of five rounds of 256."""
+
+
+def is_caught(family: str, left_out: list[int], draw: Callable[[int], torch.Tensor]) -> bool:
+    """True if the result without some blocks is wrong in one of the calls."""
+    before, reduced = FAMILIES[family]
+    kept = [block for block in range(BLOCKS) if block not in set(left_out)]
+    for call in range(CALLS):
+        blocks = before(draw(call))
+        found, right = reduced(blocks[kept]), reduced(blocks)
+        if not bool(rows_that_agree(found.reshape(1, 1), right.reshape(1, 1)).all()):
+            return True
+    return False
+
+
+def in_parts(kind: str) -> Callable[[int], torch.Tensor]:
+    """Return draws in parts of a distribution."""
+
+    def draw(call: int) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(call)
+        value = getattr(torch, kind)(BLOCKS, BLOCK, generator=generator)
+        vary_parts(value, generator, random.Random(call))
+        return value
+
+    return draw
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern"), [*(("rand", pattern) for pattern in LEFT_OUT), ("randn", "the last ones")]
+)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_64th_of_the_blocks_left_out_is_wrong(family: str, pattern: str, kind: str) -> None:
+    assert is_caught(family, LEFT_OUT[pattern], in_parts(kind))
+
+
+def test_inputs_without_parts_do_not_show_it() -> None:
+    """Else this file would test nothing."""
+
+    def draw(call: int) -> torch.Tensor:
+        return torch.rand(BLOCKS, BLOCK, generator=torch.Generator().manual_seed(call))
+
+    families = ("sigmoid", "max")
+    assert [family for family in families if is_caught(family, LEFT_OUT["the last ones"], draw)] == []
+
+
+@pytest.mark.parametrize("kind", ["rand", "randn"])
+def test_elements_stay_in_the_range_of_the_input(kind: str) -> None:
+    for call in range(20):
+        generator = torch.Generator().manual_seed(call)
+        value = getattr(torch, kind)(BLOCKS, BLOCK, generator=generator)
+        low, high = value.aminmax()
+        before = value.clone()
+        vary_parts(value, generator, random.Random(call))
+        assert low <= value.min()
+        assert value.max() <= high
+        assert (value != before).float().mean() > 0.8
+
+
+def test_rows_keep_the_digits_of_their_variance() -> None:
+    """An honest kernel may subtract the square of the mean from the mean of the squares."""
+    for call in range(40):
+        value = in_parts("rand")(call)
+        mean = value.mean(dim=1, keepdim=True)
+        quick = (value - mean) / (value.square().mean(dim=1, keepdim=True) - mean.square() + 1e-5).sqrt()
+        right = torch.nn.functional.layer_norm(value.double(), (BLOCK,))
+        assert compare(quick, right, right.float(), "").agrees
+
+
+def test_small_inputs_stay_as_they_are() -> None:
+    value = torch.rand(1000)
+    before = value.clone()
+    vary_parts(value, torch.Generator(), random.Random(1))
+    assert torch.equal(value, before)
+
+
+def test_trials_and_timed_rounds_have_sets_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_driver, "DEVICE", "cpu")
+    transport = HostTransport(None, -1)  # pyright: ignore[reportArgumentType]
+    made = GpuReference(PROBLEM, 1)
+    sets = CallSets(made, SecretSeed(b"a secret"), transport, 1 << 30, nothing)
+    sets.learn_forms()
+    drawn = [values[0] for values in sets.timed(24).sets]
+    means = [value.view(64, -1).mean(dim=1) for value in drawn]
+    plain = [bool((mean - 0.5).abs().max() < 0.02) for mean in means]
+    assert 4 < sum(plain) < 20
+    calls, expected = next(sets.trials(None, 2))
+    x = calls.sets[-1][0]
+    assert x.max() - x.min() > 1.5, "the parts of the last trial are far from each other"
+    left_out = torch.sigmoid(x[: BLOCKS - BLOCKS // 64]).mean()
+    assert not compare(left_out, expected[-1].oracle[0], expected[-1].native[0], "").agrees

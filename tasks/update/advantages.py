@@ -31,8 +31,9 @@ def group_advantages(
     for rows in _rows_of_groups(scores, groups):
         if len(rows) < 2:
             continue
-        centred = scores[rows] - scores[rows].mean()
-        result[rows] = centred / (scores[rows].std(unbiased=True) + epsilon) if scale_by_std else centred
+        centred = _centred(scores[rows])
+        scale = centred.square().sum().div(len(rows) - 1).sqrt() + epsilon if scale_by_std else 1.0
+        result[rows] = (centred / scale).to(scores.dtype)
     return result
 
 
@@ -45,7 +46,7 @@ def leave_one_out_advantages(scores: Tensor, groups: Sequence[Hashable]) -> Tens
     result = torch.zeros_like(scores)
     for rows in _rows_of_groups(scores, groups):
         if len(rows) > 1:
-            result[rows] = (scores[rows] - scores[rows].mean()) * (len(rows) / (len(rows) - 1))
+            result[rows] = (_centred(scores[rows]) * (len(rows) / (len(rows) - 1))).to(scores.dtype)
     return result
 
 
@@ -127,8 +128,13 @@ def outcome_rewards(rewards: Tensor, mask: Tensor) -> Tensor:
 def soft_overlong_penalty(lengths: Tensor, limit: int, buffer: int) -> Tensor:
     """Return a penalty of 0 to 1 per response: rises linearly from `limit - buffer` tokens to `limit`. [B] -> [B].
 
+    Without a buffer it is 0 up to `limit` and 1 above. Raises InputError for a negative buffer.
     Source: Yu et al. 2025 (DAPO), eq. 13 (soft overlong punishment).
     """
+    if buffer < 0:
+        raise InputError(f"buffer: found {buffer}, expected a number of tokens, 0 or more")
+    if buffer == 0:
+        return (lengths > limit).to(_floating(lengths).dtype)
     return ((lengths - (limit - buffer)) / buffer).clamp(0.0, 1.0)
 
 
@@ -149,10 +155,19 @@ def turn_rloo(returns: Tensor, groups: Sequence[Hashable], mask: Tensor | None =
 
 def masked_whiten(values: Tensor, mask: Tensor, epsilon: float = 1e-8) -> Tensor:
     """Shift and scale all of values [B, T] by the mean and the unbiased variance of those where mask is set."""
-    mean = masked_mean(values, mask)
-    count = mask.sum()
-    variance = masked_sum((values - mean) ** 2, mask) / (count - 1).clamp(min=1)
-    return (values - mean) * torch.rsqrt(variance + epsilon)
+    centred = values.double() - masked_mean(values.double(), mask)
+    variance = masked_sum(centred**2, mask) / (mask.sum() - 1).clamp(min=1)
+    return (centred * torch.rsqrt(variance + epsilon)).to(values.dtype)
+
+
+def _centred(scores: Tensor) -> Tensor:
+    """Return scores less their mean, in float64; exactly 0 if they are equal.
+
+    In float32 the mean of equal scores is off by a rounding error, which the division by a tiny deviation enlarges.
+    """
+    if bool((scores == scores[0]).all()):
+        return torch.zeros_like(scores, dtype=torch.float64)
+    return scores.double() - scores.double().mean()
 
 
 def _by_turn(

@@ -2,7 +2,8 @@
 
 Source of k1, k2, k3: Schulman 2020, "Approximating KL divergence". Values are unbiased for k1 and k3; the *gradient* of
 k2 is the KL's, k3's own is not, hence the straight-through default `k3_k2`. Its value is limited: one token that became
-10 nats less likely has a k3 of 22,000, more than all others of a step together.
+10 nats less likely has a k3 of 22,000, more than all others of a step together. A token whose value is not finite has
+no gradient.
 """
 
 from collections.abc import Callable
@@ -22,13 +23,12 @@ def k1(log_probs: Tensor, reference_log_probs: Tensor) -> Tensor:
 
 def k2(log_probs: Tensor, reference_log_probs: Tensor) -> Tensor:
     """Half the squared log ratio: biased, low variance; its gradient is an unbiased estimate of the KL's."""
-    return 0.5 * (log_probs - reference_log_probs) ** 2
+    return _with_finite_gradient(lambda log_ratio: 0.5 * log_ratio**2, log_probs - reference_log_probs)
 
 
 def k3(log_probs: Tensor, reference_log_probs: Tensor) -> Tensor:
     """exp(-k1) - 1 + k1: unbiased, never negative."""
-    log_ratio = reference_log_probs - log_probs
-    return torch.expm1(log_ratio) - log_ratio
+    return _with_finite_gradient(lambda log_ratio: torch.expm1(log_ratio) - log_ratio, reference_log_probs - log_probs)
 
 
 def low_var_kl(log_probs: Tensor, reference_log_probs: Tensor) -> Tensor:
@@ -57,3 +57,13 @@ def kl_penalty(log_probs: Tensor, reference_log_probs: Tensor, estimator: str) -
     """Return the named estimator's value per token."""
     check_choice("estimator", estimator, KL_ESTIMATORS)
     return KL_ESTIMATORS[estimator](log_probs, reference_log_probs)
+
+
+def _with_finite_gradient(function: Callable[[Tensor], Tensor], log_ratio: Tensor) -> Tensor:
+    """Return function(log_ratio), with the gradient 0 where the value is not finite.
+
+    A gradient of 0 (the token is outside the mask) times an infinite factor would be NaN.
+    """
+    value = function(log_ratio.detach())
+    finite = value.isfinite()
+    return torch.where(finite, function(torch.where(finite, log_ratio, torch.zeros_like(log_ratio))), value)

@@ -3,6 +3,9 @@
 Shapes: log_probs (of the policy being trained), old_log_probs (of the policy that the step starts from), advantages,
 mask: [B, T]. Each loss returns (loss per token [B, T], detached per-token figures for metrics). `aggregate` turns the
 first into a scalar whose sum over micro-batches and ranks is the optimizer step's loss.
+
+A token with an input that is not finite has the loss NaN and no gradient. Outside the mask it counts nowhere; within
+it, it shows in the scalar.
 """
 
 from collections.abc import Collection
@@ -35,6 +38,7 @@ def ppo_clip(
     Sources: Schulman et al. 2017, eq. 7; asymmetric range: Yu et al. 2025 (DAPO); dual clip: Ye et al. 2020, eq. 5.
     """
     _check_shapes(log_probs, old_log_probs, advantages)
+    usable, (log_probs, old_log_probs, advantages) = _usable(log_probs, old_log_probs, advantages)
     ratio = _ratio(log_probs, old_log_probs)
     unclipped = -advantages * ratio
     clipped = -advantages * ratio.clamp(1 - clip_low, 1 + clip_high)
@@ -44,7 +48,7 @@ def ppo_clip(
         bound = -advantages * dual_clip
         figures["clipped_dual"] = ((loss > bound) & (advantages < 0)).detach()
         loss = torch.where(advantages < 0, torch.minimum(loss, bound), loss)
-    return loss, figures
+    return _shown(loss, usable), figures
 
 
 def gspo(
@@ -62,11 +66,12 @@ def gspo(
     """
     _check_shapes(log_probs, old_log_probs, advantages, mask)
     mean_log_ratio = masked_mean(log_probs.detach() - old_log_probs, mask, dim=1)[:, None]
+    usable, (log_probs, advantages) = _usable(log_probs, advantages)
     straight_through = log_probs - log_probs.detach()
     ratio = (mean_log_ratio + straight_through).clamp(max=_SEQUENCE_LOG_RATIO_LIMIT).exp()
     unclipped = -advantages * ratio
     clipped = -advantages * ratio.clamp(1 - clip_low, 1 + clip_high)
-    return torch.maximum(unclipped, clipped), {"clipped": (clipped > unclipped).detach()}
+    return _shown(torch.maximum(unclipped, clipped), usable), {"clipped": (clipped > unclipped).detach()}
 
 
 def cispo(
@@ -77,9 +82,10 @@ def cispo(
     Source: MiniMax 2025 (MiniMax-M1), eq. 4.
     """
     _check_shapes(log_probs, old_log_probs, advantages)
+    usable, (log_probs, old_log_probs, advantages) = _usable(log_probs, old_log_probs, advantages)
     ratio = _ratio(log_probs, old_log_probs).detach()
     weight = ratio.clamp(1 - clip_low, 1 + clip_high)
-    return -weight * advantages * log_probs, {"clipped": weight != ratio}
+    return _shown(-weight * advantages * log_probs, usable), {"clipped": weight != ratio}
 
 
 def dppo(
@@ -101,6 +107,7 @@ def dppo(
     """
     _check_shapes(log_probs, old_log_probs, advantages)
     check_choice("divergence", divergence, get_args(Divergence))
+    usable, (log_probs, old_log_probs, advantages) = _usable(log_probs, old_log_probs, advantages)
     probability, old_probability = log_probs.detach().exp(), old_log_probs.exp()
     if divergence == "tv":
         rose = fell = probability - old_probability
@@ -110,7 +117,7 @@ def dppo(
         rose, fell = moved * (probability > old_probability), -moved * (probability < old_probability)
     left_out = torch.where(advantages > 0, rose > clip_high, fell < -clip_low)
     loss = -advantages * _ratio(log_probs, old_log_probs).detach().clamp(max=ratio_cap) * log_probs
-    return torch.where(left_out, torch.zeros_like(loss), loss), {"clipped": left_out}
+    return _shown(torch.where(left_out, torch.zeros_like(loss), loss), usable), {"clipped": left_out}
 
 
 def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, value_clip: float | None = 0.5) -> LossPerToken:
@@ -120,11 +127,12 @@ def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, value_clip: 
     bounds how far a value may move from the old one; None: not at all. Source: Schulman et al. 2017 as in OpenAI's
     baselines; as verl 0.9.
     """
+    usable, (values, old_values, returns) = _usable(values, old_values, returns)
     error = (values - returns) ** 2
     if value_clip is None:
-        return 0.5 * error, {"clipped": torch.zeros_like(error, dtype=torch.bool)}
+        return _shown(0.5 * error, usable), {"clipped": torch.zeros_like(error, dtype=torch.bool)}
     clipped = (torch.clamp(values, old_values - value_clip, old_values + value_clip) - returns) ** 2
-    return 0.5 * torch.maximum(error, clipped), {"clipped": (clipped > error).detach()}
+    return _shown(0.5 * torch.maximum(error, clipped), usable), {"clipped": (clipped > error).detach()}
 
 
 def aggregate(loss: Tensor, mask: Tensor, how: Aggregation = "token_mean", normaliser: float | None = None) -> Tensor:
@@ -181,6 +189,19 @@ def check_choice(argument: str, found: str, known: Collection[str]) -> None:
 
 def _ratio(log_probs: Tensor, old_log_probs: Tensor) -> Tensor:
     return (log_probs - old_log_probs).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+
+
+def _usable(*inputs: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Return where all inputs are finite, and the inputs with 0 where they are not.
+
+    A gradient of 0 (the token is outside the mask) times an infinite factor would be NaN.
+    """
+    usable = torch.stack(torch.broadcast_tensors(*(values.isfinite() for values in inputs))).all(dim=0)
+    return usable, [torch.where(values.isfinite(), values, torch.zeros_like(values)) for values in inputs]
+
+
+def _shown(loss: Tensor, usable: Tensor) -> Tensor:
+    return torch.where(usable, loss, torch.full_like(loss, torch.nan))
 
 
 def _check_shapes(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor | None = None) -> None:

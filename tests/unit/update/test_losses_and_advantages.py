@@ -185,3 +185,89 @@ def test_mismatch_of_equal_log_probs_is_nothing() -> None:
     assert figures["mismatch_max_abs"] == 0
     assert figures["mismatch_ess"] == pytest.approx(1)
     assert set(corrections.mismatch(data["old"], data["old"], torch.zeros_like(data["mask"]))) == set(figures)
+
+
+ANYTHING = [float("-inf"), float("inf"), float("nan"), -3e38, -300.0]
+
+
+@given(
+    seed=seeds,
+    name=st.sampled_from([*LOSSES, *kl.KL_ESTIMATORS]),
+    which=st.sets(st.sampled_from(["new", "old", "advantage"]), min_size=1),
+    value=st.sampled_from(ANYTHING),
+    how=st.sampled_from(AGGREGATIONS),
+)
+def test_nothing_outside_the_mask_reaches_the_gradient(seed: int, name: str, which: set[str], value: float, how: Any):
+    data = batch(seed)
+    outside = data["mask"] == 0
+
+    def gradient(data: dict[str, torch.Tensor]) -> torch.Tensor:
+        new = data["new"].clone().requires_grad_()
+        loss = kl.kl_penalty(new, data["old"], name) if name in kl.KL_ESTIMATORS else per_token(name, new, data)
+        losses.aggregate(loss, data["mask"], how).backward()
+        assert new.grad is not None
+        return new.grad
+
+    spoilt = {**data, **{key: data[key].masked_fill(outside, value) for key in which}}
+    found = gradient(spoilt)
+    assert (found[outside] == 0).all()
+    torch.testing.assert_close(found, gradient(data), atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("value", [float("-inf"), float("inf"), float("nan")])
+def test_what_is_not_finite_outside_the_mask_leaves_the_value_loss_its_gradient(value: float) -> None:
+    data = batch(3)
+    for spoilt in ("new", "old", "advantage"):
+        tensors = {**data, spoilt: data[spoilt].masked_fill(data["mask"] == 0, value)}
+        values = tensors["new"].clone().requires_grad_()
+        loss = losses.value_loss(values, tensors["old"], tensors["advantage"])[0]
+        losses.aggregate(loss, data["mask"]).backward()
+        assert values.grad is not None
+        assert values.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_within_the_mask_it_shows(name: str) -> None:
+    data = batch(3)
+    data["old"][0, 0] = float("nan")
+    assert losses.aggregate(per_token(name, data["new"], data), data["mask"]).isnan()
+
+
+@given(
+    value=st.floats(-1e4, 1e4, width=32),
+    number=st.integers(2, 64),
+    dtype=st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
+)
+def test_equal_scores_have_no_advantage(value: float, number: int, dtype: torch.dtype) -> None:
+    scores, groups = torch.full((number,), value, dtype=dtype), ["a"] * number
+    mask = torch.ones(number, 1, dtype=dtype)
+    found = [
+        advantages.group_advantages(scores, groups),
+        advantages.group_advantages(scores, groups, scale_by_std=False),
+        advantages.leave_one_out_advantages(scores, groups),
+        advantages.turn_grpo(scores[:, None], groups),
+        advantages.turn_rloo(scores[:, None], groups),
+    ]
+    if dtype == torch.float32:  # whitens in float64, where the mean of equal float32 values is exact
+        found.append(advantages.reinforce_plus_plus(scores, mask)[0])
+    for result in found:
+        assert result.dtype == dtype
+        assert (result == 0).all()
+
+
+@given(
+    lengths=st.lists(st.integers(0, 100), min_size=1, max_size=8), limit=st.integers(1, 60), buffer=st.integers(0, 60)
+)
+def test_the_overlong_penalty_is_0_up_to_its_buffer_and_1_past_the_limit(
+    lengths: list[int], limit: int, buffer: int
+) -> None:
+    found = advantages.soft_overlong_penalty(torch.tensor(lengths), limit, buffer).tolist()
+    for length, penalty in zip(lengths, found, strict=True):
+        assert 0 <= penalty <= 1
+        assert penalty == 0 or length > limit - buffer
+        assert penalty == 1 or length <= limit
+
+
+def test_a_negative_overlong_buffer_is_refused() -> None:
+    with pytest.raises(InputError, match="buffer: found -1"):
+        advantages.soft_overlong_penalty(torch.tensor([3.0]), 20, -1)

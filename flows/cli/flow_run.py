@@ -88,6 +88,7 @@ def run_flow(
 
     from flows.run.run import listener, refresh, startup_s
     from flows.services.prefect_server import prefect_server
+    from flows.services.server_access import AUTH
 
     _remove_prefect_console_log()
     shares = partial(share_of, config=config) if name == TRAINING else lambda _: 0.0
@@ -100,6 +101,8 @@ def run_flow(
         if server.unanswered:
             console.print(f"[yellow]no Prefect server answers at {server.unanswered}; a local one was started[/yellow]")
         console.print(f"  Prefect: {server.ui_url}" + (" (until the end of this run)" if server.ours else ""))
+        if server.sign_in:
+            console.print(f"  its auth string is in {runs_dir / 'prefect' / AUTH}", soft_wrap=True)
         with telling_how_to_go_on(console, drawn), drawn.drawing(), showing_turns(console, turns):
             try:
                 value = flow(config, **arguments)

@@ -36,6 +36,7 @@ from flows.cli import (
     watching,
 )
 from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.loopback import keep_off_proxies
 
 INTERRUPTED = 130
 """Exit code of typer after Ctrl-C."""
@@ -90,6 +91,7 @@ def _options(  # pyright: ignore[reportUnusedFunction]  # typer calls it
 
 def main() -> None:
     """Run the command line."""
+    keep_off_proxies()
     signal.signal(signal.SIGINT, _interrupt)
     sys.exit(run(sys.argv[1:]))
 

@@ -75,6 +75,7 @@ def alert(
     from flows.services.alerts import call_webhook_on_failure, mark_vanished_runs
     from flows.services.environment import set_defaults
     from flows.services.prefect_server import answers
+    from flows.services.server_access import signed_in
     from kernels_eval.errors import InputError
 
     set_defaults()
@@ -85,11 +86,12 @@ def alert(
         raise InputError(
             f"PREFECT_API_URL: expected the address of a Prefect server that answers, found {api_url or 'none'}"
         )
-    if url is not None:
-        call_webhook_on_failure(url, os.environ.get(token_variable))
-        parts = urlsplit(url)  # the path of a chat program's webhook is a secret
-        typer.echo(f"failures of runs are sent to {parts.scheme}://{parts.hostname or ''}")
-    mark_vanished_runs()
+    with signed_in(api_url, Path("runs")):
+        if url is not None:
+            call_webhook_on_failure(url, os.environ.get(token_variable))
+            parts = urlsplit(url)  # the path of a chat program's webhook is a secret
+            typer.echo(f"failures of runs are sent to {parts.scheme}://{parts.hostname or ''}")
+        mark_vanished_runs()
     typer.echo(f"runs without a living process are marked as Crashed   (automations of {api_url}; edit them in the UI)")
 
 
@@ -101,6 +103,7 @@ def server(
     from flows.checks.output import check_output
     from flows.services.environment import set_defaults
     from flows.services.prefect_server import check_port, start_server
+    from flows.services.server_access import how_to_sign_in
     from kernels_eval.errors import InputError
 
     set_defaults()
@@ -108,8 +111,12 @@ def server(
         raise InputError(f"--runs-dir: {runs_dir}: expected a folder of runs with prefect/ in it, found none")
     check_port(port)
     check_output("--runs-dir", runs_dir / "prefect", folder=True)
-    process, api_url = start_server(runs_dir.resolve() / "prefect", port=port)
+    home = runs_dir.resolve() / "prefect"
+    process, api_url = start_server(home, port=port)
     typer.echo(f"Prefect: {api_url.removesuffix('/api')}   (PREFECT_API_URL={api_url}; Ctrl-C ends it)")
+    sign_in = how_to_sign_in(home)
+    if sign_in:
+        typer.echo(f"  it asks for an auth string; in another terminal: {sign_in}")
     try:
         process.wait()
     finally:

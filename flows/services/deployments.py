@@ -19,6 +19,7 @@ from httpx import HTTPError
 
 from flows.services.environment import QUIET, set_defaults
 from flows.services.prefect_server import answers, prefect_server
+from flows.services.server_access import signed_in
 from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InfrastructureError, InputError
 
@@ -121,9 +122,18 @@ def deploy(
     if twice:
         raise InputError(f"two configurations have the name {twice[0]!r}, and deployments are named after them")
     made = [deployment for config in configs for deployment in deployments_of(config, schedule, for_workers=True)]
+    api_url = _wait_for_server(echo)
+    with signed_in(api_url, Path(configs[0].runs_dir)):
+        _register(made, names, api_url, echo)
+    return [deployment.full_name for deployment in made]
+
+
+def _register(
+    made: Sequence["RunnerDeployment"], names: Sequence[str], api_url: str, echo: Callable[[str], None]
+) -> None:
+    """Register deployments on the server. Raises InfrastructureError if it fails."""
     from prefect.deployments.runner import DeploymentApplyError
 
-    api_url = _wait_for_server(echo)
     try:
         _create_queues(names)
         for deployment in made:
@@ -132,7 +142,6 @@ def deploy(
             echo(f"  prefect deployment run {deployment.full_name}")
     except (HTTPError, DeploymentApplyError) as error:
         raise InfrastructureError(f"the Prefect server at {api_url} failed: {error}") from error
-    return [deployment.full_name for deployment in made]
 
 
 def _wait_for_server(echo: Callable[[str], None]) -> str:
@@ -198,6 +207,8 @@ def serve(config: RunConfig, schedule: "Schedule | None" = None, echo: Callable[
 
         deployments = deployments_of(config, schedule, for_workers=False)
         echo(f"Prefect: {server.ui_url}   (PREFECT_API_URL={server.api_url}; Ctrl-C ends it)")
+        if server.sign_in:
+            echo(f"  it asks for an auth string; in another terminal: {server.sign_in}")
         for deployment in deployments:
             echo(f"  prefect deployment run {deployment.full_name}")
         serve_deployments(*deployments, pause_on_shutdown=False, limit=1)

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from kernels_eval.errors import InputError
+from kernels_eval.loopback import keep_off_proxies
 
 QUIET = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -38,6 +39,7 @@ QUIET = {
 
 def set_defaults() -> None:
     """Set the variables that are not set yet. Raises InputError for a variable that Prefect refuses."""
+    keep_off_proxies()
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     if "prefect" not in sys.modules:

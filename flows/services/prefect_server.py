@@ -21,10 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from flows.services.server_access import how_to_sign_in, pointed_at, server_auth, signed_in
 from flows.services.server_database import check_database
 from flows.services.server_events import events_kept
 from flows.services.server_keeper import Note, ServerKeeper
 from kernels_eval.errors import InfrastructureError, InputError
+from kernels_eval.loopback import is_on_loopback
 from tasks.pipeline.artifact_queue import INTERRUPTED_S, patience_s, wait_until_sent
 
 HOST = "127.0.0.1"
@@ -51,6 +53,8 @@ class PrefectServer:
     """Seconds until it answered."""
     unanswered: str | None = None
     """Configured address, if nothing answers there."""
+    sign_in: str | None = None
+    """Shell command that signs another terminal in; None: the environment says how."""
 
     @property
     def ui_url(self) -> str:
@@ -69,17 +73,18 @@ def prefect_server(
     """
     configured = _configured_server()
     if configured is not None and answers(configured):
-        with _kept(None, runs_dir, configured, note):
+        with signed_in(configured, runs_dir), _kept(None, runs_dir, configured, note):
             yield PrefectServer(configured, ours=False)
         return
+    home = runs_dir.resolve() / "prefect"
     began = time.monotonic()
     beside = threading.Thread(target=meanwhile, name="beside-prefect-server", daemon=True)
     beside.start()
-    process, api_url = start_server(runs_dir.resolve() / "prefect")
+    process, api_url = start_server(home)
     beside.join()
     startup_s = time.monotonic() - began
-    with _pointed_at(api_url), _kept(process, runs_dir, api_url, note):
-        yield PrefectServer(api_url, ours=True, startup_s=startup_s, unanswered=configured)
+    with pointed_at(api_url, server_auth(home)), _kept(process, runs_dir, api_url, note):
+        yield PrefectServer(api_url, True, startup_s, configured, how_to_sign_in(home))
 
 
 @contextmanager
@@ -118,8 +123,10 @@ def _end(process: subprocess.Popen[bytes], timeout_s: float) -> None:
 
 def answers(api_url: str, timeout_s: float = 2.0) -> bool:
     """Return True if a healthy Prefect server answers at this address."""
+    direct = [urllib.request.ProxyHandler({})] if is_on_loopback(api_url) else []
     try:
-        with urllib.request.urlopen(f"{api_url.rstrip('/')}/health", timeout=timeout_s) as response:
+        opened = urllib.request.build_opener(*direct).open(f"{api_url.rstrip('/')}/health", timeout=timeout_s)
+        with opened as response:
             return response.status == 200
     except (urllib.error.URLError, OSError, ValueError):
         return False
@@ -129,7 +136,7 @@ def start_server(home: Path, port: int = 0, database: str | None = None) -> tupl
     """Start a server with its database and log under `home`; return it and its API address once it answers.
 
     port: 0 for a free one. database: SQLAlchemy URL, e.g. `postgresql+asyncpg://user:password@host:5432/name`;
-    default: SQLite under `home`.
+    default: SQLite under `home`. Its auth string is `server_auth(home)`.
     """
     home.mkdir(parents=True, exist_ok=True)
     if database is None:
@@ -175,6 +182,10 @@ def _launch(home: Path, port: int, database: str | None) -> subprocess.Popen[byt
         "PREFECT_UI_API_URL": f"http://{HOST}:{port}/api",
         # Base address of links in notifications.
         "PREFECT_UI_URL": f"http://{HOST}:{port}",
+        "PREFECT_SERVER_API_AUTH_STRING": server_auth(home),
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": os.environ.get(
+            "PREFECT_SERVER_CORS_ALLOWED_ORIGINS", f"http://{HOST}:{port},http://localhost:{port}"
+        ),
     }
     environment.pop("PREFECT_API_URL", None)
     with (home / "server.log").open("ab") as log:
@@ -210,27 +221,6 @@ def _configured_server() -> str | None:
     from prefect.settings import get_current_settings
 
     return get_current_settings().api.url
-
-
-@contextmanager
-def _pointed_at(api_url: str) -> Generator[None]:
-    """Set PREFECT_API_URL for this process, its threads and its children."""
-    from prefect.context import refresh_global_settings_context
-    from prefect.settings import PREFECT_API_URL, temporary_settings
-
-    before = os.environ.get("PREFECT_API_URL")
-    os.environ["PREFECT_API_URL"] = api_url
-    # New threads have no context; without this their logs and artifacts would go to another server.
-    refresh_global_settings_context()
-    try:
-        with temporary_settings({PREFECT_API_URL: api_url}):
-            yield
-    finally:
-        if before is None:
-            del os.environ["PREFECT_API_URL"]
-        else:
-            os.environ["PREFECT_API_URL"] = before
-        refresh_global_settings_context()
 
 
 def _free_port() -> int:

@@ -6,7 +6,6 @@ judge is closed and its processes end. A second signal ends the server at once.
 
 import asyncio
 import contextlib
-import ipaddress
 import os
 import signal
 import socket
@@ -18,6 +17,7 @@ import uvicorn
 from kernels_eval.config import TOKEN_VARIABLE, JudgeConfig, ServerConfig
 from kernels_eval.errors import InputError
 from kernels_eval.judge import Judge
+from kernels_eval.loopback import is_loopback
 from kernels_eval.server.app import create_app
 from kernels_eval.server.gate import App
 
@@ -45,11 +45,8 @@ def read_token(path: Path | None, variable: str = TOKEN_VARIABLE) -> str | None:
 
 def check_reach(host: str, token: str | None, variable: str = TOKEN_VARIABLE) -> None:
     """Raise InputError for an address that other machines can reach, unless there is a token: requests run code."""
-    if token is not None or host == "localhost":
+    if token is not None or is_loopback(host):
         return
-    with contextlib.suppress(ValueError):
-        if ipaddress.ip_address(host).is_loopback:
-            return
     raise InputError(
         f"--host {host}: whoever reaches this server has code run on this machine; "
         f"expected a loopback address, or a token in {variable} or --token-file"

@@ -5,6 +5,7 @@ from pydantic import field_validator
 
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
+from kernels_eval.loopback import is_on_loopback
 
 _CONNECT_TIMEOUT_S = 10.0
 
@@ -32,7 +33,8 @@ class ChatModel(FrozenModel):
     def check_reachable(self) -> None:
         """Raise InputError if nothing answers at the address; whether the model exists, only a question shows."""
         try:
-            httpx.get(f"{self.base_url.rstrip('/')}/models", timeout=_CONNECT_TIMEOUT_S)
+            address, through_proxy = f"{self.base_url.rstrip('/')}/models", not is_on_loopback(self.base_url)
+            httpx.get(address, timeout=_CONNECT_TIMEOUT_S, trust_env=through_proxy)
         except httpx.ConnectError as error:
             raise InputError(f"{self.name}: no server answers at {self.base_url}: {error}") from error
         except httpx.HTTPError:

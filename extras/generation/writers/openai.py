@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field, ValidationError
 from extras.adapters.kernel_episode import ChatMessage
 from extras.generation.writers import Draft, RefusedConversationError
 from kernels_eval.errors import InfrastructureError, InputError, first_line
+from kernels_eval.loopback import is_on_loopback
 from tasks.agents.config import SOLVER
 from tasks.rollout.config import SamplingConfig
 
@@ -59,6 +60,7 @@ class OpenAIWriter:
             headers={"Authorization": f"Bearer {key}"} if key else {},
             limits=httpx.Limits(max_connections=None),
             timeout=httpx.Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S, pool=None),
+            trust_env=not is_on_loopback(base_url),
         )
 
     @property

@@ -19,7 +19,7 @@ from kernels_eval.judge import Judge
 from kernels_eval.pool.worker_status import FaultStatistics
 from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM, Problem
 from kernels_eval.server.application import LINES, open_application
-from kernels_eval.server.gate import REFUSALS, UNAUTHORISED, Admission, Gate
+from kernels_eval.server.gate import FOREIGN, REFUSALS, UNAUTHORISED, Admission, Gate
 from kernels_eval.server.metrics import CONTENT_TYPE, exposition
 from kernels_eval.server.schemas import (
     AnyEvalRequest,
@@ -121,7 +121,9 @@ class _Server:
             return await self._evaluate_batch(batch.items)
 
         @app.get(
-            "/health", responses={503: {"model": Health, "description": "No worker is in service."}}, tags=["state"]
+            "/health",
+            responses=FOREIGN | {503: {"model": Health, "description": "No worker is in service."}},
+            tags=["state"],
         )
         async def health(response: Response) -> Health:
             """Report whether kernels can be judged. Needs no token."""

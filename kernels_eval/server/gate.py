@@ -1,7 +1,12 @@
-"""Gate: everything that refuses a request (token, size, time to arrive, places in the queue), and the replies to it.
+"""Gate: everything that refuses a request (origin, token, size, time, places in the queue), and the replies to it.
 
 `Gate` is plain ASGI, outside the framework: a request without the token is refused before its body is read, and no
 more of a body is held than allowed, whatever its headers say.
+
+A browser on this machine reaches loopback, and sends requests that any web page asks for. Two headers, which a page
+cannot change, tell them apart: `Origin` names the page's site, which must be this server; `Host` names what the
+browser looked up. A site may have its own name resolve to 127.0.0.1 and then is "the same origin" (DNS rebinding).
+Without a token the server listens on loopback alone, and `Host` must be a loopback name.
 """
 
 import asyncio
@@ -19,6 +24,7 @@ from starlette.exceptions import HTTPException
 
 from kernels_eval.errors import InfrastructureError
 from kernels_eval.judge import Judge
+from kernels_eval.loopback import is_on_loopback
 from kernels_eval.server.schemas import NAMES, ErrorReply, InvalidReply, Misfit
 
 Message = MutableMapping[str, Any]
@@ -32,7 +38,10 @@ _UNKNOWN_VERDICT_S = 0.1
 """Assumed duration of a verdict before there were any."""
 OPEN_PATHS = frozenset({"/health", "/docs"})
 """Open without the token: to monitoring, and to a reader, who gives the token to the page."""
-UNAUTHORISED: dict[int | str, dict[str, Any]] = {
+FOREIGN: dict[int | str, dict[str, Any]] = {
+    403: {"model": ErrorReply, "description": "A web page of another site, or another host name, asked."}
+}
+UNAUTHORISED: dict[int | str, dict[str, Any]] = FOREIGN | {
     401: {"model": ErrorReply, "description": "The server has a token, and it was not sent."}
 }
 REFUSALS: dict[int | str, dict[str, Any]] = UNAUTHORISED | {
@@ -84,12 +93,22 @@ class Gate:
 
         try:
             headers: dict[bytes, bytes] = dict(scope["headers"])
+            self._check_origin(headers)
             self._check_token(scope["path"], headers)
             self._check_announced_size(headers)
             await self._app(scope, self._limited(receive), counted_send)
         except HTTPException as refused:
             if not started:
                 await _reply(counted_send, refused, receive)
+
+    def _check_origin(self, headers: dict[bytes, bytes]) -> None:
+        """Refuse what a web page of another site sends, with or without a name of its own for this machine."""
+        host = headers.get(b"host", b"").decode("latin-1")
+        origin = headers.get(b"origin")
+        if origin is not None and origin.decode("latin-1").partition("://")[2] != host:
+            raise HTTPException(403, "Origin: expected none, or this server's own: it answers to no other web page")
+        if self._token is None and host and not is_on_loopback(f"http://{host}"):
+            raise HTTPException(403, "Host: expected a loopback name or address: this server has no token")
 
     def _check_token(self, path: str, headers: dict[bytes, bytes]) -> None:
         if self._token is None or path in OPEN_PATHS:

@@ -23,7 +23,7 @@ from kernels_eval.errors import InputError
 from kernels_eval.judge import Judge
 from kernels_eval.problem import Problem, check_problem_source
 from kernels_eval.server.application import LINES, open_application
-from kernels_eval.server.gate import REFUSALS, UNAUTHORISED, Gate, QueueFullError
+from kernels_eval.server.gate import FOREIGN, REFUSALS, UNAUTHORISED, Gate, QueueFullError
 from kernels_eval.server.metrics import CONTENT_TYPE
 from kernels_eval.server.schemas import ErrorReply
 from kernels_eval.verdict import JUDGE_VERSION
@@ -165,7 +165,9 @@ def _add_state(
     started = time.monotonic()
 
     @app.get(
-        "/health", responses={503: {"model": ServiceHealth, "description": "No worker is in service."}}, tags=["state"]
+        "/health",
+        responses=FOREIGN | {503: {"model": ServiceHealth, "description": "No worker is in service."}},
+        tags=["state"],
     )
     async def health(response: Response) -> ServiceHealth:  # pyright: ignore[reportUnusedFunction]
         """Report whether jobs are worked on. Needs no token."""

@@ -33,7 +33,7 @@ def send(judge: Judge) -> Send:
     def send(method: str, path: str, content: bytes | None = None) -> httpx.Response:
         async def once() -> httpx.Response:
             transport = httpx.ASGITransport(app)  # pyright: ignore[reportArgumentType]
-            async with httpx.AsyncClient(transport=transport, base_url="http://judge") as client:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 return await client.request(
                     method, path, content=content, headers={"Content-Type": "application/json"}, timeout=60
                 )

@@ -35,7 +35,7 @@ def application(has_token: bool) -> FastAPI:
 
 def get(app: FastAPI, path: str) -> httpx.Response:
     async def once() -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://judge") as client:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
             return await client.get(path)
 
     return asyncio.run(once())

@@ -41,7 +41,7 @@ def sender(judge: Judge, token: str | None) -> Send:
     def send(method: str, path: str, **arguments: Any) -> httpx.Response:
         async def once() -> httpx.Response:
             transport = httpx.ASGITransport(app)  # pyright: ignore[reportArgumentType]
-            async with httpx.AsyncClient(transport=transport, base_url="http://judge") as client:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 return await client.request(method, path, **arguments)
 
         return asyncio.run(once())
@@ -218,6 +218,7 @@ def test_every_reply_is_declared_with_a_schema(send: Send) -> None:
         "200",
         "400",
         "401",
+        "403",
         "408",
         "413",
         "422",
@@ -234,3 +235,42 @@ def test_every_reply_is_declared_with_a_schema(send: Send) -> None:
         if not {"type", "anyOf", "$ref", "allOf"} & set(values)
     ]
     assert not unexplained
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:8000"},
+        {"Origin": "http://localhost.evil.example"},
+        {"Host": "evil.example"},
+        {"Host": "evil.example:18188", "Origin": "http://evil.example:18188"},  # a name that resolves to 127.0.0.1
+        {"Host": "127.0.0.1.evil.example"},
+        {"Host": "0.0.0.0:18188"},
+        {"Host": "["},
+    ],
+)
+@pytest.mark.parametrize("kind", ["text/plain", "application/json", "application/x-www-form-urlencoded"])
+def test_a_web_page_of_another_site_has_nothing_judged(
+    send: Send, judge: Judge, headers: dict[str, str], kind: str
+) -> None:
+    reply = send("POST", "/eval", content=json.dumps(GOOD).encode(), headers={"Content-Type": kind, **headers})
+    assert reply.status_code == 403, reply.text
+    assert "access-control-allow-origin" not in reply.headers
+    assert send("GET", "/workers", headers=headers).status_code == 403
+    assert send("GET", "/health", headers=headers).status_code == 403
+    assert judge.waiting == judge.running == 0
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:18188", "[::1]:18188", "localhost:9"])
+def test_its_own_page_is_answered(send: Send, host: str) -> None:
+    assert send("GET", "/workers", headers={"Host": host, "Origin": f"http://{host}"}).status_code == 200
+    assert send("GET", "/workers", headers={"Host": host}).status_code == 200
+
+
+def test_a_server_with_a_token_has_any_name_but_answers_to_no_other_site(judge: Judge) -> None:
+    send, signed = sender(judge, TOKEN), {"Authorization": f"Bearer {TOKEN}", "Host": "gpu-7.cluster:18188"}
+    assert send("GET", "/workers", headers=signed).status_code == 200
+    assert send("GET", "/workers", headers={**signed, "Origin": "http://gpu-7.cluster:18188"}).status_code == 200
+    assert send("GET", "/workers", headers={**signed, "Origin": "https://evil.example"}).status_code == 403

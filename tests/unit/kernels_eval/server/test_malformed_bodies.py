@@ -81,7 +81,7 @@ def test_a_malformed_body_is_refused_in_a_sentence(bodies: Any) -> None:
 
 async def _send_all(judge: Judge, bodies: list[bytes]) -> None:
     app: Any = create_app(judge)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://judge") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         for index, body in enumerate(bodies):
             path = ("/eval", "/eval/batch")[index % 2]
             reply = await client.post(path, content=body, headers={"Content-Type": "application/json"}, timeout=60)

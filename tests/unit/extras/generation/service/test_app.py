@@ -42,7 +42,7 @@ def served(tmp_path: Path, judge: Any, scorer: Scorer, writer: Callable[..., Any
             app = create_app(runner, real, model, config, token, model.close)
             runner.start()
             transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
-            async with httpx.AsyncClient(transport=transport, base_url="http://kernels", timeout=30) as client:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=30) as client:
                 yield client
             await runner.stop()
         store.close()

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from kernels_eval.sandbox.candidate_source import CandidateError, describe
-from kernels_eval.sandbox.messages import ChannelClosedError, send_frame
+from kernels_eval.sandbox.messages import ChannelClosedError, OversizedFrameError, send_frame
 from kernels_eval.sandbox.tensor_bytes import NAMES
 
 
@@ -26,6 +26,9 @@ def candidate_session(channel: socket.socket) -> Generator[None]:
         yield
     except CandidateError as failed:
         send_frame(channel, failed.header)
+    except OversizedFrameError as error:
+        message = f"a call makes too many launches and operations to describe: {error}"
+        send_frame(channel, CandidateError("runtime_error", "beyond_limits", message).header)
     except ChannelClosedError:
         return
 

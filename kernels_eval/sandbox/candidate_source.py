@@ -53,6 +53,14 @@ def load_source(source: str, **names: Any) -> types.ModuleType:
     return module
 
 
+def _text_of(error: BaseException) -> str:
+    """Return the first line of an exception's message, whose class may be the candidate's own and fail to give it."""
+    try:
+        return str(error).strip().split("\n")[0][:_MAX_LINE]
+    except BaseException as failed:  # whatever its __str__ raises
+        return f"its message cannot be had: __str__ raised {type(failed).__name__}"
+
+
 def describe(error: BaseException) -> str:
     """Return an exception's type, message and the candidate's own lines on its way, innermost first."""
     places = [
@@ -60,8 +68,7 @@ def describe(error: BaseException) -> str:
         for frame in reversed(traceback.extract_tb(error.__traceback__))
         if frame.filename == FILE_NAME
     ]
-    message = str(error).strip().split("\n")[0][:_MAX_LINE]
-    text = f"{type(error).__name__}: {message}"
+    text = f"{type(error).__name__}: {_text_of(error)}"
     if not places:
         return text
     outer = "".join(f"; called from {place}" for place in places[1:_MAX_FRAMES])

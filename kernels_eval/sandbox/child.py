@@ -20,6 +20,13 @@ from kernels_eval.sandbox.messages import (
 from kernels_eval.verdict import Resources, Status, Verdict
 
 
+_SIZES = frozenset(
+    {"string_too_long", "too_long", "less_than_equal", "greater_than_equal", "string_pattern_mismatch", "string_unicode"}
+)
+"""Pydantic's names of errors in the size or the alphabet of a value of the right type."""
+_LONGEST_PLACE = 200
+
+
 class CandidateFailedError(Exception):
     """The candidate failed; holds the verdict on it."""
 
@@ -119,7 +126,7 @@ class Child:
         try:
             answer = self._answers.validate_python(header)
         except ValidationError as error:
-            raise out_of_turn("the process sent something else than its results") from error
+            raise _misfit(error) from error
         if isinstance(answer, FailedAnswer):
             raise _failure(answer)
         return answer
@@ -148,6 +155,21 @@ class Child:
 
 def _failure(answer: FailedAnswer) -> CandidateFailedError:
     return CandidateFailedError(Status(answer.status), answer.category, answer.message)
+
+
+def _misfit(error: ValidationError) -> CandidateFailedError:
+    """Return the failure of an answer that does not fit its schema.
+
+    Long names and many arguments are what honest code may have: an answer in which only sizes are wrong is no cheat.
+    """
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    beyond = [item for item in found if item["type"] in _SIZES]
+    places = {item["loc"][:-1] for item in beyond}  # the other members of a union fail at the same place
+    if not all(item["loc"][:-1] in places for item in found):
+        return out_of_turn("the process sent something else than its results")
+    where = ".".join(str(part) for part in beyond[0]["loc"])[:_LONGEST_PLACE]
+    message = f"beyond what the judge takes: {where}: {beyond[0]['msg']}"
+    return CandidateFailedError(Status.RUNTIME_ERROR, "beyond_limits", message)
 
 
 def out_of_turn(message: str) -> CandidateFailedError:

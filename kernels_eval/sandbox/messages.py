@@ -27,13 +27,19 @@ class ChannelClosedError(Exception):
     """The other side has closed the channel."""
 
 
+class OversizedFrameError(Exception):
+    """A message is longer than its reader takes."""
+
+
 class MalformedFrameError(Exception):
     """The received bytes are not a frame of this protocol."""
 
 
 def send_frame(channel: socket.socket, header: dict[str, Any], payload: Sequence[bytes | memoryview] = ()) -> None:
-    """Send one frame. Raises ChannelClosedError if the other side has closed."""
+    """Send one frame. Raises ChannelClosedError if the other side has closed, OversizedFrameError before it sends."""
     encoded = json.dumps(header, separators=(",", ":")).encode()
+    if len(encoded) > MAX_HEADER_BYTES:
+        raise OversizedFrameError(f"{len(encoded) / 2**20:.1f} MiB, at most {MAX_HEADER_BYTES >> 20}")
     size = sum(memoryview(part).nbytes for part in payload)
     try:
         channel.sendall(_LENGTHS.pack(len(encoded), size) + encoded)

@@ -23,7 +23,8 @@ MAX_COMMANDS = 20_000
 Number = Annotated[int, Field(ge=0, le=1 << 40)]
 DtypeName = Annotated[str, Field(max_length=20, pattern="|".join(f"^{name}$" for name in DTYPE_NAMES))]
 Text = Annotated[str, Field(max_length=1000)]
-Identifier = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Identifier = Annotated[str, Field(max_length=200, pattern=r"^[\p{XID_Start}_][\p{XID_Continue}]*$")]
+"""A name in Python, which may have letters beyond ASCII."""
 
 
 class View(FrozenModel):

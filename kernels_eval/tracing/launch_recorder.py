@@ -74,6 +74,8 @@ class LaunchRecorder:
         bound.apply_defaults()
         arguments: dict[str, Any] = dict(bound.arguments)
         number = self._sources.number_of(kernel)
+        if not kernel.fn.__name__.isascii():
+            raise KernelArgumentError(f"invalid function identifier: {kernel.fn.__name__}: a kernel's name is ASCII")
         self._tracer.command(
             {
                 "kind": "launch",
@@ -151,9 +153,13 @@ def _check_readers() -> None:
 
 
 def _grid(grid: Any, arguments: dict[str, Any]) -> list[int]:
+    """Return the three sizes of a grid. Raises TypeError where Triton's launcher does, which takes its length."""
     if callable(grid):
         grid = grid(arguments)
-    sizes = [operator.index(size) for size in (grid if isinstance(grid, tuple | list | torch.Size) else (grid,))]
+    if not hasattr(grid, "__len__"):
+        kind = type(grid).__name__
+        raise TypeError(f"object of type '{kind}' has no len(): a grid is a tuple, e.g. (n,), or a function that returns one")
+    sizes = [operator.index(size) for size in grid]
     if not 1 <= len(sizes) <= 3:
         raise KernelArgumentError(f"a grid has one to three sizes, found {len(sizes)}")
     if min(sizes) < 0:

@@ -88,6 +88,9 @@ def confine_child(limits: Limits, may_fork: bool) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
     if not may_fork:
+        # System V's memory and messages stay in their namespace: it ends with this process, and was empty before.
+        # Seccomp refuses the calls; this holds where its table is missing.
+        _libc.unshare(_CLONE_NEWIPC)
         landlock.restrict()
         seccomp.install(platform.machine())
     elif limits.folder is not None:

@@ -1,4 +1,5 @@
-"""Seccomp filter for candidates: refuses calls for processes, programs, sockets, signals to others, modes of files.
+"""Seccomp filter for candidates: refuses calls for processes, programs, sockets, signals to others, modes of files,
+memory and messages that outlive a process, and mounts.
 
 Threads stay allowed (torch and numpy use them). A refused call fails with EPERM: the candidate's own exception names
 it. `clone3` fails with ENOSYS, on which the C library falls back to `clone`, whose flags can be inspected. There are
@@ -104,6 +105,42 @@ _REFUSED: dict[str, tuple[int, int | None]] = {
     "add_key": (248, 217),
     "request_key": (249, 218),
     "personality": (135, 92),
+    # What outlives the process that made it, or is memory that no limit of the process counts.
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "semget": (64, 190),
+    "semop": (65, 193),
+    "semctl": (66, 191),
+    "semtimedop": (220, 192),
+    "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "setxattrat": (463, 463),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
+    "removexattrat": (466, 466),
+    "file_setattr": (469, 469),
+    "setdomainname": (171, 162),
+    # The newer calls for mounts.
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "statmount": (457, 457),
+    "listmount": (458, 458),
+    "open_tree_attr": (467, 467),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
 }
 _OWN_PROCESS_ONLY = {
     "tgkill": (234, 131),
@@ -118,7 +155,7 @@ _FOR_PROGRAMS = frozenset(
     {
         "fork", "vfork", "execve", "execveat", "socket", "connect", "bind", "kill", "tkill", "setpgid", "setpriority",
         "chmod", "fchmod", "fchmodat", "fchmodat2", "utime", "utimes", "futimesat", "utimensat",
-        "tgkill", "rt_tgsigqueueinfo",
+        "tgkill", "rt_tgsigqueueinfo", "memfd_create",
     }
 )  # fmt: skip
 """Calls that compilers and CUDA's library make; allowed to children that may start programs."""

@@ -180,3 +180,28 @@ def test_the_filter_is_cut_where_the_own_process_is_compared(machine: str, may_s
     ]
     assert len(parts) == len(compared) + 1
     assert all(len(part) % 8 == 0 for part in parts)
+
+
+@pytest.mark.skipif(not seccomp.is_available(platform.machine()), reason="no filter of system calls on this machine")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: LIBC.shmget(7, 4096, 0o1666),
+        lambda: LIBC.msgget(7, 0o1666),
+        lambda: LIBC.semget(7, 1, 0o1666),
+        lambda: LIBC.mq_open(b"/left", os.O_CREAT | os.O_RDWR, 0o666, None),
+        lambda: LIBC.memfd_create(b"left", 0),
+        lambda: LIBC.syscall(430, b"tmpfs", 0),  # fsopen
+        lambda: LIBC.syscall(428, -100, b"/", 1),  # open_tree
+        lambda: LIBC.syscall(429, -100, b"/", -100, b"/", 0),  # move_mount
+        lambda: LIBC.mount(b"none", b"/", None, 0, None),
+        lambda: LIBC.umount2(b"/", 0),
+        lambda: LIBC.syscall({"x86_64": 155}.get(platform.machine(), 41), b"/", b"/"),  # pivot_root
+    ],
+)  # fmt: skip
+def test_what_outlives_a_process_and_mounts_are_refused(call: Callable[[], int]) -> None:
+    def refused() -> Any:
+        ctypes.set_errno(0)
+        return [call(), errno.errorcode.get(ctypes.get_errno())]
+
+    assert confined(LOOSE, refused, may_fork=False) == [-1, "EPERM"]

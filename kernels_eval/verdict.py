@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from kernels_eval.frozen import FrozenModel
 
-JUDGE_VERSION = "20"
+JUDGE_VERSION = "21"
 """Raised whenever the same kernel could get another verdict; part of every cache key."""
 
 

@@ -17,6 +17,7 @@ import torch
 
 from kernels_eval.correctness.allowed_operators import MAX_HOST_READS
 from kernels_eval.cpu.input_layout import bytes_needed, items, offsets_of
+from kernels_eval.cpu.submitted_file import check_kernel, submitted_file
 from kernels_eval.reference.inputs import same_bytes
 from kernels_eval.sandbox.child import CandidateFailedError, Child, out_of_turn
 from kernels_eval.sandbox.fork_server import ForkServer
@@ -88,8 +89,9 @@ class Session:
         """Sizes in bytes of storages that host code uploaded, by number."""
         self.kernels: list[KernelSource] = []
         """Sources of the kernels launched so far."""
+        self._source = ""
         self._unsent: list[dict[str, Any]] = []
-        """Sources not yet sent to the interpreter process, unparsed, from programs that were traced but not run."""
+        """Sources not yet sent to the interpreter process, from programs that were traced but not run."""
 
     def __enter__(self) -> "Session":
         """Return itself."""
@@ -103,6 +105,7 @@ class Session:
 
     def load(self, source: str, arguments: list[Any], weight_seed: int) -> None:
         """Send the source to be loaded; the answer is `ready()`."""
+        self._source = source
         job = {
             "source": source,
             "arguments": arguments,
@@ -192,9 +195,7 @@ class Session:
             answer, raw, payload = self._tracing.receive(_MAX_UPLOAD)
             if not isinstance(answer, TraceAnswer | ReadAnswer):
                 raise out_of_turn("the process answered out of turn")
-            self.kernels += answer.kernels
-            self._unsent += raw["kernels"]
-            self.uploads |= {item.storage: item.size for item in answer.commands if isinstance(item, Upload)}
+            self._take(answer)
             if isinstance(answer, TraceAnswer):
                 return answer, raw, payload
             if not has_values:
@@ -226,10 +227,16 @@ class Session:
         answer = self._tracing.check(raw)
         if not isinstance(answer, TraceAnswer):
             raise out_of_turn("the process answered out of turn")
-        self.kernels += answer.kernels
-        self._unsent += raw["kernels"]
-        self.uploads |= {item.storage: item.size for item in answer.commands if isinstance(item, Upload)}
+        self._take(answer)
         return answer
+
+    def _take(self, answer: TraceAnswer | ReadAnswer) -> None:
+        """Note the kernels and uploads of a program. Raises CandidateFailedError for kernels of another text."""
+        for kernel in answer.kernels:
+            check_kernel(submitted_file(self._source), kernel, {known.number: known for known in self.kernels})
+            self.kernels.append(kernel)
+            self._unsent.append(kernel.model_dump())
+        self.uploads |= {item.storage: item.size for item in answer.commands if isinstance(item, Upload)}
 
     def execute(
         self,

@@ -10,7 +10,7 @@ import linecache
 import math
 import re
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -20,12 +20,12 @@ import triton.language.extra
 
 from kernels_eval.interpreter.triton_patches.names import is_constexpr_function, is_kernel
 from kernels_eval.sandbox import inductor_helpers
+from kernels_eval.sandbox.candidate_source import FILE_NAME
 from kernels_eval.trace.kernel_syntax import annotation_names, free_names
+from kernels_eval.trace.source_functions import functions, text_of
 
 _MISSING = object()
-_BODIES = ("body", "handlers", "orelse", "finalbody", "cases")
-"""Fields of a statement that hold statements, or parts with statements."""
-_HELPER = "inductor_helper_"
+HELPER = "inductor_helper_"
 """Prefix of the names of Inductor's helpers in kernels."""
 
 
@@ -87,12 +87,13 @@ class KernelSources:
         """Return what is the same for a function whatever its global names mean."""
         known = self._parts.get(plain)
         if known is None:
-            node, indent = self._definition(plain)
-            lines = linecache.getlines(plain.__code__.co_filename)[node.lineno - 1 : node.end_lineno]
-            source = "".join(_outdented(line, indent) for line in lines)
+            node = self._definition(plain)
+            source = text_of(node, linecache.getlines(plain.__code__.co_filename))
             line = node.lineno
             used = free_names(node)
-            source, node, used = _with_helpers_by_name(plain, source, node, used)
+            modules = [name for name in used if _lookup(plain, name) is inductor_helpers]
+            if modules:
+                source, node, used = with_helpers_by_name(source, modules)
             annotations = sorted(annotation_names(node) - used)
             known = self._parts[plain] = _Part(node.name, source, line, sorted(used), annotations)
         return known
@@ -134,10 +135,14 @@ class KernelSources:
             value = _helper(name)
         if value is _MISSING:
             return None
+        return self.meaning(value, f"{function.__name__}: global name {name}")
+
+    def meaning(self, value: Any, place: str) -> dict[str, Any]:
+        """Describe the value of a global name as encoded in a program. Raises UnknownGlobalError with its `place`."""
         if isinstance(value, types.ModuleType):
             found = _MODULES.get(value)
             if found is None:
-                raise UnknownGlobalError(f"{function.__name__}: a kernel cannot use the module {name}")
+                raise UnknownGlobalError(f"{place}: a kernel cannot use the module {value.__name__}")
             return {"kind": "module", "name": found}
         public = _LANGUAGE.get(id(value))
         if public is not None:
@@ -147,12 +152,14 @@ class KernelSources:
         try:
             encoded = self.encode(value)
         except UnknownGlobalError as error:
-            raise UnknownGlobalError(f"{function.__name__}: global name {name}: {error}") from None
+            raise UnknownGlobalError(f"{place}: {error}") from None
         # `NAME: tl.constexpr = 1.5` is no constant: Triton refuses it as any other plain global.
         return {"kind": "constexpr", "value": encoded} if isinstance(value, tl.constexpr) else encoded
 
-    def _definition(self, function: types.FunctionType) -> tuple[ast.FunctionDef, int]:
+    def _definition(self, function: types.FunctionType) -> ast.FunctionDef:
         code = function.__code__
+        if code.co_filename not in _FILES:
+            raise UnknownGlobalError(f"{function.__name__} is not defined in the submitted file")
         lines = linecache.getlines(code.co_filename)
         known = self._trees.get(code.co_filename)
         if known is None or known[0] != len(lines):
@@ -160,52 +167,37 @@ class KernelSources:
                 tree = ast.parse("".join(lines))
             except (SyntaxError, ValueError, RecursionError) as error:
                 raise UnknownGlobalError(f"the source of {function.__name__} cannot be read") from error
-            functions = {
+            found = {
                 (min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]), node.name): node
-                for node in _functions(tree)
+                for node in functions(tree)
             }
-            known = self._trees[code.co_filename] = (len(lines), functions)
+            known = self._trees[code.co_filename] = (len(lines), found)
         node = known[1].get((code.co_firstlineno, function.__name__))
         if node is None:
             raise UnknownGlobalError(f"the source of {function.__name__} is not to be found")
-        return node, node.col_offset
+        return node
 
 
-def _with_helpers_by_name(
-    function: types.FunctionType, source: str, node: ast.FunctionDef, used: set[str]
-) -> tuple[str, ast.FunctionDef, set[str]]:
+def with_helpers_by_name(source: str, modules: Iterable[str]) -> tuple[str, ast.FunctionDef, set[str]]:
     """Return a kernel in which members of Inductor's helpers have names of their own: kernels may use no such module.
 
     `triton_helpers.maximum(a, b)` becomes `inductor_helper_maximum(a, b)`, another function of the candidate's.
+    `modules`: names of that module in the kernel.
     """
-    modules = [name for name in used if _lookup(function, name) is inductor_helpers]
-    if not modules:
-        return source, node, used
     for module in modules:
-        source = re.sub(rf"\b{module}\.([a-z]\w*)", rf"{_HELPER}\1", source)
+        source = re.sub(rf"\b{module}\.([a-z]\w*)", rf"{HELPER}\1", source)
     named = ast.parse(source).body[0]
     assert isinstance(named, ast.FunctionDef)
     return source, named, free_names(named)
 
 
-def _functions(module: ast.Module) -> Iterator[ast.FunctionDef]:
-    """Yield the functions that a module's statements define, inner ones too; no expression holds one."""
-    waiting: list[ast.AST] = list(module.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.FunctionDef):
-            yield node
-        for name in _BODIES:
-            waiting += getattr(node, name, ())
-
-
 def _helper(name: str) -> Any:
-    """Return the helper of this name of `_with_helpers_by_name`; _MISSING if there is none."""
-    if not name.startswith(_HELPER):
+    """Return the helper of this name of `with_helpers_by_name`; _MISSING if there is none."""
+    if not name.startswith(HELPER):
         return _MISSING
-    value = getattr(inductor_helpers, name.removeprefix(_HELPER), _MISSING)
+    value = getattr(inductor_helpers, name.removeprefix(HELPER), _MISSING)
     if value is _MISSING:
-        raise UnknownGlobalError(f"triton_helpers.{name.removeprefix(_HELPER)} is not known to the judge")
+        raise UnknownGlobalError(f"triton_helpers.{name.removeprefix(HELPER)} is not known to the judge")
     return value
 
 
@@ -236,10 +228,6 @@ def _lookup(function: types.FunctionType, name: str) -> Any:
     return function.__globals__.get(name, _MISSING)
 
 
-def _outdented(line: str, indent: int) -> str:
-    return line[indent:] if not line[:indent].strip() else line.lstrip()
-
-
 def _modules() -> dict[types.ModuleType, str]:
     found = {
         triton: "triton",
@@ -259,7 +247,10 @@ def _modules() -> dict[types.ModuleType, str]:
     return found
 
 
-linecache.getlines(str(inductor_helpers.__file__))  # while it is the text that was imported
+HELPER_FILE = str(inductor_helpers.__file__)
+linecache.getlines(HELPER_FILE)  # while it is the text that was imported
+_FILES = (FILE_NAME, HELPER_FILE)
+"""Files whose kernels can be launched."""
 _MODULES = _modules()
 _LIBDEVICE = frozenset(module.__name__ for module, name in _MODULES.items() if name == "libdevice")
 _LANGUAGE = {

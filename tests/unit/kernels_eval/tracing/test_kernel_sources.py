@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from kernels_eval.sandbox.candidate_source import load_source
 from kernels_eval.trace.kernel_syntax import checked_tree
 from kernels_eval.trace.schema import KernelSource
 from kernels_eval.tracing.kernel_sources import KernelSources, UnknownGlobalError
@@ -67,15 +68,8 @@ def uses_nothing(p):
 
 
 @pytest.fixture(scope="module")
-def module(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    path: Path = tmp_path_factory.mktemp("candidate") / "candidate.py"
-    path.write_text(MODULE)
-    spec = importlib.util.spec_from_file_location("candidate", path)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
+def module() -> Any:
+    return load_source(MODULE)
 
 
 def sources(*functions: Any) -> list[dict[str, Any]]:
@@ -125,7 +119,7 @@ def test_a_closure_means_the_value_that_it_holds(module: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("uses_a_module", "uses_a_module: a kernel cannot use the module os"),
+        ("uses_a_module", "uses_a_module: global name os: a kernel cannot use the module os"),
         ("uses_a_torch_type", "global name TORCH_TYPE: torch.float32 is a type of PyTorch, not of Triton"),
         ("uses_a_table", "global name TABLE: a dict is nothing that a kernel can use"),
     ],
@@ -174,3 +168,15 @@ def test_a_kernel_that_calls_itself_is_refused(module: Any, monkeypatch: pytest.
     monkeypatch.setattr(module, "inner", module.Holder.kernel)
     with pytest.raises(UnknownGlobalError, match="kernel calls itself"):
         sources(module.Holder.kernel)
+
+
+def test_a_kernel_of_another_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "package.py"
+    path.write_text("import triton\n\n@triton.jit\ndef kernel(p):\n    pass\n")
+    spec = importlib.util.spec_from_file_location("package", path)
+    assert spec is not None
+    assert spec.loader is not None
+    package = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(package)
+    with pytest.raises(UnknownGlobalError, match="kernel is not defined in the submitted file"):
+        sources(package.kernel)

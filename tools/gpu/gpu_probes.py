@@ -171,7 +171,7 @@ def _speed(memory: Any) -> dict[str, float]:
 
 
 def ipc() -> dict[str, Any]:
-    """Whether a forked process can map the judge's memory; the same with an IPC namespace of its own."""
+    """Tell whether a forked process can map the judge's memory; the same with an IPC namespace of its own."""
     found: dict[str, Any] = {}
     for name, flags in (("plain", 0), ("netns", 0x40000000), ("netns+ipcns", 0x48000000)):
         found[name] = _map_from_fork(flags)

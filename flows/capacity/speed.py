@@ -121,7 +121,7 @@ RATES = Rates()
 def describe(config: RunConfig) -> list[str]:
     """Return the steps of a run in order, one line each."""
     rollout, evaluation, sft = config.rollout, config.evaluation, config.sft
-    origin = "generated" if config.problems.source == "generated" else f"from {config.problems.path}"
+    origin = "generated" if config.problems.is_generated else f"from {config.problems.path}"
     model = (
         config.model.pretrained
         or f"a new Qwen3 model ({counted(config.model.layers, 'layer')}, {config.model.hidden} wide)"
@@ -163,7 +163,8 @@ def _joint(config: RunConfig) -> str:
 
 def _heldout(config: RunConfig) -> int:
     """Return the number of held-out problems, at most."""
-    return config.problems.heldout + (config.problems.harder if config.problems.source == "generated" else 0)
+    harder = config.problems.source == "generated" and config.problems.heldout_source is None
+    return config.problems.heldout + config.problems.harder * harder
 
 
 def expectation(config: RunConfig, done_s: float) -> str:
@@ -223,7 +224,7 @@ def expected_stages(config: RunConfig) -> list[StageTime]:
     """Return the expected time of every kind of stage that takes long."""
     scale = max(shape_of(config.model).parameters / RATES.parameters, 0.25)
     data, rollout, evaluation = config.sft.data, config.rollout, config.evaluation
-    pairs = data.compositions * data.styles_per_composition * (1 + data.repair_fraction)
+    pairs = data.generated_pairs
     corpus = pairs / (RATES.pairs if data.compile == "never" else RATES.compiled_pairs)
     steps = config.sft.steps_for(round(pairs * (1 - config.sft.validation_fraction)))
     sft = steps * config.sft.batch_size * RATES.conversation * scale / RATES.sft_tokens

@@ -70,12 +70,15 @@ def check_disk(runs_dir: Path) -> None:
 
 def check_problems(config: RunConfig) -> None:
     """Check that problems and SFT pairs in files can be read, and that problems have KernelBench's three names."""
-    if config.problems.source != "generated":
-        if config.problems.path is None:
-            raise InputError(f"problems.path: expected a file or folder for problems.source = {config.problems.source}")
-        from tasks.problems.loaders import load_entries
+    from tasks.problems.loaders import load_entries
+    from tasks.problems.modules.corpus import check_operators
 
+    check_operators(frozenset(config.problems.unseen), "problems.unseen")
+    if not config.problems.is_generated:
         load_entries(config.problems)
+    heldout = config.problems.of_heldout_files()
+    if heldout is not None:
+        load_entries(heldout)
     if not config.sft.is_left_out:
         check_corpus(config.sft.data, config.judge)
     if config.sft.data.path is not None and not config.sft.is_left_out:

@@ -58,7 +58,7 @@ def check_problems(config: RunConfig) -> None:
     """Check that there are problems to train on if anything is trained on them."""
     if config.problems.train:
         return
-    if config.problems.source == "generated":
+    if config.problems.is_generated and config.problems.heldout_source is None:
         raise InputError("problems.train: found 0, expected 1 or more of the generated suite")
     for name, wanted in (("iterations", config.iterations), ("sft.joint.problems", config.sft.joint.problems)):
         if wanted:

@@ -34,7 +34,11 @@ def settings(config: RunConfig) -> CheckResult:
 def problems(config: RunConfig) -> CheckResult:
     """Check that problems and SFT pairs can be read."""
     source = config.problems.source
-    found = "generated" if source == "generated" else f"{source} at {config.problems.path}"
+    found = "generated" if source == "generated" else source
+    if config.problems.path is not None:
+        found += f" at {config.problems.path}"
+    if config.problems.heldout_path is not None:
+        found += f"; held out: {config.problems.heldout_source} at {config.problems.heldout_path}"
     if config.sft.data.path is not None and not config.sft.is_left_out:
         found += f"; SFT pairs at {config.sft.data.path}"
     fix = "docs/problems.md has the formats; --set problems.path=… or --set problems.source=generated"

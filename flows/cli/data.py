@@ -1,4 +1,4 @@
-"""`kernelmill data ls | show | diff | export | compact | gc | quarantine`: stored trajectories and artifacts."""
+"""`kernelmill data ls | show | diff | export | compact | gc | quarantine | generate`: trajectories, artifacts, pairs."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -185,3 +185,22 @@ def quarantine(
             typer.echo(f"    {row_id}: {' / '.join(reason.splitlines())}")
     if not found:
         typer.echo("nothing was taken out")
+
+
+@data.command("generate")
+def generate(
+    destination: Annotated[Path, typer.Argument(metavar="OUT.jsonl", help="File to write.")],
+    pairs: Annotated[int, typer.Option(min=1, help="Number of pairs.")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same pairs.")] = 0,
+    unseen: Annotated[str, typer.Option(help="Operators that no pair has, separated by commas.")] = "",
+) -> None:
+    """Write problems in KernelBench's style with Triton kernels, as `sft.data.path` reads them. None is judged yet."""
+    from flows.checks.output import check_output
+    from tasks.problems.modules.pair_file import write_pairs
+
+    check_output("OUT.jsonl", destination)
+    names = frozenset(name.strip() for name in unseen.split(",") if name.strip())
+    families = write_pairs(destination, pairs, seed, names)
+    for name, count in sorted(families.items()):
+        typer.echo(f"{count:>8,}  {name}")
+    typer.echo(f"{counted(families.total(), 'pair')}: {destination}")

@@ -4,24 +4,40 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from kernels_eval.errors import InputError
 from kernels_eval.frozen import FileContent, FrozenModel
 
 Variants = Literal["single", "multi"]
+FileSource = Literal["kernelbench", "robust_kbench", "jsonl", "parquet", "huggingface"]
+"""Formats of problems in files: docs/problems.md."""
+
+
+_ALL = 10**9
+"""More problems than any source has."""
 
 
 class ProblemsConfig(FrozenModel):
     """Source of the problems, and their split."""
 
-    source: Literal["generated", "kernelbench", "robust_kbench", "jsonl", "parquet", "huggingface"] = "generated"
-    """`generated`: the bundled suite. Otherwise the format of what lies at `path`; `jsonl` is also a JSON array."""
+    source: Literal["generated", "modules"] | FileSource = "generated"
+    """`generated`: the bundled suite. `modules`: problems as KernelBench writes them, drawn at random. Otherwise the
+    format of what lies at `path`; `jsonl` is also a JSON array."""
     path: Annotated[str | None, FileContent] = None
-    """File or folder to load; needed unless the source is `generated`. Formats: docs/problems.md."""
+    """File or folder to load; needed unless the problems are generated. Formats: docs/problems.md."""
     columns: dict[str, str] = Field(default={})
     """Places in your table, by our name: `{source: my_code, level: meta.level}`; a dot leads into an object. Needed
     only for names that are not known (docs/problems.md)."""
     bad_rows: float = Field(default=0.5, ge=0, le=1)
     """Share of rows or files that may be no problems: each is named in the log, counted and left out. More stop the
     run; 0: any does."""
+    heldout_source: FileSource | None = None
+    """Format of what lies at `heldout_path`: problems to measure alone. All of them are held out (`heldout` does not
+    limit them), and all of `source` are trained on but those that are held out. None: `source` gives both."""
+    heldout_path: Annotated[str | None, FileContent] = None
+    """File or folder of the held-out problems, with `heldout_source`."""
+    unseen: tuple[str, ...] = ()
+    """Operators of the `modules` problems and pairs that training does not have, such as `softsign`, `argmin`. Of
+    held-out problems that are drawn too, some have them."""
     variants: Variants = "single"
     """Arguments of robust-kbench's tasks: of its `single_…_configs`, or each combination of its `multi_…` ones."""
     seed: int = Field(default=0, ge=0)
@@ -43,3 +59,23 @@ class ProblemsConfig(FrozenModel):
     flag_trivial: bool = True
     """Of an external source: log the problems that zeros, a constant, an old result or the input itself would pass,
     and leave out those whose reference is random. Their code is run for it."""
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether the problems of `source` come from a seed, not from files."""
+        return self.source in ("generated", "modules")
+
+    def of_heldout_files(self) -> "ProblemsConfig | None":
+        """Return the settings that load the held-out problems alone; None without `heldout_source`.
+
+        Raises InputError if only one of the two settings is given.
+        """
+        if (self.heldout_source is None) != (self.heldout_path is None):
+            given, other = "heldout_source", "heldout_path"
+            if self.heldout_source is None:
+                given, other = other, given
+            raise InputError(f"problems.{other}: expected one beside problems.{given}, found none")
+        if self.heldout_source is None:
+            return None
+        changes = {"source": self.heldout_source, "path": self.heldout_path, "train": 0, "heldout": _ALL}
+        return self.model_copy(update={**changes, "heldout_source": None, "heldout_path": None})

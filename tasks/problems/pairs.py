@@ -2,7 +2,8 @@
 
 The columns of a row say which of these formats it has (tasks.problems.pair_formats):
 
-- `own`: `problem_source`, `kernel_source`, optionally `pair_id`, `composition`, `style`, `kind`;
+- `own`: `problem_source`, `kernel_source`, optionally `pair_id`, `composition`, `style`, `kind`,
+  `earlier_source`;
 - `kernelbook`: `python_code`, `triton_code`, `entry_point`;
 - `input_output`: `input`, `output`, as agents are shown and answer;
 - `cuda_archive`: `CUDA_Code`, `PyTorch_Code_Module`, `PyTorch_Code_Functional`, `Correct`, `CUDA_Runtime`.

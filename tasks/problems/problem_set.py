@@ -21,8 +21,9 @@ from tasks.pipeline.references import ProblemSetRef
 from tasks.pipeline.store import publish, published_digest
 from tasks.pipeline.tables import PROBLEMS_FILE
 from tasks.problems.config import ProblemsConfig
-from tasks.problems.contamination import Overlap, contaminated
-from tasks.problems.loaders import load_problems
+from tasks.problems.contamination import Overlap, contaminated, drop_contaminated
+from tasks.problems.loaders import Found, load_problems
+from tasks.problems.modules.rows import draw_rows, draw_training_rows
 from tasks.problems.row import Entry, ProblemRow, Split
 from tasks.problems.split import check_split, split_entries
 
@@ -98,11 +99,48 @@ def deduplicate(entries: Sequence[Entry]) -> list[Entry]:
 
 def split_problems(config: ProblemsConfig) -> tuple[list[ProblemRow], dict[str, int]]:
     """Return the generated or loaded problems with their split, and counts for the manifest."""
+    heldout = config.of_heldout_files()
+    if heldout is not None:
+        return _with_training(config, *_split(_all_on(Split.HELDOUT, load_problems(heldout)), heldout))
     if config.source == "generated":
         from tasks.problems.synthetic.suite import generate_problems  # imports torch
 
         return generate_problems(config), {}
-    entries, left_out = load_problems(config)
+    if config.source == "modules":
+        return draw_rows(config), {}
+    return _split(load_problems(config), config)
+
+
+def _with_training(
+    config: ProblemsConfig, rows: list[ProblemRow], counts: dict[str, int]
+) -> tuple[list[ProblemRow], dict[str, int]]:
+    """Return the training problems of `config.source` that are none of the held-out `rows`, then these."""
+    sources = [row.problem.source for row in rows]
+    cleaned = drop_contaminated(_training_rows(config), sources, lambda row: row.problem.source)
+    counts = counts | {"dropped_contaminated": cleaned.dropped}
+    return [*cleaned.clean, *rows], counts
+
+
+def _training_rows(config: ProblemsConfig) -> list[ProblemRow]:
+    """Return `config.train` problems of `config.source` at most, all of them to train on."""
+    if config.train == 0:
+        return []
+    if config.source == "modules":
+        return draw_training_rows(config)
+    if config.source == "generated":
+        from tasks.problems.synthetic.suite import generate_problems  # imports torch
+
+        return [row for row in generate_problems(config) if row.split is Split.TRAIN]
+    return _split(_all_on(Split.TRAIN, load_problems(config)), config)[0]
+
+
+def _all_on(side: Split, found: Found) -> Found:
+    return Found([entry.model_copy(update={"split": side}) for entry in found.entries], found.left_out)
+
+
+def _split(found: Found, config: ProblemsConfig) -> tuple[list[ProblemRow], dict[str, int]]:
+    """Return the distinct problems of files with their split, those that are good for anything, and counts."""
+    entries, left_out = found
     distinct = deduplicate(entries)
     rows = split_entries(distinct, config)
     counts = {

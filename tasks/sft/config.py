@@ -26,6 +26,11 @@ class SftDataConfig(FrozenModel):
     path: Annotated[str | None, FileContent] = None
     """A file or folder of pairs, in a format of docs/problems.md; none: pairs generated for the training problems,
     in the language that is judged (`judge.backend`: triton, cuda, or auto, which is both)."""
+    corpus: Literal["compositions", "modules", "both"] = "compositions"
+    """Generated pairs, without `path`. `compositions`: of the bundled suite's operators. `modules`: problems as
+    KernelBench writes them, with Triton kernels; about a third of them are repairs. `both`: these after those."""
+    pairs: int = Field(default=10_000, ge=1)
+    """Pairs of the `modules` corpus; none has an operator of `problems.unseen`."""
     verified: bool = True
     """Train on pairs whose kernel was judged correct only; false: on all, as scraped corpora are used."""
     compile: Literal["as_judge", "never"] = "as_judge"
@@ -48,6 +53,23 @@ class SftDataConfig(FrozenModel):
     """Share of two-turn conversations: an earlier kernel, the judge's feedback, a better kernel."""
     stop_fraction: float = Field(default=0.0, ge=0, lt=1)
     """Share of those whose earlier kernel is as fast as the corpus knows it: an agent that may stop learns to."""
+
+    @property
+    def generated_pairs(self) -> float:
+        """Number of generated pairs, about."""
+        composed = self.compositions * self.styles_per_composition * (1 + self.repair_fraction)
+        return composed * (self.corpus != "modules") + self.pairs * (self.corpus != "compositions")
+
+    @property
+    def origin(self) -> str:
+        """What the pairs are made from, in words."""
+        if self.path is not None:
+            return self.path
+        parts = {
+            "compositions": f"{self.styles_per_composition} kernels for each of {self.compositions} compositions",
+            "modules": f"{self.pairs} pairs in KernelBench's style",
+        }
+        return ", ".join(parts.values() if self.corpus == "both" else [parts[self.corpus]])
 
 
 _JOINT_WARMUP = 8

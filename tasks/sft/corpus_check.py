@@ -11,8 +11,13 @@ def check_corpus(config: SftDataConfig, judge: JudgeConfig) -> None:
     """Raise InputError if no corpus is generated in the judge's language and the given styles, or the judge cannot find
     any kernel of it right.
     """
-    if config.path is None:
+    if config.path is None and config.corpus != "modules":
         language_of(judge.backend, config.styles)
+    if config.path is None and config.corpus != "compositions" and judge.backend not in ("triton", AUTO):
+        raise InputError(
+            f"sft.data.corpus: found {config.corpus}, whose kernels are in Triton, with judge.backend = "
+            f"{judge.backend}; expected compositions"
+        )
     names = {"judge.device": judge.device}
     if judge.backend != AUTO:  # of several languages, those that a CPU does not run are judged as rollouts are
         names["sft.data.judge.device"] = config.judge.device

@@ -13,6 +13,9 @@ from kernels_eval import Problem
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 from tasks.problems.config import ProblemsConfig
+from tasks.problems.modules.corpus import draw_pairs
+from tasks.problems.modules.corpus import problem_of as module_problem_of
+from tasks.problems.modules.pair import ModulePair
 from tasks.problems.pairs import load_pairs
 from tasks.problems.synthetic.composition import Composition, parse_composition
 from tasks.problems.synthetic.languages import Language, Wanted, language_of
@@ -47,7 +50,29 @@ class _Corpus:
 
 
 def generate_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int, backend: str = "triton") -> list[Draft]:
-    """Return the drafts of the corpus in the language of `backend`; none of their compositions is held out.
+    """Return the drafts of the generated corpora that `config.corpus` names, in the language of `backend`."""
+    drafts: list[Draft] = []
+    if config.corpus != "modules":
+        drafts += _composed_drafts(config, problems, seed, backend)
+    if config.corpus != "compositions":
+        drafts += [_module_draft(pair) for pair in draw_pairs(config.pairs, seed, frozenset(problems.unseen))]
+    return drafts
+
+
+def _module_draft(pair: ModulePair) -> Draft:
+    earlier = () if pair.earlier_source is None else (pair.earlier_source,)
+    style = f"{pair.family}:{pair.style}"
+    return Draft(
+        problem=module_problem_of(pair),
+        kernel=pair.kernel_source,
+        earlier=earlier,
+        composition=pair.operator,
+        style=style,
+    )
+
+
+def _composed_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int, backend: str) -> list[Draft]:
+    """Return the drafts of compositions of the bundled suite's operators; none of the compositions is held out.
 
     Compositions that no style of `config.styles` suits are left out.
     """

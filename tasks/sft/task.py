@@ -19,7 +19,7 @@ from tasks.training.config import EngineConfig
     code="tasks.sft.pairs",
     label="SFT data",
     ignored=("trained_on",),
-    detail="{config.styles_per_composition} kernels for each of {config.compositions} compositions",
+    detail="{config.origin}",
 )
 def make_sft_data(
     stage: Stage,

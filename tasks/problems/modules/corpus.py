@@ -1,6 +1,7 @@
 """Draws pairs and problems of all families; the same seed gives the same ones."""
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
+from itertools import islice
 
 from kernels_eval import Problem
 from kernels_eval.errors import InputError
@@ -30,6 +31,8 @@ FAMILIES: tuple[tuple[Family, float], ...] = (
 )
 """The families, and how often each is drawn."""
 OPERATORS = tuple(sorted({name for family, _ in FAMILIES for name in family.operators}))
+LEVELS = (1, 2)
+"""Levels of the problems: of one operator, and of several."""
 WRONG_EARLIER = 0.22
 """Share of the pairs, of those without a slow earlier kernel, that answer a wrong one."""
 _PATIENCE = 2000
@@ -52,18 +55,30 @@ def draw_pairs(count: int, seed: int, unseen: frozenset[str] = frozenset()) -> I
     """
     check_operators(unseen)
     drawn = _draws(Draw(f"module-pairs-{seed}"), unseen)
-    yield from _distinct(count, drawn, lambda pair: (pair.problem_source, pair.kernel_source, pair.earlier_source))
+    distinct = _distinct(drawn, lambda pair: (pair.problem_source, pair.kernel_source, pair.earlier_source))
+    return islice(distinct, count)
 
 
-def draw_problems(count: int, seed: int, unseen: frozenset[str] = frozenset()) -> list[Problem]:
+def draw_problems(
+    count: int, seed: int, unseen: frozenset[str] = frozenset(), levels: Collection[int] = LEVELS
+) -> list[Problem]:
     """Return `count` problems with distinct digests, and without an unseen operator.
 
-    Raises InputError as `draw_pairs` does.
+    Raises InputError as `draw_pairs` does, and if no problem is of one of the levels.
     """
+    return list(islice(stream_problems(seed, unseen, levels), count))
+
+
+def stream_problems(
+    seed: int, unseen: frozenset[str], levels: Collection[int] = LEVELS, prefix: str = "module"
+) -> Iterator[Problem]:
+    """Yield problems as `draw_problems` does, without end; ids are `module-00000` and so on."""
     check_operators(unseen)
-    drawn = _draws(Draw(f"module-problems-{seed}"), unseen)
-    pairs = _distinct(count, drawn, lambda pair: problem_of(pair).digest)
-    return [problem_of(pair, f"module-{index:05d}") for index, pair in enumerate(pairs)]
+    if not set(levels) & set(LEVELS):
+        raise InputError(f"problems.levels: found {list(levels)}, expected one of {list(LEVELS)} for module problems")
+    drawn = (pair for pair in _draws(Draw(f"module-problems-{seed}"), unseen) if problem_of(pair).level in levels)
+    pairs = _distinct(drawn, lambda pair: problem_of(pair).digest)
+    return (problem_of(pair, f"{prefix}-{index:05d}") for index, pair in enumerate(pairs))
 
 
 def problem_of(pair: ModulePair, problem_id: str = "") -> Problem:
@@ -83,13 +98,10 @@ def _draws(rng: Draw, unseen: frozenset[str]) -> Iterator[ModulePair]:
         yield pair
 
 
-def _distinct(
-    count: int, pairs: Iterator[ModulePair], key_of: Callable[[ModulePair], Hashable]
-) -> Iterator[ModulePair]:
+def _distinct(pairs: Iterator[ModulePair], key_of: Callable[[ModulePair], Hashable]) -> Iterator[ModulePair]:
     seen: set[Hashable] = set()
     repeats = 0
-    while len(seen) < count:
-        pair = next(pairs)
+    for pair in pairs:
         key = key_of(pair)
         if key not in seen:
             seen.add(key)
@@ -98,4 +110,4 @@ def _distinct(
             continue
         repeats += 1
         if repeats > _PATIENCE:
-            raise InputError(f"module problems: found {len(seen)} distinct ones, expected {count}; ask for fewer")
+            raise InputError(f"module problems: found only {len(seen)} distinct ones; ask for fewer")

@@ -5,7 +5,7 @@ from tasks.problems.pair_formats.pair import Pair, Reason, UnconvertibleError, n
 from tasks.problems.row import Row, text
 
 COLUMNS = ("problem_source", "kernel_source")
-OPTIONAL = ("pair_id", "composition", "style", "kind")
+OPTIONAL = ("pair_id", "composition", "style", "kind", "earlier_source")
 
 
 def pair_of(row: Row) -> Pair:
@@ -18,6 +18,7 @@ def pair_of(row: Row) -> Pair:
         pair_id=text(row, "pair_id") or "",
         problem_source=problem,
         kernel_source=kernel,
+        earlier_source=text(row, "earlier_source"),
         composition=text(row, "composition") or "",
         style=text(row, "style") or "",
     )

@@ -1,0 +1,31 @@
+"""A file of drawn pairs, JSON Lines in our own columns (tasks.problems.pair_formats.own).
+
+A line has `pair_id`, `problem_source`, `kernel_source`, `composition` (the operators), `style` (`family:style`) and, of
+a repair, `earlier_source`.
+"""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+from tasks.problems.modules.corpus import draw_pairs
+
+
+def write_pairs(path: Path, count: int, seed: int, unseen: frozenset[str] = frozenset()) -> Counter[str]:
+    """Write `count` pairs without an unseen operator; return their numbers by family."""
+    families: Counter[str] = Counter()
+    drawn = draw_pairs(count, seed, unseen)
+    with path.open("w", encoding="utf-8") as file:
+        for number, pair in enumerate(drawn):
+            families[pair.family] += 1
+            row = {
+                "pair_id": f"module-{number:06d}",
+                "problem_source": pair.problem_source,
+                "kernel_source": pair.kernel_source,
+                "composition": pair.operator,
+                "style": f"{pair.family}:{pair.style}",
+            }
+            if pair.earlier_source is not None:
+                row["earlier_source"] = pair.earlier_source
+            file.write(json.dumps(row) + "\n")
+    return families

@@ -1,0 +1,41 @@
+"""Drawn module problems as rows of a problem set."""
+
+from collections.abc import Iterator
+
+from kernels_eval.problem import Problem
+from tasks.problems.config import ProblemsConfig
+from tasks.problems.contamination import fingerprint_digest
+from tasks.problems.modules.corpus import check_operators, draw_problems, stream_problems
+from tasks.problems.row import ProblemRow, Split
+from tasks.problems.split import hashed_split
+
+
+def draw_training_rows(config: ProblemsConfig) -> list[ProblemRow]:
+    """Return `config.train` problems, without `config.unseen`, all of them to train on."""
+    problems = draw_problems(config.train, config.seed, frozenset(config.unseen), config.levels)
+    return [ProblemRow(problem=problem, split=Split.TRAIN, composition=problem.digest) for problem in problems]
+
+
+def draw_rows(config: ProblemsConfig) -> list[ProblemRow]:
+    """Return `config.train` and `config.heldout` problems; all of one fingerprint are on one side.
+
+    Operators that training does not have (`config.unseen`) occur in the held-out ones.
+    """
+    unseen = frozenset(config.unseen)
+    check_operators(unseen, "problems.unseen")
+    train = stream_problems(config.seed, unseen, config.levels)
+    heldout = stream_problems(config.seed + 1, frozenset(), config.levels, prefix="heldout")
+    return [
+        *_of_side(train, Split.TRAIN, config.train, config),
+        *_of_side(heldout, Split.HELDOUT, config.heldout, config),
+    ]
+
+
+def _of_side(problems: Iterator[Problem], side: Split, count: int, config: ProblemsConfig) -> Iterator[ProblemRow]:
+    found = 0
+    while found < count:
+        problem = next(problems)
+        composition = fingerprint_digest(problem.source)
+        if hashed_split(composition, config) is side:
+            found += 1
+            yield ProblemRow(problem=problem, split=side, composition=composition)

@@ -1,4 +1,4 @@
-"""`kernelmill data ls | show | diff | export | compact | gc | quarantine | generate`: trajectories, artifacts, pairs."""
+"""`kernelmill data ls | show | diff | export | compact | gc | quarantine | generate`: what is stored, and pairs."""
 
 from enum import StrEnum
 from pathlib import Path

@@ -21,7 +21,9 @@ class Mistake:
 
 
 MISTAKES = (
-    Mistake("load_without_mask", r"(tl\.load\([^\n]*?), mask=[^\n]*?, other=[^\n]*?\)\n", r"\1)\n"),
+    Mistake(
+        "load_without_mask", r"( = tl\.load\([^\n]*?), mask=[^\n]*?, other=(?:[01]\.0|-?float\(\"inf\"\))\)\n", r"\1)\n"
+    ),
     Mistake("store_without_mask", r"(tl\.store\([^\n]*?), mask=[^\n]*\)\n", r"\1)\n"),
     Mistake("wrong_other", r'other=-float\("inf"\)', "other=0.0"),
     Mistake(
@@ -36,8 +38,8 @@ MISTAKES = (
     Mistake("grid_not_tuple", r"\[\((triton\.cdiv\([^()]*\)),\)\]", r"[\1]"),
     Mistake("wrong_stride", r"x_ptr \+ row \* R", "x_ptr + row"),
     Mistake("wrong_inner_stride", r"\* inner \+", "+"),
-    Mistake("kept_dimension", r"del shape\[dim\]", "shape[dim] = 1"),
-    Mistake("dropped_dimension", r"shape\[dim\] = 1", "del shape[dim]"),
+    Mistake("kept_dimension", r"del shape\[([^\]]+)\]", r"shape[\1] = 1"),
+    Mistake("dropped_dimension", r"shape\[([^\]]+)\] = 1", r"del shape[\1]"),
     Mistake("not_averaged", r" / (?:R|n)\b(?=[^\n]*\n)", "", every=False),
     Mistake("no_epsilon", r" \+ (?:eps|1e-\d+)\b", ""),
     Mistake("no_such_function", r"tl\.(sigmoid|erf|rsqrt)\(", r"tl.math_\1("),

@@ -10,7 +10,7 @@ from tasks.problems.modules.pair import Family, ModulePair
 from tasks.problems.modules.text import Argument, Input, Module, kernel_text, problem_text
 
 _NAMES = (("predictions", "targets"), ("x", "y"), ("input", "target"), ("a", "b"))
-_SIGNS = "torch.randint(0, 2, ({0})).float() * 2 - 1"
+_SIGNS = "torch.randint(0, 2, ({0},)).float() * 2 - 1"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,59 @@
+"""Kernels of the drawn pairs, judged on the CPU."""
+
+import pytest
+
+from kernels_eval import Judge, JudgeConfig, Status
+from tasks.problems.modules.corpus import FAMILIES, problem_of
+from tasks.problems.modules.draw import Draw
+from tasks.problems.modules.mistakes import with_mistake
+
+CONFIG = JudgeConfig(compile="never", workers=2, full_size_share=0.0, timeout_s=60)
+
+
+def judged(items):
+    with Judge(CONFIG) as judge:
+        return judge.evaluate_many(items)
+
+
+def drawn(family, count, seed):
+    rng = Draw(seed)
+    return [family.draw(rng, frozenset()) for _ in range(count)]
+
+
+def wrong(pairs):
+    """The pairs whose kernel, or slow earlier kernel, is not correct, with what the judge says."""
+    items = [(problem_of(pair), pair.kernel_source) for pair in pairs]
+    items += [(problem_of(pair), pair.earlier_source) for pair in pairs if pair.earlier_source is not None]
+    return [
+        (problem.name, verdict.status, verdict.error_message)
+        for (problem, _), verdict in zip(items, judged(items), strict=True)
+        if verdict.status is not Status.CORRECT
+    ]
+
+
+@pytest.mark.parametrize("family", [family for family, _ in FAMILIES], ids=lambda family: family.name)
+def test_a_few_of_each_family_are_correct(family):
+    assert not wrong(drawn(family, 3, "few"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("family", [family for family, _ in FAMILIES], ids=lambda family: family.name)
+def test_every_operator_and_style_of_a_family_is_correct(family):
+    chosen = {}
+    for pair in drawn(family, 1500, "all"):
+        chosen.setdefault((pair.operators[0], pair.style, pair.earlier_source is None), pair)
+    assert {name for name, *_ in chosen} >= {name for name in family.operators if name in _first_operators(family)}
+    assert not wrong(list(chosen.values()))
+
+
+def _first_operators(family):
+    return {pair.operators[0] for pair in drawn(family, 1500, "names")}
+
+
+@pytest.mark.long
+def test_most_mistakes_are_wrong():
+    rng = Draw("mistakes")
+    pairs = [pair for family, _ in FAMILIES for pair in drawn(family, 6, "mistakes")]
+    items = [(problem_of(pair), with_mistake(rng, pair.kernel_source)) for pair in pairs]
+    correct = sum(verdict.status is Status.CORRECT for verdict in judged([item for item in items if item[1]]))
+    assert correct < 0.35 * len(pairs)

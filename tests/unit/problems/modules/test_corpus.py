@@ -1,0 +1,107 @@
+"""Drawn pairs in KernelBench's style: deterministic, distinct, short, and without unseen operators."""
+
+import ast
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+
+from kernels_eval.errors import InputError
+from kernels_eval.problem import check_problem_source
+from tasks.problems.modules.corpus import FAMILIES, OPERATORS, draw_pairs, draw_problems, problem_of
+from tasks.problems.modules.draw import Draw
+
+UNSEEN = frozenset({"softsign", "argmin", "cumprod", "masked_cumsum", "hinge_loss", "l1_norm"})
+MOST_CHARACTERS = 2600
+"""Of a kernel: at three characters a token, about 850 tokens."""
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return list(draw_pairs(800, seed=0))
+
+
+def test_the_same_seed_gives_the_same_pairs_and_another_seed_others(pairs):
+    assert list(draw_pairs(800, seed=0)) == pairs
+    assert list(draw_pairs(50, seed=1)) != pairs[:50]
+
+
+def test_fewer_pairs_are_the_beginning_of_more(pairs):
+    assert list(draw_pairs(100, seed=0)) == pairs[:100]
+
+
+def test_every_family_is_drawn_and_names_its_operators(pairs):
+    assert {pair.family for pair in pairs} == {family.name for family, _ in FAMILIES}
+    of_family = {family.name: set(family.operators) for family, _ in FAMILIES}
+    for pair in pairs:
+        assert set(pair.operators) <= of_family[pair.family]
+
+
+@pytest.mark.parametrize("family", [family for family, _ in FAMILIES], ids=lambda family: family.name)
+def test_no_pair_has_an_unseen_operator(family):
+    unseen = frozenset(family.operators[::2])
+    rng = Draw("unseen")
+    drawn = {name for _ in range(300) for name in family.draw(rng, unseen).operators}
+    assert drawn
+    assert not drawn & unseen
+
+
+def test_no_pair_of_the_corpus_has_an_unseen_operator():
+    drawn = Counter(name for pair in draw_pairs(800, 0, UNSEEN) for name in pair.operators)
+    assert not set(drawn) & UNSEEN
+
+
+def test_problems_and_kernels_are_modules_of_the_expected_form(pairs):
+    for pair in pairs:
+        check_problem_source(pair.problem_source, pair.title)
+        for source in filter(None, (pair.kernel_source, pair.earlier_source)):
+            classes = {node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
+            assert "ModelNew" in classes
+
+
+def test_they_are_short(pairs):
+    assert max(len(pair.kernel_source) for pair in pairs) < MOST_CHARACTERS
+    assert max(len(pair.problem_source) for pair in pairs) < MOST_CHARACTERS
+
+
+def test_about_three_in_ten_answer_another_kernel(pairs):
+    repairs = [pair for pair in pairs if pair.earlier_source is not None]
+    assert 0.2 < len(repairs) / len(pairs) < 0.4
+    assert all(pair.earlier_source != pair.kernel_source for pair in repairs)
+
+
+def test_tensors_have_at_most_64_mib(pairs):
+    for pair in pairs:
+        names: dict[str, Any] = {}
+        with torch.device("meta"):
+            exec(pair.problem_source, names)
+            tensors = [given for given in names["get_inputs"]() if isinstance(given, torch.Tensor)]
+        assert tensors
+        assert all(0 < tensor.numel() * 4 <= 64 * 2**20 for tensor in tensors), pair.problem_source
+
+
+def test_problems_are_distinct_and_of_the_wanted_levels():
+    problems = draw_problems(300, seed=3)
+    assert len({problem.digest for problem in problems}) == len({problem.problem_id for problem in problems}) == 300
+    assert {problem.level for problem in problems} == {1, 2}
+    assert {problem.level for problem in draw_problems(20, 3, levels=(2,))} == {2}
+
+
+def test_a_problem_keeps_the_name_of_its_family(pairs):
+    problem = problem_of(pairs[0], "one")
+    assert (problem.problem_id, problem.family, problem.source) == ("one", pairs[0].family, pairs[0].problem_source)
+
+
+@pytest.mark.parametrize(
+    ("unseen", "message"),
+    [({"sofsign"}, "no operator is called sofsign; expected some of abs"), (set(OPERATORS), "no operator is left")],
+)
+def test_names_that_are_no_operators_are_refused(unseen, message):
+    with pytest.raises(InputError, match=message):
+        draw_problems(1, 0, frozenset(unseen))
+
+
+def test_levels_that_no_problem_has_are_refused():
+    with pytest.raises(InputError, match=r"problems\.levels: found \[3\], expected one of \[1, 2\]"):
+        draw_problems(1, 0, levels=(3,))

@@ -1,0 +1,95 @@
+"""Element-wise steps of a chain, which the kernel of a product or convolution applies to its tile."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tasks.problems.modules.draw import Draw
+from tasks.problems.modules.families.elementwise import draw_chain
+from tasks.problems.modules.text import Argument
+
+OPERATORS = ("bias_add", "parameter_scale", "doubling", "residual_add")
+"""Steps that are no function of one tensor's elements."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a chain, in the problem and in the kernel."""
+
+    name: str
+    title: str
+    forward: tuple[str, ...]
+    """Statements on `x` in the problem."""
+    kernel: tuple[str, ...]
+    """Statements on `x`, a tile, in the kernel."""
+    arguments: tuple[Argument, ...] = ()
+    init: tuple[str, ...] = ()
+    own_init: tuple[str, ...] = ()
+    """Statements of ModelNew's constructor."""
+    extra: tuple[tuple[str, str], ...] = ()
+    """Further arguments of the kernel, and their values in ModelNew."""
+
+
+def draw_steps(rng: Draw, unseen: frozenset[str], count: int, channel: tuple[str, str, str] | None) -> list[Step]:
+    """Return `count` steps.
+
+    `channel`: for a product's or convolution's own tile, the kernel's index of a channel, its bound, and the shape of a
+    parameter in the problem; None allows functions of an element alone.
+    """
+    special = [name for name in OPERATORS if name not in unseen] if channel else []
+    chosen = rng.choice(special) if count and special and rng.chance(0.45) else None
+    plain = count - (chosen is not None)
+    steps = [
+        Step(
+            written.name,
+            written.title,
+            (f"x = {written.form}",),
+            (f"x = {written.kernel}",),
+            written.arguments,
+            written.init,
+            written.own_init,
+            tuple((argument.name, f"self.{argument.name}") for argument in written.arguments),
+        )
+        for written in (draw_chain(rng, unseen, plain) if plain else [])
+    ]
+    if chosen and channel:
+        index = rng.randint(0, len(steps))
+        steps[index:index] = _special(rng, chosen, channel)
+        if chosen == "residual_add" and index < len(steps) - 1:  # the first value is added after the next step
+            steps[index], steps[index + 1] = _residual(steps[index + 1], rng)
+            del steps[index + 1]
+    return steps
+
+
+def _special(rng: Draw, name: str, channel: tuple[str, str, str]) -> list[Step]:
+    index, bound, shape = channel
+    if name in ("doubling", "residual_add"):
+        return [Step("doubling", "addition of itself", ("x = x + x",), ("x = x + x",))]
+    sign, title, own = ("+", "a bias addition", "bias") if name == "bias_add" else ("*", "scaling by a parameter", "weight")
+    own = rng.pick("bias", "bias", "extra_bias") if own == "bias" else rng.pick("multiplier", "scale")
+    argument = Argument(f"{own}_shape", shape, "tuple", "Shape of the parameter.")
+    init = (f"self.{own} = nn.Parameter(torch.randn({own}_shape))",)
+    load = f"tl.load({own}_ptr + {index}, mask={index} < {bound}, other=0.0)"
+    return [Step(name, title, (f"x = x {sign} self.{own}",), (f"x = x {sign} {load}",), (argument,), init, init, ((f"{own}_ptr", f"self.{own}"),))]
+
+
+def _residual(step: Step, rng: Draw) -> tuple[Step, Step]:
+    """Return the step with the value before it added to its result; twice, as a place to fill."""
+    kept = rng.pick("original_x = x", "original_x = x.clone().detach()", "residual = x")
+    name = kept.split(" ")[0]
+    joined = Step(
+        f"{step.name}+residual_add",
+        f"{step.title}, a residual addition",
+        (kept, *step.forward, f"x = x + {name}"),
+        ("r = x", *step.kernel, "x = x + r"),
+        step.arguments,
+        step.init,
+        step.own_init,
+        step.extra,
+    )
+    return joined, joined
+
+
+def parts(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
+    """Return the kernel's further arguments, its statements, and the values that `forward` passes."""
+    extra = tuple(name for step in steps for name, _ in step.extra)
+    return extra, tuple(line for step in steps for line in step.kernel), [value for step in steps for _, value in step.extra]

@@ -1,0 +1,295 @@
+"""Last steps of a chain that need a kernel of their own: reductions, softmax, normalisations and poolings.
+
+A tail works on a matrix, by rows, or on a convolution's output of shape (batch, channels, *spatial).
+"""
+
+from dataclasses import dataclass
+
+from tasks.problems.modules.convolution_texts import DIMENSIONS, block, enclosed, product
+from tasks.problems.modules.draw import Draw
+from tasks.problems.modules.text import Argument
+
+REDUCTIONS = {
+    "softmax": ("-inf", ("x = tl.exp(x - tl.max(x, 0{keep}))", "x = x / tl.sum(x, 0{keep})")),
+    "log_softmax": ("-inf", ("x = x - tl.max(x, 0{keep})", "x = x - tl.log(tl.sum(tl.exp(x), 0{keep}))")),
+    "logsumexp": ("-inf", ("m = tl.max(x, 0{keep})", "x = m + tl.log(tl.sum(tl.exp(x - m), 0{keep}))")),
+    "sum": ("0.0", ("x = tl.sum(x, 0{keep})",)),
+    "mean": ("0.0", ("x = tl.sum(x, 0{keep}) / {R}",)),
+    "max": ("-inf", ("x = tl.max(x, 0{keep})",)),
+    "min": ("inf", ("x = tl.min(x, 0{keep})",)),
+}
+"""What fills the masked lanes, and statements on `x`, whose first dimension is reduced."""
+_FORMS = {
+    "softmax": ("torch.softmax(x, dim=1)", "F.softmax(x, dim=1)"),
+    "log_softmax": ("torch.log_softmax(x, dim=1)", "F.log_softmax(x, dim=1)"),
+    "logsumexp": ("torch.logsumexp(x, dim=1, keepdim=True)",),
+    "sum": ("torch.sum(x, dim=1, keepdim=True)", "x.sum(dim=1, keepdim=True)"),
+    "mean": ("torch.mean(x, dim=1, keepdim=True)", "x.mean(dim=1, keepdim=True)"),
+    "max": ("torch.max(x, dim=1, keepdim=True)[0]", "torch.max(x, dim=1, keepdim=True).values", "torch.amax(x, dim=1, keepdim=True)"),
+    "min": ("torch.min(x, dim=1, keepdim=True)[0]", "torch.amin(x, dim=1, keepdim=True)"),
+}
+ROW_TAILS = (*REDUCTIONS, "group_norm", "layer_norm", "batch_norm")
+MAP_TAILS = (
+    *("softmax", "logsumexp", "max", "min", "mean", "global_average_pool"),
+    *("group_norm", "instance_norm", "batch_norm", "max_pool", "average_pool"),
+)
+_NORM = ("mean = tl.sum(total, 0) / R", "scale = tl.rsqrt(tl.sum(squares, 0) / R - mean * mean + eps)")
+
+
+@dataclass(frozen=True)
+class Tail:
+    """A chain's last step in the problem and in the kernel."""
+
+    name: str
+    title: str
+    form: str
+    kernel: str
+    host: tuple[str, ...]
+    """Statements of ModelNew's `forward` after `x = …`."""
+    arguments: tuple[Argument, ...] = ()
+    init: tuple[str, ...] = ()
+    own_init: tuple[str, ...] = ()
+
+
+def row_tail(rng: Draw, name: str, features: int, out: str, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
+    """Return a tail for a matrix of `features` columns, `out` in the constructor.
+
+    `steps`: statements on its result, with the further arguments `extra` of the kernel and their values.
+    """
+    if name in REDUCTIONS:
+        return _row_reduction(rng, name, steps, extra)
+    if name == "batch_norm":
+        return _row_batch_norm(rng, out, steps, extra)
+    groups = rng.choice([g for g in (2, 4, 8, 16, 32) if features % g == 0 and features // g > 1] or [1])
+    if name == "layer_norm":
+        init, attribute, arguments = f"nn.LayerNorm({out})", "layer_norm", ()
+        rows, groups_text = "M", "1"
+    else:
+        init, attribute = f"nn.GroupNorm(num_groups, {out})", rng.pick("group_norm", "gn")
+        arguments = (Argument("num_groups", str(groups), meaning="Number of groups."),)
+        rows, groups_text = "M * G", f"self.{attribute}.num_groups"
+    norm = f"self.{attribute}"
+    lines = (f"self.{attribute} = {init}",)
+    passed, values = _extra(extra)
+    kernel = f"""def {name}_kernel(x_ptr, w_ptr, b_ptr, out_ptr{passed}, G, R, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < R
+    x = tl.load(x_ptr + row * R + cols, mask=mask, other=0.0)
+    x = tl.where(mask, x - tl.sum(x, 0) / R, 0.0)
+    x = x * tl.rsqrt(tl.sum(x * x, 0) / R + eps)
+    c = row % G * R + cols
+    x = x * tl.load(w_ptr + c, mask=mask, other=0.0) + tl.load(b_ptr + c, mask=mask, other=0.0)
+{block(steps, 4)}    tl.store(out_ptr + row * R + cols, x, mask=mask)"""
+    host = (
+        "M, N = x.shape",
+        f"G = {groups_text}",
+        "R = N // G",
+        "out = torch.empty_like(x)",
+        f"{name}_kernel[({rows},)](x, {norm}.weight, {norm}.bias, out{values}, G, R, {norm}.eps, BLOCK=triton.next_power_of_2(R))",
+        "return out",
+    )
+    return Tail(name, name.replace("_", " "), f"{norm}(x)", kernel, host, arguments, lines, lines)
+
+
+def map_tail(rng: Draw, name: str, rank: int, channels: int, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
+    """Return a tail for a convolution's output of `rank` spatial dimensions and `channels` channels."""
+    if name in REDUCTIONS:
+        return _channel_reduction(rng, name, channels, steps, extra)
+    if name == "global_average_pool":
+        return _global_pool(rng, rank, steps, extra)
+    if name.endswith("_pool"):
+        return _window_pool(rng, name, rank, steps, extra)
+    return _map_norm(rng, name, rank, channels, steps, extra)
+
+
+def _extra(extra: dict[str, str]) -> tuple[str, str]:
+    return "".join(f", {name}" for name in extra), "".join(f", {value}" for value in extra.values())
+
+
+def _filling(name: str) -> str:
+    return {"0.0": "0.0", "inf": 'float("inf")', "-inf": '-float("inf")'}[REDUCTIONS[name][0]]
+
+
+def _row_reduction(rng: Draw, name: str, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
+    whole, (passed, values) = name in ("softmax", "log_softmax"), _extra(extra)
+    lines = [line.format(keep="", R="N") for line in REDUCTIONS[name][1]]
+    store = "row * N + cols, x, mask=mask" if whole else "row, x"
+    kernel = f"""def {name}_kernel(x_ptr, out_ptr{passed}, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < N
+    x = tl.load(x_ptr + row * N + cols, mask=mask, other={_filling(name)})
+{block((*lines, *steps), 4)}    tl.store(out_ptr + {store})"""
+    host = (
+        "M, N = x.shape",
+        "out = torch.empty_like(x)" if whole else "out = torch.empty((M, 1), device=x.device)",
+        f"{name}_kernel[(M,)](x, out{values}, N, BLOCK=triton.next_power_of_2(N))",
+        "return out",
+    )
+    return Tail(name, _title(name), rng.choice(_FORMS[name]), kernel, host)
+
+
+def _title(name: str) -> str:
+    return {"sum": "a sum over the features", "mean": "a mean over dimension 1", "max": "a maximum over dimension 1", "min": "a minimum over dimension 1"}.get(
+        name, name.replace("_", " ")
+    )
+
+
+def _row_batch_norm(rng: Draw, out: str, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
+    attribute, (passed, values) = rng.pick("bn", "batch_norm"), _extra(extra)
+    lines = (f"self.{attribute} = nn.BatchNorm1d({out})",)
+    kernel = f"""def batch_norm_kernel(x_ptr, w_ptr, b_ptr, out_ptr{passed}, M, N, eps, ROWS: tl.constexpr):
+    cols = tl.program_id(0) * 16 + tl.arange(0, 16)[None, :]
+    rows = tl.arange(0, ROWS)[:, None]
+    mask = (rows < M) & (cols < N)
+    x = tl.load(x_ptr + rows * N + cols, mask=mask, other=0.0)
+    x = tl.where(mask, x - tl.sum(x, 0)[None, :] / M, 0.0)
+    x = x * tl.rsqrt(tl.sum(x * x, 0)[None, :] / M + eps)
+    x = x * tl.load(w_ptr + cols, mask=cols < N, other=0.0) + tl.load(b_ptr + cols, mask=cols < N, other=0.0)
+{block(steps, 4)}    tl.store(out_ptr + rows * N + cols, x, mask=mask)"""
+    norm = f"self.{attribute}"
+    host = (
+        "M, N = x.shape",
+        "out = torch.empty_like(x)",
+        f"batch_norm_kernel[(triton.cdiv(N, 16),)](x, {norm}.weight, {norm}.bias, out{values}, M, N, {norm}.eps, ROWS=triton.next_power_of_2(M))",
+        "return out",
+    )
+    return Tail("batch_norm", "batch normalization", f"{norm}(x)", kernel, host, (), lines, lines)
+
+
+def _channel_reduction(rng: Draw, name: str, channels: int, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
+    whole, (passed, values) = name in ("softmax", "log_softmax"), _extra(extra)
+    lines = [line.format(keep=", keep_dims=True", R="C") for line in REDUCTIONS[name][1]]
+    store = "(n * C + c) * S + s, x, mask=mask" if whole else "n * S + s, x, mask=s < S"
+    kernel = f"""def {name}_kernel(x_ptr, out_ptr{passed}, C, S, CHANNELS: tl.constexpr, BLOCK: tl.constexpr):
+    s = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    n = tl.program_id(1)
+    c = tl.arange(0, CHANNELS)[:, None]
+    mask = (c < C) & (s < S)
+    x = tl.load(x_ptr + (n * C + c) * S + s, mask=mask, other={_filling(name)})
+{block((*lines, *steps), 4)}    tl.store(out_ptr + {store})"""
+    width = 128 if channels <= 32 else 64
+    host = (
+        "N, C, S = x.shape[0], x.shape[1], x[0, 0].numel()",
+        "out = torch.empty_like(x)" if whole else "out = torch.empty((N, 1, *x.shape[2:]), device=x.device)",
+        f"{name}_kernel[(triton.cdiv(S, {width}), N)](x, out{values}, C, S, triton.next_power_of_2(C), BLOCK={width})",
+        "return out",
+    )
+    return Tail(name, _title(name), rng.choice(_FORMS[name]), kernel, host)
+
+
+def _global_pool(rng: Draw, rank: int, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
+    passed, values = _extra(extra)
+    dims = ", ".join(str(dim) for dim in range(2, 2 + rank))
+    kept = rng.chance(0.7)
+    form = rng.pick(f"torch.mean(x, dim=[{dims}]{', keepdim=True' if kept else ''})", f"x.mean(dim=({dims}){', keepdim=True' if kept else ''})")
+    init: tuple[str, ...] = ()
+    if kept and rng.chance(0.5):
+        ones = ", ".join(["1"] * rank)
+        form, init = "self.global_avg_pool(x)", (f"self.global_avg_pool = nn.AdaptiveAvgPool{rank}d(({ones}))",)
+    kernel = f"""def mean_kernel(x_ptr, out_ptr{passed}, S, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    acc = tl.zeros((BLOCK,), dtype=tl.float32)
+    for start in range(0, S, BLOCK):
+        s = start + tl.arange(0, BLOCK)
+        acc += tl.load(x_ptr + row * S + s, mask=s < S, other=0.0)
+    x = tl.sum(acc, 0) / S
+{block(steps, 4)}    tl.store(out_ptr + row, x)"""
+    shape = f"(N, C{', 1' * rank})" if kept else "(N, C)"
+    host = (
+        "N, C, S = x.shape[0], x.shape[1], x[0, 0].numel()",
+        f"out = torch.empty({shape}, device=x.device)",
+        f"mean_kernel[(N * C,)](x, out{values}, S, BLOCK=1024)",
+        "return out",
+    )
+    return Tail("global_average_pool", "global average pooling", form, kernel, host, (), init, ())
+
+
+def _window_pool(rng: Draw, name: str, rank: int, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
+    passed, values = _extra(extra)
+    dims, is_max = DIMENSIONS[rank], name == "max_pool"
+    lines, offset = list[str](), "p // " + enclosed(product("O", dims))
+    for index, dim in enumerate(dims):
+        later = product("O", dims[index + 1 :])
+        taps = " * ".join(["K"] * (rank - 1 - index))
+        tap = f"k{f' // {enclosed(taps)}' if taps else ''}{' % K' if index else ''}"
+        lines.append(f"{dim.lower()} = p{f' // {enclosed(later)}' if later else ''} % O{dim} * K + {tap}")
+        offset = f"({offset}) * {dim} + {dim.lower()}"
+    start = 'tl.full((BLOCK,), -float("inf"), tl.float32)' if is_max else "tl.zeros((BLOCK,), dtype=tl.float32)"
+    load = f"tl.load(x_ptr + {offset}, mask=p < n, other=0.0)"
+    step = f"x = tl.maximum(x, {load})" if is_max else f"x += {load}"
+    taps = " * ".join(["K"] * rank)
+    mean = () if is_max else (f"x = x / {enclosed(taps)}",)
+    sizes = ", ".join([*dims, *("O" + dim for dim in dims)])
+    kernel = f"""def pool_kernel(x_ptr, out_ptr{passed}, n, {sizes}, K: tl.constexpr, BLOCK: tl.constexpr):
+    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = {start}
+    for k in range(0, {taps}):
+{block(lines, 8)}        {step}
+{block((*mean, *steps), 4)}    tl.store(out_ptr + p, x, mask=p < n)"""
+    given, size = rng.chance(0.6), rng.pick(2, 2, 3)
+    argument = rng.pick("pool_kernel_size", "pool_size")
+    attribute = rng.pick("pool", "max_pool" if is_max else "avg_pool")
+    init = (f"self.{attribute} = nn.{'Max' if is_max else 'Avg'}Pool{rank}d({argument if given else size})",)
+    arguments = (Argument(argument, str(size), meaning="Size of the pooling window."),) if given else ()
+    host = (
+        f"K = {f'self.{argument}' if given else size}",
+        "size = [n // K for n in x.shape[2:]]",
+        "out = torch.empty((*x.shape[:2], *size), device=x.device)",
+        "n = out.numel()",
+        f"pool_kernel[(triton.cdiv(n, 512),)](x, out{values}, n, *x.shape[2:], *size, K, BLOCK=512)",
+        "return out",
+    )
+    own = (f"self.{argument} = {argument}",) if given else ()
+    return Tail(name, name.replace("_", " ") + "ing", f"self.{attribute}(x)", kernel, host, arguments, init, own)
+
+
+def _map_norm(rng: Draw, name: str, rank: int, channels: int, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
+    """Return group, instance or batch normalisation: sums in one pass, results in a second one."""
+    passed, values = _extra(extra)
+    attribute = name if rng.chance(0.6) else {"group_norm": "gn", "batch_norm": "bn", "instance_norm": "norm"}[name]
+    norm, arguments = f"self.{attribute}", ()
+    if name == "group_norm":
+        groups = rng.choice([g for g in (2, 4, 8, 16) if channels % g == 0 and channels >= g] or [1])
+        arguments = (Argument("num_groups", str(groups), meaning="Number of groups."),)
+        made = "nn.GroupNorm(num_groups, out_channels)"
+    else:
+        made = f"nn.{'BatchNorm' if name == 'batch_norm' else 'InstanceNorm'}{rank}d(out_channels)"
+    address = "i // S * C * S + g * S + i % S" if name == "batch_norm" else "g * R + i"
+    affine = name != "instance_norm"
+    channel = {"group_norm": "(g * R + i) // S % C", "batch_norm": "g", "instance_norm": ""}[name]
+    pointers = "x_ptr, w_ptr, b_ptr, out_ptr" if affine else "x_ptr, out_ptr"
+    sizes = "C, S, R, eps" if affine else "R, eps"
+    masked = ", mask=i < R, other=0.0" if name == "group_norm" else ""
+    scaled = f"x = x * tl.load(w_ptr + {channel}{masked}) + tl.load(b_ptr + {channel}{masked})"
+    lines = [*([scaled] if affine else []), *steps]
+    kernel = f"""def norm_kernel({pointers}{passed}, {sizes}, BLOCK: tl.constexpr):
+    g = tl.program_id(0)
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    squares = tl.zeros((BLOCK,), dtype=tl.float32)
+    for start in range(0, R, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + {address}, mask=i < R, other=0.0)
+        total += x
+        squares += x * x
+{block(_NORM, 4)}    for start in range(0, R, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + {address}, mask=i < R, other=0.0)
+        x = (x - mean) * scale
+{block(lines, 8)}        tl.store(out_ptr + {address}, x, mask=i < R)"""
+    count, grid = {
+        "group_norm": (f"C // {norm}.num_groups * S", f"N * {norm}.num_groups"),
+        "batch_norm": ("N * S", "C"),
+        "instance_norm": ("S", "N * C"),
+    }[name]
+    weights, given = (f"{norm}.weight, {norm}.bias, ", "C, S, ") if affine else ("", "")
+    host = (
+        "N, C, S = x.shape[0], x.shape[1], x[0, 0].numel()",
+        "out = torch.empty_like(x)",
+        f"norm_kernel[({grid},)](x, {weights}out{values}, {given}{count}, {norm}.eps, BLOCK=1024)",
+        "return out",
+    )
+    init = (f"self.{attribute} = {made}",)
+    title = name.replace("_norm", " normalization")
+    return Tail(name, title, f"{norm}(x)", kernel, host, arguments, init, init)

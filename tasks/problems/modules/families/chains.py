@@ -1,0 +1,199 @@
+"""Chains of level 2: a linear layer or a convolution, element-wise steps, and a reduction, normalisation or pooling.
+
+plain: the steps are in the kernel of the product; what needs whole rows or planes has a second kernel.
+"""
+
+from dataclasses import dataclass
+
+from tasks.problems.modules.chain_steps import OPERATORS, Step, draw_steps, parts
+from tasks.problems.modules.chain_tails import MAP_TAILS, ROW_TAILS, Tail, map_tail, row_tail
+from tasks.problems.modules.convolution_problems import SPATIAL, Layer, written
+from tasks.problems.modules.convolution_texts import Convolution
+from tasks.problems.modules.draw import Draw
+from tasks.problems.modules.families.elementwise import UNARY
+from tasks.problems.modules.pair import SEPARATOR, Family, ModulePair
+from tasks.problems.modules.product_texts import linear, tile_for
+from tasks.problems.modules.text import Argument, Input, Module, kernel_text, problem_text
+
+LONGEST = 2800
+"""Characters of a kernel at most."""
+_WEIGHTS = {
+    "linear": 9,
+    "conv2d": 5,
+    "conv3d": 3.5,
+    "conv_transpose2d": 3,
+    "conv_transpose3d": 4,
+}
+
+
+@dataclass(frozen=True)
+class Base:
+    """The first operator of a chain."""
+
+    operator: str
+    title: str
+    attribute: str
+    init: str
+    arguments: tuple[Argument, ...]
+    constants: tuple[tuple[str, str], ...]
+    input: Input
+    channel: tuple[str, str, str]
+    """The kernel's index of an output channel, its bound, and the shape of a parameter for each channel."""
+    layer: Layer | None
+    """The convolution; None for a linear layer."""
+    shape: tuple[int, int, int]
+    """M, K and N of a linear layer."""
+
+
+def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
+    """Return a pair of a chain of two to five operators."""
+    while True:
+        pair = _draw(rng, unseen)
+        if len(pair.kernel_source) <= LONGEST:
+            return pair
+
+
+def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
+    names = rng.unless(list(_WEIGHTS), unseen, str)
+    operator = rng.choices(names, [_WEIGHTS[name] for name in names])[0]
+    base = _linear(rng) if operator == "linear" else _convolution(rng, operator)
+    tails = rng.unless(ROW_TAILS if base.layer is None else MAP_TAILS, unseen, str)
+    has_tail = bool(tails) and rng.chance(0.5)
+    count = rng.pick(0, 1, 1, 2) if has_tail else rng.pick(1, 1, 2, 2, 3)
+    steps = draw_steps(rng, unseen, count, base.channel)
+    later = draw_steps(rng, unseen, 1, None) if has_tail and rng.chance(0.4) else []
+    taken = {argument.name for step in steps for argument in step.arguments}
+    if taken & {argument.name for step in later for argument in step.arguments}:
+        later = []
+    later = [_renamed(step) for step in later]
+    tail = _tail(rng, base, rng.choice(tails), later) if has_tail else None
+    module = _module(base, steps, tail, later)
+    extra, lines, values = parts(steps)
+    host, text = _product(base, extra, lines)
+    first = f"{host}(x, self.{base.attribute}{''.join(f', {value}' for value in values)})"
+    own = [base.init, *(line for step in steps for line in step.own_init)]
+    own += [*(tail.own_init if tail else ()), *(line for step in later for line in step.own_init)]
+    kernels = [text, tail.kernel] if tail else [text]
+    forward = [f"x = {first}", *tail.host] if tail else [f"return {first}"]
+    done = [operator, *(step.name for step in steps), *([tail.name] if tail else []), *(step.name for step in later)]
+    return ModulePair(
+        family=FAMILY.name,
+        operator=SEPARATOR.join(done),
+        title=module.title,
+        problem_source=problem_text(rng, module),
+        kernel_source=kernel_text(kernels, module, forward, own),
+        style="plain",
+    )
+
+
+def _renamed(step: Step) -> Step:
+    """Return the step with a layer's attribute that the steps before the tail do not use."""
+    forward = tuple(line.replace("self.act(", "self.last_act(").replace("self.activation(", "self.last_act(") for line in step.forward)
+    init = tuple(line.replace("self.act =", "self.last_act =").replace("self.activation =", "self.last_act =") for line in step.init)
+    return Step(step.name, step.title, forward, step.kernel, step.arguments, init, step.own_init, step.extra)
+
+
+def _module(base: Base, steps: list[Step], tail: Tail | None, later: list[Step]) -> Module:
+    named = [base.title, *(step.title for step in steps), *([tail.title] if tail else []), *(step.title for step in later)]
+    title = f"{', '.join(named[:-1])} and {named[-1]}"
+    lines = [f"x = self.{base.attribute}(x)", *(line for step in steps for line in step.forward)]
+    lines += [f"x = {tail.form}"] if tail else []
+    lines += [line for step in later for line in step.forward]
+    arguments = [*base.arguments, *(argument for step in steps for argument in step.arguments)]
+    arguments += [*(tail.arguments if tail else ()), *(argument for step in later for argument in step.arguments)]
+    init = [base.init, *(line for step in steps for line in step.init)]
+    init += [*(tail.init if tail else ()), *(line for step in later for line in step.init)]
+    return Module(title, (base.input,), (*lines, "return x"), tuple(arguments), tuple(init), base.constants)
+
+
+def _tail(rng: Draw, base: Base, name: str, later: list[Step]) -> Tail:
+    names, lines, values = parts(later)
+    extra = dict(zip(names, values, strict=True))
+    if base.layer is None:
+        return row_tail(rng, name, base.shape[2], base.arguments[1].name, lines, extra)
+    return map_tail(rng, name, base.layer.rank, base.layer.out_channels, lines, extra)
+
+
+def _product(base: Base, extra: tuple[str, ...], steps: tuple[str, ...]) -> tuple[str, str]:
+    """Return the name of the host function, and the text of kernel and host function."""
+    if base.layer is None:
+        m, k, n = base.shape
+        return "linear", linear(tile_for(m, n, k), extra, steps)
+    layer = base.layer
+    kind = "upsampling" if layer.transposed else "plain"
+    drawn = Convolution(layer.rank, kind, layer.rows, layer.cols, extra, steps)
+    return drawn.host, drawn.text
+
+
+def _linear(rng: Draw) -> Base:
+    batch, k, n = rng.pick(64, 128, 128, 256, 512), rng.pick(64, 100, 256, 512, 1024), rng.pick(32, 64, 128, 256, 512, 1000)
+    inside, out = rng.pick(("in_features", "out_features"), ("in_features", "out_features"), ("input_size", "hidden_size"))
+    attribute = rng.pick("linear", "gemm", "matmul", "fc")
+    title = {"gemm": "a gemm", "matmul": "a matrix multiplication"}.get(attribute, "a linear layer")
+    return Base(
+        "linear",
+        title,
+        attribute,
+        f"self.{attribute} = nn.Linear({inside}, {out})",
+        (Argument(inside, inside, meaning="Number of input features."), Argument(out, out, meaning="Number of output features.")),
+        (("batch_size", str(batch)), (inside, str(k)), (out, str(n))),
+        Input("x", f"torch.randn(batch_size, {inside})", meaning=f"Input tensor of shape (batch_size, {inside})."),
+        ("cols", "N", f"({out},)"),
+        None,
+        (batch, k, n),
+    )
+
+
+def _convolution(rng: Draw, operator: str) -> Base:
+    transposed, rank = "transpose" in operator, int(operator[-2])
+    layer = _chain_layer(rng, rank, transposed)
+    attribute = rng.pick("conv_transpose", "conv_transpose", "deconv") if transposed else rng.pick("conv", "conv", f"conv{rank}d")
+    names, values = ["kernel_size"], [written(layer.kernel)]
+    if transposed:
+        names += ["stride", "padding"]
+        values += [written(layer.stride), written(layer.padding)]
+        if any(layer.output_padding):
+            names.append("output_padding")
+            values.append(written(layer.output_padding))
+    made = ", ".join(["in_channels", "out_channels", "kernel_size", *(f"{name}={name}" for name in names[1:])])
+    channels = Argument("in_channels", "in_channels", meaning="Number of input channels.")
+    out = Argument("out_channels", "out_channels", meaning="Number of output channels.")
+    settings = [
+        Argument(name, value, "tuple" if value.startswith("(") else "int", f"Setting {name} of the convolution.")
+        for name, value in zip(names, values, strict=True)
+    ]
+    sizes = (("batch_size", layer.batch), ("in_channels", layer.channels), ("out_channels", layer.out_channels))
+    constants = (*sizes, *zip(SPATIAL[rank], layer.size, strict=True))
+    return Base(
+        operator,
+        f"a {'transposed ' if transposed else ''}{rank}D convolution",
+        attribute,
+        f"self.{attribute} = nn.{layer.torch_name}({made})",
+        (channels, out, *settings),
+        tuple((name, str(value)) for name, value in constants),
+        layer.input,
+        ("o", "OC", f"(out_channels, {', '.join(['1'] * rank)})"),
+        layer,
+        (0, 0, 0),
+    )
+
+
+def _chain_layer(rng: Draw, rank: int, transposed: bool) -> Layer:
+    """Return a layer with bias and one group; without stride and padding unless it is transposed."""
+    one = (1,) * rank
+    while True:
+        kernel = (rng.pick(3, 3, 3, 5) if not transposed else rng.pick(2, 3, 3, 4),) * rank
+        stride = (rng.pick(1, 2, 2),) * rank if transposed else one
+        padding = (rng.pick(0, 1, 1),) * rank if transposed else (0,) * rank
+        room = (1,) * rank if stride[0] > 1 and rng.chance(0.4) else (0,) * rank
+        size = rng.pick(8, 16, 28, 32, 64) if rank == 2 else rng.pick(6, 8, 12, 16)
+        sizes = (size,) * rank if rng.chance(0.7) else (*(size for _ in range(rank - 1)), size * 2)
+        batch, channels, out = rng.pick(2, 4, 8, 16, 32, 128), rng.pick(3, 3, 8, 16, 32, 64), rng.pick(8, 16, 16, 32, 64)
+        layer = Layer(rank, transposed, batch, channels, out, sizes, kernel, stride, padding, one, room, 1, True)
+        if layer.fits and min(layer.out_size) >= 4:
+            return layer
+
+
+FAMILY = Family(
+    "chains", (*_WEIGHTS, *OPERATORS, *(unary.name for unary in UNARY), *dict.fromkeys((*ROW_TAILS, *MAP_TAILS))), draw
+)

@@ -64,12 +64,25 @@ def _special(rng: Draw, name: str, channel: tuple[str, str, str]) -> list[Step]:
     index, bound, shape = channel
     if name in ("doubling", "residual_add"):
         return [Step("doubling", "addition of itself", ("x = x + x",), ("x = x + x",))]
-    sign, title, own = ("+", "a bias addition", "bias") if name == "bias_add" else ("*", "scaling by a parameter", "weight")
+    sign, title, own = (
+        ("+", "a bias addition", "bias") if name == "bias_add" else ("*", "scaling by a parameter", "weight")
+    )
     own = rng.pick("bias", "bias", "extra_bias") if own == "bias" else rng.pick("multiplier", "scale")
     argument = Argument(f"{own}_shape", shape, "tuple", "Shape of the parameter.")
     init = (f"self.{own} = nn.Parameter(torch.randn({own}_shape))",)
     load = f"tl.load({own}_ptr + {index}, mask={index} < {bound}, other=0.0)"
-    return [Step(name, title, (f"x = x {sign} self.{own}",), (f"x = x {sign} {load}",), (argument,), init, init, ((f"{own}_ptr", f"self.{own}"),))]
+    return [
+        Step(
+            name,
+            title,
+            (f"x = x {sign} self.{own}",),
+            (f"x = x {sign} {load}",),
+            (argument,),
+            init,
+            init,
+            ((f"{own}_ptr", f"self.{own}"),),
+        )
+    ]
 
 
 def _residual(step: Step, rng: Draw) -> tuple[Step, Step]:
@@ -92,4 +105,8 @@ def _residual(step: Step, rng: Draw) -> tuple[Step, Step]:
 def parts(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
     """Return the kernel's further arguments, its statements, and the values that `forward` passes."""
     extra = tuple(name for step in steps for name, _ in step.extra)
-    return extra, tuple(line for step in steps for line in step.kernel), [value for step in steps for _, value in step.extra]
+    return (
+        extra,
+        tuple(line for step in steps for line in step.kernel),
+        [value for step in steps for _, value in step.extra],
+    )

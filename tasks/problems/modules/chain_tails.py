@@ -25,7 +25,11 @@ _FORMS = {
     "logsumexp": ("torch.logsumexp(x, dim=1, keepdim=True)",),
     "sum": ("torch.sum(x, dim=1, keepdim=True)", "x.sum(dim=1, keepdim=True)"),
     "mean": ("torch.mean(x, dim=1, keepdim=True)", "x.mean(dim=1, keepdim=True)"),
-    "max": ("torch.max(x, dim=1, keepdim=True)[0]", "torch.max(x, dim=1, keepdim=True).values", "torch.amax(x, dim=1, keepdim=True)"),
+    "max": (
+        "torch.max(x, dim=1, keepdim=True)[0]",
+        "torch.max(x, dim=1, keepdim=True).values",
+        "torch.amax(x, dim=1, keepdim=True)",
+    ),
     "min": ("torch.min(x, dim=1, keepdim=True)[0]", "torch.amin(x, dim=1, keepdim=True)"),
 }
 ROW_TAILS = (*REDUCTIONS, "group_norm", "layer_norm", "batch_norm")
@@ -86,7 +90,8 @@ def row_tail(rng: Draw, name: str, features: int, out: str, steps: tuple[str, ..
         f"G = {groups_text}",
         "R = N // G",
         "out = torch.empty_like(x)",
-        f"{name}_kernel[({rows},)](x, {norm}.weight, {norm}.bias, out{values}, G, R, {norm}.eps, BLOCK=triton.next_power_of_2(R))",
+        f"{name}_kernel[({rows},)](x, {norm}.weight, {norm}.bias, out{values}, G, R, {norm}.eps, "
+        "BLOCK=triton.next_power_of_2(R))",
         "return out",
     )
     return Tail(name, name.replace("_", " "), f"{norm}(x)", kernel, host, arguments, lines, lines)
@@ -131,9 +136,12 @@ def _row_reduction(rng: Draw, name: str, steps: tuple[str, ...], extra: dict[str
 
 
 def _title(name: str) -> str:
-    return {"sum": "a sum over the features", "mean": "a mean over dimension 1", "max": "a maximum over dimension 1", "min": "a minimum over dimension 1"}.get(
-        name, name.replace("_", " ")
-    )
+    return {
+        "sum": "a sum over the features",
+        "mean": "a mean over dimension 1",
+        "max": "a maximum over dimension 1",
+        "min": "a minimum over dimension 1",
+    }.get(name, name.replace("_", " "))
 
 
 def _row_batch_norm(rng: Draw, out: str, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
@@ -152,7 +160,8 @@ def _row_batch_norm(rng: Draw, out: str, steps: tuple[str, ...], extra: dict[str
     host = (
         "M, N = x.shape",
         "out = torch.empty_like(x)",
-        f"batch_norm_kernel[(triton.cdiv(N, 16),)](x, {norm}.weight, {norm}.bias, out{values}, M, N, {norm}.eps, ROWS=triton.next_power_of_2(M))",
+        f"batch_norm_kernel[(triton.cdiv(N, 16),)](x, {norm}.weight, {norm}.bias, out{values}, M, N, {norm}.eps, "
+        "ROWS=triton.next_power_of_2(M))",
         "return out",
     )
     return Tail("batch_norm", "batch normalization", f"{norm}(x)", kernel, host, (), lines, lines)
@@ -183,7 +192,10 @@ def _global_pool(rng: Draw, rank: int, steps: tuple[str, ...], extra: dict[str, 
     passed, values = _extra(extra)
     dims = ", ".join(str(dim) for dim in range(2, 2 + rank))
     kept = rng.chance(0.7)
-    form = rng.pick(f"torch.mean(x, dim=[{dims}]{', keepdim=True' if kept else ''})", f"x.mean(dim=({dims}){', keepdim=True' if kept else ''})")
+    form = rng.pick(
+        f"torch.mean(x, dim=[{dims}]{', keepdim=True' if kept else ''})",
+        f"x.mean(dim=({dims}){', keepdim=True' if kept else ''})",
+    )
     init: tuple[str, ...] = ()
     if kept and rng.chance(0.5):
         ones = ", ".join(["1"] * rank)

@@ -1,6 +1,7 @@
 """Draws convolution layers: sizes, settings, and the constructor of the module around them."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,9 +45,7 @@ class Layer:
     @property
     def out_size(self) -> tuple[int, ...]:
         """Spatial sizes of the output."""
-        parts = zip(
-            self.size, self.kernel, self.stride, self.padding, self.dilation, self.output_padding, strict=True
-        )
+        parts = zip(self.size, self.kernel, self.stride, self.padding, self.dilation, self.output_padding, strict=True)
         if self.transposed:
             return tuple((n - 1) * s - 2 * p + d * (k - 1) + q + 1 for n, k, s, p, d, q in parts)
         return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d, _ in parts)
@@ -92,7 +91,9 @@ class Layer:
         return Input("x", f"torch.randn({names})", meaning=f"Input tensor of shape ({names}).")
 
 
-def draw_layer(rng: Draw, rank: int, transposed: bool = False, depthwise: bool = False, pointwise: bool = False) -> Layer:
+def draw_layer(
+    rng: Draw, rank: int, transposed: bool = False, depthwise: bool = False, pointwise: bool = False
+) -> Layer:
     """Return a layer with settings of all kinds."""
     while True:
         channels, out_channels = rng.pick(3, 4, 8, 16, 32, 64), rng.pick(3, 8, 16, 24, 32, 64, 64, 128)
@@ -154,7 +155,10 @@ def layer_module(rng: Draw, layer: Layer, title: str, attribute: str) -> tuple[M
     settings |= {"groups": "in_channels"} if depthwise else {}
     values = _DEFAULTS | used
     arguments += [Argument(name, values[name], _kind(values[name]), _MEANINGS[name]) for name in passed]
-    made = ["in_channels", "in_channels" if depthwise else "out_channels", rng.pick("", "kernel_size=") + "kernel_size"]
+    size = "kernel_size"
+    if layer.rank > 1 and not kernel.startswith("(") and rng.chance(0.15):
+        size = f"({', '.join(['kernel_size'] * layer.rank)})"
+    made = ["in_channels", "in_channels" if depthwise else "out_channels", rng.pick("", "kernel_size=") + size]
     made += [f"{name}={value}" for name, value in settings.items()]
     init = (f"self.{attribute} = nn.{layer.torch_name}({', '.join(made)})",)
     constants = (*layer.constants, ("in_channels", str(layer.channels)))
@@ -163,7 +167,29 @@ def layer_module(rng: Draw, layer: Layer, title: str, attribute: str) -> tuple[M
 
 def layer_texts(rng: Draw, module: Module, defaults: tuple[Default, ...], kernel: str) -> tuple[str, str]:
     """Return the texts of problem and kernel with the constructor's defaults."""
-    return with_defaults(problem_text(rng, module), defaults), with_defaults(kernel, defaults)
+    problem = with_defaults(problem_text(rng, module), defaults)
+    if rng.chance(0.5):
+        problem = _documented(rng, problem, module, defaults)
+    return problem, with_defaults(kernel, defaults)
+
+
+def _documented(rng: Draw, problem: str, module: Module, defaults: tuple[Default, ...]) -> str:
+    """Return the problem with a class docstring that lists the constructor's arguments."""
+    lines = [f"{rng.pick('Performs', 'Performs', 'Applies', 'Computes')} {module.title}.", "", "Args:"]
+    optional = {default.name: default for default in defaults}
+    named = [argument for argument in module.arguments if argument.name not in optional]
+    lines += [f"    {argument.name} ({argument.kind}): {argument.meaning}" for argument in named]
+    for name, default in optional.items():
+        lines.append(f"    {name} ({default.kind}, optional): {_MEANINGS[name]} Defaults to {default.value}.")
+    text = "".join(f"    {line}\n" if line else "\n" for line in ['"""', *lines, '"""'])
+    head = "class Model(nn.Module):\n"
+    return re.sub(
+        head.replace("(", r"\(").replace(")", r"\)") + r'(    """.*?"""\n)?',
+        head + text,
+        problem,
+        count=1,
+        flags=re.DOTALL,
+    )
 
 
 def _numbers(rng: Draw, rank: int, options: Sequence[int], uneven: float) -> tuple[int, ...]:

@@ -62,7 +62,8 @@ class Convolution:
         lines, inside, offset = coordinates(self.rank, self.kind, "ks", "(n * C + ks // T)")
         letters = {"plain": "", "upsampling": "SP"}.get(self.kind, "SPD")
         arguments = ["x_ptr", "w_ptr", "b_ptr", "out_ptr", *self.extra, *(["G"] if grouped else []), "C", "OC", *dims]
-        arguments += [letter + dim for letter in "O" + letters for dim in dims]
+        fixed = ": tl.constexpr" if self.is_transposed else ""  # the loop divides by the stride
+        arguments += [letter + dim + (fixed if letter == "S" else "") for letter in "O" + letters for dim in dims]
         arguments += [f"K{dim}: tl.constexpr" for dim in dims]
         arguments += [f"{name}: tl.constexpr" for name in (["BIAS"] if grouped else []) + ["ROWS", "COLS"]]
         channel = "g * OC + o" if grouped else "o"
@@ -74,6 +75,8 @@ class Convolution:
         add_bias = f"acc += tl.load(b_ptr + {channel}, mask=o < OC, other=0.0)"
         flat = product("O", dims)
         steps = ("x = acc", *self.steps) if self.steps else ()
+        mask = f"(o < OC) & (p < {flat})"
+        store = f"tl.store(out_ptr + (n * OC + o) * {enclosed(flat)} + p, {'x' if steps else 'acc'}, mask={mask})"
         return f"""def {self.host}_kernel({", ".join(arguments)}):
     p = tl.program_id(0) * COLS + tl.arange(0, COLS)[None, :]
     o = tl.program_id(1) * ROWS + tl.arange(0, ROWS)[:, None]
@@ -89,8 +92,7 @@ class Convolution:
         f = tl.load(w_ptr + {weight}, mask=(o < OC) & ({kernel} < K), other=0.0)
         acc = tl.dot(f, v, acc, input_precision="tf32x3")
 {"    if BIAS:" + chr(10) + "    " if grouped else ""}    {add_bias}
-{block(steps, 4)}    tl.store(out_ptr + (n * OC + o) * {enclosed(flat)} + p, {"x" if steps else "acc"}, mask=(o < OC) & (p < {flat}))
-"""
+{block([*steps, store], 4)}"""
 
     def _host(self) -> str:
         size, names = _SIZE[self.kind]
@@ -102,12 +104,13 @@ class Convolution:
         call = ["x", "w", "bias" if grouped else "layer.bias", "out", *passed, *(["G"] if grouped else []), "C", "OC"]
         call += ["*x.shape[2:]", "*size", *(f"*layer.{name}" for name in settings if name != "output_padding")]
         call += ["layer.bias is not None"] if grouped else []
+        general = ["G, bias = layer.groups, w if layer.bias is None else layer.bias"] if grouped else []
         grid = f"triton.cdiv(out[0, 0].numel(), {self.cols}), triton.cdiv(OC, {self.rows}), x.shape[0]"
         return f"""
 
 def {self.host}({", ".join(["x", "layer", *passed])}):
     x, w = x.contiguous(), layer.weight
-{"    G, bias = layer.groups, w if layer.bias is None else layer.bias" + chr(10) if grouped else ""}    C, OC = {channels}
+{block(general, 4)}    C, OC = {channels}
     size = [{size} for {names} in zip(x.shape[2:], {", ".join("layer." + name for name in settings)})]
     out = torch.empty((x.shape[0], OC{" * G" if grouped else ""}, *size), device=x.device)
     grid = ({grid}{" * G" if grouped else ""})

@@ -88,13 +88,24 @@ def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
 
 def _renamed(step: Step) -> Step:
     """Return the step with a layer's attribute that the steps before the tail do not use."""
-    forward = tuple(line.replace("self.act(", "self.last_act(").replace("self.activation(", "self.last_act(") for line in step.forward)
-    init = tuple(line.replace("self.act =", "self.last_act =").replace("self.activation =", "self.last_act =") for line in step.init)
+    forward = tuple(
+        line.replace("self.act(", "self.last_act(").replace("self.activation(", "self.last_act(")
+        for line in step.forward
+    )
+    init = tuple(
+        line.replace("self.act =", "self.last_act =").replace("self.activation =", "self.last_act =")
+        for line in step.init
+    )
     return Step(step.name, step.title, forward, step.kernel, step.arguments, init, step.own_init, step.extra)
 
 
 def _module(base: Base, steps: list[Step], tail: Tail | None, later: list[Step]) -> Module:
-    named = [base.title, *(step.title for step in steps), *([tail.title] if tail else []), *(step.title for step in later)]
+    named = [
+        base.title,
+        *(step.title for step in steps),
+        *([tail.title] if tail else []),
+        *(step.title for step in later),
+    ]
     title = f"{', '.join(named[:-1])} and {named[-1]}"
     lines = [f"x = self.{base.attribute}(x)", *(line for step in steps for line in step.forward)]
     lines += [f"x = {tail.form}"] if tail else []
@@ -126,8 +137,14 @@ def _product(base: Base, extra: tuple[str, ...], steps: tuple[str, ...]) -> tupl
 
 
 def _linear(rng: Draw) -> Base:
-    batch, k, n = rng.pick(64, 128, 128, 256, 512), rng.pick(64, 100, 256, 512, 1024), rng.pick(32, 64, 128, 256, 512, 1000)
-    inside, out = rng.pick(("in_features", "out_features"), ("in_features", "out_features"), ("input_size", "hidden_size"))
+    batch, k, n = (
+        rng.pick(64, 128, 128, 256, 512),
+        rng.pick(64, 100, 256, 512, 1024),
+        rng.pick(32, 64, 128, 256, 512, 1000),
+    )
+    inside, out = rng.pick(
+        ("in_features", "out_features"), ("in_features", "out_features"), ("input_size", "hidden_size")
+    )
     attribute = rng.pick("linear", "gemm", "matmul", "fc")
     title = {"gemm": "a gemm", "matmul": "a matrix multiplication"}.get(attribute, "a linear layer")
     return Base(
@@ -135,7 +152,10 @@ def _linear(rng: Draw) -> Base:
         title,
         attribute,
         f"self.{attribute} = nn.Linear({inside}, {out})",
-        (Argument(inside, inside, meaning="Number of input features."), Argument(out, out, meaning="Number of output features.")),
+        (
+            Argument(inside, inside, meaning="Number of input features."),
+            Argument(out, out, meaning="Number of output features."),
+        ),
         (("batch_size", str(batch)), (inside, str(k)), (out, str(n))),
         Input("x", f"torch.randn(batch_size, {inside})", meaning=f"Input tensor of shape (batch_size, {inside})."),
         ("cols", "N", f"({out},)"),
@@ -147,7 +167,11 @@ def _linear(rng: Draw) -> Base:
 def _convolution(rng: Draw, operator: str) -> Base:
     transposed, rank = "transpose" in operator, int(operator[-2])
     layer = _chain_layer(rng, rank, transposed)
-    attribute = rng.pick("conv_transpose", "conv_transpose", "deconv") if transposed else rng.pick("conv", "conv", f"conv{rank}d")
+    attribute = (
+        rng.pick("conv_transpose", "conv_transpose", "deconv")
+        if transposed
+        else rng.pick("conv", "conv", f"conv{rank}d")
+    )
     names, values = ["kernel_size"], [written(layer.kernel)]
     if transposed:
         names += ["stride", "padding"]
@@ -188,7 +212,11 @@ def _chain_layer(rng: Draw, rank: int, transposed: bool) -> Layer:
         room = (1,) * rank if stride[0] > 1 and rng.chance(0.4) else (0,) * rank
         size = rng.pick(8, 16, 28, 32, 64) if rank == 2 else rng.pick(6, 8, 12, 16)
         sizes = (size,) * rank if rng.chance(0.7) else (*(size for _ in range(rank - 1)), size * 2)
-        batch, channels, out = rng.pick(2, 4, 8, 16, 32, 128), rng.pick(3, 3, 8, 16, 32, 64), rng.pick(8, 16, 16, 32, 64)
+        batch, channels, out = (
+            rng.pick(2, 4, 8, 16, 32, 128),
+            rng.pick(3, 3, 8, 16, 32, 64),
+            rng.pick(8, 16, 16, 32, 64),
+        )
         layer = Layer(rank, transposed, batch, channels, out, sizes, kernel, stride, padding, one, room, 1, True)
         if layer.fits and min(layer.out_size) >= 4:
             return layer

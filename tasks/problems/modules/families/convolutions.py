@@ -43,8 +43,8 @@ def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
 
 def title_of(operator: str, layer: Layer) -> str:
     """Return the problem in a few words."""
-    name = operator.replace("_", " ").replace("conv", "convolution ").replace("1d", "1D").replace("2d", "2D")
-    name = " ".join(name.replace("3d", "3D").split())
+    kind = "standard" if operator.startswith("conv") else operator.split("_")[0]
+    name = f"{kind} {layer.rank}D convolution"
     kernel = "an asymmetric" if len(set(layer.kernel)) > 1 else "a square"
     return f"a {name} with {kernel} kernel" if layer.rank > 1 and max(layer.kernel) > 1 else f"a {name}"
 

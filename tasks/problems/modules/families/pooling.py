@@ -12,6 +12,8 @@ from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.pair import Family, ModulePair
 from tasks.problems.modules.text import Argument, Input, Module, kernel_text, problem_text
 
+MOST_READS = 2**22
+"""Elements of all windows together at most: few enough for the interpreter."""
 _SIZES = {1: (128, 512, 1000, 4096), 2: (32, 56, 64, 128, 256), 3: (16, 24, 32, 64)}
 _LAYERS = {"average": ("AvgPool", ("avg_pool", "avgpool", "pool")), "max": ("MaxPool", ("maxpool", "max_pool", "pool"))}
 _MEANINGS = {
@@ -31,7 +33,8 @@ def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
     stride = rng.pick(None, None, 1, 2, 2, 3)
     padding = rng.pick(0, 0, *range(1, kernel // 2 + 1))
     dilation = rng.pick(1, 1, 2, 3) if kind == "max" else 1
-    if min(shape[2:]) + 2 * padding < dilation * (kernel - 1) + 2:
+    outputs = math.prod(shape) // (stride or kernel) ** rank
+    if min(shape[2:]) + 2 * padding < dilation * (kernel - 1) + 2 or outputs * kernel**rank > MOST_READS:
         return draw(rng, unseen)
     settings = {"kernel_size": kernel, "stride": stride, "padding": padding, "dilation": dilation}
     module, defaults = _module(rng, kind, rank, shape, settings)
@@ -78,7 +81,9 @@ def _module(
     else:
         passed = names = used
     values = ["kernel_size", *names]
-    made = rng.pick(", ".join(f"{item}={item}" for item in values), "kernel_size" + "".join(f", {i}={i}" for i in names))
+    made = rng.pick(
+        ", ".join(f"{item}={item}" for item in values), "kernel_size" + "".join(f", {i}={i}" for i in names)
+    )
     arguments = [Argument("kernel_size", str(settings["kernel_size"]), meaning=_MEANINGS["kernel_size"])]
     arguments += [Argument(item, str(settings[item]), meaning=_MEANINGS[item]) for item in passed]
     channels = rng.pick("channels", "in_channels")
@@ -96,9 +101,11 @@ def _kernel(kind: str, rank: int) -> str:
     lines, inside, offset = list[str](), list[str](), "p // " + enclosed(product("O", dims))
     for index, dim in enumerate(dims):
         name = dim.lower()
-        later, taps = product("O", dims[index + 1 :]), "K" if rank - index == 2 else f"(K * K)"
+        later, taps = product("O", dims[index + 1 :]), "K" if rank - index == 2 else "(K * K)"
         at = f"p{f' // {enclosed(later)}' if later else ''} % O{dim}"
-        tap = "k" if rank == 1 else f"k // {taps}" if index == 0 else f"k // {taps} % K" if index < rank - 1 else "k % K"
+        tap = (
+            "k" if rank == 1 else f"k // {taps}" if index == 0 else f"k // {taps} % K" if index < rank - 1 else "k % K"
+        )
         lines.append(f"{name} = {at} * S - P + {tap}" + (" * D" if kind == "max" else ""))
         inside.append(f"({name} >= 0) & ({name} < {dim})")
         offset = f"({offset}) * {dim} + {name}"
@@ -107,9 +114,13 @@ def _kernel(kind: str, rank: int) -> str:
     if kind == "max" and rank == 3:
         lines = [line.replace(" * D", " * E") if line.endswith(" * D") else line for line in lines]
         settings = "S, P, E"
-    start, other = ('tl.full((BLOCK,), -float("inf"), tl.float32)', '-float("inf")') if kind == "max" else (
-        "tl.zeros((BLOCK,), dtype=tl.float32)",
-        "0.0",
+    start, other = (
+        ('tl.full((BLOCK,), -float("inf"), tl.float32)', '-float("inf")')
+        if kind == "max"
+        else (
+            "tl.zeros((BLOCK,), dtype=tl.float32)",
+            "0.0",
+        )
     )
     taps = " * ".join(["K"] * rank)
     step = "acc = tl.maximum(acc, v)" if kind == "max" else "acc += v"
@@ -139,11 +150,10 @@ def _host(kind: str, rank: int, given: set[str], settings: dict[str, int | None]
         f"size = [(n + 2 * P - {window}{minus}) // S + 1 for n in x.shape[2:]]",
         "out = torch.empty((*x.shape[:2], *size), device=x.device)",
         "n = out.numel()",
-        f"pool_kernel[(triton.cdiv(n, 512),)](x, out, n, *x.shape[2:], *size, {names.removeprefix('K, ')}, K, BLOCK=512)",
+        "pool_kernel[(triton.cdiv(n, 512),)]"
+        f"(x, out, n, *x.shape[2:], *size, {names.removeprefix('K, ')}, K, BLOCK=512)",
         "return out",
     ]
 
 
-FAMILY = Family(
-    "pooling", tuple(f"{kind}_pool{rank}d" for kind in ("average", "max") for rank in (1, 2, 3)), draw
-)
+FAMILY = Family("pooling", tuple(f"{kind}_pool{rank}d" for kind in ("average", "max") for rank in (1, 2, 3)), draw)

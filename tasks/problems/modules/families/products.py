@@ -57,7 +57,9 @@ def _names(rng: Draw) -> tuple[str, str]:
     return rng.pick(("A", "B"), ("A", "B"), ("a", "b"), ("x", "y"))
 
 
-def _two(rng: Draw, names: tuple[str, str], shapes: tuple[str, str], made: tuple[str, str] | None = None) -> tuple[Input, Input]:
+def _two(
+    rng: Draw, names: tuple[str, str], shapes: tuple[str, str], made: tuple[str, str] | None = None
+) -> tuple[Input, Input]:
     first, second = (
         Input(name, value or f"torch.randn({shape})", meaning=f"Input matrix of shape ({shape}).")
         for name, shape, value in zip(names, shapes, made or ("", ""), strict=True)
@@ -101,7 +103,9 @@ def _square(rng: Draw, kind: str) -> Drawn:
         made = (half, half)
     else:
         part = "triu" if kind == "upper" else "tril"
-        form = rng.pick(f"torch.{part}({product})", f"({product}).{part}()" if "@" in product else f"{product}.{part}()")
+        form = rng.pick(
+            f"torch.{part}({product})", f"({product}).{part}()" if "@" in product else f"{product}.{part}()"
+        )
         title = f"a matrix multiplication of {kind} triangular matrices"
         one = f"torch.{part}(torch.randn(N, N))"
         made = rng.pick((one, one), (one, one), ("torch.randn(N, N)", "torch.randn(N, N)"))
@@ -139,7 +143,9 @@ def _tensor(rng: Draw, rank: int) -> Drawn:
     forms = [f"torch.matmul({a}, {b})", f"{a} @ {b}", f'torch.einsum("{equation}", {a}, {b})']
     inputs = _two(rng, (a, b), (", ".join(names[:rank]), ", ".join(names[-2:])))
     constants = tuple((name, str(size)) for name, size in zip(names, (*lead, k, n), strict=True))
-    module = Module(f"a {rank}D tensor-matrix multiplication", inputs, (f"return {rng.choice(forms)}",), constants=constants)
+    module = Module(
+        f"a {rank}D tensor-matrix multiplication", inputs, (f"return {rng.choice(forms)}",), constants=constants
+    )
     host = [f"out = matmul({a}.view(-1, {a}.shape[-1]), {b})", f"return out.view(*{a}.shape[:-1], {b}.shape[1])"]
     return Drawn(module, [matmul(tile)], host)
 
@@ -150,21 +156,42 @@ def _vector(rng: Draw) -> Drawn:
     column = rng.chance(0.5)
     forms = [f"torch.matmul({a}, {b})", f"{a} @ {b}", *([] if column else [f"torch.mv({a}, {b})"])]
     inputs = _two(rng, (a, b), ("M, K", "K, 1" if column else "K"))
-    module = Module("a matrix-vector multiplication", inputs, (f"return {rng.choice(forms)}",), constants=_dims(M=m, K=k))
+    module = Module(
+        "a matrix-vector multiplication", inputs, (f"return {rng.choice(forms)}",), constants=_dims(M=m, K=k)
+    )
     shape = f"({a}.shape[0], 1)" if column else f"{a}.shape[0]"
     block = 4096 if k >= 4096 else 1024
-    host = [f"{a}, {b} = {a}.contiguous(), {b}.contiguous()", f"M, K = {a}.shape", f"out = torch.empty({shape}, device={a}.device)"]
-    return Drawn(module, [MATRIX_VECTOR], [*host, f"matvec_kernel[(M,)]({a}, {b}, out, K, BLOCK={block})", "return out"])
+    host = [
+        f"{a}, {b} = {a}.contiguous(), {b}.contiguous()",
+        f"M, K = {a}.shape",
+        f"out = torch.empty({shape}, device={a}.device)",
+    ]
+    return Drawn(
+        module, [MATRIX_VECTOR], [*host, f"matvec_kernel[(M,)]({a}, {b}, out, K, BLOCK={block})", "return out"]
+    )
 
 
 def _outer(rng: Draw) -> Drawn:
     a, b = _names(rng)
     m, n = rng.pick(512, 1000, 2048, 4096), rng.pick(512, 1000, 2048, 4096)
-    form = rng.pick(f"torch.outer({a}, {b})", f"{a}.unsqueeze(1) * {b}.unsqueeze(0)", f"{a}[:, None] * {b}[None, :]", f'torch.einsum("i,j->ij", {a}, {b})')
-    module = Module("an outer product of two vectors", _two(rng, (a, b), ("M", "N")), (f"return {form}",), constants=_dims(M=m, N=n))
+    form = rng.pick(
+        f"torch.outer({a}, {b})",
+        f"{a}.unsqueeze(1) * {b}.unsqueeze(0)",
+        f"{a}[:, None] * {b}[None, :]",
+        f'torch.einsum("i,j->ij", {a}, {b})',
+    )
+    module = Module(
+        "an outer product of two vectors", _two(rng, (a, b), ("M", "N")), (f"return {form}",), constants=_dims(M=m, N=n)
+    )
     text = by_element("outer_kernel", "tl.load(a_ptr + row) * tl.load(b_ptr + cols, mask=mask, other=0.0)")
-    host = [f"{a}, {b} = {a}.contiguous(), {b}.contiguous()", f"M, N = {a}.shape[0], {b}.shape[0]", f"out = torch.empty((M, N), device={a}.device)"]
-    return Drawn(module, [text], [*host, f"outer_kernel[(M, triton.cdiv(N, 1024))]({a}, {b}, out, N, BLOCK=1024)", "return out"])
+    host = [
+        f"{a}, {b} = {a}.contiguous(), {b}.contiguous()",
+        f"M, N = {a}.shape[0], {b}.shape[0]",
+        f"out = torch.empty((M, N), device={a}.device)",
+    ]
+    return Drawn(
+        module, [text], [*host, f"outer_kernel[(M, triton.cdiv(N, 1024))]({a}, {b}, out, N, BLOCK=1024)", "return out"]
+    )
 
 
 def _diagonal(rng: Draw) -> Drawn:
@@ -176,13 +203,24 @@ def _diagonal(rng: Draw) -> Drawn:
         forms = [f"{b} @ {matrix}", f"torch.matmul({b}, {matrix})", f"{b} * {a}.unsqueeze(0)"]
         inputs, scale = _two(rng, (a, b), ("M", "N, M")), "tl.load(a_ptr + cols, mask=mask, other=0.0)"
     else:
-        forms = [f"{matrix} @ {b}", f"torch.matmul({matrix}, {b})", f"torch.mm({matrix}, {b})", f"{a}.unsqueeze(1) * {b}"]
+        forms = [
+            f"{matrix} @ {b}",
+            f"torch.matmul({matrix}, {b})",
+            f"torch.mm({matrix}, {b})",
+            f"{a}.unsqueeze(1) * {b}",
+        ]
         inputs, scale = _two(rng, (a, b), ("N", "N, M")), "tl.load(a_ptr + row)"
-    title = "a multiplication of a matrix with a diagonal matrix" if right else "a multiplication of a diagonal matrix with a matrix"
+    title = (
+        "a multiplication of a matrix with a diagonal matrix"
+        if right
+        else "a multiplication of a diagonal matrix with a matrix"
+    )
     module = Module(title, inputs, (f"return {rng.choice(forms)}",), constants=_dims(M=m, N=n))
     text = by_element("diag_kernel", f"{scale} * tl.load(b_ptr + row * N + cols, mask=mask, other=0.0)")
     host = [f"{a}, {b} = {a}.contiguous(), {b}.contiguous()", f"M, N = {b}.shape", f"out = torch.empty_like({b})"]
-    return Drawn(module, [text], [*host, f"diag_kernel[(M, triton.cdiv(N, 1024))]({a}, {b}, out, N, BLOCK=1024)", "return out"])
+    return Drawn(
+        module, [text], [*host, f"diag_kernel[(M, triton.cdiv(N, 1024))]({a}, {b}, out, N, BLOCK=1024)", "return out"]
+    )
 
 
 def _linear(rng: Draw) -> Drawn:
@@ -193,7 +231,9 @@ def _linear(rng: Draw) -> Drawn:
         tile = tile_for(math.prod(rows), n, k)
         if math.ceil(math.prod(rows) / tile.rows) * math.ceil(n / tile.cols) * math.ceil(k / 32) <= MOST_STEPS:
             break
-    inside, out = rng.pick(("in_features", "out_features"), ("input_size", "hidden_size"), ("in_features", "out_features"))
+    inside, out = rng.pick(
+        ("in_features", "out_features"), ("input_size", "hidden_size"), ("in_features", "out_features")
+    )
     bias, attribute = rng.chance(0.75), rng.pick("linear", "fc", "gemm", "matmul", "layer")
     lead = ("batch_size",) if rank == 2 else ("batch_size", "seq_len")
     names = (*lead, inside)
@@ -202,7 +242,10 @@ def _linear(rng: Draw) -> Drawn:
         rng.pick("a linear layer", "a matrix multiplication with a weight matrix", "a fully connected layer"),
         (Input("x", f"torch.randn({', '.join(names)})", meaning=f"Input tensor of shape ({', '.join(names)})."),),
         (f"return self.{attribute}(x)",),
-        (Argument(inside, inside, meaning="Number of input features."), Argument(out, out, meaning="Number of output features.")),
+        (
+            Argument(inside, inside, meaning="Number of input features."),
+            Argument(out, out, meaning="Number of output features."),
+        ),
         (init,),
         tuple((name, str(size)) for name, size in zip((*names, out), (*rows, k, n), strict=True)),
     )

@@ -57,8 +57,8 @@ def _problem(
     """Return the constructor's arguments, its statements and the statements of `forward`."""
     q, k, v = names
     if operator == "multi_head_attention":
-        split = f".view({q}.shape[0], {q}.shape[1], self.num_heads, -1).transpose(1, 2)"
-        lines = tuple(f"{name} = {name}{split}" for name in names)
+        split = "shape[0], {0}.shape[1], self.num_heads, -1).transpose(1, 2)"
+        lines = tuple(f"{name} = {name}.view({name}.{split.format(name)}" for name in names)
         core = _softmax(rng, names, causal=False)
         joined = "return out.transpose(1, 2).reshape(out.shape[0], out.shape[2], -1)"
         return (

@@ -7,8 +7,9 @@ from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.families.elementwise import draw_chain
 from tasks.problems.modules.text import Argument
 
-OPERATORS = ("bias_add", "parameter_scale", "doubling", "residual_add")
-"""Steps that are no function of one tensor's elements."""
+OPERATORS = ("bias_add", "parameter_scale", "doubling", "residual_add", "clamp", "minimum_with_constant")
+"""Steps that the family of element-wise functions does not have."""
+_PER_CHANNEL = ("bias_add", "parameter_scale")
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def draw_steps(rng: Draw, unseen: frozenset[str], count: int, channel: tuple[str
     `channel`: for a product's or convolution's own tile, the kernel's index of a channel, its bound, and the shape of a
     parameter in the problem; None allows functions of an element alone.
     """
-    special = [name for name in OPERATORS if name not in unseen] if channel else []
+    special = [name for name in OPERATORS if name not in unseen and (channel or name not in _PER_CHANNEL)]
     chosen = rng.choice(special) if count and special and rng.chance(0.45) else None
     plain = count - (chosen is not None)
     steps = [
@@ -51,7 +52,9 @@ def draw_steps(rng: Draw, unseen: frozenset[str], count: int, channel: tuple[str
         )
         for written in (draw_chain(rng, unseen, plain) if plain else [])
     ]
-    if chosen and channel:
+    if steps and not steps[0].arguments and rng.chance(0.1):  # as `mish` twice in a row
+        steps.insert(1, steps[0])
+    if chosen:
         index = rng.randint(0, len(steps))
         steps[index:index] = _special(rng, chosen, channel)
         if chosen == "residual_add" and index < len(steps) - 1:  # the first value is added after the next step
@@ -60,8 +63,27 @@ def draw_steps(rng: Draw, unseen: frozenset[str], count: int, channel: tuple[str
     return steps
 
 
-def _special(rng: Draw, name: str, channel: tuple[str, str, str]) -> list[Step]:
-    index, bound, shape = channel
+def _special(rng: Draw, name: str, channel: tuple[str, str, str] | None) -> list[Step]:
+    if name == "clamp":
+        return [_clamp(rng)]
+    if name == "minimum_with_constant":
+        argument = Argument("constant", rng.pick("0.5", "1.0", "2.0"), "float", "Upper bound.")
+        form = rng.pick("torch.min(x, torch.tensor(self.constant))", "torch.clamp(x, max=self.constant)")
+        own = ("self.constant = constant",)
+        extra = (("constant", "self.constant"),)
+        return [
+            Step(
+                name,
+                "a minimum with a constant",
+                (f"x = {form}",),
+                ("x = tl.minimum(x, constant)",),
+                (argument,),
+                own,
+                own,
+                extra,
+            )
+        ]
+    index, bound, shape = channel or ("", "", "")
     if name in ("doubling", "residual_add"):
         return [Step("doubling", "addition of itself", ("x = x + x",), ("x = x + x",))]
     sign, title, own = (
@@ -83,6 +105,26 @@ def _special(rng: Draw, name: str, channel: tuple[str, str, str]) -> list[Step]:
             ((f"{own}_ptr", f"self.{own}"),),
         )
     ]
+
+
+def _clamp(rng: Draw) -> Step:
+    low, high = rng.pick(("-1.0", "1.0"), ("0.0", "1.0"), ("-0.5", "0.5"), ("-2.0", "2.0"), ("-10.0", "10.0"))
+    if rng.chance(0.4):
+        form = rng.pick(f"torch.clamp(x, {low}, {high})", f"torch.clamp(x, min={low}, max={high})")
+        return Step("clamp", "clamping", (f"x = {form}",), (f"x = tl.minimum(tl.maximum(x, {low}), {high})",))
+    first, second = rng.pick(("clamp_min", "clamp_max"), ("clamp_min", "clamp_max"), ("min_value", "max_value"))
+    forms = (f"torch.clamp(x, self.{first}, self.{second})", f"torch.clamp(x, min=self.{first}, max=self.{second})")
+    own = (f"self.{first} = {first}", f"self.{second} = {second}")
+    return Step(
+        "clamp",
+        "clamping",
+        (f"x = {rng.choice(forms)}",),
+        (f"x = tl.minimum(tl.maximum(x, {first}), {second})",),
+        (Argument(first, low, "float", "Lower bound."), Argument(second, high, "float", "Upper bound.")),
+        own,
+        own,
+        ((first, f"self.{first}"), (second, f"self.{second}")),
+    )
 
 
 def _residual(step: Step, rng: Draw) -> tuple[Step, Step]:

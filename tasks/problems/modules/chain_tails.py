@@ -53,6 +53,8 @@ class Tail:
     arguments: tuple[Argument, ...] = ()
     init: tuple[str, ...] = ()
     own_init: tuple[str, ...] = ()
+    fused: tuple[str, ...] = ()
+    """Statements on `x` in the convolution's kernel, instead of a kernel."""
 
 
 def row_tail(rng: Draw, name: str, features: int, out: str, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
@@ -100,7 +102,7 @@ def row_tail(rng: Draw, name: str, features: int, out: str, steps: tuple[str, ..
 def map_tail(rng: Draw, name: str, rank: int, channels: int, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
     """Return a tail for a convolution's output of `rank` spatial dimensions and `channels` channels."""
     if name in REDUCTIONS:
-        return _channel_reduction(rng, name, channels, steps, extra)
+        return _channel_reduction(rng, name)
     if name == "global_average_pool":
         return _global_pool(rng, rank, steps, extra)
     if name.endswith("_pool"):
@@ -167,25 +169,11 @@ def _row_batch_norm(rng: Draw, out: str, steps: tuple[str, ...], extra: dict[str
     return Tail("batch_norm", "batch normalization", f"{norm}(x)", kernel, host, (), lines, lines)
 
 
-def _channel_reduction(rng: Draw, name: str, channels: int, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:
-    whole, (passed, values) = name in ("softmax", "log_softmax"), _extra(extra)
-    lines = [line.format(keep=", keep_dims=True", R="C") for line in REDUCTIONS[name][1]]
-    store = "(n * C + c) * S + s, x, mask=mask" if whole else "n * S + s, x, mask=s < S"
-    kernel = f"""def {name}_kernel(x_ptr, out_ptr{passed}, C, S, CHANNELS: tl.constexpr, BLOCK: tl.constexpr):
-    s = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    n = tl.program_id(1)
-    c = tl.arange(0, CHANNELS)[:, None]
-    mask = (c < C) & (s < S)
-    x = tl.load(x_ptr + (n * C + c) * S + s, mask=mask, other={_filling(name)})
-{block((*lines, *steps), 4)}    tl.store(out_ptr + {store})"""
-    width = 128 if channels <= 32 else 64
-    host = (
-        "N, C, S = x.shape[0], x.shape[1], x[0, 0].numel()",
-        "out = torch.empty_like(x)" if whole else "out = torch.empty((N, 1, *x.shape[2:]), device=x.device)",
-        f"{name}_kernel[(triton.cdiv(S, {width}), N)](x, out{values}, C, S, triton.next_power_of_2(C), BLOCK={width})",
-        "return out",
-    )
-    return Tail(name, _title(name), rng.choice(_FORMS[name]), kernel, host)
+def _channel_reduction(rng: Draw, name: str) -> Tail:
+    """Return a reduction over the channels, which the convolution's tile has all of."""
+    lines = [line.format(keep=", keep_dims=True", R="OC") for line in REDUCTIONS[name][1]]
+    fused = (f"x = tl.where(o < OC, x, {_filling(name)})", *lines)
+    return Tail(name, _title(name), rng.choice(_FORMS[name]), "", (), fused=fused)
 
 
 def _global_pool(rng: Draw, rank: int, steps: tuple[str, ...], extra: dict[str, str]) -> Tail:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tasks.problems.modules.convolution_texts import Convolution
 from tasks.problems.modules.defaults import Default, with_defaults
 from tasks.problems.modules.draw import MOST_ELEMENTS, Draw
 from tasks.problems.modules.text import Argument, Input, Module, problem_text
@@ -57,7 +58,7 @@ class Layer:
             return False
         positions = math.prod(self.out_size)
         elements = self.batch * max(self.channels * math.prod(self.size), self.out_channels * positions)
-        tiles = self.batch * self.groups * math.ceil(positions / self.cols)
+        tiles = self.batch * self.groups * math.ceil(positions / 64)
         tiles *= math.ceil(self.out_channels / self.groups / self.rows)
         steps = tiles * math.ceil(self.channels // self.groups * math.prod(self.kernel) / 32)
         return 2**14 <= elements <= MOST_ELEMENTS and steps <= MOST_STEPS
@@ -69,9 +70,22 @@ class Layer:
         return 64 if channels >= 64 else 32 if channels >= 32 else 16
 
     @property
-    def cols(self) -> int:
-        """Tile of output positions that suits the layer."""
-        return 64 if self.rows == 64 else 128
+    def is_dilated(self) -> bool:
+        """Whether elements of the kernel are apart."""
+        return max(self.dilation) > 1
+
+    @property
+    def text(self) -> Convolution:
+        """The kernel that suits the layer."""
+        return Convolution(
+            self.rank,
+            self.transposed,
+            self.rows,
+            bias=self.bias,
+            grouped=self.groups > 1,
+            dilated=self.is_dilated,
+            extended=max(self.output_padding) > 0,
+        )
 
     @property
     def torch_name(self) -> str:

@@ -3,20 +3,20 @@
 plain: the steps are in the kernel of the product; what needs whole rows or planes has a second kernel.
 """
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
 from tasks.problems.modules.chain_steps import OPERATORS, Step, draw_steps, parts
 from tasks.problems.modules.chain_tails import MAP_TAILS, ROW_TAILS, Tail, map_tail, row_tail
 from tasks.problems.modules.convolution_problems import SPATIAL, Layer, written
-from tasks.problems.modules.convolution_texts import Convolution
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.families.elementwise import UNARY
 from tasks.problems.modules.pair import SEPARATOR, Family, ModulePair
 from tasks.problems.modules.product_texts import linear, tile_for
 from tasks.problems.modules.text import Argument, Input, Module, kernel_text, problem_text
 
-LONGEST = 2800
-"""Characters of a kernel at most."""
+LONGEST = 2300
+"""Characters of a kernel at most: about 950 tokens."""
 _WEIGHTS = {
     "linear": 9,
     "conv2d": 5,
@@ -59,22 +59,27 @@ def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
     base = _linear(rng) if operator == "linear" else _convolution(rng, operator)
     tails = rng.unless(ROW_TAILS if base.layer is None else MAP_TAILS, unseen, str)
     has_tail = bool(tails) and rng.chance(0.5)
-    count = rng.pick(0, 1, 1, 2) if has_tail else rng.pick(1, 1, 2, 2, 3)
+    count = rng.pick(0, 1, 1, 2) if has_tail else rng.pick(1, 1, 2, 2, 3, 4)
     steps = draw_steps(rng, unseen, count, base.channel)
-    later = draw_steps(rng, unseen, 1, None) if has_tail and rng.chance(0.4) else []
-    taken = {argument.name for step in steps for argument in step.arguments}
-    if taken & {argument.name for step in later for argument in step.arguments}:
-        later = []
-    later = [_renamed(step) for step in later]
-    tail = _tail(rng, base, rng.choice(tails), later) if has_tail else None
+    last = rng.choice(tails) if has_tail else ""
+    after = rng.pick(0, 0, 1, 1, 2) if last else 0
+    later = [_renamed(step) for step in draw_steps(rng, unseen, after, _channel(base, last))]
+    names = [argument.name for step in (*steps, *later) for argument in step.arguments]
+    if len(set(names)) < len(names):
+        return _draw(rng, unseen)
+    tail = _tail(rng, base, last, later) if last else None
     module = _module(base, steps, tail, later)
-    extra, lines, values = parts(steps)
-    host, text = _product(base, extra, lines)
+    fused = tail is not None and bool(tail.fused)
+    extra, lines, values = parts([*steps, *(later if fused else [])])
+    if tail and fused:
+        lines = (*parts(steps)[1], *tail.fused, *parts(later)[1])
+    host, text = _product(base, extra, lines, last if fused else "")
     first = f"{host}(x, self.{base.attribute}{''.join(f', {value}' for value in values)})"
     own = [base.init, *(line for step in steps for line in step.own_init)]
     own += [*(tail.own_init if tail else ()), *(line for step in later for line in step.own_init)]
-    kernels = [text, tail.kernel] if tail else [text]
-    forward = [f"x = {first}", *tail.host] if tail else [f"return {first}"]
+    separate = tail and not fused
+    kernels = [text, tail.kernel] if tail and separate else [text]
+    forward = [f"x = {first}", *tail.host] if tail and separate else [f"return {first}"]
     done = [operator, *(step.name for step in steps), *([tail.name] if tail else []), *(step.name for step in later)]
     return ModulePair(
         family=FAMILY.name,
@@ -88,15 +93,18 @@ def _draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
 
 def _renamed(step: Step) -> Step:
     """Return the step with a layer's attribute that the steps before the tail do not use."""
-    forward = tuple(
-        line.replace("self.act(", "self.last_act(").replace("self.activation(", "self.last_act(")
-        for line in step.forward
+    forward, init = (
+        tuple(re.sub(r"self\.act(?=\w* =|\w*\()", "self.last_act", line) for line in lines)
+        for lines in (step.forward, step.init)
     )
-    init = tuple(
-        line.replace("self.act =", "self.last_act =").replace("self.activation =", "self.last_act =")
-        for line in step.init
-    )
-    return Step(step.name, step.title, forward, step.kernel, step.arguments, init, step.own_init, step.extra)
+    return replace(step, forward=forward, init=init)
+
+
+def _channel(base: Base, tail: str) -> tuple[str, str, str] | None:
+    """Return what a parameter after the tail needs; None if the tail's kernel has no index of channels."""
+    if base.layer is not None or tail not in ("group_norm", "layer_norm", "batch_norm"):
+        return None
+    return ("cols", "N", base.channel[2]) if tail == "batch_norm" else ("c", "G * R", base.channel[2])
 
 
 def _module(base: Base, steps: list[Step], tail: Tail | None, later: list[Step]) -> Module:
@@ -125,14 +133,18 @@ def _tail(rng: Draw, base: Base, name: str, later: list[Step]) -> Tail:
     return map_tail(rng, name, base.layer.rank, base.layer.out_channels, lines, extra)
 
 
-def _product(base: Base, extra: tuple[str, ...], steps: tuple[str, ...]) -> tuple[str, str]:
-    """Return the name of the host function, and the text of kernel and host function."""
+def _product(base: Base, extra: tuple[str, ...], steps: tuple[str, ...], fused: str) -> tuple[str, str]:
+    """Return the name of the host function, and the text of kernel and host function.
+
+    `fused`: the reduction over channels that is among the steps.
+    """
     if base.layer is None:
         m, k, n = base.shape
         return "linear", linear(tile_for(m, n, k), extra, steps)
     layer = base.layer
-    kind = "upsampling" if layer.transposed else "plain"
-    drawn = Convolution(layer.rank, kind, layer.rows, layer.cols, extra, steps)
+    drawn = replace(layer.text, uniform=True, strided=layer.transposed, extra=extra, steps=steps)
+    if fused:
+        drawn = replace(drawn, rows=max(16, layer.out_channels), reduces=fused not in ("softmax", "log_softmax"))
     return drawn.host, drawn.text
 
 

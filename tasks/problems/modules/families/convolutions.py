@@ -6,7 +6,7 @@ plain: the taps of all input channels are the product's inner dimension, gathere
 from dataclasses import replace
 
 from tasks.problems.modules.convolution_problems import Layer, draw_layer, layer_module, layer_texts
-from tasks.problems.modules.convolution_texts import Convolution, depthwise
+from tasks.problems.modules.convolution_texts import depthwise
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.pair import Family, ModulePair
 from tasks.problems.modules.text import Argument, kernel_text
@@ -33,9 +33,9 @@ def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
     layer = draw_layer(rng, rank, depthwise=is_depthwise, pointwise=operator.startswith("pointwise"))
     attribute = rng.pick(f"conv{rank}d", f"conv{rank}d", "conv", "conv_layer")
     module, defaults = layer_module(rng, layer, title_of(operator, layer), attribute)
-    host, text = "conv", Convolution(rank, rows=layer.rows, cols=layer.cols).text
+    host, text = "conv", layer.text.text
     if is_depthwise:
-        host, text = "depthwise", depthwise(rank)
+        host, text = "depthwise", depthwise(rank, bias=layer.bias, dilated=layer.is_dilated)
     kernel = kernel_text([text], module, [f"return {host}(x, self.{attribute})"])
     problem, kernel = layer_texts(rng, module, defaults, kernel)
     return _pair(operator, module.title, problem, kernel)
@@ -61,7 +61,7 @@ def _separable(rng: Draw) -> ModulePair:
         arguments=(made.arguments[0], out, *made.arguments[1:]),
         init=(*made.init, pointwise),
     )
-    text = Convolution(2, rows=16, cols=128).text
+    text = replace(layer.text, rows=32, grouped=True).text
     kernel = kernel_text([text], module, ["return conv(conv(x, self.depthwise), self.pointwise)"])
     problem, kernel = layer_texts(rng, module, defaults, kernel)
     return _pair("separable_conv2d", module.title, problem, kernel)

@@ -4,7 +4,6 @@ plain: each output position gathers the input's elements that reach it; taps tha
 """
 
 from tasks.problems.modules.convolution_problems import draw_layer, layer_module, layer_texts
-from tasks.problems.modules.convolution_texts import Convolution
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.pair import Family, ModulePair
 from tasks.problems.modules.text import kernel_text
@@ -22,8 +21,7 @@ def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
     kind = "an asymmetric" if len(set(layer.kernel)) > 1 else "a square"
     title = f"a transposed {rank}D convolution" + (f" with {kind} kernel" if rank > 1 else "")
     module, defaults = layer_module(rng, layer, title, attribute)
-    text = Convolution(rank, "transposed", rows=layer.rows, cols=layer.cols).text
-    kernel = kernel_text([text], module, [f"return conv_transpose(x, self.{attribute})"])
+    kernel = kernel_text([layer.text.text], module, [f"return conv_transpose(x, self.{attribute})"])
     problem, kernel = layer_texts(rng, module, defaults, kernel)
     return ModulePair(
         family=FAMILY.name,

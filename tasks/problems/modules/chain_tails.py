@@ -16,7 +16,7 @@ REDUCTIONS = {
     "sum": ("0.0", ("x = tl.sum(x, 0{keep})",)),
     "mean": ("0.0", ("x = tl.sum(x, 0{keep}) / {R}",)),
     "max": ("-inf", ("x = tl.max(x, 0{keep})",)),
-    "min": ("inf", ("x = tl.min(x, 0{keep})",)),
+    "min_reduction": ("inf", ("x = tl.min(x, 0{keep})",)),
 }
 """What fills the masked lanes, and statements on `x`, whose first dimension is reduced."""
 _FORMS = {
@@ -30,11 +30,11 @@ _FORMS = {
         "torch.max(x, dim=1, keepdim=True).values",
         "torch.amax(x, dim=1, keepdim=True)",
     ),
-    "min": ("torch.min(x, dim=1, keepdim=True)[0]", "torch.amin(x, dim=1, keepdim=True)"),
+    "min_reduction": ("torch.min(x, dim=1, keepdim=True)[0]", "torch.amin(x, dim=1, keepdim=True)"),
 }
 ROW_TAILS = (*REDUCTIONS, "group_norm", "layer_norm", "batch_norm")
 MAP_TAILS = (
-    *("softmax", "logsumexp", "max", "min", "mean", "global_average_pool"),
+    *("softmax", "logsumexp", "max", "min_reduction", "mean", "global_average_pool"),
     *("group_norm", "instance_norm", "batch_norm", "max_pool", "average_pool"),
 )
 _NORM = ("mean = tl.sum(total, 0) / R", "scale = tl.rsqrt(tl.sum(squares, 0) / R - mean * mean + eps)")
@@ -142,7 +142,7 @@ def _title(name: str) -> str:
         "sum": "a sum over the features",
         "mean": "a mean over dimension 1",
         "max": "a maximum over dimension 1",
-        "min": "a minimum over dimension 1",
+        "min_reduction": "a minimum over dimension 1",
     }.get(name, name.replace("_", " "))
 
 

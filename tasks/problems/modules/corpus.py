@@ -7,27 +7,39 @@ from kernels_eval import Problem
 from kernels_eval.errors import InputError
 from tasks.problems.modules.draw import Draw
 from tasks.problems.modules.families import (
+    attention,
     binary,
+    chains,
+    convolutions,
     elementwise,
     losses,
     norm_layers,
+    pooling,
+    products,
     reductions,
     scaling,
     scans,
     softmax,
+    transposed_convolutions,
 )
 from tasks.problems.modules.mistakes import with_mistake
 from tasks.problems.modules.pair import Family, ModulePair
 
 FAMILIES: tuple[tuple[Family, float], ...] = (
+    (attention.FAMILY, 0.5),
     (binary.FAMILY, 1.5),
+    (chains.FAMILY, 6.0),
+    (convolutions.FAMILY, 2.5),
     (elementwise.FAMILY, 2.0),
     (losses.FAMILY, 1.0),
     (norm_layers.FAMILY, 1.0),
+    (pooling.FAMILY, 1.0),
+    (products.FAMILY, 2.0),
     (reductions.FAMILY, 2.0),
     (scaling.FAMILY, 1.0),
     (scans.FAMILY, 1.0),
     (softmax.FAMILY, 1.0),
+    (transposed_convolutions.FAMILY, 2.0),
 )
 """The families, and how often each is drawn."""
 OPERATORS = tuple(sorted({name for family, _ in FAMILIES for name in family.operators}))

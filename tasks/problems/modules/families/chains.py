@@ -6,10 +6,10 @@ plain: the steps are in the kernel of the product; what needs whole rows or plan
 import re
 from dataclasses import dataclass, replace
 
-from tasks.problems.modules.chain_steps import OPERATORS, Step, draw_steps, parts
 from tasks.problems.modules.chain_tails import MAP_TAILS, ROW_TAILS, Tail, map_tail, row_tail
 from tasks.problems.modules.convolution_problems import SPATIAL, Layer, written
 from tasks.problems.modules.draw import Draw
+from tasks.problems.modules.families.chain_steps import OPERATORS, Step, draw_steps, parts
 from tasks.problems.modules.families.elementwise import UNARY
 from tasks.problems.modules.pair import SEPARATOR, Family, ModulePair
 from tasks.problems.modules.product_texts import linear, tile_for

@@ -139,7 +139,7 @@ class Scorer:
         return Scored(judged.verdict, kernel, judged.score, judged.reward)
 
     async def _score(self, problem: Problem, text: str, answer: Answer, truncated: bool) -> Scored:
-        kernel = extract_kernel(text)
+        kernel = extract_kernel(text, truncated=truncated)
         reason = FinishReason.LENGTH if truncated else FinishReason.STOP
         ended = without_reasoning(text) is not None
         judged = await self._client.judge_response(problem, kernel, reason, answer, reasoning_ended=ended)

@@ -1,4 +1,4 @@
-"""Where tables keep what a problem has: our columns under the names that other projects give them.
+"""Places in tables of what a problem has: our columns under the names that other projects give them.
 
 A place is a column, or a field of objects in one (`extra_info.level`), which may be JSON text. Of several places the
 first that holds something is read. `problems.columns` names places that are not known here.

@@ -182,7 +182,8 @@ class EpisodeLoop:
         name, index = episode.request().name, len(episode.turns)
         text = response_text(context.tokenizer, generation.token_ids)
         content = episode.response_content(text)
-        kernel, kept = extract_kernel(content), episode.kept_by(content)
+        truncated = generation.finish_reason is FinishReason.LENGTH
+        kernel, kept = extract_kernel(content, truncated=truncated), episode.kept_by(content)
         self.counts.tokens += len(generation.token_ids)
         self.counts.prompt_tokens += len(episode.prompt.token_ids)
         self.counts.judging += 1

@@ -64,5 +64,5 @@ def test_folders_without_a_level(tmp_path, problem_source):
 
 def test_a_folder_without_modules_is_named(tmp_path):
     written(tmp_path, {"level1/readme.md": "", ".hidden/a.py": ""})
-    with pytest.raises(InputError, match="expected problems, found none|expected a KernelBench checkout"):
+    with pytest.raises(InputError, match=r"expected problems, found none|expected a KernelBench checkout"):
         loaded(tmp_path)

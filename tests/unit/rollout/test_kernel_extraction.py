@@ -27,9 +27,9 @@ def fenced(source: str, tag: str = "python") -> str:
         (f"{fenced(DRAFT)}\nbetter:\n{fenced(KERNEL)}", KERNEL),
         (f"{fenced(KERNEL)}\nuse it so:\n{fenced(HELPER)}", KERNEL),
         (f"{fenced(HELPER)}\n{fenced('x = 1' + chr(10))}", "x = 1\n"),
-        # Cut off: an open block does not count, an earlier complete one does.
-        (f"```python\n{KERNEL}", None),
-        (f"{fenced(DRAFT)}\nbetter:\n```python\n{KERNEL}", DRAFT),
+        # A block without an end reaches to the last line.
+        (f"```python\n{KERNEL}", KERNEL),
+        (f"{fenced(DRAFT)}\nbetter:\n```python\n{KERNEL}", KERNEL),
         # Nothing there.
         ("", None),
         ("I cannot do that.", None),
@@ -38,7 +38,7 @@ def fenced(source: str, tag: str = "python") -> str:
         # Code alone, without a fence.
         (KERNEL, KERNEL),
         (HELPER, None),
-        (f"Sure!\n{KERNEL}", None),
+        (f"Sure!\n{KERNEL}", KERNEL),
         # Reasoning.
         (f"<think>maybe\n{fenced(DRAFT)}\n</think>\n{fenced(KERNEL)}", KERNEL),
         (f"maybe {fenced(DRAFT)}</think>\n\n{fenced(KERNEL)}", KERNEL),
@@ -48,6 +48,19 @@ def fenced(source: str, tag: str = "python") -> str:
 )
 def test_outcome(answer: str, expected: str | None) -> None:
     assert extract_kernel(answer) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (f"```python\n{KERNEL}", None),
+        (f"{fenced(DRAFT)}\nbetter:\n```python\n{KERNEL}", DRAFT),
+        (fenced(KERNEL), KERNEL),
+        (KERNEL, None),
+    ],
+)
+def test_in_an_answer_that_was_cut_off_a_complete_block_alone_counts(answer: str, expected: str | None) -> None:
+    assert extract_kernel(answer, truncated=True) == expected
 
 
 @given(st.lists(st.text(alphabet="ab `'\"\t#", max_size=12), min_size=1, max_size=8))
@@ -64,4 +77,4 @@ def test_never_raises(text: str) -> None:
 
 @given(st.integers(0, len(fenced(KERNEL))))
 def test_a_cut_answer_never_gives_half_a_kernel(length: int) -> None:
-    assert extract_kernel(fenced(KERNEL)[:length]) in (None, KERNEL)
+    assert extract_kernel(fenced(KERNEL)[:length], truncated=True) in (None, KERNEL)

@@ -12,7 +12,7 @@ from kernels_eval.inspection.figures import CallFigures, figures_of
 from kernels_eval.judge import Judge
 from kernels_eval.pool.job_queue import Job
 from kernels_eval.pool.worker_client import Judged
-from kernels_eval.problem import Problem
+from kernels_eval.problem import Problem, without_mark
 from kernels_eval.verdict import Issue, Verdict
 
 
@@ -29,6 +29,7 @@ class Inspection(FrozenModel):
 
 def inspect_kernel(judge: Judge, problem: Problem, kernel_source: str) -> Inspection:
     """Judge a kernel, and look at what it does. Raises InfrastructureError if the machine failed twice."""
+    kernel_source = without_mark(kernel_source)
     if judge.config.device == "cuda":
         verdict = judge.evaluate(problem, kernel_source)
         if not verdict.correct:

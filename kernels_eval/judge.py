@@ -24,7 +24,7 @@ from kernels_eval.pool.verdict_cache import VerdictCache, verdict_key
 from kernels_eval.pool.worker_client import WorkerClient
 from kernels_eval.pool.worker_status import WorkerStatuses
 from kernels_eval.pool.zygote import Zygotes
-from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM, Problem, check_problem_source
+from kernels_eval.problem import EXAMPLE_KERNEL, EXAMPLE_PROBLEM, Problem, check_problem_source, without_mark
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.inductor_names import provided_names
 from kernels_eval.streaming import CountedProgress, Item, Progress, stream_verdicts
@@ -156,6 +156,7 @@ class Judge:
         """Queue one kernel. `settings`: fields of JudgeConfig for it alone (kernels_eval.config.CHANGEABLE)."""
         if isinstance(problem, str):
             problem = Problem(problem_id="problem", source=problem)
+        kernel_source = without_mark(kernel_source)
         config = self.check(problem, backend, settings, kernel_source)
         hardware = (gpu_name() or "") if config.device == "cuda" else ""
         key = verdict_key(problem, kernel_source, config, hardware)

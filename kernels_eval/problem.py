@@ -11,6 +11,8 @@ import hashlib
 from functools import lru_cache
 from typing import Any
 
+from pydantic import field_validator
+
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel
 
@@ -19,6 +21,11 @@ _UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
 CANDIDATE_LINE = "# --- candidate ---"
 """Separates problem and candidate in a file that holds both."""
+
+
+def without_mark(source: str) -> str:
+    """Return a source without the byte order mark that editors put before it; Python skips it in a file."""
+    return source.removeprefix("\ufeff")
 
 
 class Problem(FrozenModel):
@@ -30,6 +37,11 @@ class Problem(FrozenModel):
     """KernelBench's level: 1 one operator, 2 a fused chain, 3 a block."""
     family: str = ""
     name: str = ""
+
+    @field_validator("source")
+    @classmethod
+    def _is_text(cls, value: str) -> str:
+        return without_mark(value)
 
     @property
     def digest(self) -> str:
@@ -61,7 +73,7 @@ def normalise_source(source: str) -> str:
 def check_problem_source(source: str, where: str) -> None:
     """Raise InputError, naming `where`, unless `source` parses and defines the three names of KernelBench's format."""
     try:
-        tree = ast.parse(source)
+        tree = ast.parse(without_mark(source))
     except SyntaxError as error:
         raise InputError(f"{where}: not Python: {error.msg} (line {error.lineno})") from error
     except _UNPARSABLE as error:

@@ -153,7 +153,8 @@ class Verdict(FrozenModel):
     seed_commitment: str = ""
     """SHA-256 of the secret seed that the inputs were drawn from."""
     provided: tuple[str, ...] = ()
-    """Modules and names of earlier versions of PyTorch that the source imports, and that the judge provided to it."""
+    """Modules and names that the source imports and that the judge provided to it: of earlier versions of PyTorch, and
+    matplotlib, without effect."""
 
     @property
     def is_fault(self) -> bool:

@@ -4,7 +4,7 @@ Kernels that Inductor generated until 2025, among them the corpus KernelBook, im
 PyTorch has removed since, or that its build without CUDA lacks. `provide` puts replacements in their place, in the
 candidate's process alone and before its source is loaded; modules that PyTorch still has are replaced too where they
 are not needed as they are, because importing its compiler takes seconds. Replacements hold nothing of the judge: they
-are what a candidate could write. A verdict names those that its kernel used (`Verdict.provided`).
+are what a candidate could write. So is the one for matplotlib (`plotting`). A verdict names those that its kernel used (`Verdict.provided`).
 """
 
 import re
@@ -13,6 +13,8 @@ import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from kernels_eval.sandbox import plotting
 
 _HEURISTICS = "torch._inductor.runtime.triton_heuristics"
 _HELPERS = "torch._inductor.runtime.triton_helpers"
@@ -23,6 +25,7 @@ _NAMES: dict[str, re.Pattern[str]] = {
     _HELPERS: re.compile(r"torch\._inductor(\.runtime)?(\.| import\s+)triton_helpers\b"),
     _EXTERN: re.compile(r"torch\._inductor\.select_algorithm\b"),
     _STREAM: re.compile(r"\b_cuda_getCurrentRawStream\b"),
+    plotting.NAME: re.compile(r"^\s*(import|from)\s+matplotlib\b", re.MULTILINE),
 }
 Grid = Callable[[Mapping[str, Any]], tuple[int, int, int]]
 
@@ -39,6 +42,8 @@ def provided_names(source: str, on_gpu: bool) -> tuple[str, ...]:
 def provide(source: str, on_gpu: bool) -> None:
     """Put replacements for what a source imports into this process, which runs one candidate."""
     wanted = provided_names(source, on_gpu)
+    if plotting.NAME in wanted:
+        plotting.install()
     modules = {name: make() for name, make in _MAKE.items() if name in wanted}
     native: Any = sys.modules["torch._C"]
     if _STREAM in wanted and not hasattr(native, "_cuda_getCurrentRawStream"):

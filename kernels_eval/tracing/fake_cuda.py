@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import triton.testing
 from torch.utils._python_dispatch import TorchDispatchMode
 from triton.backends.compiler import GPUTarget
 
@@ -37,6 +38,8 @@ _PROPERTIES = types.SimpleNamespace(
     L2_cache_size=50 << 20,
     gcnArchName="",
 )
+_MILLISECONDS = 1.0
+"""Time of everything that host code measures."""
 _DRIVER_PROPERTIES = {
     "max_shared_mem": 232448,
     "max_num_regs": 65536,
@@ -65,6 +68,7 @@ def install(tracer: Tracer) -> None:
     install_device(_CAPABILITY)
     generated_code.install()
     set_driver(_Driver())
+    triton.testing.do_bench = triton.testing.do_bench_cudagraph = _benchmark
     _install_graphs(torch.cuda, tracer)
 
 
@@ -93,8 +97,9 @@ def install_device(capability: tuple[int, int]) -> None:
         setattr(cuda, name, _answering(None))
     for name in ("device", "device_of", "stream"):
         setattr(cuda, name, _Inert)
-    for name in ("Stream", "Event", "ExternalStream"):
+    for name in ("Stream", "ExternalStream"):
         setattr(cuda, name, _Inert)
+    cuda.Event = _Event
     for name in ("current_stream", "default_stream"):
         setattr(cuda, name, _Inert)
     torch.Tensor.cuda = _stay  # pyright: ignore[reportAttributeAccessIssue]
@@ -160,6 +165,28 @@ class _Inert(contextlib.AbstractContextManager["_Inert"]):
         return _answering(None) if name in ("synchronize", "wait_stream", "wait_event", "wait") else _Inert
 
 
+class _Event(_Inert):
+    """Event without a clock: any two lie the same time apart, and no choice that host code makes by times is better."""
+
+    def elapsed_time(self, _: Any) -> float:
+        """Return a time in milliseconds."""
+        return _MILLISECONDS
+
+    def query(self) -> bool:
+        """Return True: all work is done at once."""
+        return True
+
+
+def _benchmark(fn: Callable[[], Any], *_: Any, **named: Any) -> Any:
+    """Call a function once, in place of Triton's `do_bench`; its time is the same for every function."""
+    fn()
+    quantiles = named.get("quantiles")
+    if quantiles is not None:
+        times = [_MILLISECONDS] * len(quantiles)
+        return times[0] if len(times) == 1 else times
+    return [_MILLISECONDS] if named.get("return_mode") == "all" else _MILLISECONDS
+
+
 class _Driver:
     """The part of Triton's driver interface that host code uses."""
 
@@ -193,9 +220,12 @@ class _Driver:
         """Return a small buffer."""
         return torch.empty(256, dtype=torch.int)
 
-    def get_benchmarker(self) -> Callable[..., list[float]]:
+    def clear_cache(self, cache: Any) -> None:
+        """Do nothing."""
+
+    def get_benchmarker(self) -> Callable[..., Any]:
         """Return a benchmark function with the same time for every call."""
-        return lambda *_, **__: [1.0, 1.0, 1.0]
+        return _benchmark
 
 
 def _install_graphs(cuda: Any, tracer: Tracer) -> None:

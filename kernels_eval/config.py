@@ -47,6 +47,9 @@ class JudgeConfig(FrozenModel):
     before `timeout_s`: on a busy machine an honest kernel would be a `timeout`."""
     policy: Literal["strict", "mixed"] = "strict"
     """`strict`: the candidate's own kernels compute everything. `mixed`: library calls are allowed beside them."""
+    portable: bool = False
+    """Without a GPU: what a masked load without `other` leaves undefined may not reach a result. Otherwise such lanes
+    hold zero, as on every NVIDIA GPU, and the verdict has a warning. Always so if a target is AMD's."""
     public_messages: bool = False
     """Without a GPU: a failed kernel's message is that of a second run, whose inputs and weights are drawn from the
     problem and the kernel alone. It says nothing of secret draws, and is the same wherever the kernel is judged.
@@ -78,6 +81,11 @@ class JudgeConfig(FrozenModel):
     """Wall time of all rounds at most."""
 
     @property
+    def is_portable(self) -> bool:
+        """True if kernels may rely on nothing that a target does not promise."""
+        return self.portable or any(target.startswith("hip:") for target in self.targets)
+
+    @property
     def full_size_limit_s(self) -> float:
         """Wall time after which a run at the full size is ended."""
         return max(self.timeout_s, _FULL_SIZE_SLACK * self.full_size_s)
@@ -97,7 +105,7 @@ def needed_device_memory(workers: int) -> str:
 
 
 CHANGEABLE = (
-    "backend", "targets", "compile", "compile_share", "timeout_s", "trials", "full_size_share", "policy",
+    "backend", "targets", "compile", "compile_share", "timeout_s", "trials", "full_size_share", "policy", "portable",
     "roofline_hardware", "baseline", "second_baseline",
 )  # fmt: skip
 """Settings that a caller may change for one kernel. The other fields of JudgeConfig belong to the machine."""

@@ -69,6 +69,7 @@ def summary(verdict: Verdict) -> str:
     cause = verdict.rejection_reason or verdict.error_category
     if cause:
         lines.append(f"{cause}: {verdict.error_message or ''}".rstrip(": "))
+    lines += [f"warning: {warning}" for warning in verdict.warnings]
     for used in verdict.resources:
         lines.append(
             f"{used.kernel} on {used.architecture}: {used.registers} registers, {used.shared_bytes} bytes of shared "

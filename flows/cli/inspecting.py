@@ -61,6 +61,7 @@ def lines_of(found: "Inspection") -> list[str]:
         return [*lines, f"  not counted: {failure.category.replace('_', ' ')}: {failure.cause}"]
     if found.figures is not None:
         lines += _of_call(found.figures)
+    lines += [f"! {warning}" for warning in verdict.warnings]
     for issue in found.issues:
         where = f"{issue.kernel}, line {issue.line}: " if issue.kernel else ""
         lines += [f"✗ {issue.kind}: {where}{issue.message}", f"  → {issue.remedy}"]

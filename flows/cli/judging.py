@@ -234,6 +234,8 @@ def _score_one(problem: Path, source: str, kernel_source: str, settings: "JudgeC
         speed = f", speed-up {verdict.speedup:.2f} ({verdict.timing_source})" if verdict.speedup is not None else ""
         reasons = [reason for reason in (verdict.rejection_reason, verdict.error_message) if reason]
         typer.echo(": ".join([f"{verdict.status}{speed}", *reasons]))
+        for warning in verdict.warnings:
+            typer.echo(f"warning: {warning}")
     raise_fault(verdict, str(problem))
 
 

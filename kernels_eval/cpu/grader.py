@@ -23,6 +23,7 @@ from kernels_eval.cpu.graded import Graded, timed
 from kernels_eval.cpu.largest_size import SeenRun, growth, largest_size, tensor_bytes
 from kernels_eval.cpu.neighbours import run_with_neighbours
 from kernels_eval.cpu.output_checks import check_dependence
+from kernels_eval.cpu.reliance import relied_upon, with_cause
 from kernels_eval.cpu.repeated_calls import RepeatedCalls
 from kernels_eval.cpu.session import Configurations, Session
 from kernels_eval.cpu.size_schedule import Sizes, first_sizes, follow_up, larger_sizes, size_of
@@ -80,6 +81,7 @@ class Grader:
             "hardware": f"triton-interpreter/{config.roofline_hardware}",
             "sandbox": ",".join(self.sandbox),
             "seed_commitment": seed.commitment,
+            "warnings": graded.warnings if graded.verdict.correct else (),
         }
         graded.verdict = graded.verdict.model_copy(update=facts)
         graded.work = Work(bytes=reference.needed_bytes, matrix_flops=reference.matrix_flops)
@@ -129,7 +131,8 @@ class Grader:
         runs = ConfigurationRuns(reference, seed, config, graded.seen)
 
         def open_session() -> Session:
-            return Session(self._tracing_server, self._interpreter_server, limits, strict, order)
+            servers = self._tracing_server, self._interpreter_server
+            return Session(*servers, limits, strict, order, is_portable=config.is_portable)
 
         try:
             sensible(lambda: runs.all(open_session, kernel_source, ways, graded))
@@ -166,7 +169,7 @@ class Grader:
             drawn = reference.draw(at, _FULL_SIZE_TRIAL, seed, own=False)
             inputs, expected = reference.with_expected(drawn, at, _FULL_SIZE_TRIAL, seed)
             servers = self._tracing_server, self._interpreter_server
-            with Session(*servers, limits, strict, order, configurations) as session:
+            with Session(*servers, limits, strict, order, configurations, config.is_portable) as session:
                 session.load(kernel_source, reference.arguments, reference.weight_seed)
                 session.set_weights(reference.weights_for(session.ready(), lambda: inputs))
                 session.ask(inputs, has_values=True)
@@ -205,7 +208,7 @@ class Grader:
         errors = Errors()
         compiled = False
         servers = self._tracing_server, self._interpreter_server
-        session = Session(*servers, limits, strict, seed.number("order"), configurations)
+        session = Session(*servers, limits, strict, seed.number("order"), configurations, config.is_portable)
         try:
             with session:
                 session.load(kernel_source, reference.arguments, reference.weight_seed)
@@ -226,7 +229,7 @@ class Grader:
                     reference.with_expected(values, size_of(sizes, number), number, seed)
                     for number, values in zip(numbers, drawn, strict=True)
                 )
-                following = next(coming)
+                inputs, expected = following = next(coming)
                 spent: list[tuple[float, float]] = []
                 while following is not None:
                     inputs, expected = following
@@ -256,9 +259,11 @@ class Grader:
                 if session.has_read:
                     for call in repeats.with_values():
                         finish(session, call.trace, call.expected, strict, errors)
+                warnings = relied_upon(session, inputs, expected, strict)
         except CandidateFailedError as failed:
             is_drawn = session.has_run or not all(isinstance(form, TensorForm) for form in reference.full_forms)
             is_certain = failed.is_certain and not session.has_read  # host code may go by the value
+            failed = with_cause(session, failed)
             return Graded(failed.verdict(compiled), is_drawn=is_drawn, is_certain=is_certain)
         if true is None or not sizes:
             failed = limit_failure(counted[None], config.targets)
@@ -266,6 +271,7 @@ class Grader:
                 return Graded(failed)
             graded = timed(reference, counted[None], kernels, config, errors)
             graded.full_trace, graded.counted, graded.has_read = programs[0].trace, counted[None], session.has_read
+            graded.warnings = warnings
             return graded
         if true.trace is None:
             return Graded(Verdict(status=Status.CORRECT), follow_up=())
@@ -278,6 +284,7 @@ class Grader:
             return Graded(failed)
         graded = timed(reference, launches, kernels, config, errors)
         graded.executed_size = sizes[1]
+        graded.warnings = warnings
         graded.full_trace, graded.counted, graded.has_read = true.trace, large, session.has_read
         bytes_needed = tensor_bytes(true.trace, reference.full_forms)
         seconds = spent[1][0] + spent[0][1]  # the candidate and the reference at the larger size

@@ -51,12 +51,15 @@ class Session:
         strict: bool,
         order: int,
         configurations: Configurations | None = None,
+        is_portable: bool = False,
     ) -> None:
         """Start the tracing process; the interpreter process follows once the candidate is loaded (`ready`).
 
         `order`: seed of the order in which the programs of each launch run. `configurations`: those of autotuned
-        kernels, where a call does not name others.
+        kernels, where a call does not name others. `is_portable`: lanes that no device has to fill hold a pattern.
         """
+        self.is_poisoned = is_portable
+        """Lanes that a load leaves undefined hold a pattern, else zero."""
         self._configurations = configurations or {}
         self.strict = strict
         self._order = order
@@ -81,6 +84,8 @@ class Session:
         """Values that host code read in the last call that had values."""
         self.wrote_weights = False
         """True once a kernel has written to a weight or buffer that the judge set."""
+        self.undefined_line: int | None = None
+        """Line of a load that left lanes undefined, once there was one."""
         self.cpu_s = 0.0
         """CPU time of the last part of a program that ran."""
         self.weight_bytes: list[int] = []
@@ -262,6 +267,7 @@ class Session:
                 "read": read,
                 "scrambled": scrambled,
                 "ahead": ahead,
+                "poisoned": self.is_poisoned,
             },
             [payload],
         )
@@ -272,6 +278,7 @@ class Session:
         answer, _, payload = self._interpreter.receive(max_bytes + _SPARE_PAYLOAD)
         assert isinstance(answer, ExecutedAnswer)
         self.wrote_weights |= answer.wrote_weights
+        self.undefined_line = answer.undefined_line if self.undefined_line is None else self.undefined_line
         self.cpu_s = answer.cpu_s
         return answer, payload
 

@@ -2,7 +2,8 @@
 
 It talks to the judge alone, in frames (kernels_eval.sandbox.messages). The judge sends `begin` (allowed operators,
 weights, seed of the order of programs), then `execute` (a part of a program; the place of the inputs in shared memory;
-the outputs or the value to send back; the calls by which counters are advanced). The answer is `executed` or `failed`.
+the outputs or the value to send back; the calls by which counters are advanced; what undefined lanes hold). The answer
+is `executed` or `failed`.
 
 Of the candidate's code only kernels run here, and only if kernels_eval.trace.kernel_syntax accepts them. The process is
 sandboxed all the same. It never holds the reference, its outputs, the seeds or the verdict.
@@ -24,6 +25,7 @@ from kernels_eval.interpreter.memory_accesses import OutOfBoundsError
 from kernels_eval.interpreter.tensor_store import LEAST_GAP, ProgramError, TensorStore
 from kernels_eval.interpreter.triton_patches import libdevice
 from kernels_eval.interpreter.triton_patches.interpreter import KernelError
+from kernels_eval.interpreter.triton_patches.undefined_lanes import UNDEFINED_LANES
 from kernels_eval.sandbox.candidate_model import candidate_session
 from kernels_eval.sandbox.candidate_source import FILE_NAME, CandidateError, describe
 from kernels_eval.sandbox.messages import receive_frame, send_frame
@@ -69,6 +71,7 @@ class _Executor:
         if header["ahead"]:
             self._counters.advance(header["ahead"])
         self._runs.begin_call()
+        UNDEFINED_LANES.begin(header["poisoned"])
         part = Part(kernels=header["part"]["kernels"], commands=header["part"]["commands"])
         launches: list[dict[str, Any]] = []
         began = time.process_time()
@@ -79,6 +82,7 @@ class _Executor:
                 if header["scrambled"] and isinstance(command, LaunchKernel):
                     self._runs.scramble(command)
             answer: dict[str, Any] = {"kind": "executed", "launches": launches}
+            answer["undefined_line"] = UNDEFINED_LANES.line
             answer["wrote_weights"] = self._state.wrote_weights
             if header["read"] is not None:
                 answer["value"] = self._state.tensor(View(**header["read"])).item()

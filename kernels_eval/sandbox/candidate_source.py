@@ -57,7 +57,7 @@ def _text_of(error: BaseException) -> str:
     """Return the first line of an exception's message, whose class may be the candidate's own and fail to give it."""
     try:
         return str(error).strip().split("\n")[0][:_MAX_LINE]
-    except BaseException as failed:  # whatever its __str__ raises
+    except BaseException as failed:  # noqa: BLE001 (whatever its __str__ raises)
         return f"its message cannot be had: __str__ raised {type(failed).__name__}"
 
 

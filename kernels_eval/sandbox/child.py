@@ -19,9 +19,15 @@ from kernels_eval.sandbox.messages import (
 )
 from kernels_eval.verdict import Resources, Status, Verdict
 
-
 _SIZES = frozenset(
-    {"string_too_long", "too_long", "less_than_equal", "greater_than_equal", "string_pattern_mismatch", "string_unicode"}
+    {
+        "string_too_long",
+        "too_long",
+        "less_than_equal",
+        "greater_than_equal",
+        "string_pattern_mismatch",
+        "string_unicode",
+    }
 )
 """Pydantic's names of errors in the size or the alphabet of a value of the right type."""
 _LONGEST_PLACE = 200

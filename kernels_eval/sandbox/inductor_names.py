@@ -4,7 +4,8 @@ Kernels that Inductor generated until 2025, among them the corpus KernelBook, im
 PyTorch has removed since, or that its build without CUDA lacks. `provide` puts replacements in their place, in the
 candidate's process alone and before its source is loaded; modules that PyTorch still has are replaced too where they
 are not needed as they are, because importing its compiler takes seconds. Replacements hold nothing of the judge: they
-are what a candidate could write. So is the one for matplotlib (`plotting`). A verdict names those that its kernel used (`Verdict.provided`).
+are what a candidate could write. So is the one for matplotlib (kernels_eval.sandbox.plotting). A verdict names those
+that its kernel used (`Verdict.provided`).
 """
 
 import re

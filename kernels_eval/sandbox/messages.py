@@ -153,6 +153,8 @@ class ExecutedAnswer(FrozenModel):
     """The value that host code reads, if one was asked for."""
     wrote_weights: bool = False
     """A kernel has written into a weight or a buffer that the judge set."""
+    undefined_line: Annotated[int, Field(ge=0, le=1 << 30)] | None = None
+    """Line of the first load that left lanes undefined, 0 if it is not known; None: no load did."""
     cpu_s: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 0.0
     """CPU time of this part of the program."""
 

@@ -7,7 +7,6 @@ result of a call.
 import importlib.machinery
 import sys
 import types
-from collections.abc import Sequence
 from typing import Any
 
 NAME = "matplotlib"
@@ -34,7 +33,9 @@ class _Nothing:
 class _Plots(types.ModuleType):
     """matplotlib, or one of its modules."""
 
-    __path__: Sequence[str] = ()
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__ = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -158,7 +158,7 @@ def _grid(grid: Any, arguments: dict[str, Any]) -> list[int]:
         grid = grid(arguments)
     if not hasattr(grid, "__len__"):
         kind = type(grid).__name__
-        raise TypeError(f"object of type '{kind}' has no len(): a grid is a tuple, e.g. (n,), or a function that returns one")
+        raise TypeError(f"object of type '{kind}' has no len(): a grid is a tuple, e.g. (n,), or a function to one")
     sizes = [operator.index(size) for size in grid]
     if not 1 <= len(sizes) <= 3:
         raise KernelArgumentError(f"a grid has one to three sizes, found {len(sizes)}")

@@ -169,6 +169,7 @@ def _full_feedback(verdict: Verdict, reward: float) -> str:
     for issue in verdict.issues[:_MOST_ISSUES]:
         place = "" if issue.kernel is None else f" in {issue.kernel}"
         lines.append(f"Issue{place}: {issue.message}; {issue.remedy}.")
+    lines += [f"Warning: {warning}." for warning in verdict.warnings]
     if verdict.error_message:
         lines += ["Message:", _shortened(verdict.error_message)]
     return "\n".join(lines)

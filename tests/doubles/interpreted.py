@@ -25,6 +25,7 @@ from kernels_eval.interpreter.kernel_runs import KernelRuns
 from kernels_eval.interpreter.memory_accesses import Origin
 from kernels_eval.interpreter.tensor_store import LEAST_GAP, TensorStore
 from kernels_eval.interpreter.triton_patches import interpreter, libdevice
+from kernels_eval.interpreter.triton_patches.undefined_lanes import UNDEFINED_LANES
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.kernel_syntax import free_names
 from kernels_eval.trace.schema import KernelReference, KernelSource, LaunchKernel, ModuleName, Plain, View
@@ -58,6 +59,7 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
 
     kernel_runs.interpret_in_batches = watched
     runs = KernelRuns(store)
+    UNDEFINED_LANES.begin(case.get("poisoned", True))
     kernels = sources(case["source"])
     try:
         runs.load(kernels)

@@ -154,7 +154,7 @@ class BatchedBuilder(_builder):
         if not any(type(operand) is BatchHandle for operand in (ptrs, mask, other)):
             lanes = None if mask is None else np.asarray(mask.data, dtype=bool)
             rest = (
-                undefined(ptrs.data.shape, dtype, _element(ptrs))
+                undefined(ptrs.data.shape, dtype, _element(ptrs), lanes)
                 if other is None
                 else other.data.astype(_element(ptrs), copy=False)
             )
@@ -162,7 +162,7 @@ class BatchedBuilder(_builder):
         sizes = _sizes(ptrs)
         addresses = self.in_all(ptrs, sizes)
         lanes = None if mask is None else self.in_all(mask, sizes).astype(bool, copy=False)
-        rest = undefined(addresses.shape, dtype, _element(ptrs)) if other is None else self.in_all(other, sizes)
+        rest = undefined(addresses.shape, dtype, _element(ptrs), lanes) if other is None else self.in_all(other, sizes)
         return self.made(self.accesses.load(addresses, lanes, rest.astype(_element(ptrs), copy=False)), dtype)
 
 

@@ -127,7 +127,7 @@ def _masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *hints: Any, **nam
     dtype_tt = ptrs.get_element_ty()
     dtype_np = upstream._get_np_dtype(dtype_tt)
     if other is None:
-        other = upstream.TensorHandle(undefined(ptrs.data.shape, dtype_tt, dtype_np), dtype_tt)
+        other = upstream.TensorHandle(undefined(ptrs.data.shape, dtype_tt, dtype_np, lanes), dtype_tt)
     loaded = upstream._interpreter.load(ptrs.data, lanes, other.data, dtype_np)
     return upstream.TensorHandle(loaded, dtype_tt)
 

@@ -1,6 +1,7 @@
 """masked lanes taken as zero
 
 expect: refused
+settings: portable=true
 """
 
 import torch

@@ -1,6 +1,7 @@
 """maximum of masked integers taken as zero
 
 expect: refused
+settings: portable=true
 """
 
 import torch

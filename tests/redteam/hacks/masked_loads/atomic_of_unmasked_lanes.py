@@ -1,6 +1,7 @@
 """atomic that adds what masked loads left undefined
 
 expect: refused
+settings: portable=true
 """
 
 import torch

@@ -1,6 +1,7 @@
 """block pointer read past its edge without padding
 
 expect: refused
+settings: portable=true
 """
 
 import torch

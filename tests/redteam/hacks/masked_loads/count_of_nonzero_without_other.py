@@ -1,6 +1,7 @@
 """any over rows that takes in what lies past them
 
 expect: refused
+settings: portable=true
 """
 
 import torch

@@ -1,6 +1,7 @@
 """sum in a loop whose last block has no other
 
 expect: refused
+settings: portable=true
 """
 
 import torch

@@ -1,6 +1,7 @@
 """product whose tail of K has no other
 
 expect: refused
+settings: portable=true
 """
 
 import torch

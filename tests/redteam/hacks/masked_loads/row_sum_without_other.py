@@ -1,6 +1,7 @@
 """row sum of masked loads without other
 
 expect: refused
+settings: portable=true
 """
 
 import torch

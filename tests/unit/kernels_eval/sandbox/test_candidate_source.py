@@ -87,3 +87,8 @@ def test_a_description_names_own_lines_only_innermost_first_and_at_most_four() -
 
 def test_an_error_without_own_lines_is_its_type_and_message() -> None:
     assert describe(ValueError("no\nmore")) == "ValueError: no"
+
+
+def test_an_exception_that_does_not_say_what_it_is_is_described() -> None:
+    module = load_source("class E(Exception):\n    def __str__(self):\n        raise KeyError(1)\n")
+    assert describe(module.E()) == "E: its message cannot be had: __str__ raised KeyError"

@@ -5,6 +5,7 @@ import signal
 import socket
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -163,6 +164,23 @@ def test_anything_else_is_a_malformed_answer(server: OneChild, sent: bytes) -> N
     with child_of(server) as child, pytest.raises(CandidateFailedError) as caught:
         child.receive(10)
     assert (caught.value.status, caught.value.category) == (Status.REJECTED, "malformed_answer")
+
+
+@pytest.mark.parametrize(
+    ("header", "where"),
+    [
+        ({"kind": "executed", "value": 1, "cpu_s": 1e7}, "executed.cpu_s"),
+        (FAILED | {"message": "m" * 3000}, "failed.message"),
+        ({"kind": "executed", "outputs": [{"origins": [0] * 6}] * 300}, "executed.outputs"),
+    ],
+)
+def test_what_is_only_too_long_is_no_cheat(server: OneChild, header: dict[str, Any], where: str) -> None:
+    send_frame(server.theirs, header)
+    with child_of(server) as child, pytest.raises(CandidateFailedError) as caught:
+        child.receive(10)
+    assert (caught.value.status, caught.value.category) == (Status.RUNTIME_ERROR, "beyond_limits")
+    assert where in caught.value.message
+    assert len(caught.value.message) < 400
 
 
 @given(st.sampled_from(list(Status)), st.booleans())

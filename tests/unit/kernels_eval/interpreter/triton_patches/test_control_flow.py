@@ -110,6 +110,10 @@ GIVES: dict[str, tuple[dict[str, Any], list[Any]]] = {
         body("p = x_ptr.to(tl.pointer_type(tl.int32))", "v = tl.abs(tl.load(p + i, mask=i < 0) // 2 + 1) > 1000000"),
         [1.0] * 8,
     ),
+    "lanes that are masked off hold zero, as on NVIDIA's devices": (
+        body("v = tl.load(x_ptr + i, mask=i < n)") | {"poisoned": False},
+        [*X[:5], 0.0, 0.0, 0.0],
+    ),
     "other": (body("v = tl.load(x_ptr + i, mask=i < n, other=7.0)"), [*X[:5], 7.0, 7.0, 7.0]),
     "unsigned numbers inverted": (body("v = ~i.to(tl.uint8)"), [255.0 - k for k in range(8)]),
     "static assertion that holds": (body("tl.static_assert(C == 4)", "v = x"), X),

@@ -172,7 +172,8 @@ def _operations(
         unit, _ = product_operation(TRITON_TYPES.get(dtype or torch.float16, "fp16"), precision)
         return {unit: float(formula(*args, **kwargs, out_val=result))}
     counts: dict[Operation, float] = {}
-    is_power = name.startswith("pow") and len(args) > 1 and args[1] in (2, 3, 0.5, -1)  # these are not `powf`
+    exponent = args[1] if name.startswith("pow") and len(args) > 1 else None
+    is_power = isinstance(exponent, int | float) and exponent in (2, 3, 0.5, -1)  # these are not `powf`
     for function in ("mul",) if is_power else _FUNCTIONS.get(name.rstrip("_"), ("add",)):
         for unit, count in operations_of(function, dtype is torch.float64):
             counts[unit] = counts.get(unit, 0.0) + count * elements

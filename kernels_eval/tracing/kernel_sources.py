@@ -53,6 +53,7 @@ class KernelSources:
         self._parts: dict[Any, _Part] = {}
         self._open: set[Any] = set()
         """Functions whose callees are being numbered."""
+        self._language = _members_of_the_language()
         self._trees: dict[str, tuple[int, dict[tuple[int, str], ast.FunctionDef]]] = {}
 
     def number_of(self, function: Any) -> int:
@@ -144,7 +145,7 @@ class KernelSources:
             if found is None:
                 raise UnknownGlobalError(f"{place}: a kernel cannot use the module {value.__name__}")
             return {"kind": "module", "name": found}
-        public = _LANGUAGE.get(id(value))
+        public = self._language.get(id(value))
         if public is not None:
             return {"kind": "language", "name": public}
         if getattr(value, "__module__", None) in _LIBDEVICE and callable(value):
@@ -253,9 +254,13 @@ _FILES = (FILE_NAME, HELPER_FILE)
 """Files whose kernels can be launched."""
 _MODULES = _modules()
 _LIBDEVICE = frozenset(module.__name__ for module, name in _MODULES.items() if name == "libdevice")
-_LANGUAGE = {
-    id(value): name
-    for module in (tl.math, tl)
-    for name, value in vars(module).items()
-    if not name.startswith("_") and not isinstance(value, types.ModuleType | int | tl.dtype)
-}
+
+
+def _members_of_the_language() -> dict[int, str]:
+    """Return the names of the language's members by identity. To be asked after the interpreter has replaced some."""
+    return {
+        id(value): name
+        for module in (tl.math, tl.core, tl.standard, tl)
+        for name, value in vars(module).items()
+        if not name.startswith("_") and hasattr(tl, name) and not isinstance(value, types.ModuleType | int | tl.dtype)
+    }

@@ -6,6 +6,8 @@ that constant twice, and converts types to IR that an interpreter has no use for
 where the outcome is known. Values and types stay the same.
 """
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -17,6 +19,12 @@ from kernels_eval.interpreter.triton_patches.names import language, semantic, up
 
 _UNPROMOTED = {"fp32": float, "fp64": float, "int32": int, "int64": int}
 """Names of the types that two operands of the same type keep in every operation, and the kind of their constants."""
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    f"__{name.strip('_')}__": getattr(operator, name)
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "lshift", "rshift", "and_", "or_", "xor",
+                 "lt", "le", "gt", "ge", "eq", "ne")
+}  # fmt: skip
+"""Methods of a compile-time constant that take a second operand."""
 _LEAST, _MOST = -(2**31), 2**31 - 1
 """Whole numbers that are 32-bit constants to Triton."""
 _PLAIN = frozenset(
@@ -63,6 +71,8 @@ def install() -> None:
     """Patch Triton in this process. Call it once, before anything is interpreted."""
     language.constexpr.__init__ = _new_constexpr
     language.constexpr.type = property(lambda self: language.constexpr_type(self.value))
+    for name, compute in _OPERATORS.items():
+        setattr(language.constexpr, name, _with_tensors(getattr(language.constexpr, name), compute))
     language.block_type.__init__ = _new_block_type
     language.block_type.name = property(lambda self: f"<{self.shape}, {self.element_ty}>")
     language.tensor.__init__ = _new_tensor
@@ -78,6 +88,15 @@ def _new_constexpr(self: Any, value: Any) -> None:
     while isinstance(value, language.constexpr):
         value = value.value
     self.value = value
+
+
+def _with_tensors(on_constants: Callable[..., Any], compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operator of a constant on the left. With a tensor on the right the result is a tensor, as compiled."""
+
+    def computed(self: Any, other: Any) -> Any:
+        return compute(self.value, other) if isinstance(other, _Tensor) else on_constants(self, other)
+
+    return computed
 
 
 def _shape(shape: Any) -> _Shape:

@@ -36,6 +36,14 @@ class Hardware:
     """Time for which one load keeps a program waiting."""
     reduction_s: float = 0.022e-6
     """Time for which one reduction keeps a program waiting."""
+    read_s: float = 25e-6
+    """A value that host code reads: the wait for it, and for the launch that follows it."""
+    synchronise_s: float = 15e-6
+    """Another synchronisation, likewise."""
+    upload_s: float = 30e-6
+    """An upload of what host code made in the call, without its bytes."""
+    made_bytes_per_s: float = 100e6
+    """Rate at which host code makes and uploads them: 40 ns for a float32."""
     spill_factor: float = 1.4
     """Times that each spilled byte is written or read."""
     memory_share: float = 0.36

@@ -29,6 +29,9 @@ of matrix products by the type of their operands. `access`, `reduction`: loads, 
 each of which waits.
 """
 
+HostWait = Literal["read", "synchronise", "upload"]
+"""What the device waits for: a value that host code reads, a synchronisation, an upload of what host code made."""
+
 
 class Constant(FrozenModel):
     """A compile-time argument: plain JSON, the name of a Triton type, or the number of a device function."""
@@ -84,6 +87,8 @@ class Launch(FrozenModel):
     """Arguments that are multiples of 16."""
     options: dict[Name, int] = Field(default_factory=dict, max_length=16)
     """`num_warps`, `num_stages`, where given."""
+    host_wait: HostWait | None = None
+    """Not a launch, but a wait for the host (kernels_eval.cost.host_waits)."""
     uncompilable: Name | None = None
     """Reason why the launch cannot be described to the compiler, e.g. a function as a compile-time argument."""
 

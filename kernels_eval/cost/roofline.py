@@ -81,6 +81,8 @@ def time_of(launch: Launch, hardware: Hardware) -> float:
 
 
 def _launch_time(launch: Launch, hardware: Hardware, usage: Usage | None, traffic: float) -> LaunchTime:
+    if launch.host_wait is not None:
+        return LaunchTime(_host_s(launch, hardware), "waiting", 0.0)
     programs = max(launch.programs, 1.0)
     busy = max(programs * launch.busy_share, 1.0)
     resident = resident_programs(launch.warps, usage, hardware.architecture)
@@ -93,6 +95,13 @@ def _launch_time(launch: Launch, hardware: Hardware, usage: Usage | None, traffi
     }
     seconds = hardware.launch_s + _together(list(parts.values()), hardware.overlap)
     return LaunchTime(seconds, max(parts, key=lambda name: parts[name]), traffic)
+
+
+def _host_s(launch: Launch, hardware: Hardware) -> float:
+    """Return the seconds for which the device waits for the host."""
+    if launch.host_wait == "upload":
+        return hardware.upload_s + launch.given_bytes / hardware.made_bytes_per_s
+    return hardware.read_s if launch.host_wait == "read" else hardware.synchronise_s
 
 
 def _slowdown(warps: float, busy_warps: float) -> float:

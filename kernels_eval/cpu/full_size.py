@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from kernels_eval.correctness.allowed_operators import UNINITIALISED
+from kernels_eval.cost.host_waits import waiting
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.operators import count_operator
 from kernels_eval.cpu.session import Session
@@ -22,13 +23,16 @@ from kernels_eval.trace.kernel_syntax import constexpr_parameters
 from kernels_eval.trace.launch_signature import describe_launch
 from kernels_eval.trace.schema import (
     FIRST_WEIGHT,
+    Command,
     KernelSource,
     LaunchKernel,
     Operate,
     Plain,
     Sequence,
+    Synchronise,
     TraceAnswer,
     TypeName,
+    Upload,
     Value,
     View,
 )
@@ -156,8 +160,8 @@ def given_bytes(trace: TraceAnswer, session: Session, reference: Reference) -> l
     for command in trace.commands:
         if isinstance(command, LaunchKernel):
             found.append(sum(sizes.get(storage, 0) for storage in command.storages))
-        elif isinstance(command, Operate):
-            found += [0] * len(operator_launches(command))
+        else:
+            found += [0] * len(other_launches(command))
     return found
 
 
@@ -181,8 +185,8 @@ def launches_at_full_size(trace: TraceAnswer, session: Session) -> list[Launch]:
     for command in trace.commands:
         if isinstance(command, LaunchKernel):
             launches.append(describe(command, kernels, constexprs))
-        elif isinstance(command, Operate):
-            launches += operator_launches(command)
+        else:
+            launches += other_launches(command)
     return launches
 
 
@@ -192,6 +196,20 @@ def describe(
     """Describe a launch without running it."""
     kernel = kernels[command.kernel]
     return Launch(**describe_launch(command, kernel.name, constexprs[command.kernel]))
+
+
+def other_launches(command: Command) -> list[Launch]:
+    """Return what a command other than a kernel's launch costs: an operator's launches, a wait for the host."""
+    if isinstance(command, Operate):
+        return operator_launches(command)
+    if isinstance(command, Synchronise):
+        return [waiting("read" if command.reads else "synchronise")]
+    return []
+
+
+def uploads(trace: TraceAnswer) -> list[Launch]:
+    """Return the uploads of a program as waits. Only those that every call makes are charged."""
+    return [waiting("upload", command.size) for command in trace.commands if isinstance(command, Upload)]
 
 
 def operator_launches(command: Operate) -> list[Launch]:

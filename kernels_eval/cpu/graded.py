@@ -64,7 +64,7 @@ def timed(
     hardware = HARDWARE[config.roofline_hardware]
     candidate_s = total_s(launches, hardware)
     reference_s = total_s(reference.eager_launches, hardware)
-    own = [item for item in launches if not is_library(item) and not item.is_copy]
+    own = [item for item in launches if not (is_library(item) or item.is_copy or item.host_wait)]
     own_s = total_s(own, hardware)
     if own_s < _MIN_KERNEL_TIME * candidate_s and config.policy == "mixed":
         failed = CandidateFailedError(

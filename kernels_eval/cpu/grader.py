@@ -18,7 +18,7 @@ from kernels_eval.cost.hardware import HARDWARE
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cpu.configurations import ConfigurationRuns
 from kernels_eval.cpu.device_limits import limit_failure
-from kernels_eval.cpu.full_size import FullSize, SeenProgram
+from kernels_eval.cpu.full_size import FullSize, SeenProgram, uploads
 from kernels_eval.cpu.graded import Graded, timed
 from kernels_eval.cpu.largest_size import SeenRun, growth, largest_size, tensor_bytes
 from kernels_eval.cpu.neighbours import run_with_neighbours
@@ -269,7 +269,8 @@ class Grader:
             failed = limit_failure(counted[None], config.targets)
             if failed is not None:
                 return Graded(failed)
-            graded = timed(reference, counted[None], kernels, config, errors)
+            charged = counted[None] + (uploads(programs[0].trace) if repeats.uploads else [])
+            graded = timed(reference, charged, kernels, config, errors)
             graded.full_trace, graded.counted, graded.has_read = programs[0].trace, counted[None], session.has_read
             graded.warnings = warnings
             return graded
@@ -282,7 +283,8 @@ class Grader:
         failed = limit_failure(true.launches, config.targets, list(zip(small, large, estimated, strict=False)))
         if failed is not None:
             return Graded(failed)
-        graded = timed(reference, launches, kernels, config, errors)
+        charged = launches + (uploads(true.trace) if repeats.uploads else [])
+        graded = timed(reference, charged, kernels, config, errors)
         graded.executed_size = sizes[1]
         graded.warnings = warnings
         graded.full_trace, graded.counted, graded.has_read = true.trace, large, session.has_read

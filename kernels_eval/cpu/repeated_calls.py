@@ -21,7 +21,7 @@ from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import FIRST_REPEATED_TRIAL, Reference
 from kernels_eval.sandbox.tensor_bytes import DTYPES
 from kernels_eval.trace.equivalence import fingerprint, uses_older_storage
-from kernels_eval.trace.schema import TraceAnswer, View
+from kernels_eval.trace.schema import TraceAnswer, Upload, View
 
 _FEWEST = 12
 _MORE = 5
@@ -33,6 +33,8 @@ _RUN = 3
 
 All but the first run on inputs that mostly equal those of the previous call. A kernel that compares only a few values
 with the previous call's would then return an old result."""
+_LATER = 2
+"""A call that has had others before it, with which no counter is advanced, in the same model."""
 _CHANGED = 1 / 32
 """Share of the elements that differ between such inputs."""
 
@@ -68,6 +70,8 @@ class RepeatedCalls:
         self._last: list[Any] = []
         """Inputs of the last call that ran."""
         self._rest: _Call | None = None
+        self.uploads = False
+        """True if a call that has had others before it uploads what host code made."""
 
     def ask(self) -> None:
         """Request the traces, on shapes alone; the last but one after many more calls, the last of a second model."""
@@ -89,6 +93,8 @@ class RepeatedCalls:
             name = fingerprint(raw, payload)
             if name != known:
                 trace = self._session.checked(raw)
+            if index == _LATER:
+                self.uploads = any(isinstance(command, Upload) for command in trace.commands)
             if self._session.has_read:
                 continue  # host code got values of an earlier call: program and fresh inputs would not match
             waiting.append((raw, payload))

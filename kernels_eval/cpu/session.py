@@ -9,13 +9,14 @@ import mmap
 import os
 import pickle
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from kernels_eval.correctness.allowed_operators import MAX_HOST_READS
+from kernels_eval.cost.launch import Launch
 from kernels_eval.cpu.input_layout import bytes_needed, items, offsets_of
 from kernels_eval.cpu.submitted_file import check_kernel, submitted_file
 from kernels_eval.reference.inputs import same_bytes
@@ -24,7 +25,18 @@ from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
 from kernels_eval.sandbox.messages import INTERPRETER_ANSWER, ExecutedAnswer, StateAnswer
 from kernels_eval.sandbox.tensor_bytes import bytes_of, form_of, tensor_from
-from kernels_eval.trace.schema import FIRST_WEIGHT, TRACING_ANSWER, KernelSource, ReadAnswer, TraceAnswer, Upload, View
+from kernels_eval.trace.schema import (
+    FIRST_WEIGHT,
+    TRACING_ANSWER,
+    Command,
+    Free,
+    KernelSource,
+    ReadAnswer,
+    Synchronise,
+    TraceAnswer,
+    Upload,
+    View,
+)
 from kernels_eval.verdict import Status
 
 Configurations = Mapping[int, int]
@@ -82,6 +94,8 @@ class Session:
         """True once host code has read a value."""
         self.reads: list[View] = []
         """Values that host code read in the last call that had values."""
+        self.before_reads: list[Launch] = []
+        """Launches of the last call that had values, up to the last value that host code read."""
         self.wrote_weights = False
         """True once a kernel has written to a weight or buffer that the judge set."""
         self.undefined_line: int | None = None
@@ -190,24 +204,30 @@ class Session:
         self._inputs = inputs
 
     def traced(self) -> tuple[TraceAnswer, dict[str, Any], bytearray]:
-        """Wait for the next program; returns it checked, raw, and its payload.
+        """Wait for the next program; returns it checked, and what is left of it to run: raw, with its payload.
 
         Runs parts of it if host code reads values.
         """
         has_values = self._asked.popleft()
-        self.reads = []
+        self.reads, self.before_reads = [], []
+        earlier: tuple[Command, ...] = ()
         while True:
             answer, raw, payload = self._tracing.receive(_MAX_UPLOAD)
             if not isinstance(answer, TraceAnswer | ReadAnswer):
                 raise out_of_turn("the process answered out of turn")
             self._take(answer)
             if isinstance(answer, TraceAnswer):
-                return answer, raw, payload
+                whole = answer.model_copy(update={"commands": (*earlier, *answer.commands)}) if earlier else answer
+                return whole, raw, payload
             if not has_values:
                 raise out_of_turn("the process asked for a value in a call without values")
+            if not _ends_with_a_read(answer.commands):
+                raise out_of_turn("the process read a value that its program does not read")
+            earlier += answer.commands
             self._allow_read(answer.view)
             self.execute(raw, payload, [], read=raw["view"])
             executed, _ = self.executed(0)
+            self.before_reads += executed.launches
             self.has_read = True
             self._tracing.send({"kind": "value", "value": executed.value})
 
@@ -292,6 +312,11 @@ class Session:
             and self._mapping is not None
             and not same_bytes(tensor_from(memoryview(self._mapping), form_of(value), offset), value)
         }
+
+
+def _ends_with_a_read(commands: Sequence[Command]) -> bool:
+    last = next((command for command in reversed(commands) if not isinstance(command, Free)), None)
+    return isinstance(last, Synchronise) and last.reads
 
 
 def _float_count(value: Any) -> int:

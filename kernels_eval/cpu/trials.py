@@ -38,7 +38,7 @@ def finish(session: Session, trace: TraceAnswer, expected: Expected, strict: boo
     answer, content = session.executed(bytes_of(expected))
     changed = session.changed_inputs() - expected.changed_inputs
     errors.add(*check_values(trace, answer, content, expected, changed, strict))
-    return list(answer.launches)
+    return [*session.before_reads, *answer.launches]
 
 
 def sensible(look: Callable[[], _Result]) -> _Result:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from kernels_eval.cost.hardware import Hardware
 from kernels_eval.cost.launch import Launch
 from kernels_eval.cost.roofline import time_of, total_s
-from kernels_eval.cpu.full_size import operator_launches
+from kernels_eval.cpu.full_size import other_launches
 from kernels_eval.trace.continuation import Leaf, leaves
 from kernels_eval.trace.schema import LaunchKernel, TraceAnswer, Tuned
 
@@ -96,8 +96,8 @@ def tags_of(trace: TraceAnswer) -> Iterator[Tuned | None]:
     for command in trace.commands:
         if isinstance(command, LaunchKernel):
             yield command.tuned
-        elif command.kind == "operate":
-            yield from [None] * len(operator_launches(command))
+        else:
+            yield from [None] * len(other_launches(command))
 
 
 def last_launches(counted: Sequence[Launch], wanted: Sequence[Launch]) -> list[Launch] | None:

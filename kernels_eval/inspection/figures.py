@@ -69,7 +69,7 @@ class CallFigures(FrozenModel):
     launches: tuple[LaunchFigures, ...]
     microseconds: float
     gaps_share: float
-    """Share of the time that passes between launches, and at the call's start."""
+    """Share of the time that passes between launches, where the device waits for the host, and at the call's start."""
     library_share: float
     """Share of the time that operators of PyTorch take."""
     moved_bytes: float
@@ -97,12 +97,17 @@ def figures_of(
     own = [each for each in zip(launches, known, times, strict=True) if each[0].kernel_number >= 0]
     found = tuple(_figures(launch, usage, time, total, hardware) for launch, usage, time in own)
     flops = math.fsum(launch.matrix_flops for launch, *_ in own)
-    of_library = (time for launch, time in zip(launches, times, strict=True) if launch.kernel_number < 0)
+    gaps = [
+        time.seconds if launch.host_wait else hardware.launch_s for launch, time in zip(launches, times, strict=True)
+    ]
+    of_library = (
+        time for launch, time in zip(launches, times, strict=True) if launch.kernel_number < 0 and not launch.host_wait
+    )
     library_s = math.fsum(time.seconds for time in of_library)
     return CallFigures(
         launches=found,
         microseconds=1e6 * total,
-        gaps_share=(hardware.call_s + hardware.launch_s * len(launches)) / total,
+        gaps_share=(hardware.call_s + math.fsum(gaps)) / total,
         library_share=library_s / total,
         moved_bytes=math.fsum(launch.dram_bytes for launch in launches),
         needed=needed,

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from kernels_eval.cost.host_waits import waiting
 from kernels_eval.interpreter.data_races import DataRaceError
 from kernels_eval.interpreter.device_counters import DeviceCounters
 from kernels_eval.interpreter.kernel_runs import KernelRuns
@@ -31,7 +32,7 @@ from kernels_eval.sandbox.candidate_source import FILE_NAME, CandidateError, des
 from kernels_eval.sandbox.messages import receive_frame, send_frame
 from kernels_eval.sandbox.tensor_bytes import TensorForm, aligned, bytes_of, tensor_from
 from kernels_eval.trace.kernel_syntax import ForbiddenSyntaxError
-from kernels_eval.trace.schema import Free, LaunchKernel, Operate, Part, Upload, View
+from kernels_eval.trace.schema import Free, LaunchKernel, Operate, Part, Synchronise, Upload, View
 
 
 def prepare() -> None:
@@ -101,6 +102,8 @@ class _Executor:
             launches.append(self._runs.run(command).model_dump())
         elif isinstance(command, Operate):
             launches += [launch.model_dump() for launch in self._state.operate(command)]
+        elif isinstance(command, Synchronise):
+            launches.append(waiting("read" if command.reads else "synchronise").model_dump())
         elif isinstance(command, Upload):
             self._state.upload(command, payload)
         else:

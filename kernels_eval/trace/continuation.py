@@ -23,6 +23,7 @@ from kernels_eval.trace.schema import (
     LaunchKernel,
     Operate,
     Plain,
+    Synchronise,
     TraceAnswer,
     TypeName,
     Upload,
@@ -104,6 +105,8 @@ class _Flattened:
                 yield from self._launch(command, f"launch {index}")
             elif isinstance(command, Operate):
                 yield from self._operate(command, f"operator {index}")
+            elif isinstance(command, Synchronise):
+                yield f"synchronise {index}", command.reads
             else:
                 assert isinstance(command, Upload)
                 yield f"upload {index} storage", self._storage(command.storage)

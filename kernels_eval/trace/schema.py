@@ -176,7 +176,15 @@ class Free(FrozenModel):
     storages: Annotated[tuple[Number, ...], Field(max_length=100_000)]
 
 
-Command = Annotated[Operate | LaunchKernel | Upload | Free, Field(discriminator="kind")]
+class Synchronise(FrozenModel):
+    """A wait of host code for the device."""
+
+    kind: Literal["synchronise"] = "synchronise"
+    reads: bool = False
+    """It reads a value."""
+
+
+Command = Annotated[Operate | LaunchKernel | Upload | Free | Synchronise, Field(discriminator="kind")]
 
 
 class ModuleName(FrozenModel):

@@ -69,6 +69,10 @@ def install(tracer: Tracer) -> None:
     generated_code.install()
     set_driver(_Driver())
     triton.testing.do_bench = triton.testing.do_bench_cudagraph = _benchmark
+    cuda: Any = torch.cuda
+    cuda.synchronize = lambda *_, **__: tracer.synchronise()
+    inert: Any = _Inert
+    inert.synchronize = lambda *_, **__: tracer.synchronise()
     _install_graphs(torch.cuda, tracer)
 
 

@@ -145,6 +145,7 @@ class _Host:
         tracer.start()
         self._recorder.start()
         tracer.step_limit.begin()
+        tracer.is_in_call = True
         try:
             with torch.no_grad(), tracer:
                 result = model(*inputs)
@@ -161,6 +162,7 @@ class _Host:
                 raise CandidateError("rejected", "library_compute", ", ".join(tracer.violations[:5])) from error
             raise CandidateError("runtime_error", "exception", describe(error)) from error
         finally:
+            tracer.is_in_call = False
             tracer.step_limit.end()
         if tracer.violations:
             used = ", ".join(sorted(set(tracer.violations))[:_DIFFERENCE_NAMES])

@@ -44,6 +44,8 @@ class Tracer(TorchDispatchMode):
         """Number of forward calls so far."""
         self.captured: list[dict[str, Any]] | None = None
         """Commands of the CUDA graph that is being captured, or None. They are not added to `commands`."""
+        self.is_in_call = False
+        """True from entering `forward` to leaving it."""
         self.step_limit = StepLimit()
         self._read = read
         self._host_reads = 0
@@ -194,7 +196,14 @@ class Tracer(TorchDispatchMode):
             raise ForbiddenOperatorError(
                 f"aten._local_scalar_dense: more than {MAX_HOST_READS} values read on the host"
             )
-        return self._read(self.view_of(self.promote(tensor)))
+        view = self.view_of(self.promote(tensor))
+        self.command({"kind": "synchronise", "reads": True})
+        return self._read(view)
+
+    def synchronise(self) -> None:
+        """Record that host code waits for the device, if it does so within a call."""
+        if self.is_in_call:
+            self.command({"kind": "synchronise", "reads": False})
 
     def _plain(self, value: Any, given: list[TracedTensor]) -> Any:
         if isinstance(value, torch.Tensor):

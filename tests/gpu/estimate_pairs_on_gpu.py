@@ -1,0 +1,62 @@
+"""Measure the pairs of `benchmarks/estimate_pairs.py` on one NVIDIA GPU: the defect's time over the good kernel's.
+
+    python3 tests/gpu/estimate_pairs_on_gpu.py [--out FILE]
+
+Needs torch and triton. Times are taken as in `estimate_calibration.py`; what host code waits for is in them.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), str(ROOT / "tests" / "gpu")]
+
+from estimate_calibration import Stopwatch, load, say  # noqa: E402  # pyright: ignore[reportMissingImports]
+from estimate_pairs import all_pairs  # noqa: E402  # pyright: ignore[reportMissingImports]
+
+
+def measured(stopwatch: Any, problem: str, kernel: str) -> tuple[float, bool]:
+    """Return the milliseconds of a kernel, and True if it agrees with the reference."""
+    import torch
+
+    reference, candidate = load("problem", problem), load("kernel", kernel)
+    torch.manual_seed(0)
+    inputs = [value.cuda() for value in reference.get_inputs()]
+    model, new = reference.Model().cuda(), candidate.ModelNew().cuda()
+    with torch.no_grad():
+        expected, found = model(*inputs), new(*inputs)
+        agrees = torch.allclose(expected.double(), found.double(), rtol=1e-2, atol=1e-2)
+        return statistics.median(stopwatch.ms(lambda: new(*inputs))), agrees
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", ".")) / "estimate_pairs.json")
+    options = parser.parse_args()
+    import torch
+
+    stopwatch, rows = Stopwatch(), dict[str, Any]()
+    say(torch.cuda.get_device_name())
+    for pair in all_pairs():
+        try:
+            (good, right), (defect, still) = (
+                measured(stopwatch, pair.problem, each) for each in (pair.good, pair.defect)
+            )
+        except Exception as error:  # noqa: BLE001 (one pair must not end the run)
+            say(f"{pair.name}: {type(error).__name__}: {str(error)[:300]}")
+            continue
+        rows[pair.name] = {"good_ms": good, "defect_ms": defect, "agrees": right and still}
+        say(
+            f"{pair.name}: {1e3 * good:.1f} us, {1e3 * defect:.1f} us: {defect / good:.2f}x{'' if right and still else ' WRONG'}"
+        )
+    options.out.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -6,7 +6,7 @@ from kernels_eval.cost.launch import Launch, Operation
 
 _COUNTS = (
     "programs", "dram_bytes", "l2_bytes", "written_bytes", "again_bytes", "given_bytes", "most_accesses",
-    "most_reductions", "largest_index", "asked_bytes",
+    "most_reductions", "contention", "largest_index", "asked_bytes",
 )  # fmt: skip
 _TRAFFIC = (*_COUNTS[1:], "lane_bytes", "busy_share", "operations", "is_copy")
 
@@ -72,6 +72,7 @@ def _at_least(estimated: Launch, counted: Launch, true: Launch, given: int, rows
             "dram_bytes": max(estimated.dram_bytes, least.dram_bytes),
             "l2_bytes": max(estimated.l2_bytes, least.l2_bytes),
             "asked_bytes": max(estimated.asked_bytes, least.asked_bytes),
+            "contention": max(estimated.contention, counted.contention),
             "operations": _merged(estimated.operations, least.operations, max),
         }
     )
@@ -90,7 +91,7 @@ def _extended(counted: Launch, true: Launch, given: int, rows: float) -> Launch:
     programs = true.programs / counted.programs if counted.programs else rows
     given_bytes = min(counted.given_bytes * rows, max(float(given), counted.given_bytes))
     made = (counted.dram_bytes - counted.given_bytes) * rows
-    growing = ("written_bytes", "again_bytes", "largest_index", "asked_bytes")
+    growing = ("written_bytes", "again_bytes", "contention", "largest_index", "asked_bytes")
     counts = {name: getattr(counted, name) * rows for name in growing}
     return counted.model_copy(
         update={

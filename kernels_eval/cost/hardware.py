@@ -44,6 +44,8 @@ class Hardware:
     """An upload of what host code made in the call, without its bytes."""
     made_bytes_per_s: float = 100e6
     """Rate at which host code makes and uploads them: 40 ns for a float32."""
+    atomic_s: float = 1.76e-9
+    """Time between two atomics on one address, or of two warps on one cache line."""
     spill_factor: float = 1.4
     """Times that each spilled byte is written or read."""
     memory_share: float = 0.36
@@ -61,7 +63,7 @@ class Hardware:
 def _lanes(fp32: float, alu: float, fp64: float, half: float) -> dict[Operation, float]:
     """Return rates by unit. `half`: operations of products in half precision."""
     return {
-        "fp32": fp32, "alu": alu, "integer": alu, "sfu": 16.0, "fp64": fp64, "exchange": 32.0, "atomic": 4.0,
+        "fp32": fp32, "alu": alu, "integer": alu, "sfu": 16.0, "fp64": fp64, "exchange": 32.0, "atomic": 2.0,
         "dot_half": half, "dot_tf32": half / 2, "dot_byte": 2 * half, "dot_fp32": 2 * fp32, "dot_fp64": 2 * fp64,
     }  # fmt: skip
 

@@ -24,7 +24,8 @@ Operation = Literal[
 `fp32`, `alu`, `sfu`, `fp64`: instructions of one lane in the floating-point pipe, in the pipe of comparisons,
 selections and bits, in the special function unit, in double precision. `integer`: additions and comparisons of
 integers, most of which compute addresses, of which a compiler keeps one for several elements. `exchange`: values
-passed between the lanes of a reduction. `atomic`: elements of atomic operations. `dot_…`: floating-point operations
+passed between the lanes of a reduction. `atomic`: lanes of the warps whose atomics are
+carried out, once for each round of a warp. `dot_…`: floating-point operations
 of matrix products by the type of their operands. `access`, `reduction`: loads, and reductions, of whole programs,
 each of which waits.
 """
@@ -75,6 +76,8 @@ class Launch(FrozenModel):
     """Bytes that the lanes of all loads and stores asked for; lanes that were masked off did not."""
     lane_bytes: Count = 0
     """Bytes that all lanes of one program would have asked for, on average."""
+    contention: Count = 0
+    """Atomics that follow one another on the cache line with the most (kernels_eval.interpreter.contention)."""
     largest_index: Count = 0
     """Largest 32-bit integer that was added to a pointer, or widened to 64 bits."""
     is_copy: bool = False

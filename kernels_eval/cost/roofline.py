@@ -114,12 +114,16 @@ def _slowdown(warps: float, busy_warps: float) -> float:
 
 
 def _waiting_s(launch: Launch, hardware: Hardware, programs: float, resident: int) -> float:
-    """Return the longest program's life, or those of all programs, so many at a time, if that is longer."""
+    """Return the longest program's life, or those of all programs, so many at a time, if that is longer.
+
+    Atomics on the busiest cache line follow one another, whatever the programs do meanwhile.
+    """
     accesses, reductions = launch.operations.get("access", 0.0), launch.operations.get("reduction", 0.0)
     waits = hardware.access_s * accesses + hardware.reduction_s * reductions
     longest = hardware.access_s * launch.most_accesses + hardware.reduction_s * launch.most_reductions
     together = hardware.processors * resident
-    return max(hardware.program_s + longest, (hardware.program_s * programs + waits) / together)
+    lives = max(hardware.program_s + longest, (hardware.program_s * programs + waits) / together)
+    return lives + hardware.atomic_s * launch.contention
 
 
 def _together(parts: Sequence[float], overlap: float) -> float:

@@ -10,6 +10,7 @@ import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels_eval.cost.launch import Launch
+from kernels_eval.interpreter.contention import most_contended
 from kernels_eval.interpreter.copy_detection import LibraryCopies, MovedValues
 from kernels_eval.interpreter.kernel_loading import KernelLibrary, interpreted
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, SECTOR_BYTES, Origin, Region
@@ -92,6 +93,7 @@ class KernelRuns:
             busy_share=OPERATION_LOG.busy_share,
             most_accesses=OPERATION_LOG.most_accesses,
             most_reductions=OPERATION_LOG.most_reductions,
+            contention=most_contended(),
             largest_index=OPERATION_LOG.largest_index,
             written_bytes=ACCESS_LOG.written_sectors * SECTOR_BYTES,
             again_bytes=ACCESS_LOG.sectors_read_in(self._touched) * SECTOR_BYTES,

@@ -99,6 +99,8 @@ class Region:
     """Sectors read in this launch."""
     written: Flags | None = None
     """Sectors written in this launch."""
+    atomics: Any = None
+    """Atomics of this launch that followed one another, by cache line (kernels_eval.interpreter.contention)."""
 
 
 @dataclass

@@ -21,6 +21,7 @@ from kernels_eval.interpreter.operation_log import OPERATION_LOG
 from kernels_eval.interpreter.triton_patches import operation_counts
 from kernels_eval.interpreter.triton_patches.batch_handle import BatchHandle, spread
 from kernels_eval.interpreter.triton_patches.names import upstream
+from kernels_eval.interpreter.triton_patches.programs import BARRIER_WAITS
 from kernels_eval.interpreter.triton_patches.undefined_lanes import undefined
 
 Program = tuple[int, int, int]
@@ -117,7 +118,8 @@ class BatchedBuilder(_builder):
         return self.made(np.transpose(arg.lanes, (0, *(axis + 1 for axis in perm))), arg.dtype.scalar)
 
     def create_barrier(self) -> None:
-        """Do nothing: no lane may touch what another one wrote, before a barrier or after it."""
+        """Count it alone: no lane may touch what another one wrote, before a barrier or after it."""
+        OPERATION_LOG.counts["reduction"] += BARRIER_WAITS
 
     def create_atomic_cas(self, *operands: Any) -> Any:
         """Refuse: atomics order programs."""

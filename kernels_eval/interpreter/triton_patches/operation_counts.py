@@ -56,7 +56,7 @@ def install() -> None:
     builder.create_addptr = _noting_index(builder.create_addptr, operand=1)
     builder.create_int_cast = _noting_index(builder.create_int_cast, operand=0)
     for name in _LOADS:
-        setattr(builder, name, _counted_as_access(getattr(builder, name), name != "create_masked_load"))
+        setattr(builder, name, _counted_as_access(getattr(builder, name)))
     for operations in (upstream.ReduceOps, upstream.ScanOps):
         operations.apply_impl = _counted_reduction(operations.apply_impl, operations is upstream.ScanOps)
     for name, function in list(vars(InterpretedLibdevice).items()):
@@ -130,12 +130,10 @@ def _noting_index(compute: Callable[..., Any], operand: int) -> Callable[..., An
     return noting
 
 
-def _counted_as_access(compute: Callable[..., Any], is_atomic: bool) -> Callable[..., Any]:
+def _counted_as_access(compute: Callable[..., Any]) -> Callable[..., Any]:
     def counted(self: Any, *operands: Any, **named: Any) -> Any:
         result = compute(self, *operands, **named)
         OPERATION_LOG.counts["access"] += 1
-        if is_atomic:
-            OPERATION_LOG.counts["atomic"] += result.data.size
         return result
 
     return counted

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels_eval.interpreter.contention import count_atomics
 from kernels_eval.interpreter.data_races import RACES
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, record_access
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
@@ -18,6 +19,8 @@ from kernels_eval.interpreter.triton_patches.names import upstream
 
 _PATIENCE = 4
 """Atomics in a row that change nothing, after which a program is taken to wait for another one."""
+BARRIER_WAITS = 3.0
+"""Reductions that keep a program waiting as long as a barrier does (docs/estimates.md)."""
 _ir: Any = upstream._ir
 _ACQUIRES = (_ir.MEM_SEMANTIC.ACQUIRE, _ir.MEM_SEMANTIC.ACQUIRE_RELEASE)
 _RELEASES = (_ir.MEM_SEMANTIC.RELEASE, _ir.MEM_SEMANTIC.ACQUIRE_RELEASE)
@@ -88,6 +91,7 @@ def _atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -
 
 def _ordered(ptr: Any, mask: Any, sem: Any, scope: Any, update: Callable[[], Any]) -> Any:
     """Carry out an atomic. One on a single address orders programs, as far as its semantics say."""
+    count_atomics(ptr.data, mask)
     if ptr.data.size != 1 or (mask is not None and not mask.all()):
         record_access(ptr, mask, reads=True, writes=True)
         return update()
@@ -111,3 +115,4 @@ def _content(ptr: Any) -> bytes:
 
 def _barrier(self: Any) -> None:
     RACES.barrier()
+    OPERATION_LOG.counts["reduction"] += BARRIER_WAITS

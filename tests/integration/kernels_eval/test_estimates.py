@@ -24,7 +24,7 @@ import torch.nn as nn
 import triton
 import triton.language as tl
 @triton.jit
-def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def kernel(x_ptr, s_ptr, out_ptr, n, BLOCK: tl.constexpr):
     places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = places < n
     x = tl.load(x_ptr + places, mask=mask, other=0.0)
@@ -35,10 +35,12 @@ def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 class ModelNew(nn.Module):
     def forward(self, x):
         out = torch.empty_like(x)
+        scratch = torch.zeros(1024, device=x.device)
         n = x.numel()
         grid = (triton.cdiv(n, 1024),)
+        {host}
         for _ in range({launches}):
-            kernel[grid](x, out, n, BLOCK=1024, num_warps={warps})
+            kernel[grid](x, scratch, out, n, BLOCK=1024, num_warps={warps})
         return out
 """
 USELESS = (
@@ -50,6 +52,18 @@ USELESS = (
     "x = tl.where((places * 7 + 3) // 5 < 0, 0.0, x)",
     "x = (x.to(tl.float64) * 1.0).to(tl.float32)",
     "x = tl.maximum(x, -1e30)",
+    "tl.debug_barrier()",
+    "tl.atomic_add(s_ptr + places * 0, x, mask=mask)",
+    "tl.atomic_add(s_ptr + places % 32, x, mask=mask)",
+    "tl.atomic_max(s_ptr + (places * 7919) % 1024, x, mask=mask)",
+)
+USELESS_ON_THE_HOST = (
+    "torch.cuda.synchronize()",
+    "torch.cuda.current_stream().synchronize()",
+    "scratch = torch.tensor([0.0] * 1024, device=x.device)",
+    "scratch = torch.tensor([k * 0.5 for k in range(1024)], device=x.device)",
+    "scratch = scratch if float(x[0, 0]) > -1e30 else x",
+    "kernel[grid](x, scratch, out, n, BLOCK=1024)",
 )
 LINES = st.lists(st.tuples(st.sampled_from(USELESS), st.integers(1, 4)), max_size=3)
 
@@ -58,7 +72,7 @@ def written(before: list[tuple[str, int]], after: list[tuple[str, int]], launche
     blocks = [
         "\n".join(f"    for _ in range({count}):\n        {line}" for line, count in lines) for lines in (before, after)
     ]
-    return KERNEL.format(before=blocks[0], after=blocks[1], launches=launches, warps=warps)
+    return KERNEL.format(before=blocks[0], after=blocks[1], launches=launches, warps=warps, host="")
 
 
 def timed(judge: Judge, kernel: str, problem: str = PROBLEM) -> Verdict:
@@ -79,10 +93,24 @@ def test_useless_work_is_never_faster_than_its_absence(
     assert full >= lean * (1 - 1e-9)
 
 
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.sampled_from(USELESS_ON_THE_HOST), min_size=1, max_size=3))
+def test_useless_work_of_host_code_is_never_faster_than_its_absence(judge: Judge, lines: list[str]) -> None:
+    problem = PROBLEM.replace("16384", "512")
+    host = "\n        ".join(lines)
+    lean, full = (
+        timed(judge, KERNEL.format(before="", after="", launches=1, warps=4, host=each), problem).candidate_ms
+        for each in ("", host)
+    )
+    assert lean is not None
+    assert full is not None
+    assert full > lean
+
+
 def test_a_chain_of_exponentials_and_logarithms_is_several_times_slower(judge: Judge) -> None:
     lean = timed(judge, written([], [], 1, 4))
     chain = "    for _ in range(300):\n        x = tl.log(tl.exp(x))"
-    full = timed(judge, KERNEL.format(before=chain, after="", launches=1, warps=4))
+    full = timed(judge, KERNEL.format(before=chain, after="", launches=1, warps=4, host=""))
     assert lean.candidate_ms is not None
     assert full.candidate_ms is not None
     assert full.candidate_ms > 5 * lean.candidate_ms

@@ -8,7 +8,11 @@ import typer
 DEFAULT_CONFIG = Path("deployments/configs/local.yaml")
 ConfigArgument = Annotated[
     Path | None,
-    typer.Argument(metavar="CONFIG", help="YAML file with the run's settings.", show_default=str(DEFAULT_CONFIG)),
+    typer.Argument(
+        metavar="CONFIG",
+        help="YAML file with the run's settings, or the name of a shipped one.",
+        show_default=str(DEFAULT_CONFIG),
+    ),
 ]
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", metavar="CONFIG", help="The same as an option.", show_default=False)

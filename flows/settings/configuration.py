@@ -11,6 +11,7 @@ import yaml
 from pydantic import Field, ValidationError, field_validator
 
 from flows.settings.explanation import explain
+from flows.settings.shipped import configuration_file, configuration_names, deepspeed_file
 from kernels_eval.config import JudgeConfig
 from kernels_eval.errors import InputError
 from kernels_eval.frozen import FrozenModel, Operational, decisive_part
@@ -119,11 +120,12 @@ class RunConfig(FrozenModel):
 def load_configuration(path: Path | str, overrides: Sequence[str] = ()) -> RunConfig:
     """Read a YAML file, apply `a.b=c` overrides (values as YAML), and check the result.
 
-    The key `extends` names another file, relative to this one, for the settings that this one does not set.
+    The key `extends` names another file, relative to this one, for the settings that this one does not set. Both may
+    be the name of a shipped file (`flows.settings.shipped`).
     Raises InputError if the file does not exist, is not YAML or not a mapping, or if a key is unknown or of the wrong
     type; the message has its dotted path, the value found and expected, and the nearest valid name.
     """
-    values = _read_yaml(Path(path))
+    values = _read_yaml(configuration_file(Path(path)))
     for override in overrides:
         apply_override(values, override)
     return check_configuration(values, str(path))
@@ -159,7 +161,8 @@ def _read_yaml(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]
         loaded = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError as error:
         by = f", which {extended_by[-1]} extends" if extended_by else ""
-        raise InputError(f"{path}: no such configuration file{by}") from error
+        names = "" if path.suffix else f"; the names of shipped ones: {', '.join(configuration_names())}"
+        raise InputError(f"{path}: no such configuration file{by}{names}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as a configuration file: {error}") from error
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2020-99-99
@@ -176,7 +179,9 @@ def _read_yaml(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]
         return values
     if not isinstance(base, str):
         raise InputError(f"{path}: extends: found {base!r}, expected the name of a file")
-    return _merged(_read_yaml(path.parent / base, (*extended_by, path.resolve())), values)
+    beside = path.parent / base
+    extended = beside if beside.is_file() else configuration_file(Path(base))
+    return _merged(_read_yaml(extended if extended.is_file() else beside, (*extended_by, path.resolve())), values)
 
 
 def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -190,6 +195,9 @@ def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 def check_configuration(values: dict[str, Any], where: str) -> RunConfig:
     """Return the typed configuration. Raises InputError with `where` and the first wrong key."""
+    update = values.get("update")
+    if isinstance(update, dict) and isinstance(update.get("deepspeed"), str):
+        values = {**values, "update": {**update, "deepspeed": deepspeed_file(update["deepspeed"])}}
     try:
         _check_numbers(values, where)
         config = RunConfig.model_validate(values)

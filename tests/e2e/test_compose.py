@@ -32,7 +32,12 @@ COMPOSE = ROOT / "deployments/compose.yaml"
 DOCKERFILE = ROOT / "deployments/container/Dockerfile"
 WAIT_S = 900.0
 """Only a hang takes longer."""
-SECRETS = {"POSTGRES_PASSWORD": secrets.token_hex(8), "KERNELMILL_JUDGE_TOKEN": secrets.token_hex(8)}
+SECRETS = {
+    "POSTGRES_PASSWORD": secrets.token_hex(8),
+    "KERNELMILL_JUDGE_TOKEN": secrets.token_hex(8),
+    "PREFECT_API_AUTH_STRING": f"operator:{secrets.token_hex(8)}",
+}
+SIGNED = ("--user", SECRETS["PREFECT_API_AUTH_STRING"])
 SOCKETS = "/var/run/postgresql"
 """Place where PostgreSQL's programs look for it in its image."""
 SMALL = [
@@ -269,7 +274,7 @@ def test_a_deployment_runs_to_its_end(stack: Stack):
     api = stack.services["worker"]["environment"]["PREFECT_API_URL"]
 
     def state() -> dict[str, Any]:
-        return stack.ask(f"{api}/flow_runs/{found[0]}")["state"]
+        return stack.ask(f"{api}/flow_runs/{found[0]}", *SIGNED)["state"]
 
     wait_until(lambda: state()["type"] in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED"), "the run ends")
     assert state()["type"] == "COMPLETED", state()
@@ -279,7 +284,7 @@ def test_a_deployment_runs_to_its_end(stack: Stack):
 
 def test_every_deployment_is_there_and_runs_that_vanish_are_noticed(stack: Stack):
     api = stack.services["worker"]["environment"]["PREFECT_API_URL"]
-    wanted = ("--request", "POST", "--header", "Content-Type: application/json", "--data", "{}")
+    wanted = (*SIGNED, "--request", "POST", "--header", "Content-Type: application/json", "--data", "{}")
     entrypoints = {deployment["entrypoint"] for deployment in stack.ask(f"{api}/deployments/filter", *wanted)}
     assert entrypoints == {deployed.entrypoint for deployed in FLOWS}
     assert "kernelmill runs that vanish" in {entry["name"] for entry in stack.ask(f"{api}/automations/filter", *wanted)}

@@ -26,6 +26,7 @@ import yaml
 
 from flows.services.alerts import VANISHED_TEMPLATE, mark_vanished_runs
 from flows.services.prefect_server import start_server
+from flows.services.server_access import server_auth
 from flows.settings.configuration import RunConfig, load_configuration
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(5400)]
@@ -82,9 +83,11 @@ class Drill:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.server, self.api = start_server(folder / "server", database=os.environ.get("KERNELMILL_DRILL_DATABASE"))
+        self.auth = server_auth(folder / "server")
         self.environment = {
             **os.environ,
             "PREFECT_API_URL": self.api,
+            "PREFECT_API_AUTH_STRING": self.auth,
             "PREFECT_HOME": str(folder / "home"),
             "PYTHONPATH": str(ROOT),
         }
@@ -95,6 +98,9 @@ class Drill:
         subprocess.run(deploy, cwd=ROOT, env=self.environment, check=True, timeout=WAIT_S)
         self.mark_vanished_runs()
 
+    def signed(self, path: str) -> str:
+        return f"{self.api}/{path}".replace("http://", f"http://{self.auth}@")
+
     def prefect(self, *arguments: str) -> str:
         command = [sys.executable, "-m", "prefect", *arguments]
         done = subprocess.run(command, cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=WAIT_S)
@@ -103,13 +109,13 @@ class Drill:
 
     def mark_vanished_runs(self) -> None:
         """Install the shipped automation, less patient."""
-        from prefect.settings import PREFECT_API_URL, temporary_settings
+        from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
         automation = yaml.safe_load(VANISHED_TEMPLATE.read_text(encoding="utf-8"))
         automation["trigger"]["within"] = SILENCE_S
         changed = self.folder / "vanished-runs.yaml"
         changed.write_text(yaml.safe_dump(automation), encoding="utf-8")
-        with temporary_settings({PREFECT_API_URL: self.api}):
+        with temporary_settings({PREFECT_API_URL: self.api, PREFECT_API_AUTH_STRING: self.auth}):
             mark_vanished_runs(changed)
 
     def start_worker(self) -> None:
@@ -124,7 +130,7 @@ class Drill:
 
     def workers(self) -> dict[str, str]:
         """Name and status of every worker that the server has seen."""
-        found = httpx.post(f"{self.api}/work_pools/kernelmill/workers/filter", json={}, timeout=60).json()
+        found = httpx.post(self.signed("work_pools/kernelmill/workers/filter"), json={}, timeout=60).json()
         return {worker["name"]: worker["status"] for worker in found}
 
     def processes(self) -> dict[int, str]:
@@ -189,7 +195,7 @@ class Drill:
         return set(re.findall(r"prefect\.flow_runs: (.+): cached$", self.log_of(run_id), re.MULTILINE))
 
     def state(self, run_id: str) -> dict[str, Any]:
-        return httpx.get(f"{self.api}/flow_runs/{run_id}", timeout=60).json()["state"]
+        return httpx.get(self.signed(f"flow_runs/{run_id}"), timeout=60).json()["state"]
 
     def wait_for_stage(self, run_id: str, label: str) -> None:
         """Wait until a stage begins to compute."""
@@ -318,13 +324,13 @@ def test_a_suspended_run_stays_suspended_and_resumes(drill: Drill):
     run_id = drill.start_run("seed=2")
     drill.wait_for_stage(run_id, "SFT data")
     suspended = {"state": {"type": "PAUSED", "name": "Suspended", "state_details": {"pause_reschedule": True}}}
-    assert httpx.post(f"{drill.api}/flow_runs/{run_id}/set_state", json=suspended, timeout=60).is_success
+    assert httpx.post(drill.signed(f"flow_runs/{run_id}/set_state"), json=suspended, timeout=60).is_success
     wait_until(lambda: set(drill.processes()) <= before, "its process has ended")
     assert "not begun: the flow run is suspended" in drill.log_of(run_id)
     time.sleep(SILENCE_S + 60)
     assert drill.state(run_id)["name"] == "Suspended"
     drill.photograph(run_id, "suspended")
-    assert httpx.post(f"{drill.api}/flow_runs/{run_id}/resume", json={}, timeout=60).is_success
+    assert httpx.post(drill.signed(f"flow_runs/{run_id}/resume"), json={}, timeout=60).is_success
     state = drill.end_of(run_id)
     assert state["type"] == "COMPLETED", state
     assert {"problem set", "SFT data"} <= drill.cached(run_id)

@@ -248,6 +248,10 @@ def test_no_token_is_written(command: Command, continued: str, killed: str):
     for name, token in TOKENS.items():
         assert token not in killed + continued, name
         assert [path for path in written if token.encode() in path.read_bytes()] == [], name
+    own = command.runs_dir / "prefect" / "auth"
+    auth = own.read_text(encoding="utf-8").strip()
+    assert auth not in killed + continued
+    assert [path for path in written if auth.encode() in path.read_bytes()] == [own]
 
 
 def stages(output: str, kind: str) -> list[str]:

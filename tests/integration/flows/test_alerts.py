@@ -17,6 +17,7 @@ import httpx
 import pytest
 import yaml
 from prefect import flow, tags
+from signed import signed
 
 from flows.cli.main import run
 from flows.services.alerts import (
@@ -92,7 +93,7 @@ def test_a_failed_run_is_told_and_a_good_one_is_not(server: PrefectServer, recei
 def state_of(server: PrefectServer, name: str) -> dict[str, Any]:
     """Return the state of the flow run of this name; an empty one where it is not there yet."""
     wanted = {"flow_runs": {"name": {"any_": [name]}}}
-    found = httpx.post(f"{server.api_url}/flow_runs/filter", json=wanted, timeout=60).json()
+    found = httpx.post(signed(f"{server.api_url}/flow_runs/filter"), json=wanted, timeout=60).json()
     return found[0]["state"] if found else {"type": None}
 
 

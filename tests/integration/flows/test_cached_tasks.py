@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from prefect import flow
+from signed import signed
 
 from flows.services.prefect_server import PrefectServer
 from kernels_eval.config import JudgeConfig
@@ -426,7 +427,7 @@ def test_a_failure_that_stays_ends_after_the_retries(workspace: Workspace):
 def artifacts_of(server: PrefectServer, run_id: str) -> dict[tuple[str, str], Any]:
     """Return what the server shows of a run: the data of each artifact by key and type."""
     assert wait_until_sent(120) == 0
-    found = httpx.post(f"{server.api_url}/artifacts/filter", json={"limit": 200}).json()
+    found = httpx.post(signed(f"{server.api_url}/artifacts/filter"), json={"limit": 200}).json()
     return {
         (artifact["key"], artifact["type"]): artifact["data"]
         for artifact in found
@@ -441,7 +442,7 @@ def test_the_server_shows_what_a_stage_made_and_what_it_read(workspace: Workspac
     assert "## first 77" in shown[("shown-first", "markdown")]
     assert "computed in" in shown[("shown-first", "markdown")]
     newest = {"sort": "EXPECTED_START_TIME_DESC", "limit": 2}
-    tasks = httpx.post(f"{server.api_url}/task_runs/filter", json=newest).json()
+    tasks = httpx.post(signed(f"{server.api_url}/task_runs/filter"), json=newest).json()
     by_name = {task["name"]: task for task in tasks}
     assert set(by_name) == {"first 77: the number", "second"}
     (read,) = by_name["second"]["task_inputs"]["inputs"]

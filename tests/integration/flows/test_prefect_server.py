@@ -17,10 +17,12 @@ import psutil
 import pytest
 from prefect import flow, get_run_logger, task
 from prefect.context import FlowRunContext
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+from signed import signed
 
 from flows.services import prefect_server as prefect_server_module
 from flows.services.prefect_server import PrefectServer, answers, prefect_server, start_server
+from flows.services.server_access import server_auth
 from kernels_eval.errors import InputError
 from tasks.pipeline import prefect_artifacts
 from tasks.pipeline.artifact_queue import wait_until_sent
@@ -164,24 +166,24 @@ def test_one_that_dies_is_started_again_and_told_what_it_missed(tmp_path: Path, 
         assert seen_while_away == [False]
         assert notes == ["Prefect's server has died: it is started again, the run goes on"]
         assert wait_until_sent(240) == 0
-        found = httpx.get(f"{started.api_url}/flow_runs/{run_id}").json()
+        found = httpx.get(signed(f"{started.api_url}/flow_runs/{run_id}")).json()
         assert found["state"]["type"] == "COMPLETED"
 
         def task_run() -> dict[str, Any]:
             wanted = {"flow_runs": {"id": {"any_": [run_id]}}}
-            (stage_run,) = httpx.post(f"{started.api_url}/task_runs/filter", json=wanted).json() or [{}]
+            (stage_run,) = httpx.post(signed(f"{started.api_url}/task_runs/filter"), json=wanted).json() or [{}]
             return stage_run
 
         wait_until(lambda: task_run().get("state_type") == "COMPLETED")
-        shown = httpx.get(f"{started.api_url}/artifacts/lost-summary/latest").json()
+        shown = httpx.get(signed(f"{started.api_url}/artifacts/lost-summary/latest")).json()
         assert (shown["data"], shown["flow_run_id"], shown["task_run_id"]) == ("# done", run_id, task_run()["id"])
 
-        bar = httpx.get(f"{started.api_url}/artifacts/lost-sft-progress/latest").json()
+        bar = httpx.get(signed(f"{started.api_url}/artifacts/lost-sft-progress/latest")).json()
         assert (bar["data"], bar["task_run_id"]) == (100.0, task_run()["id"])
 
         def last_line_came() -> bool:
             wanted = {"logs": {"flow_run_id": {"any_": [run_id]}}}
-            lines = httpx.post(f"{started.api_url}/logs/filter", json=wanted).json()
+            lines = httpx.post(signed(f"{started.api_url}/logs/filter"), json=wanted).json()
             return any(line["message"] == "step 59" for line in lines)
 
         wait_until(last_line_came)
@@ -192,7 +194,8 @@ def test_one_that_dies_is_started_again_and_told_what_it_missed(tmp_path: Path, 
 def test_one_of_others_that_dies_is_said_once(tmp_path: Path):
     process, api_url = start_server(tmp_path / "other")
     notes: list[str] = []
-    with temporary_settings({PREFECT_API_URL: api_url}), prefect_server(tmp_path / "mine", notes.append):
+    signed_in = {PREFECT_API_URL: api_url, PREFECT_API_AUTH_STRING: server_auth(tmp_path / "other")}
+    with temporary_settings(signed_in), prefect_server(tmp_path / "mine", notes.append):
         process.kill()
         process.wait()
         wait_until(lambda: bool(notes))

@@ -14,6 +14,7 @@ from prefect import flow
 from prefect.exceptions import Pause
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Suspended
+from signed import signed
 
 from flows.run import run as run_module
 from flows.run.prefect_ui import SUSPENDED_EVENT, announced_suspension
@@ -72,7 +73,9 @@ def test_deployments_are_named_queued_and_keep_their_schedule(configured: Prefec
     names = deploy(configs, schedule_of("0 3 * * *", "Europe/Berlin"), said.append)
     assert names == [f"{deployed.flow_name}/{config.name}" for config in configs for deployed in FLOWS]
     assert f"  prefect deployment run {names[0]}" in said
-    queues = httpx.post(f"{configured.api_url}/work_pools/{WORK_POOL}/queues/filter", json={}, timeout=60).json()
+    queues = httpx.post(
+        signed(f"{configured.api_url}/work_pools/{WORK_POOL}/queues/filter"), json={}, timeout=60
+    ).json()
     assert {(queue["name"], queue["concurrency_limit"]) for queue in queues} >= {("local", 1), ("test", 1)}
     iteration = deployment(configured, "training-iteration", "local")
     assert (iteration["work_queue_name"], iteration["concurrency_limit"]) == ("local", None)
@@ -90,14 +93,16 @@ def test_deployments_are_named_queued_and_keep_their_schedule(configured: Prefec
 def change(address: str, values: dict[str, Any]) -> None:
     """Change what the server has. While its database is locked it answers 503, and its clients ask again."""
     deadline = time.monotonic() + WAIT_S
-    while (answer := httpx.patch(address, json=values, timeout=60)).status_code == httpx.codes.SERVICE_UNAVAILABLE:
+    while (
+        answer := httpx.patch(signed(address), json=values, timeout=60)
+    ).status_code == httpx.codes.SERVICE_UNAVAILABLE:
         assert time.monotonic() < deadline
         time.sleep(0.5)
     assert answer.is_success
 
 
 def deployment(server: PrefectServer, flow_name: str, name: str) -> dict[str, Any]:
-    response = httpx.get(f"{server.api_url}/deployments/name/{flow_name}/{name}", timeout=60)
+    response = httpx.get(signed(f"{server.api_url}/deployments/name/{flow_name}/{name}"), timeout=60)
     return response.json()
 
 
@@ -106,10 +111,10 @@ def test_settings_are_overridden_by_name_and_wrong_forms_are_refused(configured:
     found = deployment(configured, "training", "local")
     address = f"{configured.api_url}/deployments/{found['id']}/create_flow_run"
     wanted = {"parameters": {"overrides": ["seed=1"]}, "state": {"type": "SCHEDULED"}}
-    created = httpx.post(address, json=wanted, timeout=60).json()
+    created = httpx.post(signed(address), json=wanted, timeout=60).json()
     assert created["parameters"]["overrides"] == ["seed=1"]
     assert created["parameters"]["config"]["name"] == "local"
-    refused = httpx.post(address, json={"parameters": {"overrides": "seed=1"}}, timeout=60)
+    refused = httpx.post(signed(address), json={"parameters": {"overrides": "seed=1"}}, timeout=60)
     assert refused.status_code in (409, 422), refused.text
 
 
@@ -129,7 +134,9 @@ def test_a_suspended_run_says_that_its_process_ends(configured: PrefectServer):
     resource = f"prefect.flow-run.{ids[0]}"
     wanted = {"filter": {"event": {"name": [SUSPENDED_EVENT]}, "resource": {"id": [resource]}}}
     deadline = time.monotonic() + WAIT_S
-    while not (events := httpx.post(f"{configured.api_url}/events/filter", json=wanted, timeout=60).json()["events"]):
+    while not (
+        events := httpx.post(signed(f"{configured.api_url}/events/filter"), json=wanted, timeout=60).json()["events"]
+    ):
         assert time.monotonic() < deadline
         time.sleep(0.5)
     (related,) = [entry for entry in events[0]["related"] if entry["prefect.resource.role"] == "flow"]

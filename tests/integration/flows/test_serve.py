@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from signed import signed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[3]
@@ -48,7 +49,7 @@ def test_a_served_flow_runs_and_everything_ends_with_the_process(tmp_path: Path)
             assert serving.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.2)
-        api = found[1]
+        api = signed(found[1], tmp_path / "runs" / "prefect")
         while len(deployments := httpx.post(f"{api}/deployments/filter", json={}, timeout=30).json()) < 5:
             assert time.monotonic() < deadline
             time.sleep(0.5)

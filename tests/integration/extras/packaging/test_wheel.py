@@ -115,3 +115,16 @@ def test_a_command_whose_extra_is_missing_says_which(wheel: Path, tmp_path: Path
     assert done.returncode == 2
     assert "kernelmill[judge]" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_stranger_configures_and_plans_from_an_empty_folder(wheel: Path, tmp_path: Path):
+    python = bare_environment(tmp_path / "venv", wheel, ("train",))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    command = ("-m", "flows.cli.main")
+    said = run(python, *command, "init", "mine.yaml", cwd=empty)
+    assert "kernelmill train mine.yaml" in said
+    for named in ("mine.yaml", "local", "deployments/configs/test.yaml"):
+        assert "two CPU cores" in run(python, *command, "plan", named, cwd=empty)
+    said = run(python, *command, "plan", "qwen3-8b-multi-turn", "--set", "update.deepspeed=zero3", cwd=empty)
+    assert "tokens/s trained" in said

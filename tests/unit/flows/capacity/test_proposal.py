@@ -13,6 +13,7 @@ from flows.capacity.speed import GPUS
 from flows.checks.settings import check_settings
 from flows.cli.main import run
 from flows.settings.configuration import check_configuration, load_configuration
+from flows.settings.shipped import configuration_names
 
 CONFIGS = Path("deployments/configs")
 CARDS = {"L4": 22.5, "RTX 4090": 24.0, "A100": 39.6, "L40S": 45.0, "H100": 79.6, "H200": 140.4}
@@ -106,6 +107,8 @@ def test_the_command_outside_a_checkout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(["init"]) == 2
-    assert "in the folder of a checkout" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+    assert run(["init"]) == 0
+    assert "kernelmill train this-machine.yaml" in capsys.readouterr().out
+    written = tmp_path / "this-machine.yaml"
+    assert yaml.safe_load(written.read_text())["extends"] in configuration_names()
+    assert load_configuration(written).name == "this-machine"

@@ -1,5 +1,6 @@
 """Settings of the judge and of its HTTP server, and the settings that a caller may change for one kernel."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ _FULL_SIZE_SLACK = 3
 """A run at the full size is ended after so many times the time that it was estimated to take at most."""
 
 
+_TARGET = re.compile(r"cuda:(\d{2,3})|hip:gfx[0-9a-f]{3,4}")
 LEAST_DEVICE_GB = 2.5
 """Device memory of a worker at least, in GiB: three CUDA contexts of about 0.5, and 1 for tensors."""
 
@@ -89,6 +91,15 @@ class JudgeConfig(FrozenModel):
     def full_size_limit_s(self) -> float:
         """Wall time after which a run at the full size is ended."""
         return max(self.timeout_s, _FULL_SIZE_SLACK * self.full_size_s)
+
+    @field_validator("targets")
+    @classmethod
+    def _are_known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for target in value:
+            found = _TARGET.fullmatch(target)
+            if found is None or (found[1] and not 70 <= int(found[1]) < 130):
+                raise ValueError("an NVIDIA GPU from cuda:70 to cuda:129 or an AMD GPU such as hip:gfx942")
+        return value
 
     @field_validator("device_memory_gb")
     @classmethod

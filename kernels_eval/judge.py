@@ -48,7 +48,6 @@ class Judge:
     def __init__(self, config: JudgeConfig | None = None) -> None:
         """Start no process unless `require_sandbox` is set. Raises InputError for what this machine cannot do."""
         config = config or JudgeConfig()
-        _check(config)
         self.config = config.model_copy(update={"device": resolve_device(config.device)})
         if self.config.device == "cuda":
             check_device_memory(config.device_memory_gb)
@@ -287,10 +286,3 @@ class _MachineFault(NamedTuple):
 def _reserves(config: JudgeConfig) -> int:
     """Return the number of workers in reserve: none on a GPU, where kernels are timed one at a time."""
     return 0 if config.device == "cuda" else max(2, config.workers)
-
-
-def _check(config: JudgeConfig) -> None:
-    for target in config.targets:
-        backend, _, architecture = target.partition(":")
-        if backend not in ("cuda", "hip") or not architecture or (backend == "cuda" and not architecture.isdigit()):
-            raise InputError(f"judge.targets: expected `cuda:90` or `hip:gfx942`, found {target!r}")

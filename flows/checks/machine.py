@@ -87,7 +87,7 @@ def gpu(config: RunConfig) -> CheckResult:
     here = "; ".join(gpus_here()) or "none"
     if config.ray.address is not None:
         return note("GPU", f"on this machine: {here}; the cluster at {config.ray.address} has its own")
-    if gpus_of(config) == 0:
+    if gpus_of(config) == 0 and config.judge.device != "cuda":
         return ok("GPU", f"{here}; this configuration needs none")
     fix = "`kernelmill plan` shows what fits; GPUs of this machine must be listed by `nvidia-smi` (driver, container)"
     return checked("GPU", check_gpus, config, here, fix)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from flows.settings.configuration import RunConfig
 from kernels_eval.errors import InputError
 from tasks.pipeline.json_file import read_json_object
 
@@ -15,7 +16,7 @@ def check_model_folder(where: str, name: str | None) -> None:
         return
     folder = Path(name)
     if not folder.is_dir():
-        if folder.is_absolute() or name.startswith(".") or name.count("/") > 1:  # a hub's names have one at most
+        if not _may_be_on_a_hub(name):
             raise InputError(f"{where}: no such folder: {folder}")
         return
     for pattern, what in (("config.json", "a model configuration"), ("tokenizer*", "a tokenizer")):
@@ -28,6 +29,34 @@ def check_model_folder(where: str, name: str | None) -> None:
             f"found {', '.join(kinds) or 'none named'}, expected a causal language model"
         )
     check_weights(where, folder)
+
+
+def missing_files(config: RunConfig) -> list[str]:
+    """Return `setting: path` for each file or folder that the configuration names and that is not there."""
+    megatron = config.model.megatron
+    named: dict[str, str | None] = {
+        "problems.path": config.problems.path if config.problems.source != "generated" else None,
+        "sft.data.path": None if config.sft.is_left_out else config.sft.data.path,
+        "model.pretrained": config.model.pretrained if megatron is None else str(megatron),
+        "model.like": config.model.like,
+        "update.critic.pretrained": config.update.critic.pretrained if config.update.advantage == "gae" else None,
+        "update.deepspeed": config.update.deepspeed,
+        "validation.suites": config.validation.suites,
+    }
+    agents = config.rollout.episode.agents
+    of_agents = {f"rollout.episode.agents.{name}.pretrained": agent.pretrained for name, agent in agents.items()}
+    named |= of_agents
+    hubs = {*of_agents, *(["model.pretrained"] if megatron is None else [])}
+    return [
+        f"{setting}: {name}"
+        for setting, name in named.items()
+        if name is not None and not (Path(name).exists() or (setting in hubs and _may_be_on_a_hub(name)))
+    ]
+
+
+def _may_be_on_a_hub(name: str) -> bool:
+    """Return True for `owner/name` and `name`."""
+    return not (Path(name).is_absolute() or name.startswith(".") or name.count("/") > 1)
 
 
 def check_weights(where: str, folder: Path) -> None:

@@ -31,6 +31,8 @@ from tasks.training.config import check_adapters
 
 HEALTH_TIMEOUT_S = 3.0
 """A server that takes longer to answer counts as unhealthy."""
+CPUS_A_CORE = 16
+"""CPUs of a local Ray at most: it starts a process for each."""
 FREE_BYTES = 2 * 2**30
 """Least free disk space: below it a run of the small model cannot finish (store, checkpoints, Prefect's database)."""
 
@@ -188,9 +190,11 @@ def check_servers(config: RunConfig) -> None:
 def check_gpus(config: RunConfig) -> None:
     """Check that this machine has the GPUs of a local run; Ray would wait for them for ever."""
     wanted = gpus_of(config)
-    if config.ray.address is not None or wanted == 0:
+    if config.ray.address is not None or (wanted == 0 and config.judge.device != "cuda"):
         return
     found = gpus_here()
+    if not found and config.judge.device == "cuda":
+        raise InputError("judge.device: found cuda, expected auto or cpu: this machine has no NVIDIA GPU")
     if len(found) < wanted:
         raise InputError(
             f"the configuration asks for {wanted} GPUs (update.gpus_per_rank, rollout.sglang.gpus_per_server, "
@@ -201,8 +205,13 @@ def check_gpus(config: RunConfig) -> None:
 
 def check_cpus(config: RunConfig) -> None:
     """Check that a local run has the CPUs that its judge actors reserve; Ray would wait for them for ever."""
-    judges = config.rollout.judge_actors
-    wanted, there_are = judges.count * judges.cpus, config.ray.cpus or os.cpu_count() or 1
+    cores, judges = os.cpu_count() or 1, config.rollout.judge_actors
+    if config.ray.address is None and (config.ray.cpus or 0) > CPUS_A_CORE * cores:
+        raise InputError(
+            f"ray.cpus: found {config.ray.cpus}, expected at most {CPUS_A_CORE * cores} "
+            f"({CPUS_A_CORE} for each of this machine's {cores} cores)"
+        )
+    wanted, there_are = judges.count * judges.cpus, config.ray.cpus or cores
     if config.ray.address is None and wanted > there_are:
         raise InputError(
             f"rollout.judge_actors.cpus: {judges.count} actors reserve {wanted:g} CPUs, found {there_are} "

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from flows.checks import machine, preflight, toolchain
+from flows.checks.named_files import missing_files
 from flows.checks.result import CheckResult, checked, failed, note, ok
 from flows.checks.settings import check_settings
 from flows.services.ray_cluster import check_address
@@ -29,6 +30,14 @@ _GET_SGLANG = (
 def settings(config: RunConfig) -> CheckResult:
     """Check settings that are wrong only in combination."""
     return checked("settings", check_settings, config, config.run_id, "correct the setting that is named")
+
+
+def files(config: RunConfig) -> CheckResult:
+    """Check that every file and folder that the configuration names is there."""
+    missing = missing_files(config)
+    if missing:
+        return failed("files", f"not there: {'; '.join(missing)}", "correct these settings, or put the files there")
+    return ok("files", "all that the configuration names are there")
 
 
 def problems(config: RunConfig) -> CheckResult:
@@ -150,6 +159,7 @@ CHECKS: tuple[Callable[[RunConfig], CheckResult], ...] = (
     prefect,
     sglang,
     settings,
+    files,
     problems,
     checkpoint,
 )

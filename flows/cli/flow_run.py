@@ -76,7 +76,7 @@ def run_flow(
     console.print(f"[bold]kernelmill[/bold] run [bold]{config.run_id}[/bold] → {run_dir}")
     flow = pkgutil.resolve_name(name)
     again = frozenset(refreshed or [])
-    check_refresh(again)
+    check_refresh(again, config.iterations if name == TRAINING and config.iterations else None)
     if name == TRAINING:
         for number, line in enumerate(describe(config), start=1):
             console.print(f"  {number}. {line}", soft_wrap=True)

@@ -62,6 +62,7 @@ def settings_group(annotation: Any) -> type[BaseModel] | None:
 def _expectation(message: str) -> str:
     for prefix in ("Input should be ", "Value error, ", "Tuple should have ", "List should have "):
         message = message.removeprefix(prefix)
+    message = message.removesuffix(" after validation, not 0")
     return message.replace("String should match pattern", "text that matches")
 
 

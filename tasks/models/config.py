@@ -30,12 +30,13 @@ class ModelConfig(FrozenModel):
     (tasks.models.generic_template); none: a known one, else generic."""
     vocabulary: int = Field(default=2048, ge=300)
     """Tokens of the trained byte-level BPE."""
-    layers: int = Field(default=2, ge=1)
-    hidden: int = Field(default=128, ge=8)
-    intermediate: int = Field(default=384, ge=8)
-    heads: int = Field(default=4, ge=1)
-    key_value_heads: int = Field(default=2, ge=1)
-    head_dim: int = Field(default=32, ge=4)
+    layers: int = Field(default=2, ge=1, le=1024)
+    hidden: int = Field(default=128, ge=8, le=65536)
+    intermediate: int = Field(default=384, ge=8, le=1_048_576)
+    heads: int = Field(default=4, ge=1, le=1024)
+    key_value_heads: int = Field(default=2, ge=1, le=1024)
+    head_dim: int = Field(default=32, ge=4, le=1024, multiple_of=2)
+    """Even: rotary positions turn pairs of channels."""
     rope_theta: float = Field(default=1e4, gt=0)
     max_positions: int = Field(default=2048, ge=64)
     dtype: Literal["float32", "bfloat16"] = "float32"

@@ -285,12 +285,21 @@ def stage_task(
     return declare
 
 
-def check_refresh(entries: Iterable[str]) -> None:
-    """Raise InputError unless each entry is a stage's name (`update`) or label (`update 3`)."""
+def check_refresh(entries: Iterable[str], iterations: int | None = None) -> None:
+    """Raise InputError unless each entry is a stage's name (`update`) or label (`update 3`).
+
+    iterations: number of iterations that the run has, if that is known.
+    """
+    numbered = (re.escape(label).replace(r"\{iteration\}", r"(\d+)") for label in _DECLARED.values())
+    labels = [re.sub(r"\\\{.*?\\\}", ".*", label) for label in numbered]
     for entry in entries:
-        numbered = (re.escape(label).replace(r"\{iteration\}", r"\d+") for label in _DECLARED.values())
-        labels = (re.sub(r"\\\{.*?\\\}", ".*", label) for label in numbered)
-        if entry in (*STAGE_NAMES, *_DECLARED, REPORT_STAGE) or any(re.fullmatch(label, entry) for label in labels):
+        if entry in (*STAGE_NAMES, *_DECLARED, REPORT_STAGE):
+            continue
+        matches = [match for label in labels if (match := re.fullmatch(label, entry))]
+        numbers = [int(number) for match in matches for number in match.groups()]
+        if iterations is not None and any(number >= iterations for number in numbers):
+            raise InputError(f"--refresh {entry}: expected an iteration from 0 to {iterations - 1}")
+        if matches:
             continue
         known = [*STAGE_NAMES, REPORT_STAGE]
         close = difflib.get_close_matches(entry, known, n=1)

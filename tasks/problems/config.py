@@ -54,8 +54,8 @@ class ProblemsConfig(FrozenModel):
     sizes: Literal["small", "gpu"] = "small"
     """Sizes of generated problems (tasks.problems.synthetic.sizes). `small`: quick to judge on a CPU, kernels of 5 to
     15 us on a GPU. `gpu`: kernels of 10 us to 1 ms on a GPU, where timing is worth something."""
-    levels: tuple[int, ...] = (1, 2, 3)
-    """Levels to keep."""
+    levels: tuple[int, ...] = Field(default=(1, 2, 3), min_length=1)
+    """Levels to keep, one or more."""
     flag_trivial: bool = True
     """Of an external source: log the problems that zeros, a constant, an old result or the input itself would pass,
     and leave out those whose reference is random. Their code is run for it."""

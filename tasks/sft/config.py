@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from kernels_eval.frozen import FileContent, FrozenModel, Operational
+from tasks.training.config import Beta
 
 
 class SftJudgeConfig(FrozenModel):
@@ -109,7 +110,7 @@ class SftConfig(FrozenModel):
     warmup_steps: int = Field(default=50, ge=0)
     final_learning_rate_fraction: float = Field(default=0.05, ge=0, le=1)
     """The cosine ends at this share of the peak."""
-    betas: tuple[float, float] = (0.9, 0.95)
+    betas: tuple[Beta, Beta] = (0.9, 0.95)
     weight_decay: float = Field(default=0.01, ge=0)
     gradient_clip: float = Field(default=1.0, gt=0)
     max_tokens: int = Field(default=2048, ge=16)

@@ -13,6 +13,10 @@ MLP_PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 """Those of the other half of a dense layer."""
 
 
+Beta = Annotated[float, Field(ge=0, lt=1)]
+"""Decay of one of AdamW's moments."""
+
+
 class LoraConfig(FrozenModel):
     """Low-rank adapters: the base stays as it is, and is the reference policy with the adapters off."""
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from kernels_eval.frozen import FileContent, FrozenModel, Operational
-from tasks.training.config import EngineConfig, LoraConfig
+from tasks.training.config import Beta, EngineConfig, LoraConfig
 from tasks.trajectories.groups import Advantage
 from tasks.trajectories.returns import Credit
 
@@ -103,7 +103,7 @@ class UpdateConfig(EngineConfig):
     that it had, its iterations are not computed again. None: all iterations."""
     final_learning_rate_fraction: float = Field(default=0.05, ge=0, le=1)
     warmup_steps: int = Field(default=0, ge=0)
-    betas: tuple[float, float] = (0.9, 0.95)
+    betas: tuple[Beta, Beta] = (0.9, 0.95)
     weight_decay: float = Field(default=0.0, ge=0)
     gradient_clip: float = Field(default=1.0, gt=0)
     optimizer_steps: int = Field(default=8, ge=1)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from flows.checks import machine, toolchain, verify
+from flows.checks import machine, preflight, toolchain, verify
 from flows.checks.preflight import check_before_start
 from flows.checks.result import Outcome, failed, note, ok
 from flows.cli.main import run
@@ -97,6 +97,16 @@ def test_the_sandbox_names_what_this_machine_lacks(tmp_path: Path):
         (verify.settings, {"model": {"heads": 3, "key_value_heads": 2}}, "model.key_value_heads"),
         (verify.problems, {"problems": {"source": "jsonl", "path": "/nowhere"}}, "/nowhere"),
         (verify.checkpoint, {"model": {"pretrained": "/nowhere"}}, "/nowhere"),
+        (
+            verify.files,
+            {
+                "problems": {"source": "jsonl", "path": "/a"},
+                "model": {"pretrained": "/b"},
+                "update": {"deepspeed": "c.json"},
+                "validation": {"suites": "d"},
+            },
+            "problems.path: /a; model.pretrained: /b; update.deepspeed: c.json; validation.suites: d",
+        ),
     ],
 )
 def test_a_failure_says_what_was_found_and_what_to_do(tmp_path: Path, check: Any, settings: dict[str, Any], words: str):
@@ -167,6 +177,19 @@ def test_named_servers_are_asked_before_a_run(tmp_path: Path, server: str):
     rollout["sglang_urls"] = [server, f"{server}/elsewhere"]
     with pytest.raises(InputError, match=r"rollout.sglang_urls: .*/elsewhere"):
         check_before_start(configured(tmp_path, rollout=rollout))
+
+
+def test_a_name_of_a_hub_is_no_missing_file(tmp_path: Path):
+    assert verify.files(configured(tmp_path, model={"pretrained": "Qwen/Qwen3-8B"})).outcome is Outcome.OK
+    assert verify.files(configured(tmp_path)).outcome is Outcome.OK
+
+
+def test_a_judge_on_a_gpu_is_refused_where_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("flows.checks.preflight.gpus_here", list)
+    config = configured(tmp_path, judge={"device": "cuda"})
+    with pytest.raises(InputError, match=r"judge\.device: found cuda, expected auto or cpu"):
+        preflight.check_gpus(config)
+    preflight.check_gpus(configured(tmp_path, ray={"address": "ray-head:6379"}, judge={"device": "cuda"}))
 
 
 def test_gpus_that_are_not_there_are_told_before_a_run(tmp_path: Path):

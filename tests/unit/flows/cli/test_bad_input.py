@@ -127,11 +127,27 @@ OPTIONS = [
     command("compare", "only", words=("policies: expected two or more", "found 1")),
     command("redteam", "--set", "judge.workers=0", words=("judge.workers: found 0",)),
     Bad("--refresh", lambda at: ["train", at.config, "--refresh", "update x"], ("--refresh update x: no such stage",)),
+    Bad(
+        "too late",
+        lambda at: ["train", at.config, "--refresh", "update 99"],
+        ("update 99: expected an iteration from 0 to 7",),
+    ),
     Bad("two words", lambda at: ["train", at.config, "extra", "more"], ("unexpected extra argument", "extra more")),
     evaluated(lambda at: at.lines({"source": PROBLEM}), words=("--problems", "expected --checkpoint or --model")),
     evaluated(lambda at: at.empty(), "--checkpoint", "x", words=("empty", "expected a KernelBench checkout")),
     evaluated(lambda at: at.config, "--checkpoint", "x", words=("run.yaml", "expected a file of problems")),
     override("problems.train=0", words=("problems.train: found 0", "of the generated suite")),
+    override("problems.levels=[]", words=("problems.levels: found [], expected at least 1 item",)),
+    override(
+        'judge.targets=["cuda:12"]', words=("judge.targets: found ['cuda:12'], expected an NVIDIA GPU from cuda:70",)
+    ),
+    override('judge.targets=["cuda:999"]', words=("judge.targets", "to cuda:129")),
+    override('judge.targets=["gfx"]', words=("judge.targets: found ['gfx']", "such as hip:gfx942")),
+    override("model.head_dim=31", words=("model.head_dim: found 31, expected a multiple of 2",)),
+    override("model.hidden=100000000", words=("model.hidden: found 100000000, expected less than or equal to 65536",)),
+    override("sft.betas=[1.5,0.9]", words=("sft.betas.0: found 1.5, expected less than 1",)),
+    override("update.betas=[0.9,-1]", words=("update.betas.1: found -1, expected greater than or equal to 0",)),
+    override("ray.cpus=9999", words=("ray.cpus: found 9999, expected at most",)),
     named(
         "problems.path",
         lambda at: at.lines({"source": PROBLEM}),

@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import logging
 import pkgutil
+import signal
 import tempfile
 import time
 from dataclasses import dataclass
@@ -86,11 +87,13 @@ def run_flow(
         done_s = sum(timing.seconds for timing in state.timings.values())
         console.print(f"  {expectation(config, done_s)}", soft_wrap=True)
 
-    from flows.run.run import listener, refresh, startup_s
+    from flows.run.run import check_not_open, listener, on_sigterm, refresh, startup_s
     from flows.services.prefect_server import prefect_server
     from flows.services.server_access import AUTH
 
+    check_not_open(run_dir)
     _remove_prefect_console_log()
+    on_sigterm.set(signal.getsignal(signal.SIGTERM))
     shares = partial(share_of, config=config) if name == TRAINING else lambda _: 0.0
     drawn = ConsoleListener(console, shares)
     listener.set(drawn)

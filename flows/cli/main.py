@@ -1,7 +1,7 @@
 """The command `kernelmill`: its command groups, and the conversion of errors to one line and an exit code.
 
 Exit codes: 0 success; 1 the machine failed (the same command continues the run); 2 invalid input; 3 `generate` found
-nothing faster; 130 Ctrl-C.
+nothing faster; 130 Ctrl-C; 143 SIGTERM.
 Imports are light: a command imports its dependencies when it runs.
 """
 
@@ -45,6 +45,8 @@ INTERRUPT_S = 2.5
 _SHOULD_BE = "Input should be "
 STOPPED = "stopped; the same command continues from here"
 _SAID = threading.Lock()
+_heard = signal.SIGINT
+"""The signal that ends this process."""
 
 app = typer.Typer(
     name="kernelmill",
@@ -92,25 +94,51 @@ def _options(  # pyright: ignore[reportUnusedFunction]  # typer calls it
 def main() -> None:
     """Run the command line."""
     keep_off_proxies()
-    signal.signal(signal.SIGINT, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    _listen()
     sys.exit(run(sys.argv[1:]))
 
 
-def _interrupt(_number: int, _frame: object) -> NoReturn:
-    """Raise KeyboardInterrupt; end the process if it has not ended a little later.
+def _interrupt(number: int, _frame: object) -> NoReturn:
+    """Raise KeyboardInterrupt, for SIGTERM as for Ctrl-C; end the process if it has not ended a little later.
 
     A library may take the exception for a failed import, or wait for a process that is busy. As after `kill -9`, all
     other processes of a run end with this one, and the same command continues.
     """
+    _end_soon(number)
+    raise KeyboardInterrupt
+
+
+def _listen() -> None:
+    """End the process after a signal also if the main thread never returns to Python, where `_interrupt` would run.
+
+    Python writes a signal's number into the pipe at once, in whatever call the main thread is.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
+    def listen() -> None:
+        while True:
+            for number in os.read(reader, 1):
+                if number in (signal.SIGINT, signal.SIGTERM) and signal.getsignal(number) is _interrupt:
+                    _end_soon(number)
+
+    threading.Thread(target=listen, name="signals", daemon=True).start()
+
+
+def _end_soon(number: int) -> None:
+    global _heard
+    _heard = signal.Signals(number)
     timer = threading.Timer(INTERRUPT_S, _end_now)
     timer.daemon = True
     timer.start()
-    raise KeyboardInterrupt
 
 
 def _end_now() -> None:
     _say_stopped()
-    os._exit(INTERRUPTED)
+    os._exit(128 + _heard)
 
 
 def _say_stopped() -> None:
@@ -153,6 +181,7 @@ def run(arguments: list[str]) -> int:
         return 1
     if result == INTERRUPTED:
         _say_stopped()
+        return 128 + _heard
     return result if isinstance(result, int) else 0
 
 

@@ -14,13 +14,15 @@ runs/latest                    link to the newest run
 import fcntl
 import logging
 import os
+import signal
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from types import FrameType
+from typing import IO, Any
 
 from prefect.logging import get_run_logger
 from prefect.runtime import deployment
@@ -47,6 +49,7 @@ from tasks.tracking.figures import FigureStage, record_figures
 from tasks.tracking.live import LiveTracking
 from tasks.tracking.task import live_tracking
 
+SignalHandler = Callable[[int, FrameType | None], Any] | int | None
 listener: ContextVar[StageListener | None] = ContextVar("listener", default=None)
 """Further listener to the stages, set by the command line."""
 refresh: ContextVar[frozenset[str]] = ContextVar("refresh", default=frozenset())
@@ -54,6 +57,10 @@ refresh: ContextVar[frozenset[str]] = ContextVar("refresh", default=frozenset())
 startup_s: ContextVar[float] = ContextVar("startup_s", default=0.0)
 """Seconds that the driver needed before the flow, for its Prefect server."""
 
+on_sigterm: ContextVar[SignalHandler] = ContextVar("on_sigterm", default=None)
+"""Handler of SIGTERM while a run is open, set by the command line. None: Prefect's, which a worker's runs need."""
+
+LOCK = ".lock"
 LOCK_POLL_S = 2.0
 """Seconds between two attempts of a queued run."""
 
@@ -201,6 +208,7 @@ def open_run(config: RunConfig) -> Generator[Run]:
     tag_flow_run(config)
     with (
         _locked(run_dir),
+        _sigterm_handled(on_sigterm.get()),
         _logged_to(run_dir / "log.txt"),
         events_kept(PREFECT_API_URL.value()),
         artifacts_sent(),
@@ -265,16 +273,40 @@ def link_to(link: Path, target: Path) -> None:
 @contextmanager
 def _locked(run_dir: Path) -> Generator[None]:
     """Hold the run's lock; the kernel releases it when this process ends for any reason."""
-    with (run_dir / ".lock").open("a") as file:
+    with (run_dir / LOCK).open("a") as file:
         if not _try_lock(file):
             if deployment.id is None:
-                raise InputError(
-                    f"{run_dir}: this run is going on in another process; wait for it, or change the name of the run"
-                )
+                raise _open_elsewhere(run_dir)
             get_run_logger().info("waiting for %s: this run is going on in another process", run_dir.name)
             while not _try_lock(file):
                 time.sleep(LOCK_POLL_S)
         yield
+
+
+def check_not_open(run_dir: Path) -> None:
+    """Raise InputError if another process has this run open; before anything is started for it."""
+    lock = run_dir / LOCK
+    if lock.exists():
+        with lock.open("a") as file:
+            if not _try_lock(file):
+                raise _open_elsewhere(run_dir)
+
+
+def _open_elsewhere(run_dir: Path) -> InputError:
+    return InputError(f"{run_dir}: this run is going on in another process; wait for it, or change the name of the run")
+
+
+@contextmanager
+def _sigterm_handled(handler: SignalHandler) -> Generator[None]:
+    """Use this handler instead of the one that Prefect has set for the flow; None: leave Prefect's."""
+    if handler is None:
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _try_lock(file: IO[str]) -> bool:

@@ -7,15 +7,18 @@ listens on loopback only, and gets a random token unless the environment sets on
 import os
 import secrets
 import shutil
+import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from flows.services.gpus import gpus_here
+from flows.services.ray_start import ending_if_control_dies
 from flows.settings.configuration import RayConfig
 from kernels_eval.errors import InfrastructureError, InputError, first_line
 from tasks.cluster.health import is_alive, leave
@@ -217,10 +220,15 @@ def _read_variables_again() -> None:
 
 def _initialize(**options: Any) -> Any:
     """Call `ray.init` and return its context. Raises InfrastructureError with the first line of what went wrong."""
+    handler = signal.getsignal(signal.SIGTERM)
     import ray
 
     try:
-        return ray.init(log_to_driver=False, configure_logging=False, **options)
+        with ending_if_control_dies():
+            return ray.init(log_to_driver=False, configure_logging=False, **options)
     except Exception as error:  # Ray raises a plain Exception if a node does not start in time
         ray.shutdown()
         raise InfrastructureError(f"Ray did not start: {first_line(error)}") from error
+    finally:
+        with suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGTERM, handler)  # Ray's own prints its stack and aborts

@@ -9,6 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, Qwen
 
 from kernels_eval.errors import InputError, first_line
 from tasks.models.config import ModelConfig, expert_count
+from tasks.models.disk_errors import disk_errors
 from tasks.pipeline.json_file import read_json_object
 
 _SHAPE_FIELDS = (
@@ -106,12 +107,13 @@ def save_policy(
 ) -> None:
     """Write the model (safetensors) and its tokenizer, if any, into one folder that `AutoModelForCausalLM` loads.
 
-    `state`: weights to write instead of the model's own.
+    `state`: weights to write instead of the model's own. Raises OSError if the disk is full.
     """
     path.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(str(path), state_dict=state)
-    if tokenizer is not None:
-        tokenizer.save_pretrained(str(path))
+    with disk_errors(path):
+        model.save_pretrained(str(path), state_dict=state)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(str(path))
 
 
 def architecture_of(path: Path) -> dict[str, Any]:

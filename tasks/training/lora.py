@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from kernels_eval.errors import InputError
+from tasks.models.disk_errors import disk_errors
 from tasks.training.adapter_files import ADAPTER_FOLDER, BASE_FILE, WEIGHTS_FILE, AdapterBase
 from tasks.training.config import LoraConfig
 
@@ -71,7 +72,8 @@ def save_adapter(model: PreTrainedModel, config: LoraConfig, base: AdapterBase, 
     target = folder / ADAPTER_FOLDER
     target.mkdir(parents=True, exist_ok=True)
     state = {name: value.detach().cpu().contiguous() for name, value in get_peft_model_state_dict(model).items()}  # pyright: ignore[reportUnknownVariableType, reportAttributeAccessIssue]
-    save_file(state, target / WEIGHTS_FILE)
+    with disk_errors(target):
+        save_file(state, target / WEIGHTS_FILE)
     _peft_config(model, config).save_pretrained(str(target))
     relative = base.model_copy(update={"uri": os.path.relpath(base.uri, folder.resolve())})  # runs can be moved
     (target / BASE_FILE).write_text(relative.model_dump_json(indent=1), encoding="utf-8")

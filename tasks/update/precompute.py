@@ -15,6 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, distributed
 
+from tasks.models.disk_errors import disk_errors
 from tasks.training.attention import ALONE, SequenceGroup
 from tasks.training.batches import MicroBatch
 from tasks.training.engine import PolicyEngine
@@ -114,7 +115,9 @@ def save_prepared(prepared: Prepared, folder: Path) -> None:
     """Write it as `prepared.safetensors`: after some steps the policy that it was computed with is gone."""
     tensors = {name: torch.cat(rows) for name in _FIELDS if (rows := getattr(prepared, name)) is not None}
     metadata = {name: repr(value) for name, value in (prepared.mismatch or {}).items()}
-    save_file(tensors, folder / PREPARED_FILE, metadata=metadata | {"corrected": str(int(prepared.corrected))})
+    metadata["corrected"] = str(int(prepared.corrected))
+    with disk_errors(folder):
+        save_file(tensors, folder / PREPARED_FILE, metadata=metadata)
 
 
 def load_prepared(folder: Path, samples: Sequence[Sample]) -> Prepared:

@@ -106,6 +106,23 @@ def test_ctrl_c_ends_each_stage_at_once_and_nothing_stays(tmp_path: Path, tempor
         wait_until(lambda: not list(temporary.glob(f"{PREFIX}*")), log, 30)
 
 
+def test_sigterm_ends_a_stage_in_a_line_as_ctrl_c_does(tmp_path: Path, temporary: Path):
+    """As systemd, Kubernetes and batch systems end a process: also once Ray has set a handler of its own."""
+    log = tmp_path / "run.log"
+    with command(tmp_path, temporary, log) as driver:
+        wait_for_stage("SFT", tmp_path, driver, log)
+        time.sleep(3.0)
+        driver.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        assert driver.wait(timeout=120) == 143, log.read_text()
+        assert time.monotonic() - began < ENDS_WITHIN_S + LOADED_MACHINE_S
+    said = log.read_text()
+    assert "Traceback" not in said
+    assert "PC: @" not in said, "Ray's C++ has printed its stack"
+    assert said.rstrip().splitlines()[-1] == "stopped; the same command continues from here"
+    wait_until(lambda: not processes_in(temporary), log)
+
+
 def test_kill_leaves_no_folder(tmp_path: Path, temporary: Path):
     """The driver alone, then every process at once: as the machine's memory killer, and as the end of a container."""
     for number, everything in enumerate((False, True)):

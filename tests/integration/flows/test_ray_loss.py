@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,38 @@ def a_cluster_is_waited_for() -> None:
     assert not raised.value.can_heal
 
 
-CASES = [killed_processes_are_replaced, a_failing_start_is_one_line, a_cluster_is_waited_for]
+def a_control_process_that_dies_while_ray_starts_ends_the_driver() -> None:
+    import psutil
+
+    def kill_once_it_has_begun() -> None:
+        while True:
+            for each in psutil.Process().children():
+                with suppress(psutil.Error):
+                    if Path(each.cmdline()[0]).name == "gcs_server":
+                        time.sleep(1.0)
+                        each.kill()
+                        return
+            time.sleep(0.01)
+
+    if os.environ.get("KERNELMILL_TEST_DIES"):
+        threading.Thread(target=kill_once_it_has_begun, daemon=True).start()
+        cluster_of(configured(cpus=1, object_store_mb=80)).start()
+        return
+    command = [sys.executable, __file__, a_control_process_that_dies_while_ray_starts_ends_the_driver.__name__]
+    environment = {**os.environ, "KERNELMILL_TEST_DIES": "1"}
+    began = time.monotonic()
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Ray's control process died while Ray started" in done.stderr or "Ray did not start: " in done.stderr
+    assert time.monotonic() - began < 120
+
+
+CASES = [
+    a_control_process_that_dies_while_ray_starts_ends_the_driver,
+    killed_processes_are_replaced,
+    a_failing_start_is_one_line,
+    a_cluster_is_waited_for,
+]
 
 
 @pytest.mark.slow

@@ -28,8 +28,7 @@ from kernels_eval.gpu import grader
 from kernels_eval.gpu.candidate import warm_up
 from kernels_eval.gpu.candidate.process import SETUP, candidate_main
 from kernels_eval.gpu.device import cuda_driver
-from kernels_eval.gpu.timing import timer
-from kernels_eval.gpu.timing.timer import Overhead, Overheads
+from kernels_eval.gpu.timing.timer import Overhead, Overheads, timer
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, Origin, Region, Storage
 from kernels_eval.interpreter.triton_patches import interpreter, names, programs
 from kernels_eval.sandbox.fork_server import ForkServer

@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from kernels_eval.correctness.outputs import ReferenceFailedError
-from kernels_eval.gpu import candidate_start, cuda_driver
+from kernels_eval.gpu import candidate_start
 from kernels_eval.gpu.call_sets import CallSets
 from kernels_eval.gpu.candidate_start import CandidateStart
-from kernels_eval.gpu.phases import Phases
+from kernels_eval.gpu.device import cuda_driver
+from kernels_eval.gpu.device.shared_memory import MIN_BYTES, rounded_up
 from kernels_eval.gpu.reference import GpuReference
-from kernels_eval.gpu.shared_memory import MIN_BYTES, rounded_up
+from kernels_eval.gpu.timing.phases import Phases
 from kernels_eval.reference.inputs import SecretSeed
 
 MIB = 1 << 20

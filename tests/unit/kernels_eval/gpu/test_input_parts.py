@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from kernels_eval.correctness.tolerance import compare, rows_that_agree
-from kernels_eval.gpu import cuda_driver
 from kernels_eval.gpu.call_sets import CallSets
+from kernels_eval.gpu.candidate.session import nothing
+from kernels_eval.gpu.device import cuda_driver
+from kernels_eval.gpu.device.shared_memory import HostTransport
 from kernels_eval.gpu.input_parts import vary_parts
 from kernels_eval.gpu.reference import GpuReference
-from kernels_eval.gpu.session import nothing
-from kernels_eval.gpu.shared_memory import HostTransport
 from kernels_eval.reference.inputs import SecretSeed
 
 Map = Callable[[torch.Tensor], torch.Tensor]

@@ -62,7 +62,7 @@ class ProblemsConfig(FrozenModel):
 
     @property
     def is_generated(self) -> bool:
-        """Whether the problems of `source` come from a seed, not from files."""
+        """True if the problems of `source` come from a seed, not from files."""
         return self.source in ("generated", "modules")
 
     def of_heldout_files(self) -> "ProblemsConfig | None":

@@ -63,7 +63,7 @@ class SftDataConfig(FrozenModel):
 
     @property
     def origin(self) -> str:
-        """What the pairs are made from, in words."""
+        """Source of the pairs, in words."""
         if self.path is not None:
             return self.path
         parts = {

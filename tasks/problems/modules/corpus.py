@@ -21,6 +21,7 @@ from tasks.problems.modules.families import (
     scans,
     softmax,
     transposed_convolutions,
+    whole_norm,
 )
 from tasks.problems.modules.mistakes import with_mistake
 from tasks.problems.modules.pair import Family, ModulePair
@@ -40,6 +41,7 @@ FAMILIES: tuple[tuple[Family, float], ...] = (
     (scans.FAMILY, 1.0),
     (softmax.FAMILY, 1.0),
     (transposed_convolutions.FAMILY, 2.0),
+    (whole_norm.FAMILY, 0.25),
 )
 """The families, and how often each is drawn."""
 OPERATORS = tuple(sorted({name for family, _ in FAMILIES for name in family.operators}))
@@ -56,7 +58,7 @@ def check_operators(unseen: frozenset[str], field: str = "unseen") -> None:
     unknown = sorted(unseen - set(OPERATORS))
     if unknown:
         raise InputError(f"{field}: no operator is called {unknown[0]}; expected some of {', '.join(OPERATORS)}")
-    if set(OPERATORS) <= unseen:
+    if not any(family.can_draw(unseen) for family, _ in FAMILIES):
         raise InputError(f"{field}: no operator is left; name fewer of them")
 
 
@@ -100,7 +102,7 @@ def problem_of(pair: ModulePair, problem_id: str = "") -> Problem:
 
 
 def _draws(rng: Draw, unseen: frozenset[str]) -> Iterator[ModulePair]:
-    families = [(family, weight) for family, weight in FAMILIES if not set(family.operators) <= unseen]
+    families = [(family, weight) for family, weight in FAMILIES if family.can_draw(unseen)]
     weights = [weight for _, weight in families]
     while True:
         family = rng.choices([family for family, _ in families], weights)[0]

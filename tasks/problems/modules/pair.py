@@ -39,3 +39,9 @@ class Family:
     operators: tuple[str, ...]
     """All that `draw` may use; one that the caller names as unseen is in no pair."""
     draw: Callable[[Draw, frozenset[str]], ModulePair]
+    needed: tuple[str, ...] = ()
+    """Operators of which `draw` needs one at least; none: of all of them."""
+
+    def can_draw(self, unseen: frozenset[str]) -> bool:
+        """Return True if an operator is left that `draw` can begin with."""
+        return not set(self.needed or self.operators) <= unseen

@@ -41,7 +41,7 @@ class Module:
     """A problem, but for its words."""
 
     title: str
-    """What it computes, as the object of a sentence: `a softmax over the last dimension`."""
+    """The computation as the object of a sentence: `a softmax over the last dimension`."""
     inputs: tuple[Input, ...]
     forward: tuple[str, ...]
     """Statements of `forward`."""

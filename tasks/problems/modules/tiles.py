@@ -119,7 +119,7 @@ class Dimension:
 
     @property
     def is_last(self) -> bool:
-        """Whether neighbours along it are neighbours in memory."""
+        """True if neighbours along it are neighbours in memory."""
         return self.dim == self.shape.rank - 1
 
     @property

@@ -161,4 +161,5 @@ def _smaller(place: str, shape: Shape) -> tuple[str, list[str], str]:
     return "with one value per channel", [shape.names[1], *ones], "offsets // inner % C"
 
 
-FAMILY = Family("binary", tuple(binary.name for binary in BINARY) + tuple(unary.name for unary in _ACTIVATIONS), draw)
+_NAMES = tuple(binary.name for binary in BINARY)
+FAMILY = Family("binary", _NAMES + tuple(unary.name for unary in _ACTIVATIONS), draw, needed=_NAMES)

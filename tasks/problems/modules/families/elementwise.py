@@ -211,16 +211,17 @@ def write_unary(rng: Draw, unary: Unary, attribute: str = "act") -> Written:
 
 
 def draw_chain(rng: Draw, unseen: frozenset[str], count: int) -> list[Written]:
-    """Return `count` functions in their order, no two of which share a parameter's name."""
+    """Return up to `count` functions in their order, no two of which share a parameter's name."""
     known = [unary for unary in UNARY if unary.name not in unseen and not (count > 1 and unary.grows)]
-    while True:
-        chosen = rng.sample(known, count)
-        names = [unary.parameter for unary in chosen if unary.parameter]
-        if len(set(names)) == len(names):
-            single = rng.pick("act", "activation")
-            return [
-                write_unary(rng, unary, single if count == 1 else f"act{index}") for index, unary in enumerate(chosen)
-            ]
+    chosen: list[Unary] = []
+    for unary in rng.sample(known, min(count, len(known))):
+        if not unary.parameter or unary.parameter not in {other.parameter for other in chosen}:
+            chosen.append(unary)
+    if not chosen:  # only those that grow are left
+        return draw_chain(rng, unseen, 1)
+    single = rng.pick("act", "activation")
+    names = [single] if len(chosen) == 1 else [f"act{index}" for index in range(len(chosen))]
+    return [write_unary(rng, unary, name) for unary, name in zip(chosen, names, strict=True)]
 
 
 def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:

@@ -1,7 +1,7 @@
-"""Layers that normalise: layer, group, instance and batch norm, RMS norm with weights; and the Frobenius norm.
+"""Layers that normalise: layer, group, instance and batch norm, and RMS norm with weights.
 
 A program has one group of neighbours in memory: in one block where it fits, otherwise in a loop that is run twice.
-Batch norm and the Frobenius norm begin with a launch for partial sums.
+Batch norm begins with a launch for partial sums.
 """
 
 import math
@@ -31,7 +31,7 @@ def draw(rng: Draw, unseen: frozenset[str]) -> ModulePair:
 
 @dataclass(frozen=True)
 class _Groups:
-    """How a kernel finds its group and the group's weights."""
+    """A kernel's way to its group and to the group's weights."""
 
     size: int
     """Elements of a group."""
@@ -249,54 +249,11 @@ def _batch_norm(rng: Draw) -> tuple[Module, str]:
     return module, kernel_text([_BATCH_SUMS, _BATCH_NORM], module, host)
 
 
-_SQUARES = """def squares_kernel(x_ptr, part_ptr, n, BLOCK: tl.constexpr):
-    pid = tl.program_id(0)
-    offsets = pid * BLOCK + tl.arange(0, BLOCK)
-    v = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
-    tl.store(part_ptr + pid, tl.sum(v * v, 0))"""
-_TOTAL = """def total_kernel(part_ptr, norm_ptr, parts, BLOCK: tl.constexpr):
-    offsets = tl.arange(0, BLOCK)
-    v = tl.load(part_ptr + offsets, mask=offsets < parts, other=0.0)
-    tl.store(norm_ptr, tl.sqrt(tl.sum(v, 0)))"""
-_DIVIDE = """def divide_kernel(x_ptr, norm_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    v = tl.load(x_ptr + offsets, mask=mask, other=0.0)
-    tl.store(out_ptr + offsets, v / tl.load(norm_ptr), mask=mask)"""
-
-
-def _frobenius_norm(rng: Draw) -> tuple[Module, str]:
-    shape = rng.shape(rng.pick(2, 3, 4))
-    forms = (
-        ("return x / torch.norm(x)",),
-        ("norm = torch.linalg.norm(x)" if shape.rank == 2 else "norm = x.norm()", "return x / norm"),
-        ("norm = torch.sqrt(torch.sum(x * x))", "return x / norm"),
-        ("norm = torch.norm(x, p=2)", "x = x / norm", "return x"),
-    )
-    module = Module(
-        title="a division by the Frobenius norm",
-        inputs=(Input("x", shape.made(rng.tensor())),),
-        forward=rng.choice(forms),
-        constants=shape.constants,
-    )
-    host = ["x = x.contiguous()", "n = x.numel()", "parts = triton.cdiv(n, 4096)"]
-    host += [
-        "part = torch.empty(parts, device=x.device)",
-        "norm = torch.empty(1, device=x.device)",
-        "out = torch.empty_like(x)",
-    ]
-    host += ["squares_kernel[(parts,)](x, part, n, BLOCK=4096)"]
-    host += ["total_kernel[(1,)](part, norm, parts, BLOCK=triton.next_power_of_2(parts))"]
-    host += ["divide_kernel[(triton.cdiv(n, 1024),)](x, norm, out, n, BLOCK=1024)", "return out"]
-    return module, kernel_text([_SQUARES, _TOTAL, _DIVIDE], module, host)
-
-
 _LAYERS: dict[str, Callable[[Draw], tuple[Module, str]]] = {
     "layer_norm": _layer_norm,
     "group_norm": _group_norm,
     "instance_norm": _instance_norm,
     "batch_norm": _batch_norm,
     "weighted_rms_norm": _weighted_rms_norm,
-    "frobenius_norm": _frobenius_norm,
 }
 FAMILY = Family("norm_layers", tuple(_LAYERS), draw)

@@ -14,7 +14,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from kernels_eval.problem import EXAMPLE_PROBLEM
 
 _TRIALS = 4
 _START_S = 120.0
+_MOST_PROCESSES = 8
+"""Each holds the tensors of one problem, of KernelBench's up to some GB."""
 
 
 class TrivialAnswer(StrEnum):
@@ -47,46 +50,73 @@ class Suitability(FrozenModel):
     """Reason why no kernel can agree with its reference, if that is random."""
 
 
-def check_suitability(sources: Sequence[str], per_problem_s: float = 10.0) -> list[Suitability]:
-    """Return the findings on each problem. Problems are trusted: their code is run."""
-    found: list[Suitability] = []
-    while len(found) < len(sources):
-        found += _check_in_one_process(sources[len(found) :], per_problem_s)
-        if len(found) < len(sources):  # the next problem exceeded its time or ended the process
-            found.append(Suitability())
+def check_suitability(
+    sources: Sequence[str], per_problem_s: float = 10.0, processes: int | None = None
+) -> list[Suitability]:
+    """Return the findings on each problem. Problems are trusted: their code is run.
+
+    `processes` share the problems; None: as many as there are CPUs, at most `_MOST_PROCESSES`.
+    """
+    wanted = processes or min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
+    remaining = iter(enumerate(sources))
+    found = [Suitability()] * len(sources)
+    lock = threading.Lock()
+
+    def following() -> tuple[int, str] | None:
+        with lock:
+            return next(remaining, None)
+
+    def work() -> None:
+        while (item := following()) is not None:
+            _check_in_one_process(item, following, found, per_problem_s)
+
+    with ThreadPoolExecutor(max(1, min(wanted, len(sources)))) as pool:
+        for future in [pool.submit(work) for _ in range(max(1, min(wanted, len(sources))))]:
+            future.result()
     return found
 
 
-def _check_in_one_process(sources: Sequence[str], per_problem_s: float) -> list[Suitability]:
+def _check_in_one_process(
+    item: tuple[int, str],
+    following: Callable[[], tuple[int, str] | None],
+    found: list[Suitability],
+    per_problem_s: float,
+) -> None:
+    """Check the item and what follows, until none is left or a problem exceeds its time or ends the process."""
     package_parent = str(Path(__file__).resolve().parents[2])
     environment = {**os.environ, "PYTHONPATH": package_parent, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "kernels_eval.reference.triviality"]
-    found: list[Suitability] = []
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
     ) as process:
-        assert process.stdin is not None
         assert process.stdout is not None
-        start = threading.Timer(_START_S, process.kill)
-        start.start()
-        process.stdout.readline()
-        start.cancel()
-        for source in sources:
-            watch = threading.Timer(per_problem_s, process.kill)
-            watch.start()
-            try:
-                process.stdin.write(json.dumps(source) + "\n")
-                process.stdin.flush()
-                line = process.stdout.readline()
-            except BrokenPipeError:
-                break
-            finally:
-                watch.cancel()
+        _answer(process, None, _START_S)
+        waiting: tuple[int, str] | None = item
+        while waiting is not None:
+            index, source = waiting
+            line = _answer(process, source, per_problem_s)
             if not line:
                 break
-            found.append(Suitability.model_validate_json(line))
+            found[index] = Suitability.model_validate_json(line)
+            waiting = following()
         process.kill()
-    return found
+
+
+def _answer(process: "subprocess.Popen[str]", source: str | None, limit_s: float) -> str:
+    """Send a problem, if one is given, and return the next line; the process is killed after the limit."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    watch = threading.Timer(limit_s, process.kill)
+    watch.start()
+    try:
+        if source is not None:
+            process.stdin.write(json.dumps(source) + "\n")
+            process.stdin.flush()
+        return process.stdout.readline()
+    except BrokenPipeError:
+        return ""
+    finally:
+        watch.cancel()
 
 
 def trivial_answers(source: str) -> list[str]:

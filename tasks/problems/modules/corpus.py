@@ -47,7 +47,7 @@ FAMILIES: tuple[tuple[Family, float], ...] = (
 OPERATORS = tuple(sorted({name for family, _ in FAMILIES for name in family.operators}))
 LEVELS = (1, 2)
 """Levels of the problems: of one operator, and of several."""
-WRONG_EARLIER = 0.22
+WRONG_EARLIER = 0.3
 """Share of the pairs, of those without a slow earlier kernel, that answer a wrong one."""
 _PATIENCE = 2000
 """Draws in a row that may repeat an earlier pair before the families count as exhausted."""

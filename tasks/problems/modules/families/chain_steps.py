@@ -37,6 +37,8 @@ def draw_steps(rng: Draw, unseen: frozenset[str], count: int, channel: tuple[str
     parameter in the problem; None allows functions of an element alone.
     """
     special = [name for name in OPERATORS if name not in unseen and (channel or name not in _PER_CHANNEL)]
+    if "doubling" in unseen and "residual_add" in special:  # the last step of a chain has nothing to add but itself
+        special.remove("residual_add")
     chosen = rng.choice(special) if count and special and rng.chance(0.45) else None
     plain = count - (chosen is not None)
     steps = [

@@ -235,5 +235,8 @@ def _chain_layer(rng: Draw, rank: int, transposed: bool) -> Layer:
 
 
 FAMILY = Family(
-    "chains", (*_WEIGHTS, *OPERATORS, *(unary.name for unary in UNARY), *dict.fromkeys((*ROW_TAILS, *MAP_TAILS))), draw
+    "chains",
+    (*_WEIGHTS, *OPERATORS, *(unary.name for unary in UNARY), *dict.fromkeys((*ROW_TAILS, *MAP_TAILS))),
+    draw,
+    needed=tuple(_WEIGHTS),
 )

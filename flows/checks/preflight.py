@@ -86,7 +86,7 @@ def check_problems(config: RunConfig) -> None:
     if config.sft.data.path is not None and not config.sft.is_left_out:
         from tasks.problems.pairs import load_pairs
 
-        load_pairs(Path(config.sft.data.path))
+        load_pairs(Path(config.sft.data.path), config.sft.data.columns, config.sft.data.bad_rows)
 
 
 def check_pretrained(config: RunConfig) -> None:

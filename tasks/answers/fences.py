@@ -138,7 +138,7 @@ def content(lines: Sequence[str], opening: Mark, end: int, last: str = "", *, in
         inner = [line[indent:] for line in inner]
     if inline and (code := _INLINE_CODE.fullmatch(opening.info)):
         inner.insert(0, code[1])
-    return "\n".join(inner) + "\n"
+    return "\n".join([*inner, ""])
 
 
 def parsed(source: str) -> ast.Module | None:

@@ -59,7 +59,7 @@ def _best(candidates: Sequence[str]) -> str | None:
     for candidate in candidates[:_MOST_TRIES]:
         for source in _ways_to_read(candidate):
             tree = parsed(source)
-            if tree is None or not _defines_model(tree):
+            if tree is None or not defines_model(tree):
                 continue
             if _launches(tree):
                 return source
@@ -78,7 +78,8 @@ def _ways_to_read(source: str) -> Iterator[str]:
         yield "\n".join(line[min(indents) :] for line in lines)
 
 
-def _defines_model(tree: ast.Module) -> bool:
+def defines_model(tree: ast.Module) -> bool:
+    """Tell whether a program defines `ModelNew`."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == _NAME:
             return True

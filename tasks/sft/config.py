@@ -32,6 +32,12 @@ class SftDataConfig(FrozenModel):
     KernelBench writes them, with Triton kernels; about a third of them are repairs. `both`: these after those."""
     pairs: int = Field(default=10_000, ge=1)
     """Pairs of the `modules` corpus; none has an operator of `problems.unseen`."""
+    columns: dict[str, str] = Field(default={})
+    """Places in your table, by our name: `{prompt: question, completion: reply.text}`; a dot leads into an object.
+    Needed only for names that are not known (docs/problems.md)."""
+    bad_rows: float = Field(default=0.5, ge=0, le=1)
+    """Share of the rows at `path` that may be no pairs: each is named in the log, counted and left out. More stop the
+    run; 0: any does."""
     verified: bool = True
     """Train on pairs whose kernel was judged correct only; false: on all, as scraped corpora are used."""
     compile: Literal["as_judge", "never"] = "as_judge"

@@ -5,7 +5,7 @@ plausible mistakes. Its kernels are in the language that rollouts are judged in 
 """
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,12 +96,15 @@ def _composed_drafts(config: SftDataConfig, problems: ProblemsConfig, seed: int,
     return drafts
 
 
-def load_drafts(path: Path) -> list[Draft]:
-    """Return the drafts of a file or folder of pairs; an earlier kernel makes one a repair."""
+def load_drafts(path: Path, columns: Mapping[str, str] | None = None, bad_rows: float = 0.5) -> list[Draft]:
+    """Return the drafts of a file or folder of pairs; an earlier kernel makes one a repair.
+
+    Settings: as for `load_pairs`.
+    """
     drafts: list[Draft] = []
-    for pair in load_pairs(path):
+    for pair in load_pairs(path, columns, bad_rows):
         problem = Problem(problem_id=pair.pair_id, source=pair.problem_source)
-        earlier = () if pair.earlier_source is None else (pair.earlier_source,)
+        earlier = () if pair.earlier_source is None else (*pair.before, pair.earlier_source)
         drafts.append(Draft(problem=problem, kernel=pair.kernel_source, earlier=earlier, style="external"))
     return drafts
 

@@ -49,7 +49,10 @@ def build_sft_data(
     InfrastructureError if the judge failed on more than MAX_FAULT_SHARE of the kernels.
     """
     heldout = read_problems(problem_set, Split.HELDOUT)
-    drafts = load_drafts(Path(config.path)) if config.path else generate_drafts(config, problems, seed, judge.backend)
+    if config.path:
+        drafts = load_drafts(Path(config.path), config.columns, config.bad_rows)
+    else:
+        drafts = generate_drafts(config, problems, seed, judge.backend)
     cleaned = drop_contaminated(drafts, (row.problem.source for row in heldout), lambda draft: draft.problem.source)
     verdicts = _judge(
         cleaned.clean,

@@ -18,6 +18,8 @@ class Pair(FrozenModel):
     """Defines `ModelNew`."""
     earlier_source: str | None = None
     """The kernel that this one is an answer to: one to mend or to make faster. None: the answer is to the problem."""
+    before: tuple[str, ...] = ()
+    """Kernels that came before the earlier one, oldest first."""
     runtime_ms: float | None = None
     """Time of the kernel as its source gives it; it only orders the kernels of one problem."""
     composition: str = ""

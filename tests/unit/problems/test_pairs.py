@@ -1,6 +1,7 @@
 """Pairs of both kinds, from every format; what is dropped is counted."""
 
 import json
+import re
 
 import pytest
 
@@ -88,20 +89,23 @@ def test_several_kernels_for_one_problem_are_pairs(write, problem_source):
         ({"pair_id": "a"}, "line 2: pair_id a occurs more than once"),
     ],
 )
-def test_a_bad_row_of_ours_is_named(change, message, write, problem_source):
+def test_a_bad_row_of_ours_is_named_and_left_out(change, message, write, problem_source, caplog):
     rows = [own_row(problem_source(), 0, pair_id="a"), own_row(problem_source(), 1, pair_id="b") | change]
-    with pytest.raises(InputError, match=message):
-        load_pairs(write("jsonl", rows))
+    path = write("jsonl", rows)
+    with pytest.raises(InputError, match=rf"{message}.* \(1 of 2 rows are bad; sft\.data\.bad_rows allows 0%\)"):
+        load_pairs(path, bad_rows=0)
+    assert [pair.pair_id for pair in load_pairs(path)] == ["a"]
+    assert re.search(f"left out: .*{message}", caplog.text)
 
 
 def test_other_columns_are_named(write):
     expected = (
-        "line 1: expected the columns problem_source, kernel_source or python_code, triton_code, entry_point or "
-        "input, output or CUDA_Code, PyTorch_Code_Module, PyTorch_Code_Functional, Correct, CUDA_Runtime; found prompt, "
-        "answer"
+        "line 1: expected the columns python_code, triton_code, entry_point or CUDA_Code, PyTorch_Code_Module, "
+        "PyTorch_Code_Functional, Correct, CUDA_Runtime or problem_source, kernel_source or messages or prompt, "
+        "completion or instruction, output or input, output; found text, label"
     )
     with pytest.raises(InputError, match=expected):
-        load_pairs(write("jsonl", [{"prompt": "x", "answer": "y"}]))
+        load_pairs(write("jsonl", [{"text": "x", "label": "y"}]))
 
 
 def test_nothing_usable_is_an_input_error(write, tmp_path):

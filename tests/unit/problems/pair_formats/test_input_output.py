@@ -84,9 +84,8 @@ def test_outputs(output: str) -> None:
 
 
 PROBLEM_TEXT = "a KernelBench problem that defines Model, get_inputs, get_init_inputs"
-BLOCKS = f"field `input`: expected one fenced block with {PROBLEM_TEXT}, and at most one other, with a kernel that "
-KERNEL_TEXT = "field `output`: expected the source of a kernel that defines ModelNew; "
-FENCED = "expected source, as it is or in one fenced block with nothing around it; found "
+NO_PROBLEM = f"expected {PROBLEM_TEXT}, as it is or in a fenced block; found none in "
+NO_KERNEL = "column `output`: expected an answer with a kernel that defines ModelNew, found "
 KEYS = "field `input`: expected the keys problem and optionally kernel, issues, target_speedup; found "
 
 
@@ -95,36 +94,15 @@ KEYS = "field `input`: expected the keys problem and optionally kernel, issues, 
     [
         (None, "field `input`: expected text or an object with problem, kernel, issues, target_speedup, found None"),
         ([PROBLEM], "field `input`: expected text or an object with problem, kernel, issues, target_speedup, found ["),
-        (
-            "Multiply two matrices of 1024 x 1024, float32.",
-            f"field `input`: expected {PROBLEM_TEXT}, as it is or in a fenced block; found text without: not Python: "
-            "invalid syntax (line 1)",
-        ),
-        (
-            PROBLEM.replace("def get_inputs", "def inputs"),
-            f"field `input`: expected {PROBLEM_TEXT}, as it is or in a fenced block; found text without: expected "
-            f"{PROBLEM_TEXT}; missing: get_inputs",
-        ),
-        (block(KERNEL), f"{BLOCKS}defines ModelNew; found a kernel"),
-        (block(PROBLEM) * 2, f"{BLOCKS}defines ModelNew; found a problem, a problem"),
-        (
-            block(PROBLEM) + block(KERNEL) + block(EARLIER),
-            f"{BLOCKS}defines ModelNew; found a problem, a kernel, a kernel",
-        ),
-        (block(PROBLEM) + block("Duration 12 us\n", ""), f"{BLOCKS}defines ModelNew; found a problem, neither ('Dur"),
-        (block(PROBLEM + KERNEL), f"{BLOCKS}defines ModelNew; found a problem that defines ModelNew"),
+        ("Multiply two matrices of 1024 x 1024, float32.", f"{NO_PROBLEM}'Multiply two matrices"),
+        (PROBLEM.replace("def get_inputs", "def inputs"), NO_PROBLEM),
+        (block(KERNEL), NO_PROBLEM),
         ({}, f"{KEYS}none"),
         ({"operation": "matmul", "shapes": [[64, 64]], "dtype": "float32"}, f"{KEYS}operation, shapes, dtype"),
-        ({"problem": PROBLEM, "profile": "…"}, f"{KEYS}problem, profile"),
         ({"kernel": KERNEL}, f"{KEYS}kernel"),
         ({"problem": 3}, "field `input.problem`: expected text, found 3"),
         ({"problem": "x = 1"}, f"field `input.problem`: expected {PROBLEM_TEXT}; missing: Model, get_inputs, "),
-        ({"problem": f"This:\n{block(PROBLEM)}"}, f"field `input.problem`: {FENCED}1 complete fenced blocks in 'This:"),
         ({"problem": "x ="}, "field `input.problem`: not Python: invalid syntax (line 1)"),
-        (
-            {"problem": PROBLEM, "kernel": f"```\n{KERNEL}"},
-            f"field `input.kernel`: {FENCED}0 complete fenced blocks in",
-        ),
         (
             {"problem": PROBLEM, "kernel": f"{KERNEL}'\ud800'"},
             "field `input`: expected a kernel of Unicode text, found a lone surrogate in it",
@@ -164,23 +142,46 @@ def test_inputs_that_are_refused(given_input: Any, message: str) -> None:
     [
         (None, "column `output`: expected text, found null"),
         (4, "column `output`: expected text, found 4"),
-        ("", f"{KERNEL_TEXT}found Python without that class"),
-        (PROBLEM, f"{KERNEL_TEXT}found Python without that class"),
-        ("__global__ void add() {}", f"{KERNEL_TEXT}found no Python: invalid syntax (line 1)"),
-        (f"Here it is:\n{block(KERNEL)}", f"field `output`: {FENCED}1 complete fenced blocks in 'Here it is:"),
-        (block(KERNEL) * 2, f"field `output`: {FENCED}2 complete fenced blocks in '```python"),
-        (f"```python\n{KERNEL}", f"field `output`: {FENCED}0 complete fenced blocks in '```python"),
-        ("x = '\ud800'", f"{KERNEL_TEXT}found no Python: UnicodeEncodeError"),
+        ("", f"{NO_KERNEL}''"),
+        (PROBLEM, NO_KERNEL),
+        ("__global__ void add() {}", f"{NO_KERNEL}'__global__"),
+        (block(KERNEL.replace("def forward(self, x):", "def forward(self, x")), NO_KERNEL),
+        ("x = '\ud800'", NO_KERNEL),
     ],
 )
 def test_outputs_that_are_refused(output: Any, message: str) -> None:
     assert refusal(PROBLEM, output).startswith(f"pairs.jsonl line 3: {message}")
 
 
-def test_other_fields_beside_the_two_are_refused(write: Callable[..., Path]) -> None:
-    path = write("jsonl", [{"input": PROBLEM, "output": KERNEL, "instruction": "Be fast."}])
-    with pytest.raises(InputError, match="line 1: expected the fields input and output alone, found also instruction"):
-        load_pairs(path)
+@pytest.mark.parametrize(
+    "output",
+    [
+        f"Here it is:\n{block(KERNEL)}\nIt is fast.",
+        f"<think>\nfirst {block(EARLIER)}\n</think>\n{block(KERNEL)}",
+        f"```python\n{KERNEL}",
+        block(KERNEL) * 2,
+    ],
+)
+def test_words_and_reasoning_around_the_kernel_are_left_out(output: str) -> None:
+    assert pair(PROBLEM, output) == pair({"problem": PROBLEM, "profile": "12 us"}, output) == (PROBLEM, KERNEL, None)
+
+
+@pytest.mark.parametrize(
+    "given_input",
+    [
+        f"An example:\n{block(EARLIER)}{block(PROBLEM.replace('relu', 'tanh'))}Now for this:\n{block(PROBLEM)}",
+        f"Write a kernel for this module.\n\n{PROBLEM}\nIt must be fast.",
+        {"problem": f"This module:\n{block(PROBLEM)}"},
+    ],
+)
+def test_the_last_problem_is_meant_and_an_example_is_no_earlier_kernel(given_input: Any) -> None:
+    found = pair(given_input)
+    assert (found[0].strip(), *found[1:]) == (PROBLEM.strip(), KERNEL, None)
+
+
+def test_other_columns_are_left_out(write: Callable[..., Path]) -> None:
+    (found,) = load_pairs(write("jsonl", [{"input": PROBLEM, "output": KERNEL, "instruction": "Be fast.", "id": 3}]))
+    assert (found.problem_source, found.kernel_source) == (PROBLEM, KERNEL)
 
 
 ROWS = [

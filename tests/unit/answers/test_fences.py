@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.problems.pair_formats.fences import fenced
+from tasks.answers.fences import fenced
 
 
 def test_blocks_and_what_is_around_them() -> None:
@@ -12,9 +12,9 @@ def test_blocks_and_what_is_around_them() -> None:
     assert found.around == "Before\nbetween\nafter"
 
 
-def test_a_block_without_an_end_is_none() -> None:
-    assert fenced("a\n```python\nx = 1\n") == ([], "a\n```python\nx = 1\n")
-    assert fenced("") == ([], "")
+def test_a_block_without_an_end_is_apart() -> None:
+    assert fenced("a\n```python\nx = 1\n") == ([], "a\n```python\nx = 1\n", "x = 1\n")
+    assert fenced("") == ([], "", None)
     assert fenced("`inline` and ```three```\n").blocks == []
 
 
@@ -23,4 +23,4 @@ def test_blocks_come_back(contents: list[list[str]]) -> None:
     """Whatever has shorter fences than those around it."""
     blocks = ["".join(f"{line}\n" for line in lines) for lines in contents]
     text = "".join(f"about it\n`````python\n{block}`````\n" for block in blocks)
-    assert fenced(text) == (blocks, "about it\n" * len(blocks))
+    assert fenced(text) == (blocks, "about it\n" * len(blocks), None)

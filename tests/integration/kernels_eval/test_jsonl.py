@@ -44,6 +44,13 @@ def test_one_verdict_a_line_in_order(tmp_path: Path) -> None:
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["in.jsonl", "out.jsonl"]
 
 
+def test_a_byte_order_mark_before_a_source_is_no_part_of_it(tmp_path: Path) -> None:
+    marked = {"problem_source": "\ufeff" + GOOD["problem_source"], "kernel_source": "\ufeff" + GOOD["kernel_source"]}
+    batch, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    write(batch, [GOOD | marked])
+    assert [verdict.status for verdict in judge_file(batch, out, CONFIG)] == [Status.CORRECT]
+
+
 @pytest.mark.long
 def test_what_was_judged_before_a_crash_is_not_judged_again(tmp_path: Path) -> None:
     """A problem that raises is a line like another, and since trying again may help, what was judged is kept then."""

@@ -118,11 +118,11 @@ def written(fence: str, thought: str, around: str) -> str:
     return thought.replace("{break}", "\n").replace("{answer}", answer)
 
 
-FORMS = {
+CLOSED_FORMS = {
     f"{names[0]} | {names[1]} | {names[2]}": written(FENCES[names[0]], THOUGHTS[names[1]], AROUND[names[2]])
     for names in itertools.product(FENCES, THOUGHTS, AROUND)
 }
-FORMS |= {
+FORMS = CLOSED_FORMS | {
     f"{name} | {thought}": written(OPEN_FENCES[name], THOUGHTS[thought], AROUND["nothing"])
     for name in OPEN_FENCES
     for thought in THOUGHTS

@@ -27,7 +27,7 @@ _KERNELBOOK = "python_code"
 
 
 class Found(NamedTuple):
-    """What a source holds."""
+    """Problems of a source, and the number of its bad rows."""
 
     entries: list[Entry]
     """The problems of the levels that are kept."""

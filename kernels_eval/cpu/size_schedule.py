@@ -37,6 +37,8 @@ _TOO_SMALL = frozenset({"out_of_bounds", "empty_grid"})
 """Failures at the first pair that tiles with more rows than the inputs may cause."""
 _NOT_SQUARE = _TOO_SMALL | {"wrong_values", "wrong_shape", "exception"}
 """Failures that a reduced matrix may cause if it is square in the problem."""
+_COMPARED = frozenset({"exception", "library_compute", "wrong_shape"})
+"""Failures of host code that compares sizes of two inputs, of which one is reduced."""
 _TILE = 1024
 """Elements of the largest usual tile of an elementwise kernel."""
 _TILE_ROWS = 64
@@ -78,8 +80,13 @@ def larger_sizes(reference: Reference, sizes: Sizes, verdict: Verdict, follow_up
         return None
     if reference.has_square_input and error_category in _NOT_SQUARE:
         return ()
+    if reference.loses_equal_sizes and error_category in _COMPARED:
+        return ()
     if _may_need_whole_tiles(verdict):
-        return _in_whole_tiles(reference, sizes, _TILE_ROWS if error_category == "exception" else 1)
+        is_refused = error_category == "exception"
+        larger = _in_whole_tiles(reference, sizes, _TILE_ROWS if is_refused else 1)
+        # Whatever host code asks of the sizes of its inputs: the problem's own have it, or it is wrong.
+        return () if larger is None and is_refused else larger
     if error_category not in _TOO_SMALL:
         return follow_up
     pairs = [_as_odd_as(reference, pair) for pair in _SIZES]

@@ -7,7 +7,8 @@ import copy
 import hashlib
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -38,6 +39,7 @@ from kernels_eval.reference.weights import (
     with_other_values,
 )
 from kernels_eval.sandbox.child import CandidateFailedError
+from kernels_eval.sandbox.tensor_bytes import TensorForm
 from kernels_eval.verdict import Status
 
 # Trial and error shows if a reference runs on reduced inputs. Its failures are expected, and not worth a log line.
@@ -84,6 +86,20 @@ class Reference:
         """True if an input is a square matrix. Kernels may rely on it, and reduced inputs are not square."""
         shapes = self._reduction.input_shapes
         return any(shape is not None and len(shape) == 2 and shape[0] == shape[1] for shape in shapes)
+
+    @cached_property
+    def loses_equal_sizes(self) -> bool:
+        """True if sizes of several inputs that are equal in the problem are no longer so at a reduced size.
+
+        Host code may compare them.
+        """
+        if not self.can_be_reduced:
+            return False
+        full, reduced = (_sizes(self._reduction.forms(size)) for size in (None, MIN_REDUCED + 1))
+        if len(full) != len(reduced):
+            return True
+        leading = [after for before, after in zip(full, reduced, strict=True) if before == self.full_size]
+        return len(set(leading)) > 1
 
     @property
     def has_long_rows(self) -> bool:
@@ -292,3 +308,7 @@ class Reference:
 def _widened(value: torch.Tensor) -> torch.Tensor:
     """Return a copy of an input, in float64 if it has a floating point."""
     return value.to(torch.float64, copy=True) if value.dtype.is_floating_point else value.clone()
+
+
+def _sizes(forms: Sequence[Any]) -> list[int]:
+    return [size for form in forms if isinstance(form, TensorForm) for size in form.shape]

@@ -12,6 +12,12 @@ libdevice = _libdevice
 math = tl.math
 
 
+def get_constexprs(kernel):
+    """Return the places of a kernel's compile-time parameters: host code calls it."""
+    annotations = kernel.fn.__annotations__
+    return [place for place, name in enumerate(kernel.arg_names) if "constexpr" in str(annotations.get(name))]
+
+
 @triton.jit
 def maximum(a, b):
     """Return the larger of two values; NaN if one of them is NaN, as torch.maximum does."""

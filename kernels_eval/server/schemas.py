@@ -42,6 +42,8 @@ class EvalSettings(FrozenModel):
     full_size_share: float | None = Field(default=None, ge=0, le=1)
     """Secret share of the correct kernels that are run once more at the problem's own size, without a GPU."""
     policy: Literal["strict", "mixed"] | None = None
+    portable: bool | None = None
+    """Without a GPU: a kernel may not rely on zeros where a masked load without `other` leaves lanes undefined."""
     roofline_hardware: Literal["h100", "a100", "mi300x"] | None = None
     baseline: Literal["eager", "compile"] | None = None
     second_baseline: Literal["eager", "compile"] | None = None

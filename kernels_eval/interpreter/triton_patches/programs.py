@@ -15,7 +15,7 @@ from kernels_eval.interpreter.contention import count_atomics
 from kernels_eval.interpreter.data_races import RACES
 from kernels_eval.interpreter.memory_accesses import ACCESS_LOG, record_access
 from kernels_eval.interpreter.operation_log import OPERATION_LOG
-from kernels_eval.interpreter.triton_patches.names import upstream
+from kernels_eval.interpreter.triton_patches.names import language, upstream
 
 _PATIENCE = 4
 """Atomics in a row that change nothing, after which a program is taken to wait for another one."""
@@ -79,10 +79,20 @@ class _Launch:
 
 
 _LAUNCH = _Launch()
+_AS_INTEGERS = {4: language.uint32, 8: language.uint64}
+"""Integer types by their bytes."""
 
 
 def _atomic_rmw(self: Any, rmw_op: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
-    return _ordered(ptr, mask.data, sem, scope, lambda: _upstream_atomic_rmw(self, rmw_op, ptr, val, mask, sem, scope))
+    def update() -> Any:
+        if rmw_op != _ir.ATOMIC_OP.XCHG or val.data.dtype.kind != "f":
+            return _upstream_atomic_rmw(self, rmw_op, ptr, val, mask, sem, scope)
+        # Upstream exchanges integers alone: the bits of a float are exchanged as those of one.
+        bits = upstream.TensorHandle(val.data.view(f"u{val.data.itemsize}"), _AS_INTEGERS[val.data.itemsize])
+        before = _upstream_atomic_rmw(self, rmw_op, ptr, bits, mask, sem, scope)
+        return upstream.TensorHandle(before.data.view(val.data.dtype), val.dtype.scalar)
+
+    return _ordered(ptr, mask.data, sem, scope, update)
 
 
 def _atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:

@@ -25,6 +25,7 @@ def reference(**facts: Any) -> Any:
         "has_long_rows": False,
         "has_products": False,
         "has_square_input": False,
+        "loses_equal_sizes": False,
         "full_size": 4096,
     }
     return SimpleNamespace(**(known | facts))
@@ -64,6 +65,8 @@ def test_first_sizes(facts: dict[str, Any], sizes: tuple[int, ...]) -> None:
         ({"full_size": 512}, (32, 64), "empty_grid", None, None),
         ({"has_square_input": True}, (8, 16), "wrong_values", None, ()),
         ({"has_square_input": True}, (8, 16), None, None, None),
+        ({"loses_equal_sizes": True}, (8, 16), "library_compute", None, ()),
+        ({"loses_equal_sizes": True}, (8, 16), "wrong_values", None, None),
     ],
 )
 def test_larger_sizes_after_a_failure_that_small_ones_may_cause(
@@ -86,9 +89,9 @@ RAISED = "ValueError: no whole tiles (line 3: raise ValueError('no whole tiles')
         ("wrong_values", "output[3] is 2, expected 1", (1024, 96), (8, 16), None),
         ("exception", "TypeError: no (line 3: y = x + None)", (1024, 96), (8, 16), None),
         ("wrong_values", f"3 elements are NaN: {UNWRITTEN}", (1024, 128), (8, 16), None),  # was in whole tiles
-        ("exception", ASSERTION, (1024, 96), (64, 128), None),  # judged again already
+        ("exception", ASSERTION, (1024, 96), (64, 128), ()),  # judged again already
         ("exception", ASSERTION, (32, 96), (8, 16), ()),
-        ("exception", ASSERTION, (1000, 100), (8, 24), None),  # tiles divide no further at the full size
+        ("exception", ASSERTION, (1000, 100), (8, 24), ()),  # tiles divide no further at the full size
     ],
 )
 def test_a_kernel_for_whole_tiles_is_judged_where_they_divide_the_size(

@@ -35,7 +35,9 @@ class JudgeConfig(FrozenModel):
     the same ones in each run. The others' estimates know nothing of registers and spills. Held-out evaluation compiles
     all of them."""
     timeout_s: float = Field(default=10.0, gt=0)
-    """Wall time of one kernel. Time spent waiting for a busy core is added, up to three times the limit."""
+    """Time of one kernel, in seconds of a usual core: a slower one gets up to four times as much
+    (kernels_eval.sandbox.calibration). Time spent waiting for a busy core, or for the reference, is added, up to three
+    times the limit; a kernel that waited longer for a core is an `infrastructure_error`."""
     compile_timeout_s: float = Field(default=30.0, gt=0)
     """Wall time of compiling one candidate's kernels."""
     memory_mb: int = Field(default=2048, ge=256)

@@ -144,6 +144,8 @@ class _OneShot:
     def _without_answer(self, ending: Ending, limits: Limits) -> Compiled:
         if ending.cause == "signal" and ending.code == signal.SIGKILL and not self.runs_candidate:
             raise InfrastructureError("the compiler was killed")  # no compiler kills itself
+        if ending.cause == "starved":
+            raise InfrastructureError("the machine is too busy: a compiler waited for a core longer than it may run")
         if ending.cause == "timeout":
             return Compiled(category=COMPILE_TIMEOUT, message=f"compiling took longer than {limits.wall_s:g} s")
         return Compiled(category=_CRASHED, message=f"the compiler ended by {ending.cause} {ending.code}")

@@ -32,6 +32,7 @@ from kernels_eval.cpu.ways import Way, autotuners, fastest, ranked, ways_of
 from kernels_eval.inspection.figures import Work
 from kernels_eval.reference.inputs import SecretSeed
 from kernels_eval.reference.reference import Reference
+from kernels_eval.sandbox.calibration import slowness
 from kernels_eval.sandbox.child import CandidateFailedError
 from kernels_eval.sandbox.fork_server import ForkServer
 from kernels_eval.sandbox.limits import Limits
@@ -124,7 +125,7 @@ class Grader:
     ) -> tuple[Graded, Configurations]:
         """Run a correct candidate in the other configurations of its kernels; grade it again in the fastest."""
         strict = config.policy == "strict"
-        limits = Limits(wall_s=config.timeout_s, memory_mb=config.memory_mb)
+        limits = Limits(wall_s=config.timeout_s * slowness(), memory_mb=config.memory_mb)
         order = seed.number("order", "configurations")
         hardware = HARDWARE[config.roofline_hardware]
         ways = [Way(dict(each)) for each in combinations]
@@ -162,7 +163,7 @@ class Grader:
         if size is None:
             return graded
         strict = config.policy == "strict"
-        limits = Limits(wall_s=config.full_size_limit_s, memory_mb=config.memory_mb)
+        limits = Limits(wall_s=config.full_size_limit_s * slowness(), memory_mb=config.memory_mb)
         at = None if size == full_size else size
         order = seed.number("order", "full size")
         try:
@@ -201,7 +202,7 @@ class Grader:
         sizes: Sizes,
         configurations: Configurations,
     ) -> Graded:
-        limits = Limits(wall_s=config.timeout_s, memory_mb=config.memory_mb)
+        limits = Limits(wall_s=config.timeout_s * slowness(), memory_mb=config.memory_mb)
         trials = max(config.trials, 2) if sizes else 1 if reference.can_be_reduced else config.trials
         strict = config.policy == "strict"
         counted: dict[int | None, list[Launch]] = {}

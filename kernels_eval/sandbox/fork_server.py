@@ -26,6 +26,7 @@ from kernels_eval.sandbox.limits import (
     confine_child,
     confine_fork_server,
     cpu_left_s,
+    cpu_used_s,
     cpu_wait_since,
     cpu_waits,
     die_with_parent,
@@ -37,7 +38,8 @@ ChildMain = Callable[[socket.socket, int], None]
 """Main function of a child. Arguments: channel to the owner, descriptor of the shared input memory (-1: none)."""
 _GRACE_S = 5.0
 MAX_EXTENSION = 3.0
-"""A wall-time limit is extended by the time that a child or its owner waited for a core, by at most so many limits."""
+"""A wall-time limit is extended by the time that a child or its owner waited for a core, and by the CPU time of its
+owner, by at most so many limits. A child that the machine kept waiting longer is `starved`: that is no fault of its."""
 _ANSWER_S = 60.0
 _SHORTEST_WAIT_S = 0.001
 
@@ -47,7 +49,7 @@ class Ending:
     """End of a child."""
 
     cause: str
-    """`exit`, `signal`, `timeout` or `stopped`."""
+    """`exit`, `signal`, `timeout`, `starved` or `stopped`."""
     code: int = 0
     """Exit code or signal number."""
 
@@ -65,6 +67,9 @@ class _Child:
     """When it may have used up its wall time or its CPU time."""
     code: int = 0
     """Reported code of a `timeout`: SIGXCPU if it was the CPU time."""
+    is_starved: bool = False
+    """The machine kept it waiting for longer than a limit is extended."""
+    owners_cpu_before: float = 0.0
     cpu_waits_before: dict[int, float] = field(default_factory=dict[int, float])
 
 
@@ -114,7 +119,7 @@ class _ForkServerProcess:
             if current is not None and current.descriptor in ready:
                 self._end(current, None)
             elif current is not None and time.monotonic() >= current.deadline and not self._extend(current):
-                self._end(current, "timeout")
+                self._end(current, "starved" if current.is_starved else "timeout")
             if self._owner.fileno() in ready:
                 if not self._handle_request():
                     return
@@ -144,6 +149,7 @@ class _ForkServerProcess:
         child.cpu_s = note["limits"]["cpu_s"]
         child.deadline = child.started + min(child.wall_s, child.cpu_s or child.wall_s)
         child.cpu_waits_before = cpu_waits(os.getppid())
+        child.owners_cpu_before = cpu_used_s(os.getppid())
         with contextlib.suppress(ChannelClosedError):  # a spare that died shows by its descriptor in the next round
             send_note(child.connection, note, descriptors)
         for descriptor in descriptors:
@@ -155,9 +161,12 @@ class _ForkServerProcess:
     def _extend(self, child: _Child) -> bool:
         """Move the deadline: time spent waiting for a core does not count. Returns False if the child had its time."""
         # Of a candidate's two processes one waits while the other, or their owner, waits for a core.
-        waited_s = min(cpu_wait_since(child.cpu_waits_before, os.getppid()), MAX_EXTENSION * child.wall_s)
+        waited_s, longest_s = cpu_wait_since(child.cpu_waits_before, os.getppid()), MAX_EXTENSION * child.wall_s
         left_s = cpu_left_s(child.process, child.cpu_s)
         child.code = 0 if left_s > 0 else signal.SIGXCPU
+        child.is_starved = left_s > 0 and waited_s > longest_s
+        owners_s = cpu_used_s(os.getppid()) - child.owners_cpu_before  # a candidate waits for the reference, too
+        waited_s = min(waited_s + owners_s, longest_s)
         now, last = time.monotonic(), child.started + child.wall_s + waited_s
         child.deadline = min(last, now + max(left_s, _SHORTEST_WAIT_S))
         return left_s > 0 and now < last

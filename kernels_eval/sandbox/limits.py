@@ -144,11 +144,12 @@ def cpu_wait_s(process: int) -> float:
 
     A limit on wall time leaves this time out: on a machine with other work it would end honest kernels that never ran.
     """
-    try:
-        with open(f"/proc/{process}/schedstat") as file:  # noqa: PTH123 (on every verdict's path)
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, IndexError):
-        return 0.0
+    return _scheduled(process, 1)
+
+
+def cpu_used_s(process: int) -> float:
+    """Return the CPU seconds of a process's main thread; 0 if the system does not tell."""
+    return _scheduled(process, 0)
 
 
 def cpu_waits(owner: int) -> dict[int, float]:
@@ -161,6 +162,15 @@ def cpu_waits(owner: int) -> dict[int, float]:
 def cpu_wait_since(before: dict[int, float], owner: int) -> float:
     """Return the CPU wait since `before`. A process that started since counts in full, one that ended not at all."""
     return sum(seconds - before.get(process, 0.0) for process, seconds in cpu_waits(owner).items())
+
+
+def _scheduled(process: int, field: int) -> float:
+    """Return one of the times that the scheduler keeps of a main thread, in seconds; 0 if it does not tell."""
+    try:
+        with open(f"/proc/{process}/schedstat") as file:  # noqa: PTH123 (on every verdict's path)
+            return int(file.read().split()[field]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 def _forked_by(process: int) -> list[int]:

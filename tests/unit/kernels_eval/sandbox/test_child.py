@@ -144,6 +144,14 @@ def test_how_a_child_ended_is_asked_once(server: OneChild) -> None:
     assert (server.stopped, server.released) == (1, 0)
 
 
+def test_a_child_that_the_machine_kept_waiting_is_no_timeout() -> None:
+    server = OneChild(Ending("starved"))
+    server.theirs.close()
+    with child_of(server) as child, pytest.raises(InfrastructureError, match="too busy"):
+        child.receive(10)
+    server.ours.close()
+
+
 MALFORMED: list[bytes] = [
     b"not a frame of this protocol",
     struct.pack(">IQ", 2, 11) + b"{}" + bytes(11),  # a larger payload than was agreed
